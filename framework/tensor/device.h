@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "lamina/tensor/export.h"
+
+namespace lamina {
+
+enum class DeviceType { cpu, cuda };
+
+/// Where a tensor lives and where a plan runs: the CPU, or one CUDA device.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index = 0) { return {DeviceType::cuda, index}; }
+
+  bool is_cpu() const { return type == DeviceType::cpu; }
+  bool is_cuda() const { return type == DeviceType::cuda; }
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// "cpu", "cuda:0".
+LAMINA_API std::string to_string(Device device);
+LAMINA_API std::ostream& operator<<(std::ostream& out, Device device);
+
+/// Reads "auto" (= best_device()), "cpu", "cuda" or "cuda:1". Throws Error for anything else,
+/// and for a CUDA device that cannot be used here, saying why.
+LAMINA_API Device parse_device(std::string_view text);
+
+/// CUDA device 0 when there is one that this build can use, else the CPU. Never throws.
+LAMINA_API Device best_device() noexcept;
+
+}  // namespace lamina

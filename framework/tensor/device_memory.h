@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "lamina/tensor/device.h"
+
+/// The few device functions that tensors need. framework/cuda defines them: backend.cpp with the CUDA toolkit,
+/// stub.cpp without it. Nothing here mentions a CUDA type.
+namespace lamina::detail {
+
+/// CUDA devices that this build can use on this host; 0 without a GPU, without a driver, in a build without CUDA.
+int cuda_device_count() noexcept;
+
+/// Why `cuda_device_count()` is 0, in one line for people; empty when it is not.
+std::string cuda_unavailable_reason();
+
+/// Throws Error, with the reason, unless CUDA device `index` can be used.
+void require_cuda_device(int index);
+
+/// Throws Error saying how much was asked for and how much was free. The process stays usable.
+void* device_allocate(Device device, std::size_t bytes);
+void device_free(Device device, void* pointer) noexcept;
+
+/// Copies between any two places (host memory is Device::cpu()) and waits until the copy is done.
+void copy_bytes(void* destination, Device to, const void* source, Device from, std::size_t bytes);
+
+}  // namespace lamina::detail

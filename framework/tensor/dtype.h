@@ -1,0 +1,70 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+
+#include "lamina/tensor/export.h"
+
+namespace lamina {
+
+/// Element types a Tensor can hold. Arithmetic happens in f32, f16 and bf16; the others travel in files.
+enum class DType : std::uint8_t { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
+
+/// Bytes of one element.
+LAMINA_API std::size_t size_of(DType dtype);
+
+/// "f32", "bf16", "bool", ...
+LAMINA_API std::string_view name(DType dtype);
+
+LAMINA_API std::ostream& operator<<(std::ostream& out, DType dtype);
+
+/// IEEE binary16, stored as its bits.
+struct half {
+  std::uint16_t bits = 0;
+};
+
+/// The upper half of an IEEE binary32, stored as its bits.
+struct bfloat16 {
+  std::uint16_t bits = 0;
+};
+
+/// Exact.
+LAMINA_API float to_float(half value);
+
+/// Rounds to nearest, ties to even; beyond the range gives infinity; NaN stays NaN.
+LAMINA_API half to_half(float value);
+
+/// Exact.
+inline float to_float(bfloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+
+/// Rounds to nearest, ties to even; NaN stays NaN.
+LAMINA_API bfloat16 to_bfloat16(float value);
+
+namespace detail {
+template <class T>
+struct DTypeOf;
+// clang-format off
+template <> struct DTypeOf<bool>          { static constexpr DType value = DType::boolean; };
+template <> struct DTypeOf<std::uint8_t>  { static constexpr DType value = DType::u8; };
+template <> struct DTypeOf<std::int8_t>   { static constexpr DType value = DType::i8; };
+template <> struct DTypeOf<std::uint16_t> { static constexpr DType value = DType::u16; };
+template <> struct DTypeOf<std::int16_t>  { static constexpr DType value = DType::i16; };
+template <> struct DTypeOf<std::uint32_t> { static constexpr DType value = DType::u32; };
+template <> struct DTypeOf<std::int32_t>  { static constexpr DType value = DType::i32; };
+template <> struct DTypeOf<std::uint64_t> { static constexpr DType value = DType::u64; };
+template <> struct DTypeOf<std::int64_t>  { static constexpr DType value = DType::i64; };
+template <> struct DTypeOf<half>          { static constexpr DType value = DType::f16; };
+template <> struct DTypeOf<bfloat16>      { static constexpr DType value = DType::bf16; };
+template <> struct DTypeOf<float>         { static constexpr DType value = DType::f32; };
+template <> struct DTypeOf<double>        { static constexpr DType value = DType::f64; };
+// clang-format on
+}  // namespace detail
+
+/// The DType that stores C++ type T.
+template <class T>
+inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
+
+}  // namespace lamina

@@ -1,0 +1,124 @@
+#include "lamina/tensor/tensor.h"
+
+#include <cstring>
+#include <new>
+
+#include "lamina/tensor/device_memory.h"
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/math.h"
+
+namespace lamina {
+namespace {
+
+// One cache line, and the widest vector register.
+constexpr std::align_val_t alignment{64};
+
+std::size_t bytes_for(const Shape& shape, DType dtype) {
+  const auto bytes = detail::checked_mul<std::int64_t>(shape.numel(), static_cast<std::int64_t>(size_of(dtype)));
+  if (!bytes) detail::fail("tensor ", shape, " of ", dtype, " has more bytes than 64 bits can count");
+  return static_cast<std::size_t>(*bytes);
+}
+
+std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
+  // An empty tensor still gets an address, so that `defined` tells it from an undefined one.
+  const std::size_t size = bytes == 0 ? 1 : bytes;
+  if (device.is_cuda()) {
+    return {detail::device_allocate(device, size), [device](void* p) { detail::device_free(device, p); }};
+  }
+  void* memory = ::operator new(size, alignment, std::nothrow);
+  if (memory == nullptr) detail::fail("out of memory: asked for ", bytes, " bytes on the CPU");
+  return {memory, [](void* p) { ::operator delete(p, alignment); }};
+}
+
+}  // namespace
+
+Tensor::Tensor(Shape shape, DType dtype, Device device)
+    : owner_(allocate(bytes_for(shape, dtype), device)),
+      data_(owner_.get()),
+      shape_(shape),
+      numel_(shape.numel()),
+      dtype_(dtype),
+      device_(device) {}
+
+Tensor Tensor::zeros(Shape shape, DType dtype, Device device) {
+  Tensor host(shape, dtype);
+  std::memset(host.raw(), 0, host.bytes());
+  return host.to(device);
+}
+
+Tensor Tensor::borrow(void* data, Shape shape, DType dtype, Device device, std::shared_ptr<void> owner) {
+  bytes_for(shape, dtype);  // refuses sizes that overflow
+  Tensor result;
+  result.owner_ = std::move(owner);
+  result.data_ = data;
+  result.shape_ = shape;
+  result.numel_ = shape.numel();
+  result.dtype_ = dtype;
+  result.device_ = device;
+  return result;
+}
+
+Tensor Tensor::copy_of(const void* values, std::size_t count, DType dtype, Shape shape) {
+  Tensor result(shape, dtype);
+  if (count != static_cast<std::size_t>(result.numel_)) {
+    detail::fail("tensor ", shape, ": expected ", result.numel_, " values, got ", count);
+  }
+  if (count != 0) std::memcpy(result.data_, values, result.bytes());
+  return result;
+}
+
+void Tensor::require(DType dtype) const {
+  if (dtype != dtype_) detail::fail("expected a tensor of ", dtype, ", got ", description());
+  if (!device_.is_cpu())
+    detail::fail("expected a tensor on the cpu, got ", description(), "; move it with to(Device::cpu())");
+}
+
+Tensor Tensor::view(Shape shape) const {
+  if (shape.numel() != numel_) detail::fail("cannot view ", description(), " as ", shape);
+  Tensor result = *this;
+  result.shape_ = shape;
+  return result;
+}
+
+Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
+  if (shape_.rank() == 0) detail::fail("cannot slice a scalar");
+  if (begin < 0 || begin > end || end > shape_[0]) {
+    detail::fail("cannot take [", begin, ", ", end, ") of ", description());
+  }
+  Tensor result = *this;
+  result.shape_.set(0, end - begin);
+  result.numel_ = result.shape_.numel();
+  const std::int64_t row = shape_[0] == 0 ? 0 : numel_ / shape_[0];
+  result.data_ = static_cast<std::byte*>(data_) + static_cast<std::size_t>(begin * row) * size_of(dtype_);
+  return result;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == device_) return *this;
+  Tensor result(shape_, dtype_, device);
+  detail::copy_bytes(result.data_, device, data_, device_, bytes());
+  return result;
+}
+
+Tensor Tensor::clone() const {
+  Tensor result(shape_, dtype_, device_);
+  result.copy_from(*this);
+  return result;
+}
+
+void Tensor::copy_from(const Tensor& source) {
+  if (source.shape_ != shape_ || source.dtype_ != dtype_) {
+    detail::fail("cannot copy ", source.description(), " into ", description());
+  }
+  if (device_.is_cpu() && source.device_.is_cpu()) {
+    if (bytes() != 0) std::memmove(data_, source.data_, bytes());
+  } else {
+    detail::copy_bytes(data_, device_, source.data_, source.device_, bytes());
+  }
+}
+
+std::string Tensor::description() const {
+  return defined() ? detail::concat(dtype_, ' ', shape_, " on ", device_) : "an undefined tensor";
+}
+
+}  // namespace lamina
