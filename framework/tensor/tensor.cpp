@@ -80,6 +80,15 @@ Tensor Tensor::view(Shape shape) const {
   return result;
 }
 
+Tensor Tensor::reinterpret(Shape shape, DType dtype) const {
+  if (bytes_for(shape, dtype) != bytes()) detail::fail("cannot read ", description(), " as ", dtype, ' ', shape);
+  Tensor result = *this;
+  result.shape_ = shape;
+  result.numel_ = shape.numel();
+  result.dtype_ = dtype;
+  return result;
+}
+
 Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
   if (shape_.rank() == 0) detail::fail("cannot slice a scalar");
   if (begin < 0 || begin > end || end > shape_[0]) {

@@ -68,6 +68,9 @@ class LAMINA_API Tensor {
   /// The same elements under another shape of equal size. Throws Error if the sizes differ.
   Tensor view(Shape shape) const;
 
+  /// The same bytes as elements of another type. Throws Error unless they fill exactly that shape.
+  Tensor reinterpret(Shape shape, DType dtype) const;
+
   /// Elements [begin, end) of the outermost dimension, without copying. Throws Error if out of range.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
 

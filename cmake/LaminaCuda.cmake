@@ -1,0 +1,47 @@
+# Decides whether the CUDA backend is built: sets LAMINA_WITH_CUDA and enables the language.
+set(LAMINA_WITH_CUDA OFF)
+if(LAMINA_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+set(minimum 12.4)
+# Asked before the language is enabled, so that AUTO can pass over a compiler that would fail.
+find_program(LAMINA_NVCC nvcc HINTS "$ENV{CUDACXX}" "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin
+             DOC "The CUDA compiler that LAMINA_CUDA=AUTO looks at")
+mark_as_advanced(LAMINA_NVCC)
+set(version 0)
+if(LAMINA_NVCC)
+  execute_process(COMMAND "${LAMINA_NVCC}" --version OUTPUT_VARIABLE output ERROR_QUIET)
+  if(output MATCHES "release ([0-9.]+)")
+    set(version ${CMAKE_MATCH_1})
+  endif()
+endif()
+
+if(version VERSION_LESS minimum)
+  if(LAMINA_NVCC)
+    set(found "${LAMINA_NVCC} is ${version}")
+  else()
+    set(found "no nvcc was found; is it on the PATH?")
+  endif()
+  if(LAMINA_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LAMINA_CUDA=ON needs nvcc ${minimum} or later: ${found}")
+  endif()
+  message(STATUS "Lamina: building without CUDA (nvcc ${minimum} or later is needed: ${found})")
+  return()
+endif()
+
+# Turing, Ampere, Ada and Hopper in machine code, and PTX for what comes after. Set before the language is enabled,
+# or CMake would fill in its own.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 90-virtual)
+endif()
+if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  set(CMAKE_CUDA_COMPILER "${LAMINA_NVCC}")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+set(LAMINA_WITH_CUDA ON)
+message(STATUS "Lamina: building with CUDA ${version} for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,0 +1,29 @@
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+install(TARGETS lamina EXPORT laminaTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(EXPORT laminaTargets NAMESPACE lamina:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
+
+# The headers that <lamina/lamina.h> reaches, and no others.
+install(FILES framework/lamina.h framework/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lamina)
+foreach(header IN ITEMS
+    graph/graph.h graph/model.h graph/plan.h
+    layers/attributes.h layers/conv2d.h layers/module.h layers/operator.h layers/relu.h layers/views.h
+    tensor/conv_geometry.h tensor/device.h tensor/dtype.h tensor/error.h tensor/export.h tensor/image.h
+    tensor/preprocess.h tensor/shape.h tensor/tensor.h tensor/weights.h)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES framework/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lamina/${folder})
+endforeach()
+
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/laminaConfig.cmake.in"
+                              "${PROJECT_BINARY_DIR}/laminaConfig.cmake"
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/laminaConfig.cmake" "${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake"
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
+if(LAMINA_APPS)
+  install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

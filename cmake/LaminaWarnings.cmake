@@ -1,0 +1,10 @@
+# lamina_warnings(TARGET): the warnings this project keeps clean of; errors in its own presets.
+function(lamina_warnings target)
+  set(cxx -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor)
+  if(LAMINA_WARNINGS_AS_ERRORS)
+    list(APPEND cxx -Werror)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings>")
+  endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${cxx}>"
+                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>")
+endfunction()

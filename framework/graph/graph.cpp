@@ -1,0 +1,135 @@
+#include "lamina/graph/graph.h"
+
+#include <algorithm>
+#include <set>
+
+#include "lamina/tensor/error.h"
+
+namespace lamina {
+namespace {
+
+/// Runs `f`; an Error that it throws is rethrown with the node's name in front.
+template <class F>
+auto at_node(const std::string& name, const F& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    detail::fail(name, ": ", error.what());
+  }
+}
+
+std::vector<Shape> input_shapes(const Graph::Node& node, std::span<const Shape> shapes) {
+  std::vector<Shape> result;
+  for (const int input : node.inputs) result.push_back(shapes[static_cast<std::size_t>(input)]);
+  return result;
+}
+
+}  // namespace
+
+const Graph::Node* Graph::find(std::string_view name) const {
+  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& node) { return node.name == name; });
+  return found == nodes_.end() ? nullptr : &*found;
+}
+
+int Graph::check(Value value) const {
+  if (value.node < 0 || value.node >= static_cast<int>(nodes_.size())) {
+    detail::fail("graph: a value of another graph was used (node ", value.node, " of ", nodes_.size(), ')');
+  }
+  return value.node;
+}
+
+Value Graph::append(Node node) {
+  if (node.name.empty()) detail::fail("graph: a node needs a name");
+  if (find(node.name) != nullptr) detail::fail(node.name, ": there is a node of this name already");
+  nodes_.push_back(std::move(node));
+  return {static_cast<int>(nodes_.size()) - 1};
+}
+
+Value Graph::input(std::string name, Shape shape) {
+  const Value value = append({.name = std::move(name), .module = nullptr, .inputs = {}, .shape = shape});
+  inputs_.push_back(value.node);
+  return value;
+}
+
+Value Graph::add(std::string name, std::shared_ptr<Module> module, std::span<const Value> inputs) {
+  Node node = {.name = std::move(name), .module = std::move(module), .inputs = {}, .shape = {}};
+  std::vector<Shape> shapes;
+  for (const Value value : inputs) {
+    node.inputs.push_back(check(value));
+    shapes.push_back(nodes_[static_cast<std::size_t>(value.node)].shape);
+  }
+  node.shape = at_node(node.name, [&] { return node.module->output_shape(shapes); });
+  return append(std::move(node));
+}
+
+void Graph::output(Value value) {
+  const int node = check(value);
+  if (std::find(outputs_.begin(), outputs_.end(), node) != outputs_.end()) {
+    detail::fail(nodes_[static_cast<std::size_t>(node)].name, ": is an output already");
+  }
+  outputs_.push_back(node);
+}
+
+std::vector<Shape> Graph::shapes(std::int64_t n) const {
+  if (n < 1) detail::fail("batch: expected 1 or more, got ", n);
+  std::vector<Shape> result;
+  for (const Node& node : nodes_) {
+    if (node.module == nullptr) {
+      result.push_back(node.shape.with_batch(n));
+    } else {
+      result.push_back(at_node(node.name, [&] { return node.module->output_shape(input_shapes(node, result)); }));
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> Graph::load(const Weights& weights) {
+  struct Assignment {
+    Tensor* parameter;
+    Tensor value;
+  };
+  std::vector<Assignment> assignments;
+  std::set<std::string, std::less<>> used;
+  std::string problems;
+  for (const Node& node : nodes_) {
+    if (node.module == nullptr) continue;
+    for (const Module::Parameter& parameter : node.module->parameters()) {
+      const std::string name = node.name + '.' + parameter.name;
+      used.insert(name);
+      if (!weights.contains(name)) {
+        problems +=
+            detail::concat("\n  missing: ", name, ' ', parameter.shape, detail::did_you_mean(name, weights.names()));
+        continue;
+      }
+      const Tensor value = weights.at(name);
+      if (value.shape() != parameter.shape) {
+        problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ", value.shape());
+        continue;
+      }
+      assignments.push_back({parameter.value, value.to(DType::f32)});
+    }
+  }
+  if (!problems.empty()) detail::fail(weights.source(), ": the weights do not fit the graph:", problems);
+  for (Assignment& assignment : assignments) *assignment.parameter = std::move(assignment.value);
+
+  std::vector<std::string> unused;
+  for (const std::string& name : weights.names()) {
+    if (!used.contains(name) && !name.ends_with("num_batches_tracked")) unused.push_back(name);
+  }
+  return unused;
+}
+
+Weights Graph::state_dict() const {
+  Weights weights;
+  for (const Node& node : nodes_) {
+    if (node.module == nullptr) continue;
+    for (const Module::Parameter& parameter : node.module->parameters()) {
+      const std::string name = node.name + '.' + parameter.name;
+      if (!parameter.value->defined()) detail::fail(name, ": was never set; load weights first");
+      weights.set(name, *parameter.value);
+    }
+  }
+  return weights;
+}
+
+}  // namespace lamina

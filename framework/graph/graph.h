@@ -1,0 +1,100 @@
+#pragma once
+
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "lamina/graph/plan.h"
+#include "lamina/layers/module.h"
+#include "lamina/tensor/weights.h"
+
+namespace lamina {
+
+/// The output of one node of one Graph.
+struct Value {
+  int node = -1;
+};
+
+/// A network: named nodes, each a module applied to the outputs of earlier nodes. A node's name is the prefix of its
+/// parameters in state dicts: node "features.0" owns "features.0.weight" and "features.0.bias".
+///
+/// Building and loading change a Graph; afterwards a `const Graph` may be shared by threads.
+class LAMINA_API Graph {
+ public:
+  struct Node {
+    std::string name;
+    std::shared_ptr<Module> module;  ///< null for an input
+    std::vector<int> inputs;         ///< indices of earlier nodes
+    Shape shape;                     ///< of the output; the batch may be `lamina::batch`
+  };
+
+  Graph() = default;
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+
+  /// Adds an input. Throws Error if the name is taken.
+  Value input(std::string name, Shape shape);
+
+  /// Adds a node. Throws Error, naming the node, if the name is taken or the inputs do not fit the module.
+  Value add(std::string name, std::shared_ptr<Module> module, std::span<const Value> inputs);
+  template <class M>
+  requires std::is_base_of_v<Module, M> Value add(std::string name, M module, Value input) {
+    return add(std::move(name), std::make_shared<M>(std::move(module)), {&input, 1});
+  }
+  template <class M>
+  requires std::is_base_of_v<Module, M> Value add(std::string name, M module, std::initializer_list<Value> inputs) {
+    return add(std::move(name), std::make_shared<M>(std::move(module)), {inputs.begin(), inputs.size()});
+  }
+  /// Adds a node named after its operation and its place among the nodes, e.g. "relu_2".
+  template <class M>
+  requires std::is_base_of_v<Module, M> Value add(M module, Value input) {
+    std::string name = std::string(module.op()) + '_' + std::to_string(nodes_.size());
+    return add(std::move(name), std::move(module), input);
+  }
+
+  /// Marks a value as an output; outputs are returned in the order of these calls.
+  void output(Value value);
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<int>& inputs() const { return inputs_; }
+  const std::vector<int>& outputs() const { return outputs_; }
+  /// The node of that name, or null.
+  const Node* find(std::string_view name) const;
+
+  /// Sets every parameter from the tensor of its name, without copying f32 ones. Returns the names of the tensors
+  /// that no node uses (`num_batches_tracked` aside). Throws one Error that lists every missing and mis-shaped
+  /// tensor with the nearest names there are; the graph is then unchanged.
+  std::vector<std::string> load(const Weights& weights);
+
+  /// Every parameter under its state-dict name. Throws Error if one was never set.
+  Weights state_dict() const;
+
+  /// The graph of a self-describing model file, weights included. Throws Error if the file or its graph is malformed.
+  static Graph load(const std::filesystem::path& path);
+  /// Writes a self-describing model file: weights and graph. An existing file is replaced only on success.
+  void save(const std::filesystem::path& path) const;
+
+  /// A table of the nodes: name, operation, output shape, parameters, FLOPs, activation bytes; and the totals.
+  std::string summary(std::int64_t batch = 1) const;
+
+  /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be.
+  Plan compile(const CompileOptions& options = {}) const;
+
+  /// The output shape of every node when the batch is n, in the order of `nodes()`.
+  std::vector<Shape> shapes(std::int64_t n) const;
+
+ private:
+  int check(Value value) const;
+  Value append(Node node);
+
+  std::vector<Node> nodes_;
+  std::vector<int> inputs_;
+  std::vector<int> outputs_;
+};
+
+}  // namespace lamina

@@ -1,0 +1,202 @@
+#include "lamina/graph/graph_json.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lamina/layers/op_table.h"
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/json.h"
+
+namespace lamina::detail {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const Json& member(const Json& object, const char* key, Json::value_t type, std::string_view where) {
+  const auto found = object.find(key);
+  if (found == object.end()) fail(where, ": \"", key, "\" is missing");
+  // The parser makes unsigned and signed numbers of different types; nothing here asks for either.
+  if (found->type() != type) fail(where, ": \"", key, "\" has the wrong type: ", shortened(found->dump()));
+  return *found;
+}
+
+/// Unknown keys are refused: a typo must not change what a network computes.
+void require_keys(const Json& object, std::initializer_list<std::string_view> known, std::string_view where) {
+  if (!object.is_object()) fail(where, ": expected an object, got ", shortened(object.dump()));
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) fail(where, ": unknown key ", quoted(key));
+  }
+}
+
+std::string text(const Json& object, const char* key, std::string_view where) {
+  return member(object, key, Json::value_t::string, where).get<std::string>();
+}
+
+std::vector<std::string> texts(const Json& list, std::string_view where) {
+  std::vector<std::string> result;
+  for (const Json& item : list) {
+    if (!item.is_string()) fail(where, ": expected names, got ", shortened(item.dump()));
+    result.push_back(item.get<std::string>());
+  }
+  return result;
+}
+
+std::int64_t whole_number(const Json& value, std::string_view where) {
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
+  if (!fits) fail(where, ": expected a whole number, got ", shortened(value.dump()));
+  return value.get<std::int64_t>();
+}
+
+Attribute attribute(const Json& value, const std::string& where) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_float()) return value.get<double>();
+  if (value.is_number()) return whole_number(value, where);
+  if (!value.is_array()) fail(where, ": expected a number, a truth value or a list, got ", shortened(value.dump()));
+  std::vector<std::int64_t> list;
+  for (const Json& item : value) list.push_back(whole_number(item, where));
+  return list;
+}
+
+Shape input_shape(const Json& list, const std::string& where) {
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i == 0 && list[i] == "N") {
+      extents.push_back(batch);
+      continue;
+    }
+    const std::int64_t extent = whole_number(list[i], where);
+    if (extent < 1) fail(where, ": expected extents of 1 or more (or \"N\" in front), got ", extent);
+    extents.push_back(extent);
+  }
+  if (extents.empty() || extents.size() > Shape::max_rank) fail(where, ": expected 1 to ", Shape::max_rank, " extents");
+  return Shape(extents);
+}
+
+void add_inputs(Graph& graph, const Json& root, std::map<std::string, Value>& values) {
+  for (const Json& input : member(root, "inputs", Json::value_t::array, "lamina.graph")) {
+    require_keys(input, {"name", "dtype", "shape"}, "lamina.graph inputs");
+    const std::string name = text(input, "name", "lamina.graph inputs");
+    if (input.contains("dtype") && text(input, "dtype", name) != "f32") fail(name, ": expected inputs of f32");
+    values[name] = graph.input(name, input_shape(member(input, "shape", Json::value_t::array, name), name));
+  }
+}
+
+struct NodeText {
+  std::string op;
+  std::vector<std::string> inputs;
+  Attributes attributes;
+};
+
+NodeText node_text(const Json& node, const std::string& name) {
+  require_keys(node, {"name", "op", "inputs", "attrs"}, name);
+  NodeText result;
+  result.op = text(node, "op", name);
+  result.inputs = texts(member(node, "inputs", Json::value_t::array, name), name);
+  if (result.inputs.empty()) fail(name, ": expected an input");
+  if (!node.contains("attrs")) return result;
+  for (const auto& [key, value] : member(node, "attrs", Json::value_t::object, name).items()) {
+    result.attributes.emplace_back(key, attribute(value, name + ": attribute " + quoted(key)));
+  }
+  return result;
+}
+
+void add_node(Graph& graph, const std::string& name, const NodeText& node, const Weights& weights,
+              std::map<std::string, Value>& values) {
+  const NodeSpec spec = {.attributes = node.attributes,
+                         .parameter_shape = [&](std::string_view parameter) -> std::optional<Shape> {
+                           const std::string key = concat(name, '.', parameter);
+                           if (!weights.contains(key)) return std::nullopt;
+                           return weights.at(key).shape();
+                         }};
+  std::shared_ptr<Module> module;
+  try {
+    module = make_module(node.op, spec);
+  } catch (const Error& error) {
+    fail(name, ": ", error.what());
+  }
+  std::vector<Value> inputs;
+  for (const std::string& input : node.inputs) inputs.push_back(values.at(input));
+  values[name] = graph.add(name, std::move(module), inputs);
+}
+
+/// Adds nodes whose inputs are there until none is left: a file may list them in any order.
+void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<std::string, Value>& values) {
+  std::vector<std::pair<std::string, NodeText>> waiting;
+  std::set<std::string> names;
+  for (const auto& [name, value] : values) names.insert(name);
+  for (const Json& node : member(root, "nodes", Json::value_t::array, "lamina.graph")) {
+    if (!node.is_object()) fail("lamina.graph nodes: expected objects, got ", shortened(node.dump()));
+    const std::string name = text(node, "name", "lamina.graph nodes");
+    if (!names.insert(name).second) fail(quoted(name), ": there is a node of this name already");
+    waiting.emplace_back(name, node_text(node, name));
+  }
+  for (const auto& [name, node] : waiting) {
+    for (const std::string& input : node.inputs) {
+      if (!names.contains(input)) fail(name, ": there is no node ", quoted(input), " to take as input");
+    }
+  }
+  while (!waiting.empty()) {
+    std::vector<std::pair<std::string, NodeText>> blocked;
+    for (auto& [name, node] : waiting) {
+      const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](const std::string& input) { return values.contains(input); });
+      if (ready) {
+        add_node(graph, name, node, weights, values);
+      } else {
+        blocked.emplace_back(std::move(name), std::move(node));
+      }
+    }
+    if (blocked.size() == waiting.size()) fail(blocked.front().first, ": is part of a cycle or depends on one");
+    waiting = std::move(blocked);
+  }
+}
+
+Json to_json(const Attribute& attribute) {
+  return std::visit([](const auto& value) { return Json(value); }, attribute);
+}
+
+}  // namespace
+
+Graph graph_from_json(std::string_view source, const Weights& weights) {
+  const Json root = parse_json<Json>(source, "lamina.graph");
+  require_keys(root, {"version", "inputs", "nodes", "outputs"}, "lamina.graph");
+  const auto version = root.find("version");
+  if (version == root.end() || *version != 1) {
+    fail("lamina.graph: expected version 1, got ", version == root.end() ? "none" : shortened(version->dump()));
+  }
+  Graph graph;
+  std::map<std::string, Value> values;
+  add_inputs(graph, root, values);
+  add_nodes(graph, root, weights, values);
+  for (const std::string& name : texts(member(root, "outputs", Json::value_t::array, "lamina.graph"), "lamina.graph")) {
+    if (!values.contains(name)) fail("lamina.graph: there is no node ", quoted(name), " to be an output");
+    graph.output(values.at(name));
+  }
+  if (graph.outputs().empty()) fail("lamina.graph: expected an output");
+  return graph;
+}
+
+std::string graph_to_json(const Graph& graph) {
+  Json inputs = Json::array();
+  Json nodes = Json::array();
+  Json outputs = Json::array();
+  const auto name_of = [&](int node) { return graph.nodes()[static_cast<std::size_t>(node)].name; };
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.module == nullptr) {
+      Json shape = Json::array();
+      for (const std::int64_t extent : node.shape) shape.push_back(extent == batch ? Json("N") : Json(extent));
+      inputs.push_back({{"name", node.name}, {"dtype", "f32"}, {"shape", std::move(shape)}});
+      continue;
+    }
+    Json entry = {{"name", node.name}, {"op", node.module->op()}};
+    for (const int input : node.inputs) entry["inputs"].push_back(name_of(input));
+    for (const auto& [key, value] : node.module->attributes()) entry["attrs"][key] = to_json(value);
+    nodes.push_back(std::move(entry));
+  }
+  for (const int output : graph.outputs()) outputs.push_back(name_of(output));
+  return Json{{"version", 1}, {"inputs", inputs}, {"nodes", nodes}, {"outputs", outputs}}.dump();
+}
+
+}  // namespace lamina::detail

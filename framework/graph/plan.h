@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lamina/tensor/conv_geometry.h"
+#include "lamina/tensor/tensor.h"
+
+namespace lamina {
+
+class Graph;
+
+struct CompileOptions {
+  Device device = Device::cpu();
+  std::int64_t batch = 1;
+  Precision precision = Precision::fp32;
+  int threads = 0;                                       ///< on the CPU; 0: one for each core
+  ConvAlgorithm algorithm = ConvAlgorithm::automatic;    ///< for every convolution
+  bool fuse = true;                                      ///< let convolutions apply the ReLU that follows
+  bool keep_all = false;                                 ///< keep every node's output for `activation`; fuses nothing
+  std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
+};
+
+/// Bytes a Plan holds on its device.
+struct PlanMemory {
+  std::size_t activations = 0;  ///< the arena that all activations share
+  std::size_t workspace = 0;    ///< scratch memory, one region used by all steps in turn
+  std::size_t parameters = 0;   ///< packed copies of the weights; weights used in place count nothing
+
+  std::size_t total() const { return activations + workspace + parameters; }
+};
+
+/// A Graph compiled for one device, batch and precision. Holds all the memory that running needs: running allocates
+/// nothing. One thread at a time may use a Plan; compile one for each thread, they share the weights.
+class LAMINA_API Plan {
+ public:
+  using NamedTensor = std::pair<std::string_view, Tensor>;
+
+  Plan(Plan&&) noexcept;
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
+
+  /// Runs a network of one input and one output. The result is a view into the Plan, overwritten by the next run.
+  ///
+  /// Inputs are f32 of the compiled shape, on the host or on the Plan's device. If all are on the host, so are the
+  /// results, complete on return; otherwise the work is enqueued on `stream` (a cudaStream_t; null: the default
+  /// stream) and the results stay on the device. Throws Error naming the input that does not fit.
+  Tensor run(const Tensor& input, void* stream = nullptr);
+
+  /// The same with any number of inputs and outputs, in the order of the graph's.
+  std::span<const Tensor> run(std::span<const Tensor> inputs, void* stream = nullptr);
+
+  /// The same by name. Throws Error unless every input is named once. Read the results with `output`.
+  void run(std::initializer_list<NamedTensor> inputs, void* stream = nullptr);
+
+  /// Runs and writes the outputs to memory of the caller's, of the outputs' shapes, on the host or on the device.
+  void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream = nullptr);
+
+  std::span<const std::string> input_names() const;
+  std::span<const std::string> output_names() const;
+  std::span<const Shape> input_shapes() const;
+  std::span<const Shape> output_shapes() const;
+
+  /// The output of that name as the last run left it. Throws Error if there is none.
+  Tensor output(std::string_view name) const;
+  /// The output of any node, from a Plan compiled with `keep_all`. Throws Error if there is none.
+  Tensor activation(std::string_view name) const;
+
+  const CompileOptions& options() const;
+  PlanMemory memory() const;
+  /// A table of the steps: node, kernel chosen, what was fused, output shape, arena offset.
+  std::string summary() const;
+
+ private:
+  friend class Graph;
+  struct Impl;
+  explicit Plan(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lamina

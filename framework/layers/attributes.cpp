@@ -1,0 +1,93 @@
+#include "lamina/layers/attributes.h"
+
+#include <optional>
+#include <sstream>
+
+#include "lamina/tensor/error.h"
+
+namespace lamina {
+namespace {
+
+void print(std::ostream& out, const Attribute& attribute) {
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attribute)) {
+    const char* separator = "";
+    out << '[';
+    for (const std::int64_t value : *list) {
+      out << separator << value;
+      separator = ", ";
+    }
+    out << ']';
+  } else if (const auto* flag = std::get_if<bool>(&attribute)) {
+    out << (*flag ? "true" : "false");
+  } else if (const auto* number = std::get_if<double>(&attribute)) {
+    out << *number;
+  } else {
+    out << std::get<std::int64_t>(attribute);
+  }
+}
+
+std::optional<int> to_int(std::int64_t value) {
+  if (!std::in_range<int>(value)) return std::nullopt;
+  return static_cast<int>(value);
+}
+
+[[noreturn]] void fail_expected(std::string_view name, std::string_view expected, const Attribute& found) {
+  std::ostringstream text;
+  print(text, found);
+  detail::fail("attribute ", name, ": expected ", expected, ", got ", text.str());
+}
+
+}  // namespace
+
+std::string to_string(const Attributes& attributes) {
+  std::ostringstream out;
+  const char* separator = "";
+  for (const auto& [name, value] : attributes) {
+    out << separator << name << '=';
+    print(out, value);
+    separator = ", ";
+  }
+  return std::move(out).str();
+}
+
+std::string to_string(Size2d size) { return detail::concat(size.height, 'x', size.width); }
+
+const Attribute* AttributeReader::find(std::string_view name) {
+  for (std::size_t i = 0; i < attributes_.size(); ++i) {
+    if (attributes_[i].first != name) continue;
+    used_[i] = true;
+    return &attributes_[i].second;
+  }
+  return nullptr;
+}
+
+int AttributeReader::integer(std::string_view name, int fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return fallback;
+  if (const auto* value = std::get_if<std::int64_t>(attribute)) {
+    if (const auto result = to_int(*value)) return *result;
+  }
+  fail_expected(name, "a whole number of 32 bits", *attribute);
+}
+
+Size2d AttributeReader::size(std::string_view name, Size2d fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return fallback;
+  if (const auto* value = std::get_if<std::int64_t>(attribute)) {
+    if (const auto both = to_int(*value)) return {*both};
+  }
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(attribute); list != nullptr && list->size() == 2) {
+    const auto height = to_int((*list)[0]);
+    const auto width = to_int((*list)[1]);
+    if (height && width) return {*height, *width};
+  }
+  fail_expected(name, "one number or [height, width]", *attribute);
+}
+
+void AttributeReader::finish() const {
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (!used_[i]) detail::fail("unknown attribute \"", attributes_[i].first, '"');
+  }
+}
+
+}  // namespace lamina

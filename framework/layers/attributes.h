@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lamina/tensor/export.h"
+
+namespace lamina {
+
+/// The value of an attribute in a model file.
+using Attribute = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>>;
+
+/// Attributes by name, in the order they are written.
+using Attributes = std::vector<std::pair<std::string, Attribute>>;
+
+/// "stride=[4, 4], groups=1"
+LAMINA_API std::string to_string(const Attributes& attributes);
+
+/// A height and a width. One number stands for both.
+struct Size2d {
+  int height = 0;
+  int width = 0;
+
+  constexpr Size2d(int both) : height(both), width(both) {}  // NOLINT: meant to convert
+  constexpr Size2d(int h, int w) : height(h), width(w) {}
+  friend bool operator==(const Size2d&, const Size2d&) = default;
+};
+
+LAMINA_API std::string to_string(Size2d size);
+
+/// Reads the attributes of one node, with defaults for absent ones. What has the wrong type or range is an Error that
+/// names the attribute; so is, at `finish`, one that nobody asked for.
+class LAMINA_API AttributeReader {
+ public:
+  explicit AttributeReader(const Attributes& attributes) : attributes_(attributes), used_(attributes.size()) {}
+
+  int integer(std::string_view name, int fallback);
+  /// One number for both, or [height, width].
+  Size2d size(std::string_view name, Size2d fallback);
+  /// Throws Error naming the attributes that were never read.
+  void finish() const;
+
+ private:
+  const Attribute* find(std::string_view name);
+
+  const Attributes& attributes_;
+  std::vector<bool> used_;
+};
+
+}  // namespace lamina

@@ -1,0 +1,69 @@
+#include "lamina/cpu/conv2d.h"
+#include "lamina/layers/conv2d_operators.h"
+#include "lamina/tensor/error.h"
+
+namespace lamina::detail {
+namespace {
+
+class Conv2dCpu : public Operator {
+ public:
+  Conv2dCpu(const ConvGeometry& geometry, const Preparation& preparation, const Tensor& weight, const Tensor& bias)
+      : geometry_(geometry),
+        algorithm_(preparation.algorithm == ConvAlgorithm::automatic ? ConvAlgorithm::eigen : preparation.algorithm),
+        threads_(preparation.threads),
+        relu_(preparation.relu),
+        weight_(weight),
+        bias_(bias) {
+    if (preparation.precision != Precision::fp32) {
+      fail("conv2d: the CPU computes in fp32; precision ", name(preparation.precision), " needs a CUDA device");
+    }
+    switch (algorithm_) {
+      case ConvAlgorithm::direct: break;
+      case ConvAlgorithm::im2col: workspace_ = cpu::conv2d_im2col_workspace(geometry, threads_); break;
+      case ConvAlgorithm::eigen: workspace_ = cpu::conv2d_eigen_workspace(geometry, threads_); break;
+      default: fail("conv2d: the CPU has the algorithms direct, im2col and eigen; ", name(algorithm_), " needs CUDA");
+    }
+  }
+
+  std::string description() const override {
+    switch (algorithm_) {
+      case ConvAlgorithm::direct: return "direct: plain loops, summed in double";
+      case ConvAlgorithm::im2col: return "im2col: whole images unfolded, Eigen product";
+      default: return concat("eigen: tiles of ", cpu::conv2d_eigen_tile(geometry_), " pixels, Eigen product");
+    }
+  }
+
+  std::size_t workspace_bytes() const override { return workspace_; }
+
+  void run(std::span<const Tensor> inputs, Tensor& output, const Execution& execution) const override {
+    const cpu::Conv2dPointers pointers = {.input = inputs[0].values<float>().data(),
+                                          .weight = weight_.values<float>().data(),
+                                          .bias = bias_.defined() ? bias_.values<float>().data() : nullptr,
+                                          .output = output.values<float>().data(),
+                                          .relu = relu_};
+    auto* workspace = static_cast<float*>(execution.workspace);
+    switch (algorithm_) {
+      case ConvAlgorithm::direct: return cpu::conv2d_direct(geometry_, pointers, *execution.pool);
+      case ConvAlgorithm::im2col: return cpu::conv2d_im2col(geometry_, pointers, *execution.pool, workspace);
+      default: return cpu::conv2d_eigen(geometry_, pointers, *execution.pool, workspace);
+    }
+  }
+
+ private:
+  ConvGeometry geometry_;
+  ConvAlgorithm algorithm_;
+  int threads_;
+  bool relu_;
+  Tensor weight_;  // shared with the module: several plans use one copy
+  Tensor bias_;
+  std::size_t workspace_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_conv2d_cpu(const ConvGeometry& geometry, const Preparation& preparation,
+                                             const Tensor& weight, const Tensor& bias) {
+  return std::make_unique<Conv2dCpu>(geometry, preparation, weight, bias);
+}
+
+}  // namespace lamina::detail

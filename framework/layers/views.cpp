@@ -1,0 +1,25 @@
+#include "lamina/layers/views.h"
+
+#include "lamina/tensor/error.h"
+
+namespace lamina {
+
+Shape Flatten::output_shape(std::span<const Shape> inputs) const {
+  if (inputs.size() != 1 || inputs[0].rank() < 1) detail::fail("flatten: expected 1 input of rank 1 or more");
+  return {inputs[0][0], Shape(inputs[0].extents().subspan(1)).numel()};
+}
+
+std::unique_ptr<Operator> Flatten::prepare(const Preparation&) const {
+  detail::fail("flatten: a view has no operator");
+}
+
+Shape Dropout::output_shape(std::span<const Shape> inputs) const {
+  if (inputs.size() != 1) detail::fail("dropout: expected 1 input, got ", inputs.size());
+  return inputs[0];
+}
+
+std::unique_ptr<Operator> Dropout::prepare(const Preparation&) const {
+  detail::fail("dropout: a view has no operator");
+}
+
+}  // namespace lamina
