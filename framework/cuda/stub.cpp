@@ -1,5 +1,10 @@
 // Stands in for the CUDA backend in a build without the CUDA toolkit: the same symbols, and one reason for all.
+// What can only be reached with a device in hand fails as requiring one does.
 
+#include "lamina/cuda/conv2d.h"
+#include "lamina/cuda/device_info.h"
+#include "lamina/cuda/relu.h"
+#include "lamina/cuda/stream.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
 
@@ -8,15 +13,17 @@ namespace {
 
 constexpr const char* reason = "this build of Lamina has no CUDA support (configure with -DLAMINA_CUDA=ON)";
 
+[[noreturn]] void refuse(int device) { fail(Device::cuda(device), " cannot be used: ", reason); }
+
 }  // namespace
 
 int cuda_device_count() noexcept { return 0; }
 
 std::string cuda_unavailable_reason() { return reason; }
 
-void require_cuda_device(int index) { fail("cuda:", index, " cannot be used: ", reason); }
+void require_cuda_device(int index) { refuse(index); }
 
-void* device_allocate(Device device, std::size_t) { fail(device, " cannot be used: ", reason); }
+void* device_allocate(Device device, std::size_t) { refuse(device.index); }
 
 void device_free(Device, void*) noexcept {}
 
@@ -25,3 +32,41 @@ void copy_bytes(void*, Device to, const void*, Device from, std::size_t) {
 }
 
 }  // namespace lamina::detail
+
+namespace lamina::cuda {
+
+using detail::refuse;
+
+BackendInfo backend_info() { return {}; }
+DeviceInfo device_info(int index) { refuse(index); }
+std::string device_name(int index) { refuse(index); }
+
+void DestroyStream::operator()(void*) const noexcept {}
+void DestroyEvent::operator()(void*) const noexcept {}
+void FreePinned::operator()(void*) const noexcept {}
+void DestroyGraph::operator()(void*) const noexcept {}
+
+OwnedStream::OwnedStream(int device) { refuse(device); }
+Event::Event(int device) { refuse(device); }
+void Event::record(Stream) {}
+void Event::hold(Stream) const {}
+void Event::synchronize() const {}
+float Event::milliseconds(const Event&, const Event&) { return 0; }
+PinnedBuffer::PinnedBuffer(std::size_t) { refuse(0); }
+CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>&) { refuse(device); }
+void CapturedGraph::launch(Stream) const {}
+
+void upload(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
+void download(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
+void copy_on_device(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
+void fill_bytes(int device, void*, int, std::size_t, Stream) { refuse(device); }
+void synchronize(int device, Stream) { refuse(device); }
+
+std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOptions& options, const float*,
+                                             const float*) {
+  refuse(options.device);
+}
+
+void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
+
+}  // namespace lamina::cuda
