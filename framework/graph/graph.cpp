@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lamina/tensor/error.h"
+#include "lamina/tensor/names.h"
 
 namespace lamina {
 namespace {
@@ -16,6 +17,16 @@ auto at_node(const std::string& name, const F& f) {
   } catch (const Error& error) {
     detail::fail(name, ": ", error.what());
   }
+}
+
+/// "; the file has a, b" with the names most like `name`.
+std::string nearest(const std::string& name, const Weights& weights) {
+  std::string text;
+  const auto names = weights.names();
+  for (const std::string& candidate : detail::nearest_names(name, names)) {
+    text += (text.empty() ? "; nearest: " : ", ") + candidate;
+  }
+  return text.empty() ? "; there are no tensors at all" : text;
 }
 
 std::vector<Shape> input_shapes(const Graph::Node& node, std::span<const Shape> shapes) {
@@ -70,6 +81,31 @@ void Graph::output(Value value) {
   outputs_.push_back(node);
 }
 
+Graph Graph::until(std::string_view name) const {
+  const Node* last = find(name);
+  if (last == nullptr) detail::fail("graph: there is no node \"", name, '"');
+  const auto end = static_cast<std::size_t>(last - nodes_.data());
+  std::vector<bool> needed(nodes_.size(), false);
+  needed[end] = true;
+  for (std::size_t i = end + 1; i-- > 0;) {
+    if (!needed[i]) continue;
+    for (const int input : nodes_[i].inputs) needed[static_cast<std::size_t>(input)] = true;
+  }
+  Graph part;
+  std::vector<Value> values(nodes_.size());
+  for (std::size_t i = 0; i <= end; ++i) {
+    const Node& node = nodes_[i];
+    // Every input stays one, so that the part is called as the whole is.
+    if (node.module == nullptr) values[i] = part.input(node.name, node.shape);
+    if (node.module == nullptr || !needed[i]) continue;
+    std::vector<Value> inputs;
+    for (const int input : node.inputs) inputs.push_back(values[static_cast<std::size_t>(input)]);
+    values[i] = part.add(node.name, node.module, inputs);
+  }
+  part.output(values[end]);
+  return part;
+}
+
 std::vector<Shape> Graph::shapes(std::int64_t n) const {
   if (n < 1) detail::fail("batch: expected 1 or more, got ", n);
   std::vector<Shape> result;
@@ -109,7 +145,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       assignments.push_back({parameter.value, value.to(DType::f32)});
     }
   }
-  if (!problems.empty()) detail::fail(weights.source(), ": the weights do not fit the graph:", problems);
+  if (!problems.empty()) detail::fail("the weights do not fit the graph:", problems);
   for (Assignment& assignment : assignments) *assignment.parameter = std::move(assignment.value);
 
   std::vector<std::string> unused;

@@ -85,6 +85,10 @@ class LAMINA_API Graph {
   /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be.
   Plan compile(const CompileOptions& options = {}) const;
 
+  /// The part of this graph that computes node `name`, which becomes the only output. Modules are shared, not copied.
+  /// Throws Error if there is no such node.
+  Graph until(std::string_view name) const;
+
   /// The output shape of every node when the batch is n, in the order of `nodes()`.
   std::vector<Shape> shapes(std::int64_t n) const;
 

@@ -32,9 +32,9 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
-void Plan::Impl::bind(std::size_t index, const Tensor& memory) {
+void Plan::Impl::bind(std::size_t index, const Tensor& target) {
   Buffer& buffer = buffers[index];
-  buffer.bound = memory;
+  buffer.bound = target;
   for (const Use& use : buffer.uses) {
     Step& step = steps[use.step];
     (use.slot < 0 ? step.output : step.inputs[static_cast<std::size_t>(use.slot)]) = view(index, use.shape);

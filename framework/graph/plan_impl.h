@@ -73,8 +73,8 @@ struct Plan::Impl {
   std::vector<Tensor> results;
   std::vector<Tensor> named_inputs;
 
-  /// Points every use of a buffer at `memory`, which is as large as the buffer.
-  void bind(std::size_t buffer, const Tensor& memory);
+  /// Points every use of a buffer at `target`, which is as large as the buffer.
+  void bind(std::size_t buffer, const Tensor& target);
   /// The activation of that shape in a buffer, wherever the buffer is bound now.
   Tensor view(std::size_t buffer, const Shape& shape) const;
   void bind_inputs(std::span<const Tensor> tensors, void* stream);

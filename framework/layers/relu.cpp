@@ -1,7 +1,7 @@
 #include "lamina/layers/relu.h"
 
 #include "lamina/cpu/elementwise.h"
-#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/relu.h"
 #include "lamina/tensor/error.h"
 
 namespace lamina {
@@ -19,7 +19,7 @@ class ReluCuda : public Operator {
  public:
   std::string description() const override { return "elementwise"; }
   void run(std::span<const Tensor> inputs, Tensor& output, const Execution& execution) const override {
-    cuda::relu(inputs[0].raw(), output.raw(), output.numel(), output.dtype(), execution.stream);
+    cuda::relu(output.device().index, output.dtype(), inputs[0].raw(), output.raw(), output.numel(), execution.stream);
   }
 };
 

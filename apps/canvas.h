@@ -1,0 +1,34 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace lamina::app {
+
+using Color = std::array<std::uint8_t, 3>;
+
+/// The perceptually uniform colour map "inferno" of Smith and van der Walt (2015, CC0): 0 is black, 1 pale yellow.
+/// Values outside [0, 1] are clamped; NaN is grey.
+Color inferno(float value);
+
+/// An RGB picture to draw on. What falls outside is cut off.
+class Canvas {
+ public:
+  Canvas(int width, int height, Color background);
+
+  void fill(int x, int y, int width, int height, Color color);
+  void pixel(int x, int y, Color color) { fill(x, y, 1, 1, color); }
+  /// Text with its upper left corner at (x, y), letters 7 * scale pixels high.
+  void text(int x, int y, const std::string& text, int scale, Color color);
+  static int text_width(const std::string& text, int scale);
+
+  const Image& image() const { return image_; }
+
+ private:
+  Image image_;
+};
+
+}  // namespace lamina::app

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+/// One function for each subcommand: it adds its options to the command line and what to do when it is chosen.
+namespace lamina::app {
+
+void add_features(CLI::App& app);
+void add_run(CLI::App& app);
+void add_verify(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_doctor(CLI::App& app);
+
+/// Thrown after everything was reported, when the command did run but what it found was bad: exit code 1, no message.
+struct Failed {};
+
+}  // namespace lamina::app

@@ -1,0 +1,90 @@
+#include "inputs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& message) { throw Error(message); }
+
+}  // namespace
+
+bool is_photo(const fs::path& path) {
+  std::array<char, 64> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), head.size());
+  const auto bytes = std::as_bytes(std::span(head)).first(static_cast<std::size_t>(file.gcount()));
+  return is_image(bytes);
+}
+
+std::vector<std::string> input_names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const int node : graph.inputs()) names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name);
+  return names;
+}
+
+std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
+  const std::vector<std::string> names = input_names(model.graph);
+  if (is_photo(path)) {
+    if (names.size() != 1)
+      fail(fmt::format("{}: a photograph serves a model of one input, this one has {}", path.string(), names.size()));
+    if (!model.preprocess)
+      fail(fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess)",
+                       path.string()));
+    return {load_image(path, *model.preprocess)};
+  }
+  const Weights file = Weights::open(path);
+  std::vector<Tensor> inputs;
+  for (const std::string& name : names) {
+    const bool lone = names.size() == 1 && file.size() == 1;
+    if (!file.contains(name) && !lone) {
+      fail(fmt::format("{}: expected a tensor \"{}\" for the model's input; the file has {}", path.string(), name,
+                       fmt::join(file.names(), ", ")));
+    }
+    inputs.push_back((file.contains(name) ? file.at(name) : file.at(file.names()[0])).to(DType::f32));
+  }
+  return inputs;
+}
+
+std::int64_t batch_of(const std::vector<Tensor>& inputs) {
+  std::int64_t batch = 0;
+  for (const Tensor& input : inputs) {
+    if (input.shape().rank() == 0) fail("expected inputs with a batch in front, got a scalar");
+    if (batch != 0 && input.shape()[0] != batch)
+      fail("expected inputs of one batch, got " + std::to_string(batch) + " and " + std::to_string(input.shape()[0]));
+    batch = input.shape()[0];
+  }
+  if (batch < 1) fail("expected a batch of 1 or more, got " + std::to_string(batch));
+  return batch;
+}
+
+void print_warnings(const Model& model) {
+  for (const std::string& warning : model.warnings) fmt::print(stderr, "lamina: warning: {}\n", warning);
+}
+
+std::vector<fs::path> find_photos(const std::vector<std::string>& paths) {
+  std::vector<fs::path> photos;
+  for (const fs::path path : paths) {
+    if (!fs::exists(path)) fail(path.string() + ": there is no such file or directory");
+    if (!fs::is_directory(path)) {
+      photos.push_back(path);
+      continue;
+    }
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(path)) {
+      if (entry.is_regular_file() && is_photo(entry.path())) found.push_back(entry.path());
+    }
+    if (found.empty()) fail(path.string() + ": no photographs in this directory (PNG, JPEG, BMP, TGA, PGM, PPM)");
+    std::sort(found.begin(), found.end());
+    photos.insert(photos.end(), found.begin(), found.end());
+  }
+  return photos;
+}
+
+}  // namespace lamina::app

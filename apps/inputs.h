@@ -1,0 +1,31 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lamina::app {
+
+/// The model's inputs out of a tensor file (by input name; an .npy or a lone tensor serves a lone input) or a
+/// photograph (preprocessed as the model says). Converted to f32. Throws Error naming what is missing.
+std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model);
+
+/// The common batch of the inputs. Throws Error if they differ.
+std::int64_t batch_of(const std::vector<Tensor>& inputs);
+
+/// The names of the model's inputs.
+std::vector<std::string> input_names(const Graph& graph);
+
+/// What loading warned about, on stderr.
+void print_warnings(const Model& model);
+
+/// The photographs that the paths name: files as they are, directories by their image files, sorted, not recursively.
+/// Throws Error for a path that is not there and for a directory without photographs.
+std::vector<std::filesystem::path> find_photos(const std::vector<std::string>& paths);
+
+/// Whether the file at `path` looks like a picture, judged by its first bytes.
+bool is_photo(const std::filesystem::path& path);
+
+}  // namespace lamina::app

@@ -1,0 +1,42 @@
+#include <fmt/core.h>
+
+#include <lamina/lamina.h>
+
+#include "commands.h"
+
+namespace {
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
+  app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
+  app.require_subcommand(1);
+  app.footer(
+      "lamina COMMAND --help shows the options of a command and an example.\n"
+      "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong.");
+  lamina::app::add_features(app);
+  lamina::app::add_run(app);
+  lamina::app::add_verify(app);
+  lamina::app::add_inspect(app);
+  lamina::app::add_bench(app);
+  lamina::app::add_doctor(app);
+
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "lamina: {} (lamina --help shows how it is used)\n", error.what());
+    return exit_usage;
+  } catch (const lamina::app::Failed&) {
+    return exit_failed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lamina: {}\n", error.what());
+    return exit_failed;
+  }
+}

@@ -1,0 +1,53 @@
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+bool is_device_syntax(std::string_view text) {
+  if (text == "auto" || text == "cpu" || text == "cuda") return true;
+  if (!text.starts_with("cuda:") || text.size() == 5 || text.size() > 8) return false;
+  return text.find_first_not_of("0123456789", 5) == std::string_view::npos;
+}
+
+}  // namespace
+
+CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        try {
+          parse(text);
+          return std::string();
+        } catch (const Error& error) {
+          return std::string(error.what());
+        }
+      },
+      description);
+}
+
+void RunOptions::add_to(CLI::App& command) {
+  const auto device_syntax = CLI::Validator(
+      [](std::string& text) {
+        return is_device_syntax(text) ? "" : "device: expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
+      },
+      "auto|cpu|cuda[:INDEX]");
+  command.add_option("--device", device, "where to run")->check(device_syntax)->capture_default_str();
+  command.add_option("--precision", precision, "arithmetic; all but fp32 need a GPU")
+      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
+      ->capture_default_str();
+  command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")
+      ->check(accepted_by([](std::string_view text) { (void)parse_conv_algorithm(text); }, "auto|direct|im2col|..."))
+      ->capture_default_str();
+  command.add_option("--threads", threads, "CPU threads; 0: one for each core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+CompileOptions RunOptions::compile_options(std::int64_t batch) const {
+  return {.device = parse_device(device),
+          .batch = batch,
+          .precision = parse_precision(precision),
+          .threads = threads,
+          .algorithm = parse_conv_algorithm(algorithm)};
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,151 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <cmath>
+#include <span>
+
+#include "commands.h"
+#include "inputs.h"
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  std::string model, golden;
+  double rtol = 1e-4;
+  double atol = 1e-5;
+  RunOptions run;
+};
+
+struct Comparison {
+  double max_abs = 0;
+  double max_rel = 0;
+  std::int64_t bad = 0;  // elements outside the tolerance
+  std::int64_t first_bad = -1;
+};
+
+Comparison compare(const Tensor& actual, const Tensor& expected, double atol, double rtol) {
+  const std::span<const float> a = actual.values<float>();
+  const std::span<const double> b = expected.values<double>();
+  Comparison result;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    // Equal infinities and NaN for NaN agree; any other non-finite difference fails the comparison below.
+    const bool same = static_cast<double>(a[i]) == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+    if (same) continue;
+    result.max_abs = std::isnan(difference) ? difference : std::max(result.max_abs, difference);
+    if (b[i] != 0) result.max_rel = std::max(result.max_rel, difference / std::abs(b[i]));
+    if (difference <= atol + rtol * std::abs(b[i])) continue;
+    if (result.bad++ == 0) result.first_bad = static_cast<std::int64_t>(i);
+  }
+  return result;
+}
+
+/// "[0, 3, 1, 2]": where element `index` is.
+std::string position(std::int64_t index, const Shape& shape) {
+  std::string text;
+  for (int i = static_cast<int>(shape.rank()) - 1; i >= 0; --i) {
+    text = std::to_string(index % shape[i]) + (text.empty() ? "" : ", ") + text;
+    index /= shape[i];
+  }
+  return '[' + text + ']';
+}
+
+class Verifier {
+ public:
+  Verifier(const Weights& golden, const Options& options) : golden_(golden), options_(options) {}
+
+  /// Compares one node, prints its line, and remembers the first that fails.
+  void check(const std::string& stage, const std::string& name, const Tensor& result) {
+    const Tensor expected = golden_.at(name).to(DType::f64);
+    ++compared_;
+    if (expected.shape() != result.shape()) {
+      fmt::print("{:8}  {:24}  FAIL  expected shape {}, got {}\n", stage, name, expected.shape().to_string(),
+                 result.shape().to_string());
+      return note_failure(stage, name);
+    }
+    const Tensor actual = result.to(Device::cpu());
+    const Comparison c = compare(actual, expected, options_.atol, options_.rtol);
+    fmt::print("{:8}  {:24}  {}  max abs {:.3g}, max rel {:.3g}", stage, name, c.bad == 0 ? "pass" : "FAIL", c.max_abs,
+               c.max_rel);
+    if (c.bad > 0) {
+      const auto at = static_cast<std::size_t>(c.first_bad);
+      fmt::print("; {} of {} elements differ, first at {}: {:.9g}, expected {:.9g}", c.bad, actual.numel(),
+                 position(c.first_bad, actual.shape()), actual.values<float>()[at], expected.values<double>()[at]);
+    }
+    fmt::print("\n");
+    if (c.bad > 0) note_failure(stage, name);
+  }
+
+  /// Throws Failed unless something was compared and all of it passed.
+  void finish() const {
+    if (compared_ == 0) throw Error(options_.golden + ": names no node of the graph, so nothing was compared");
+    if (!first_failure_.empty()) {
+      fmt::print("FAIL: the first to diverge is {}\n", first_failure_);
+      throw Failed();
+    }
+    fmt::print("pass: {} comparisons within atol {:g} + rtol {:g}\n", compared_, options_.atol, options_.rtol);
+  }
+
+ private:
+  void note_failure(const std::string& stage, const std::string& name) {
+    if (first_failure_.empty()) first_failure_ = name + " (" + stage + ')';
+  }
+
+  const Weights& golden_;
+  const Options& options_;
+  int compared_ = 0;
+  std::string first_failure_;
+};
+
+void verify(const Options& options) {
+  const Model model = load_model(options.model);
+  print_warnings(model);
+  const Weights golden = Weights::open(options.golden);
+  const std::vector<Tensor> inputs = read_inputs(options.golden, model);
+  CompileOptions compile = options.run.compile_options(batch_of(inputs));
+  Verifier verifier(golden, options);
+
+  compile.keep_all = true;
+  Plan unfused = model.graph.compile(compile);
+  unfused.run(inputs);
+  for (const Graph::Node& node : model.graph.nodes()) {
+    if (node.module != nullptr && golden.contains(node.name)) {
+      verifier.check("unfused", node.name, unfused.activation(node.name));
+    }
+  }
+
+  compile.keep_all = false;
+  Plan plan = model.graph.compile(compile);
+  plan.run(inputs);
+  for (const std::string& name : plan.output_names()) {
+    if (golden.contains(name)) verifier.check("compiled", name, plan.output(name));
+  }
+  verifier.finish();
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("verify", "Compare a model's results with expected ones, node by node");
+  command->add_option("--model", options->model, "self-describing model file")->required();
+  command->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name")
+      ->required();
+  command->add_option("--rtol", options->rtol, "relative tolerance")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--atol", options->atol, "absolute tolerance")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  options->run.add_to(*command);
+  command->footer(
+      "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan\n"
+      "and compares its outputs. An element passes when |a - b| <= atol + rtol * |b|. Exit code 1 if any fails.\n"
+      "Example:\n"
+      "  lamina verify --model tests/golden/conv1.safetensors --golden tests/golden/conv1-golden.safetensors");
+  command->callback([options] { verify(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,134 @@
+#include "lamina/graph/model.h"
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lamina/graph/graph_json.h"
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/json.h"
+
+namespace lamina {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using detail::fail;
+
+constexpr const char* graph_key = "lamina.graph";
+constexpr const char* preprocess_key = "lamina.preprocess";
+constexpr const char* labels_key = "lamina.labels";
+
+int positive(const Json& value, const std::string& key) {
+  if (!value.is_number_integer() || value <= 0 || value > 1 << 20) {
+    fail(preprocess_key, ": expected \"", key, "\" of 1 or more pixels, got ", detail::shortened(value.dump()));
+  }
+  return value.get<int>();
+}
+
+std::array<float, 3> channels(const Json& value, const std::string& key) {
+  std::array<float, 3> result{};
+  const bool numbers = value.is_array() && value.size() == 3 &&
+                       std::all_of(value.begin(), value.end(), [](const Json& v) { return v.is_number(); });
+  if (!numbers) fail(preprocess_key, ": expected \"", key, "\" of 3 numbers, got ", detail::shortened(value.dump()));
+  for (std::size_t c = 0; c < 3; ++c) result[c] = value[c].get<float>();
+  return result;
+}
+
+Preprocess preprocess_from_json(std::string_view text) {
+  const Json json = detail::parse_json<Json>(text, preprocess_key);
+  if (!json.is_object()) fail(preprocess_key, ": expected an object, got ", detail::shortened(json.dump()));
+  Preprocess result = torchvision_imagenet();
+  for (const auto& [key, value] : json.items()) {
+    if (key == "resize") {
+      result.resize = positive(value, key);
+    } else if (key == "crop") {
+      result.crop = positive(value, key);
+    } else if (key == "mean") {
+      result.mean = channels(value, key);
+    } else if (key == "std") {
+      result.std = channels(value, key);
+    } else {
+      fail(preprocess_key, ": unknown key ", detail::quoted(key));
+    }
+  }
+  return result;
+}
+
+/// The decimal number that people write for this float: 0.485, not 0.48500001430511475.
+double shortest(float value) {
+  std::ostringstream text;
+  for (int digits = 6; digits <= 9; ++digits) {
+    text.str("");
+    text.precision(digits);
+    text << value;
+    if (std::stof(text.str()) == value) break;
+  }
+  return std::stod(text.str());
+}
+
+std::string preprocess_to_json(const Preprocess& preprocess) {
+  const auto list = [](const std::array<float, 3>& values) {
+    return Json{shortest(values[0]), shortest(values[1]), shortest(values[2])};
+  };
+  return Json{{"resize", preprocess.resize},
+              {"crop", preprocess.crop},
+              {"mean", list(preprocess.mean)},
+              {"std", list(preprocess.std)}}
+      .dump();
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> result;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) result.push_back(std::move(line));
+  return result;
+}
+
+}  // namespace
+
+Model model_from(const Weights& weights) {
+  const auto& metadata = weights.metadata();
+  const auto graph = metadata.find(graph_key);
+  if (graph == metadata.end()) {
+    fail("there is no graph in it (no \"", graph_key, "\" in its metadata): it holds weights only");
+  }
+  Model model;
+  model.graph = detail::graph_from_json(graph->second, weights);
+  for (const std::string& name : model.graph.load(weights)) {
+    model.warnings.push_back("the graph does not use tensor " + detail::quoted(name));
+  }
+  if (const auto found = metadata.find(preprocess_key); found != metadata.end()) {
+    model.preprocess = preprocess_from_json(found->second);
+  }
+  if (const auto found = metadata.find(labels_key); found != metadata.end()) model.labels = lines(found->second);
+  return model;
+}
+
+Model load_model(const std::filesystem::path& path) {
+  const Weights weights = Weights::open(path);
+  try {
+    return model_from(weights);
+  } catch (const Error& error) {
+    fail(path.string(), ": ", error.what());
+  }
+}
+
+void save_model(const std::filesystem::path& path, const Model& model) {
+  Weights weights = model.graph.state_dict();
+  auto& metadata = weights.metadata();
+  metadata[graph_key] = detail::graph_to_json(model.graph);
+  if (model.preprocess) metadata[preprocess_key] = preprocess_to_json(*model.preprocess);
+  std::string labels;
+  for (const std::string& label : model.labels) labels += (labels.empty() ? "" : "\n") + label;
+  if (!labels.empty()) metadata[labels_key] = labels;
+  weights.save(path);
+}
+
+Graph Graph::load(const std::filesystem::path& path) { return std::move(load_model(path).graph); }
+
+void Graph::save(const std::filesystem::path& path) const {
+  Weights weights = state_dict();
+  weights.metadata()[graph_key] = detail::graph_to_json(*this);
+  weights.save(path);
+}
+
+}  // namespace lamina

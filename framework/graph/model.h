@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lamina/graph/graph.h"
+#include "lamina/tensor/preprocess.h"
+
+namespace lamina {
+
+/// All that a self-describing model file holds: docs/formats.md describes it.
+struct Model {
+  Graph graph;                           ///< weights included
+  std::optional<Preprocess> preprocess;  ///< how a photograph becomes the input
+  std::vector<std::string> labels;       ///< names of the classes, by number; may be empty
+  std::vector<std::string> warnings;     ///< of loading: tensors that the graph does not use
+};
+
+/// Opens a model file. Throws Error, naming the file, if it is malformed or describes no graph.
+LAMINA_API Model load_model(const std::filesystem::path& path);
+
+/// Reads a model out of weights that carry one in their metadata.
+LAMINA_API Model model_from(const Weights& weights);
+
+/// Writes a model file. An existing file is replaced only on success.
+LAMINA_API void save_model(const std::filesystem::path& path, const Model& model);
+
+}  // namespace lamina
