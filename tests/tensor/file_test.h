@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,6 +83,36 @@ void expect_error(F&& f, const std::vector<std::string>& words, const std::strin
           << what << ": expected \"" << word << "\" in \"" << error.what() << '"';
     }
   }
+}
+
+/// Damages `good` in many seeded ways (bytes changed, cut short, repeated) and expects `load` of every result to
+/// return or to throw lamina::Error: anything else ends the test program, or a sanitizer does.
+inline void fuzz(const std::string& good, const std::function<void(const std::filesystem::path&)>& load) {
+  const TemporaryDirectory dir;
+  std::mt19937 random(2024);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  int refused = 0;
+  constexpr int rounds = 3000;
+  for (int round = 0; round < rounds; ++round) {
+    std::string bytes = good;
+    for (std::size_t change = 0, changes = 1 + below(4); change < changes && !bytes.empty(); ++change) {
+      const std::size_t at = below(bytes.size());
+      switch (below(5)) {
+        case 0: bytes[at] = static_cast<char>(below(256)); break;
+        case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8))); break;
+        case 2: bytes[at] = "\0\x7f\x80\xff[]{}\"09"[below(11)]; break;
+        case 3: bytes.resize(at); break;
+        default: bytes.insert(at, bytes.substr(below(bytes.size()), 1 + below(16)));
+      }
+    }
+    write_file(dir / "damaged", bytes);
+    try {
+      load(dir / "damaged");
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, rounds / 10);  // the damage did reach the reader
 }
 
 }  // namespace lamina::test
