@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace lamina::detail {
+
+/// A file's bytes as memory. The mapping is private: a write to it changes this process's copy of the page and never
+/// the file. Tensors that view it share ownership, so it lives as long as the last of them.
+///
+/// A file that another process shortens while it is mapped cannot be guarded against: touching the lost pages raises
+/// SIGBUS. Programs that replace weight files in place should do it by renaming, as AtomicFile does.
+class MappedFile {
+ public:
+  /// Throws Error, with the system's words, if the file is missing, unreadable, empty or not a regular file.
+  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
+
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  /// The path as the caller wrote it, for messages.
+  const std::string& path() const { return path_; }
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  MappedFile(std::string path, std::span<std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {}
+
+  std::string path_;
+  std::span<std::byte> bytes_;
+};
+
+}  // namespace lamina::detail
