@@ -72,20 +72,20 @@ class Bench {
 
   const Conv2d& conv() const { return conv_; }
   int threads() const { return pool_.threads(); }
-  Shape input_shape(std::int64_t batch) const {
+  Shape input_shape(std::int64_t n) const {
     const Size2d size = size2d(options_.size);
-    return {batch, options_.in, size.height, size.width};
+    return {n, options_.in, size.height, size.width};
   }
 
   /// Sets up inputs and outputs for one batch: on a GPU enough of them to overflow the L2 cache.
-  void prepare_batch(std::int64_t batch) {
-    geometry_ = conv_.geometry(input_shape(batch));
+  void prepare_batch(std::int64_t n) {
+    geometry_ = conv_.geometry(input_shape(n));
     ring_.clear();
-    host_input_ = random_tensor(input_shape(batch), 1, random_);
+    host_input_ = random_tensor(input_shape(n), 1, random_);
     const auto bytes = static_cast<double>(geometry_.input_size() + geometry_.output_size()) * sizeof(float);
     constexpr double cache = 256e6;
     const int copies = device_.is_cpu() ? 1 : static_cast<int>(std::clamp(std::ceil(cache / bytes), 1.0, 100.0));
-    const std::vector<Shape> shapes = {input_shape(batch)};
+    const std::vector<Shape> shapes = {input_shape(n)};
     for (int i = 0; i < copies; ++i) {
       ring_.push_back({host_input_.to(device_), Tensor(conv_.output_shape(shapes), DType::f32, device_)});
     }
@@ -285,8 +285,8 @@ void bench(const Options& options) {
     fmt::print("\n\n");
   }
   std::vector<Result> results;
-  for (const std::int64_t batch : options.batches) {
-    bench.prepare_batch(batch);
+  for (const std::int64_t n : options.batches) {
+    bench.prepare_batch(n);
     for (const std::string& precision : options.precisions) {
       for (const ConvAlgorithm algorithm : chosen(options.algorithms, device)) {
         results.push_back(bench.measure(algorithm, parse_precision(precision)));

@@ -1,6 +1,7 @@
 #include "inputs.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -53,15 +54,15 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
 }
 
 std::int64_t batch_of(const std::vector<Tensor>& inputs) {
-  std::int64_t batch = 0;
+  std::int64_t common = 0;
   for (const Tensor& input : inputs) {
     if (input.shape().rank() == 0) fail("expected inputs with a batch in front, got a scalar");
-    if (batch != 0 && input.shape()[0] != batch)
-      fail("expected inputs of one batch, got " + std::to_string(batch) + " and " + std::to_string(input.shape()[0]));
-    batch = input.shape()[0];
+    const std::int64_t n = input.shape()[0];
+    if (common != 0 && n != common) fail(fmt::format("expected inputs of one batch, got {} and {}", common, n));
+    common = n;
   }
-  if (batch < 1) fail("expected a batch of 1 or more, got " + std::to_string(batch));
-  return batch;
+  if (common < 1) fail(fmt::format("expected a batch of 1 or more, got {}", common));
+  return common;
 }
 
 void print_warnings(const Model& model) {

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <lamina/lamina.h>
 
 #include <cmath>

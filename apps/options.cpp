@@ -42,9 +42,9 @@ void RunOptions::add_to(CLI::App& command) {
       ->capture_default_str();
 }
 
-CompileOptions RunOptions::compile_options(std::int64_t batch) const {
+CompileOptions RunOptions::compile_options(std::int64_t n) const {
   return {.device = parse_device(device),
-          .batch = batch,
+          .batch = n,
           .precision = parse_precision(precision),
           .threads = threads,
           .algorithm = parse_conv_algorithm(algorithm)};

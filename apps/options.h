@@ -16,9 +16,8 @@ struct RunOptions {
 
   /// Adds --device, --precision, --threads and --algorithm.
   void add_to(CLI::App& command);
-  /// Throws Error if the device cannot be used here. A fall-back from `auto` to the CPU is explained on stderr when
-  /// a GPU would have been expected.
-  CompileOptions compile_options(std::int64_t batch) const;
+  /// For a batch of n. Throws Error if the device cannot be used here.
+  CompileOptions compile_options(std::int64_t n) const;
 };
 
 /// Accepts what `parse` accepts, and turns its Error into a usage error.

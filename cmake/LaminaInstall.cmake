@@ -13,7 +13,7 @@ foreach(header IN ITEMS
     graph/graph.h graph/model.h graph/plan.h
     layers/attributes.h layers/conv2d.h layers/module.h layers/operator.h layers/relu.h layers/views.h
     tensor/conv_geometry.h tensor/device.h tensor/dtype.h tensor/error.h tensor/export.h tensor/image.h
-    tensor/preprocess.h tensor/shape.h tensor/tensor.h tensor/weights.h)
+    tensor/mapped_file.h tensor/preprocess.h tensor/shape.h tensor/stored_tensor.h tensor/tensor.h tensor/weights.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES framework/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lamina/${folder})
 endforeach()

@@ -134,7 +134,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       used.insert(name);
       if (!weights.contains(name)) {
         problems +=
-            detail::concat("\n  missing: ", name, ' ', parameter.shape, detail::did_you_mean(name, weights.names()));
+            detail::concat("\n  missing: ", name, ' ', parameter.shape, nearest(name, weights));
         continue;
       }
       const Tensor value = weights.at(name);

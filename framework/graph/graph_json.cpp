@@ -25,7 +25,7 @@ const Json& member(const Json& object, const char* key, Json::value_t type, std:
 void require_keys(const Json& object, std::initializer_list<std::string_view> known, std::string_view where) {
   if (!object.is_object()) fail(where, ": expected an object, got ", shortened(object.dump()));
   for (const auto& [key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) fail(where, ": unknown key ", quoted(key));
+    if (std::find(known.begin(), known.end(), key) == known.end()) fail(where, ": unknown key ", quote(key));
   }
 }
 
@@ -97,7 +97,7 @@ NodeText node_text(const Json& node, const std::string& name) {
   if (result.inputs.empty()) fail(name, ": expected an input");
   if (!node.contains("attrs")) return result;
   for (const auto& [key, value] : member(node, "attrs", Json::value_t::object, name).items()) {
-    result.attributes.emplace_back(key, attribute(value, name + ": attribute " + quoted(key)));
+    result.attributes.emplace_back(key, attribute(value, name + ": attribute " + quote(key)));
   }
   return result;
 }
@@ -129,12 +129,12 @@ void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<
   for (const Json& node : member(root, "nodes", Json::value_t::array, "lamina.graph")) {
     if (!node.is_object()) fail("lamina.graph nodes: expected objects, got ", shortened(node.dump()));
     const std::string name = text(node, "name", "lamina.graph nodes");
-    if (!names.insert(name).second) fail(quoted(name), ": there is a node of this name already");
+    if (!names.insert(name).second) fail(quote(name), ": there is a node of this name already");
     waiting.emplace_back(name, node_text(node, name));
   }
   for (const auto& [name, node] : waiting) {
     for (const std::string& input : node.inputs) {
-      if (!names.contains(input)) fail(name, ": there is no node ", quoted(input), " to take as input");
+      if (!names.contains(input)) fail(name, ": there is no node ", quote(input), " to take as input");
     }
   }
   while (!waiting.empty()) {
@@ -171,7 +171,7 @@ Graph graph_from_json(std::string_view source, const Weights& weights) {
   add_inputs(graph, root, values);
   add_nodes(graph, root, weights, values);
   for (const std::string& name : texts(member(root, "outputs", Json::value_t::array, "lamina.graph"), "lamina.graph")) {
-    if (!values.contains(name)) fail("lamina.graph: there is no node ", quoted(name), " to be an output");
+    if (!values.contains(name)) fail("lamina.graph: there is no node ", quote(name), " to be an output");
     graph.output(values.at(name));
   }
   if (graph.outputs().empty()) fail("lamina.graph: expected an output");

@@ -47,7 +47,7 @@ Preprocess preprocess_from_json(std::string_view text) {
     } else if (key == "std") {
       result.std = channels(value, key);
     } else {
-      fail(preprocess_key, ": unknown key ", detail::quoted(key));
+      fail(preprocess_key, ": unknown key ", detail::quote(key));
     }
   }
   return result;
@@ -94,7 +94,7 @@ Model model_from(const Weights& weights) {
   Model model;
   model.graph = detail::graph_from_json(graph->second, weights);
   for (const std::string& name : model.graph.load(weights)) {
-    model.warnings.push_back("the graph does not use tensor " + detail::quoted(name));
+    model.warnings.push_back("the graph does not use tensor " + detail::quote(name));
   }
   if (const auto found = metadata.find(preprocess_key); found != metadata.end()) {
     model.preprocess = preprocess_from_json(found->second);

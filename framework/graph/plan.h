@@ -41,6 +41,8 @@ class LAMINA_API Plan {
  public:
   using NamedTensor = std::pair<std::string_view, Tensor>;
 
+  struct Impl;
+
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
@@ -78,7 +80,6 @@ class LAMINA_API Plan {
 
  private:
   friend class Graph;
-  struct Impl;
   explicit Plan(std::unique_ptr<Impl> impl);
 
   std::unique_ptr<Impl> impl_;

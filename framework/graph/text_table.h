@@ -24,7 +24,7 @@ class TextTable {
   bool total_ = false;
 };
 
-/// 1234567 -> "1,234,567"
+/// 1234567 -> "1,234,567". Of 0 or more.
 std::string format_count(std::int64_t value);
 /// "1.5 MB", in powers of 1000; "864 B"
 std::string format_bytes(std::size_t bytes);

@@ -29,7 +29,7 @@ Json parse_json(std::string_view text, std::string_view where) {
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(parsed.template get<std::string>()).second) {
-      fail(where, ": duplicate key ", quoted(parsed.template get<std::string>()));
+      fail(where, ": duplicate key ", quote(parsed.template get<std::string>()));
     }
     return true;
   };
