@@ -15,17 +15,53 @@ std::unique_ptr<Conv2dKernel> make_tensor_core_kernel(const ConvGeometry&, const
   return nullptr;
 }
 
+/// The rule behind `automatic`: tensor cores if they take it (prepare_conv2d tries them first); TF32 otherwise means
+/// im2col, the only other kernel that has it; fp32 means `tiled`, the fastest of the five by measurement
+/// (docs/kernels.md), which itself falls back to `direct` where nothing fits shared memory.
+ConvAlgorithm choose_textbook(const Conv2dOptions& options) {
+  return options.precision == Precision::tf32 ? ConvAlgorithm::im2col : ConvAlgorithm::tiled;
+}
+
+/// The five compute on f32 tensors, in fp32 or, where cuBLAS does the work, TF32.
+void require_textbook(ConvAlgorithm algorithm, const Conv2dOptions& options) {
+  const bool known_precision = options.precision == Precision::fp32 ||
+                               (options.precision == Precision::tf32 && algorithm == ConvAlgorithm::im2col);
+  if (!known_precision) {
+    fail("conv2d: algorithm ", name(algorithm), " on CUDA does not compute in ", name(options.precision),
+         " (fp32: all; tf32: im2col, implicit_gemm; fp16, bf16: implicit_gemm)");
+  }
+  if (options.input != DType::f32 || options.output != DType::f32) {
+    fail("conv2d: algorithm ", name(algorithm), " on CUDA takes and gives f32, asked for ", options.input, " to ",
+         options.output);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,
                                              const float* weight, const float* bias) {
   detail::require_cuda_device(options.device);
-  switch (options.algorithm) {
-    case ConvAlgorithm::automatic:
-      if (auto kernel = make_tensor_core_kernel(geometry, options, weight, bias)) return kernel;
-      [[fallthrough]];
+  ConvAlgorithm algorithm = options.algorithm;
+  if (algorithm == ConvAlgorithm::automatic || algorithm == ConvAlgorithm::implicit_gemm) {
+    if (auto kernel = make_tensor_core_kernel(geometry, options, weight, bias)) return kernel;
+    if (algorithm == ConvAlgorithm::implicit_gemm) {
+      fail("conv2d: implicit_gemm has no ", name(options.precision),
+           " kernel for this geometry and device; auto has one ", "in fp32");
+    }
+    algorithm = choose_textbook(options);
+  }
+  if (algorithm == ConvAlgorithm::eigen) {
+    fail("conv2d: algorithm eigen runs on the CPU; on CUDA choose auto, direct, direct_fixed, direct_padded, tiled, ",
+         "im2col or implicit_gemm");
+  }
+  require_textbook(algorithm, options);
+  switch (algorithm) {
     case ConvAlgorithm::direct: return make_direct(geometry, options, weight, bias);
-    default: fail("conv2d: algorithm ", name(options.algorithm), " does not run on CUDA");
+    case ConvAlgorithm::direct_fixed: return make_direct_fixed(geometry, options, weight, bias);
+    case ConvAlgorithm::direct_padded: return make_direct_padded(geometry, options, weight, bias);
+    case ConvAlgorithm::tiled: return make_tiled(geometry, options, weight, bias);
+    case ConvAlgorithm::im2col: return make_im2col(geometry, options, weight, bias);
+    default: fail("conv2d: unknown algorithm");
   }
 }
 

@@ -1,0 +1,168 @@
+#include "lamina/cuda/conv2d_tiled.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/cuda/check.h"
+#include "lamina/cuda/conv2d_textbook.h"
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/math.h"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::ceil_div;
+using detail::round_up;
+
+/// Terms that a stage adds to a chain at most: the kernel folds between stages, see longest_chain in conv2d_device.cuh.
+constexpr int stage_terms = 128;
+
+/// Fills in what follows from the choices made so far.
+void complete(const ConvGeometry& g, TiledPlan& plan) {
+  const int rows = plan.tile_pixels % plan.strip_width == 0
+                       ? plan.tile_pixels / plan.strip_width
+                       : std::min(g.out_height, (plan.tile_pixels + plan.strip_width - 2) / plan.strip_width + 1);
+  plan.stage_rows = (rows - 1) * g.stride_height + (plan.stage_kernel_rows - 1) * g.dilation_height + 1;
+  plan.stage_columns = (plan.strip_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
+  plan.phase_pitch = ceil_div(plan.stage_columns, g.stride_width);
+  plan.tiles =
+      static_cast<int>(ceil_div<std::int64_t>(std::int64_t{g.out_height} * plan.strip_width, plan.tile_pixels));
+  plan.channel_blocks = ceil_div(g.group_out_channels(), plan.block_channels());
+  plan.weight_pitch = round_up(plan.block_channels(), 4);
+  plan.blocks = g.batch * g.groups * plan.strips * plan.tiles * plan.channel_blocks;
+}
+
+/// Estimated cycles of the whole convolution: the larger of what the multiprocessors must issue and what a lone
+/// block takes. The constants are instructions counted in the compiled kernel, and latencies of Hopper.
+double estimate(const ConvGeometry& g, const TiledPlan& plan, const TiledLimits& limits) {
+  const double warps = plan.warps();
+  const double taps = static_cast<double>(g.reduction());
+  const double stages = static_cast<double>(ceil_div(g.group_in_channels(), plan.stage_channels)) *
+                        ceil_div(g.kernel_height, plan.stage_kernel_rows);
+  const int weight_loads = plan.thread_channels % 4 == 0 ? plan.thread_channels / 4 : plan.thread_channels;
+  const double per_tap = plan.thread_pixels * plan.thread_channels + plan.thread_pixels + weight_loads + 9;
+  const double row_copies =
+      static_cast<double>(plan.stage_channels) * plan.stage_rows * (16 * ceil_div(plan.stage_columns, 32) + 30);
+  const double weight_copies = 5.0 * static_cast<double>(tiled_weight_words(g, plan)) / 128;
+  const double fold = 2.0 * plan.thread_pixels * plan.thread_channels;
+  const double issued =
+      warps * taps * per_tap + stages * (row_copies + weight_copies + warps * (fold + 100)) + warps * 800;
+
+  const auto shared = tiled_shared_bytes(g, plan) + 1024;  // the system keeps 1 KB per block
+  const TiledVariant& variant = tiled_variants[static_cast<std::size_t>(plan.variant)];
+  const int by_registers = variant.resident_blocks * tiled_max_threads / (32 * plan.warps());
+  const int resident = std::max(1, std::min(by_registers, static_cast<int>(limits.shared_per_multiprocessor / shared)));
+  const double alone =
+      std::max(1.5 * issued / warps, 1.1 * issued / 4) + stages * (plan.buffers == 1 ? 1500 : 500) + 3000;
+  const std::int64_t per_multiprocessor = ceil_div<std::int64_t>(plan.blocks, limits.multiprocessors);
+  return std::max(static_cast<double>(per_multiprocessor) * issued / 4,
+                  static_cast<double>(ceil_div<std::int64_t>(per_multiprocessor, resident)) * alone);
+}
+
+/// The ways to cut the reduction into stages, largest first.
+std::vector<std::pair<int, int>> stagings(const ConvGeometry& g) {
+  std::vector<std::pair<int, int>> result;  // channels, kernel rows
+  const int window = g.kernel_height * g.kernel_width;
+  for (int channels = std::min(g.group_in_channels(), std::max(1, stage_terms / window)); channels > 1; channels /= 2) {
+    result.emplace_back(channels, g.kernel_height);
+  }
+  for (int rows = std::clamp(stage_terms / g.kernel_width, 1, g.kernel_height);; rows /= 2) {
+    result.emplace_back(1, rows);
+    if (rows == 1) return result;
+  }
+}
+
+std::vector<int> strip_counts(const ConvGeometry& g) {
+  std::vector<int> result;
+  for (const int count : {1, 2, 3, 4, 5, 6, 8, ceil_div(g.out_width, 64), ceil_div(g.out_width, 32),
+                          ceil_div(g.out_width, 16), ceil_div(g.out_width, 4), g.out_width}) {
+    if (count <= g.out_width) result.push_back(count);
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+}  // namespace
+
+std::int64_t tiled_input_words(const ConvGeometry& g, const TiledPlan& plan) {
+  const std::int64_t row = std::int64_t{g.stride_width} * plan.phase_pitch;
+  return round_up<std::int64_t>(plan.stage_channels * plan.stage_rows * row, 4);
+}
+
+std::int64_t tiled_weight_words(const ConvGeometry& g, const TiledPlan& plan) {
+  return std::int64_t{plan.stage_channels} * plan.stage_kernel_rows * g.kernel_width * plan.weight_pitch;
+}
+
+std::size_t tiled_shared_bytes(const ConvGeometry& g, const TiledPlan& plan) {
+  return static_cast<std::size_t>(plan.buffers * (tiled_input_words(g, plan) + tiled_weight_words(g, plan))) *
+         sizeof(float);
+}
+
+std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& g, const TiledLimits& limits) {
+  std::optional<TiledPlan> best;
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto stages = stagings(g);
+  const auto strips = strip_counts(g);
+  const int max_warps = tiled_max_threads / 32;
+
+  const auto consider = [&](TiledPlan plan) {
+    // Fewer pixels per tile only where shared memory asks for it.
+    for (; plan.tile_pixels >= 1; plan.tile_pixels /= 2) {
+      bool fits = false;
+      for (const auto& [channels, kernel_rows] : stages) {
+        plan.stage_channels = channels;
+        plan.stage_kernel_rows = kernel_rows;
+        complete(g, plan);
+        for (plan.buffers = 1; plan.buffers <= 2; ++plan.buffers) {
+          if (tiled_shared_bytes(g, plan) > limits.shared_per_block) break;
+          fits = true;
+          const double cost = estimate(g, plan, limits);
+          if (cost < best_cost) {
+            best_cost = cost;
+            best = plan;
+          }
+        }
+      }
+      if (fits) return;
+    }
+  };
+
+  for (std::size_t v = 0; v < tiled_variants.size(); ++v) {
+    TiledPlan plan;
+    plan.variant = static_cast<int>(v);
+    plan.thread_pixels = tiled_variants[v].thread_pixels;
+    plan.thread_channels = tiled_variants[v].thread_channels;
+    for (plan.channel_warps = 1; plan.channel_warps <= max_warps; ++plan.channel_warps) {
+      if ((plan.channel_warps - 1) * plan.thread_channels >= g.group_out_channels()) break;
+      for (plan.pixel_warps = 1; plan.warps() <= max_warps; ++plan.pixel_warps) {
+        for (const int count : strips) {
+          plan.strips = count;
+          plan.strip_width = ceil_div(g.out_width, count);
+          const std::int64_t pixels = std::int64_t{g.out_height} * plan.strip_width;
+          plan.tile_pixels =
+              static_cast<int>(std::min<std::int64_t>(32 * plan.pixel_warps * plan.thread_pixels, pixels));
+          consider(plan);
+        }
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<float> pack_conv2d_tiled(const ConvGeometry& g, const TiledPlan& plan, const float* weight) {
+  const std::int64_t taps = g.reduction();
+  std::vector<float> packed(static_cast<std::size_t>(g.groups * plan.channel_blocks * taps * plan.weight_pitch));
+  for (int oc = 0; oc < g.out_channels; ++oc) {
+    const int group = oc / g.group_out_channels();
+    const int in_group = oc % g.group_out_channels();
+    const std::int64_t block = std::int64_t{group} * plan.channel_blocks + in_group / plan.block_channels();
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      packed[static_cast<std::size_t>((block * taps + tap) * plan.weight_pitch + in_group % plan.block_channels())] =
+          weight[oc * taps + tap];
+    }
+  }
+  return packed;
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,317 @@
+// Tiled convolution: the input under a tile of outputs is staged in shared memory once and used by all of them.
+//
+// A block owns `tile_pixels` consecutive output pixels of a strip of one image, times the output channels of its
+// `channel_warps`. A thread owns thread_pixels x thread_channels outputs, held in registers: per kernel tap it reads
+// thread_pixels inputs and thread_channels weights from shared memory and does their outer product, so 8 x 8
+// outputs cost 8 single reads and 2 broadcast reads of 16 bytes per 64 multiply-adds.
+// Lanes of a warp own neighbouring pixels of the same channels. With stride s they would read every s-th column and
+// collide in the banks, so a staged row is stored by phase: columns 0, s, 2s, .. first, then 1, s + 1, ..; whatever
+// the tap, neighbouring pixels then lie in neighbouring words.
+// Shared memory: buffers x (stage_channels x stage_rows x stride_width x phase_pitch inputs +
+// stage_channels x stage_kernel_rows x KW x weight_pitch weights) words; asynchronous copies fill the next stage's
+// buffer meanwhile. Every thread of a block takes part in every stage and reaches every barrier; whatever lies outside
+// the image is staged as zero.
+// Preconditions: a plan of plan_conv2d_tiled for this geometry and device, weights packed for it.
+// Source: shared-memory tiling as in Kirk and Hwu, Programming Massively Parallel Processors, chapter 16; register
+// tiling as in Volkov and Demmel, Benchmarking GPUs to Tune Dense Linear Algebra (SC 2008).
+
+#include <cuda_pipeline_primitives.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/cuda/check.h"
+#include "lamina/cuda/conv2d_device.cuh"
+#include "lamina/cuda/conv2d_tiled.h"
+#include "lamina/tensor/error.h"
+
+namespace lamina::cuda {
+namespace {
+
+/// What a block works on.
+struct Tile {
+  const float* image;   // [C / groups, H, W]: the group's channels of one image
+  const float* weight;  // [C / groups, KH, KW, weight_pitch]
+  float* output;        // [block_channels, OH, OW]
+  const float* bias;    // [block_channels], or null
+  int channels;         // of block_channels, those that exist
+  int first_pixel;      // in the strip
+  int first_column;     // of the strip in the output
+  int top, left;        // input row and column of the window of the tile's first row and the strip's first column
+  int rows;             // output rows that the tile touches
+};
+
+__device__ Tile locate(const ConvGeometry& g, const TiledPlan& plan, const Conv2dArguments& arguments,
+                       std::int64_t work) {
+  const int group_in = g.in_channels / g.groups;
+  const int group_out = g.out_channels / g.groups;
+  // Blocks that read the same input are neighbours, so that it is still in L2.
+  const int channel_block = static_cast<int>(work % plan.channel_blocks);
+  work /= plan.channel_blocks;
+  const int tile = static_cast<int>(work % plan.tiles);
+  work /= plan.tiles;
+  const int strip = static_cast<int>(work % plan.strips);
+  work /= plan.strips;
+  const int group = static_cast<int>(work % g.groups);
+  const std::int64_t n = work / g.groups;
+
+  const int first_channel = channel_block * plan.channel_warps * plan.thread_channels;
+  const int channel = group * group_out + first_channel;
+  const int first_pixel = tile * plan.tile_pixels;
+  const int first_row = first_pixel / plan.strip_width;
+  const int last_row = min((first_pixel + plan.tile_pixels - 1) / plan.strip_width, g.out_height - 1);
+  const std::int64_t packed = std::int64_t{group_in} * g.kernel_height * g.kernel_width * plan.weight_pitch;
+  Tile t;
+  t.image = arguments.input + (n * g.in_channels + group * group_in) * g.in_height * g.in_width;
+  t.weight = arguments.weight + (std::int64_t{group} * plan.channel_blocks + channel_block) * packed;
+  t.output = arguments.output + (n * g.out_channels + channel) * g.out_height * g.out_width;
+  t.bias = arguments.bias == nullptr ? nullptr : arguments.bias + channel;
+  t.channels = group_out - first_channel;
+  t.first_pixel = first_pixel;
+  t.first_column = strip * plan.strip_width;
+  t.top = first_row * g.stride_height - g.padding_height;
+  t.left = t.first_column * g.stride_width - g.padding_width;
+  t.rows = last_row - first_row + 1;
+  return t;
+}
+
+/// One stage's share of the reduction.
+struct Stage {
+  int first_channel, channels;
+  int first_kernel_row, kernel_rows;
+};
+
+__device__ Stage stage_at(const ConvGeometry& g, const TiledPlan& plan, int stage, int kernel_stages) {
+  Stage s;
+  s.first_channel = stage / kernel_stages * plan.stage_channels;
+  s.channels = min(plan.stage_channels, g.in_channels / g.groups - s.first_channel);
+  s.first_kernel_row = stage % kernel_stages * plan.stage_kernel_rows;
+  s.kernel_rows = min(plan.stage_kernel_rows, g.kernel_height - s.first_kernel_row);
+  return s;
+}
+
+/// Starts the copies of one stage: a warp takes an input row at a time, its lanes neighbouring columns.
+__device__ void load_stage(const ConvGeometry& g, const TiledPlan& plan, const Tile& tile, const Stage& stage,
+                           float* inputs,   // [channels, stage_rows, stride_width, phase_pitch]
+                           float* weights)  // [channels, kernel_rows, KW, weight_pitch]
+{
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int stride = g.stride_width;
+  const int top = tile.top + stage.first_kernel_row * g.dilation_height;
+  const int rows = (tile.rows - 1) * g.stride_height + (stage.kernel_rows - 1) * g.dilation_height + 1;
+
+  for (int i = warp; i < stage.channels * rows; i += warps) {
+    const int channel = i / rows;
+    const int row = i - channel * rows;
+    const int ih = top + row;
+    const bool row_inside = ih >= 0 && ih < g.in_height;
+    const float* source = tile.image;
+    if (row_inside) source += (std::int64_t{stage.first_channel + channel} * g.in_height + ih) * g.in_width;
+    float* target = inputs + (channel * plan.stage_rows + row) * stride * plan.phase_pitch;
+    int phase = lane % stride;
+    int column = lane / stride;
+#pragma unroll 4
+    for (int j = lane; j < plan.stage_columns; j += 32) {
+      const int iw = tile.left + j;
+      const bool inside = row_inside && iw >= 0 && iw < g.in_width;
+      __pipeline_memcpy_async(target + phase * plan.phase_pitch + column, inside ? source + iw : tile.image,
+                              sizeof(float), inside ? 0 : sizeof(float));
+      phase += 32 % stride;
+      column += 32 / stride;
+      if (phase >= stride) {
+        phase -= stride;
+        ++column;
+      }
+    }
+  }
+
+  const int first_tap = (stage.first_channel * g.kernel_height + stage.first_kernel_row) * g.kernel_width;
+  const int words = stage.channels * stage.kernel_rows * g.kernel_width * plan.weight_pitch;
+  const float* source = tile.weight + std::int64_t{first_tap} * plan.weight_pitch;
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < words; i += 4 * static_cast<int>(blockDim.x)) {
+    __pipeline_memcpy_async(weights + i, source + i, sizeof(float4));
+  }
+}
+
+/// `channels` weights in a row.
+template <int channels>
+__device__ inline void load_weights(float (&w)[channels], const float* source) {
+  if constexpr (channels % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < channels; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(source + i);
+      w[i] = four.x, w[i + 1] = four.y, w[i + 2] = four.z, w[i + 3] = four.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < channels; ++i) w[i] = source[i];
+  }
+}
+
+/// Where the base is the same for all lanes and the offset is in bytes, one shared-memory load does the addition.
+__device__ inline float at_byte(const float* base, unsigned offset) {
+  return *reinterpret_cast<const float*>(reinterpret_cast<const char*>(base) + offset);
+}
+
+/// Adds one stage's products to the chains.
+template <int pixels, int channels>
+__device__ inline void multiply_stage(const ConvGeometry& g, const TiledPlan& plan, const Stage& stage,
+                                      const float* inputs, const float* weights, const unsigned (&offset)[pixels],
+                                      float (&chain)[pixels][channels]) {
+  const int row_pitch = g.stride_width * plan.phase_pitch;
+  const int phase_step = g.dilation_width % g.stride_width;
+  const int tap_step = phase_step * plan.phase_pitch + g.dilation_width / g.stride_width;
+  for (int c = 0; c < stage.channels; ++c) {
+    for (int kh = 0; kh < stage.kernel_rows; ++kh) {
+      int tap = (c * plan.stage_rows + kh * g.dilation_height) * row_pitch;
+      int phase = 0;
+#pragma unroll 4
+      for (int kw = 0; kw < g.kernel_width; ++kw) {
+        float x[pixels];
+        float w[channels];
+#pragma unroll
+        for (int i = 0; i < pixels; ++i) x[i] = at_byte(inputs + tap, offset[i]);
+        load_weights(w, weights);
+#pragma unroll
+        for (int i = 0; i < pixels; ++i) {
+#pragma unroll
+          for (int j = 0; j < channels; ++j) chain[i][j] = fmaf(w[j], x[i], chain[i][j]);
+        }
+        weights += plan.weight_pitch;
+        phase += phase_step;
+        tap += tap_step;
+        if (phase >= g.stride_width) {
+          phase -= g.stride_width;
+          tap += 1 - row_pitch;
+        }
+      }
+    }
+  }
+}
+
+template <int pixels, int channels>
+__device__ inline void fold(float (&sum)[pixels][channels], float (&chain)[pixels][channels]) {
+#pragma unroll
+  for (int i = 0; i < pixels; ++i) {
+#pragma unroll
+    for (int j = 0; j < channels; ++j) {
+      sum[i][j] += chain[i][j];
+      chain[i][j] = 0.0f;
+    }
+  }
+}
+
+template <int pixels, int channels, int resident_blocks>
+__global__ void __launch_bounds__(tiled_max_threads, resident_blocks)
+    conv2d_tiled_kernel(ConvGeometry g, TiledPlan plan, Conv2dArguments arguments, int input_words, int buffer_words) {
+  extern __shared__ float4 shared[];
+  float* const buffers = reinterpret_cast<float*>(shared);  // [plan.buffers][inputs, weights]
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int channel_warp = warp / plan.pixel_warps;
+  const int first_pixel = (warp - channel_warp * plan.pixel_warps) * 32 + static_cast<int>(threadIdx.x) % 32;
+  const int pixel_step = 32 * plan.pixel_warps;
+  const int group_in = g.in_channels / g.groups;
+  const int kernel_stages = (g.kernel_height + plan.stage_kernel_rows - 1) / plan.stage_kernel_rows;
+  const int stages = (group_in + plan.stage_channels - 1) / plan.stage_channels * kernel_stages;
+
+  for (std::int64_t work = blockIdx.x; work < plan.blocks; work += gridDim.x) {
+    const Tile tile = locate(g, plan, arguments, work);
+
+    unsigned offset[pixels];  // of the thread's pixels in a staged tile, in bytes
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+      const int in_tile = first_pixel + i * pixel_step;
+      const int pixel = tile.first_pixel + in_tile;
+      const int row = pixel / plan.strip_width;
+      const int tile_row = row - tile.first_pixel / plan.strip_width;
+      const bool exists = in_tile < plan.tile_pixels && row < g.out_height;
+      offset[i] =
+          exists ? tile_row * g.stride_height * g.stride_width * plan.phase_pitch + pixel - row * plan.strip_width : 0;
+    }
+
+    float sum[pixels][channels] = {};
+    float chain[pixels][channels] = {};
+    int chain_length = 0;
+    const int ahead = plan.buffers - 1;  // stages on their way while one is used
+    for (int step = 0; step < stages + ahead; ++step) {
+      if (step < stages) {
+        float* const buffer = buffers + step % plan.buffers * buffer_words;
+        load_stage(g, plan, tile, stage_at(g, plan, step, kernel_stages), buffer, buffer + input_words);
+      }
+      __pipeline_commit();
+      if (step < ahead) continue;
+      if (ahead == 0) {
+        __pipeline_wait_prior(0);
+      } else {
+        __pipeline_wait_prior(1);
+      }
+      __syncthreads();
+      const Stage stage = stage_at(g, plan, step - ahead, kernel_stages);
+      const float* const buffer = buffers + (step - ahead) % plan.buffers * buffer_words;
+      const int terms = stage.channels * stage.kernel_rows * g.kernel_width;
+      if (chain_length + terms > longest_chain) {
+        fold(sum, chain);
+        chain_length = 0;
+      }
+      chain_length += terms;
+      multiply_stage(g, plan, stage, buffer, buffer + input_words + channel_warp * channels, offset, chain);
+      __syncthreads();  // the buffer is free again
+    }
+
+#pragma unroll
+    for (int j = 0; j < channels; ++j) {
+      const int channel = channel_warp * channels + j;
+      if (channel >= tile.channels) break;
+      const float bias = tile.bias == nullptr ? 0.0f : tile.bias[channel];
+      float* plane = tile.output + std::int64_t{channel} * g.out_height * g.out_width;
+#pragma unroll
+      for (int i = 0; i < pixels; ++i) {
+        const int in_tile = first_pixel + i * pixel_step;
+        const int row = (tile.first_pixel + in_tile) / plan.strip_width;
+        const int column = tile.first_column + tile.first_pixel + in_tile - row * plan.strip_width;
+        if (in_tile >= plan.tile_pixels || row >= g.out_height || column >= g.out_width) continue;
+        plane[std::int64_t{row} * g.out_width + column] = activate(sum[i][j] + chain[i][j] + bias, arguments.relu);
+      }
+    }
+  }
+}
+
+using Kernel = void (*)(ConvGeometry, TiledPlan, Conv2dArguments, int, int);
+
+template <std::size_t i>
+Kernel instance() {
+  constexpr TiledVariant v = tiled_variants[i];
+  return conv2d_tiled_kernel<v.thread_pixels, v.thread_channels, v.resident_blocks>;
+}
+
+Kernel kernel_for(const TiledPlan& plan) {
+  switch (plan.variant) {
+    case 0: return instance<0>();
+    case 1: return instance<1>();
+    case 2: return instance<2>();
+    case 3: return instance<3>();
+    default: detail::fail("conv2d tiled: there is no variant ", plan.variant);
+  }
+}
+
+}  // namespace
+
+void conv2d_tiled_reserve(const TiledPlan& plan, std::size_t shared_bytes) {
+  check(cudaFuncSetAttribute(kernel_for(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)));
+}
+
+void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const Conv2dArguments& arguments,
+                  Stream stream) {
+  const auto grid = static_cast<unsigned>(std::min<std::int64_t>(plan.blocks, std::numeric_limits<int>::max()));
+  const auto input_words = static_cast<int>(tiled_input_words(geometry, plan));
+  const auto buffer_words = static_cast<int>(input_words + tiled_weight_words(geometry, plan));
+  const auto threads = static_cast<unsigned>(32 * plan.warps());
+  kernel_for(plan)<<<grid, threads, tiled_shared_bytes(geometry, plan), static_cast<cudaStream_t>(stream)>>>(
+      geometry, plan, arguments, input_words, buffer_words);
+  check_launch();
+}
+
+}  // namespace lamina::cuda
