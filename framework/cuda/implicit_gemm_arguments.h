@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "lamina/tensor/conv_geometry.h"
+#include "lamina/tensor/dtype.h"
+
+/// What the host and the device code of the implicit GEMM agree on. docs/implicit_gemm.md has the pictures.
+namespace lamina::cuda::implicit_gemm {
+
+inline constexpr int threads = 128;         // of a block: four warps, two by two over its tile
+inline constexpr int step_bytes = 128;      // of K in every row of a tile: eight 16-byte chunks, the span of all banks
+inline constexpr int pipeline_depth = 3;    // tiles in shared memory; two are in flight while one is multiplied
+inline constexpr int largest_kernel = 127;  // per axis: what fits the fields of Position::bounds
+
+/// Where something lies in the staged input, in units, and which taps of the window exist there. For a row of the tile
+/// (an output pixel) `offset` is its window's corner, for a tap of the window its distance from the corner. The four
+/// bytes of both `bounds` are so made that their sum has every byte's top bit set exactly if the tap is in the image:
+///   byte     tap       row             sum >= 128 if
+///   0        kh        128 - first     kh >= first        (first row of the window inside the image)
+///   1        127 - kh  end             kh < end           (one past the last)
+///   2, 3     the same for columns
+struct Position {
+  unsigned offset = 0;
+  unsigned bounds = 0;
+};
+
+/// A tap that no row contains: it fills K up to a whole step.
+inline constexpr Position no_tap{0, 0};
+
+constexpr unsigned tap_bounds(int kh, int kw) {
+  return static_cast<unsigned>(kh | (127 - kh) << 8 | kw << 16) | static_cast<unsigned>(127 - kw) << 24;
+}
+
+/// Byte `column` of row `row` in a tile of 128-byte rows. The exclusive-or spreads one 16-byte column of eight
+/// consecutive rows over all 32 banks, which is what ldmatrix reads and cp.async writes.
+__host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
+
+/// The bits of an f32 rounded to TF32: to nearest, ties away from zero (cvt.rna), except that what is finite stays so.
+__host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fffe000u;
+  return (magnitude >= 0x7f7ff000u ? bits : bits + 0x1000u) & 0xffffe000u;
+}
+
+struct Arguments {
+  ConvGeometry geometry;           // batch: the images of this launch
+  const void* input = nullptr;     // [images, H, W, groups, padded channels of a group] in units of unit_bytes
+  const void* weight = nullptr;    // [groups, m_tiles, steps, block_m, 128 bytes], rows swizzled
+  const float* bias = nullptr;     // [OC], or null
+  const float* scale = nullptr;    // [OC], fp32 only: what undoes the scaling of a filter; 0: sum it exactly
+  const Position* taps = nullptr;  // [(steps + 1) * 128 / unit_bytes]
+  void* output = nullptr;          // [images, OC, OH, OW]
+  float* partial = nullptr;        // [splits, OC, images * OH * OW], if splits > 1
+  DType output_type = DType::f32;
+  bool relu = false;
+  int group_out_channels = 0;
+  int pixels = 0;                // images * OH * OW
+  int block_m = 0;               // of the tile in use
+  int m_tiles = 0, n_tiles = 0;  // per group
+  int steps = 0, steps_per_split = 0, splits = 1;
+  int unit_bytes = 16;  // what one cp.async moves: 4, 8 or 16 bytes of channels
+  unsigned unit_elements = 4;
+  unsigned units_per_pixel = 0;  // all groups
+  unsigned units_per_group = 0;
+};
+
+/// One compiled tile: block_m filters x block_n pixels.
+struct Tile {
+  int block_m = 0, block_n = 0;
+  std::size_t shared_bytes = 0;
+  const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
+};
+
+struct KernelSet {
+  std::array<Tile, 3> tiles;
+  const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per output
+};
+
+KernelSet kernels_fp32();
+KernelSet kernels_tf32();
+KernelSet kernels_fp16();
+KernelSet kernels_bf16();
+
+/// Enqueues the rearrangement of `images` images [images, C, H, W] into [images, H, W, groups, padded channels],
+/// rounded to the operand type of `precision`, and checks the launch.
+void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, DType input_type,
+                         const void* input, void* staged, unsigned unit_elements, unsigned units_per_group,
+                         cudaStream_t stream);
+
+}  // namespace lamina::cuda::implicit_gemm
