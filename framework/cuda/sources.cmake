@@ -1,0 +1,26 @@
+# The CUDA backend; without the toolkit stub.cpp stands in for all of it.
+target_sources(lamina_objects PRIVATE
+  cuda/architectures.cu
+  cuda/backend.cpp
+  cuda/check.cpp
+  cuda/conv2d.cpp
+  cuda/conv2d_direct.cu
+  cuda/conv2d_direct_fixed.cu
+  cuda/conv2d_direct_padded.cu
+  cuda/conv2d_im2col.cpp
+  cuda/conv2d_im2col.cu
+  cuda/conv2d_textbook.cpp
+  cuda/conv2d_tiled.cpp
+  cuda/conv2d_tiled.cu
+  cuda/cublas.cpp
+  cuda/implicit_gemm.cpp
+  cuda/implicit_gemm_bf16.cu
+  cuda/implicit_gemm_fp16.cu
+  cuda/implicit_gemm_fp32.cu
+  cuda/implicit_gemm_layout.cpp
+  cuda/implicit_gemm_stage.cu
+  cuda/implicit_gemm_tf32.cu
+  cuda/relu.cu
+  cuda/stream.cpp)
+# Headers only: cudart_static is linked by the library, cuBLAS is opened at run time.
+target_include_directories(lamina_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

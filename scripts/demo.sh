@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs.
+#   scripts/demo.sh [PHOTO|DIRECTORY ...]     (default: the photographs in docs/images)
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+photos=()
+for photo in "$@"; do
+  photos+=("$(realpath -- "$photo")")
+done
+if [ ${#photos[@]} -eq 0 ]; then
+  photos=("$root/docs/images")
+fi
+
+cd "$root"
+scripts/install-deps.sh
+source scripts/build.sh
+
+# CUDA code for the GPU that is here, or none: compiling for every GPU would take minutes that a demo need not.
+cuda=(-DLAMINA_CUDA=OFF)
+if capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) && [ -n "$capability" ]; then
+  architecture=${capability/./}
+  [ "$architecture" = 90 ] && architecture=90a
+  cuda=(-DLAMINA_CUDA=AUTO "-DCMAKE_CUDA_ARCHITECTURES=$architecture-real")
+fi
+configure demo "${cuda[@]}"
+cmake --build --preset demo --target lamina_command
+
+build/demo/bin/lamina features "${photos[@]}" --out build/demo/pictures
+echo
+echo "Open the pictures in $root/build/demo/pictures"
+if [ -t 1 ] && command -v xdg-open >/dev/null 2>&1 && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
+  xdg-open build/demo/pictures >/dev/null 2>&1 || true
+fi

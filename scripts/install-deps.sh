@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Installs what Lamina needs to build, from the distribution. Does nothing where everything is there already.
+#   scripts/install-deps.sh [--with-tests]
+set -euo pipefail
+
+packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libcli11-dev libfmt-dev)
+if [ "${1:-}" = "--with-tests" ]; then
+  packages+=(libgtest-dev)
+fi
+
+if ! command -v apt-get >/dev/null 2>&1; then
+  cat >&2 <<END
+scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install these yourself, then run cmake as
+CONTRIBUTING.md shows:
+  CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 15 or later)
+  Eigen 3.4, nlohmann-json 3.10, stb, CLI11, fmt; GoogleTest for the tests
+END
+  # Not an error if somebody did: cmake names what is missing.
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
+    missing+=("$package")
+  fi
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null 2>&1; then
+    echo "Lamina needs these packages; ask an administrator to run: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "Installing: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

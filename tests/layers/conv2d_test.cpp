@@ -1,0 +1,62 @@
+#include "lamina/layers/conv2d.h"
+
+#include <gtest/gtest.h>
+
+#include "contract.h"
+#include "lamina/layers/relu.h"
+#include "tensor/file_test.h"
+
+namespace lamina {
+namespace {
+
+using test::expect_error;
+
+TEST(Conv2d, RefusesOptionsThatMakeNoConvolution) {
+  expect_error([] { Conv2d({.in = 0, .out = 1}); }, {"channels", "0 in"});
+  expect_error([] { Conv2d({.in = 1, .out = 1, .kernel = 0}); }, {"kernel", "0x0"});
+  expect_error([] { Conv2d({.in = 1, .out = 1, .stride = {1, 0}}); }, {"stride", "1x0"});
+  expect_error([] { Conv2d({.in = 1, .out = 1, .padding = -1}); }, {"padding", "-1x-1"});
+  expect_error([] { Conv2d({.in = 1, .out = 1, .dilation = 0}); }, {"dilation"});
+  expect_error([] { Conv2d({.in = 4, .out = 6, .groups = 3}); }, {"groups", "4 input", "got 3"});
+}
+
+TEST(Conv2d, RefusesWhatDoesNotFit) {
+  Conv2d conv({.in = 3, .out = 2, .kernel = 5});
+  const auto shape = [&](const Shape& s) { (void)conv.output_shape({&s, 1}); };
+  expect_error([&] { shape({1, 4, 8, 8}); }, {"expected 3 input channels, got 4", "[1, 4, 8, 8]"});
+  expect_error([&] { shape({1, 3, 8}); }, {"[N, C, H, W]", "[1, 3, 8]"});
+  expect_error([&] { shape({1, 3, 4, 8}); }, {"kernel of height 5", "padded input of height 4"});
+  expect_error([&] { shape({1, 3, 8, 0}); }, {"1x1 or more"});
+  expect_error([&] { conv.set_weight(Tensor::zeros({2, 3, 5, 4})); }, {"[2, 3, 5, 5]", "[2, 3, 5, 4]"});
+  expect_error([&] { conv.set_bias(Tensor::zeros({2}, DType::f16)); }, {"bias", "f16"});
+  expect_error([&] { (void)conv(Tensor::zeros({1, 3, 8, 8})); }, {"weight", "never set"});
+  Conv2d bare({.in = 1, .out = 1, .bias = false});
+  expect_error([&] { bare.set_bias(Tensor::zeros({1})); }, {"no bias"});
+  expect_error([&] { (void)bare(Tensor()); }, {"f32", "undefined"});
+}
+
+TEST(Conv2d, RunsAlone) {
+  Conv2d conv({.in = 3, .out = 4, .kernel = {3, 2}, .stride = 2, .padding = 1});
+  const ConvGeometry g = conv.geometry({2, 3, 9, 8});
+  const test::ConvOperands operands(g, test::Values::mixed);
+  conv.set_weight(Tensor::from(operands.weight, {4, 3, 3, 2}));
+  conv.set_bias(Tensor::from(operands.bias, {4}));
+  const Tensor y = conv(Tensor::from(operands.input, {2, 3, 9, 8}));
+  EXPECT_EQ(y.shape(), (Shape{2, 4, 5, 5}));
+  const auto truth = test::reference_conv2d(g, operands.input.data(), operands.weight.data(), operands.bias.data());
+  test::expect_contract(g, Precision::fp32, truth, y.values<float>());
+}
+
+TEST(ReLU, KeepsNan) {
+  const Tensor x = Tensor::from(std::vector<float>{-1, 0, 2, NAN, -INFINITY, INFINITY}, {6});
+  const Tensor y = ReLU()(x);
+  EXPECT_EQ(y.values<float>()[0], 0);
+  EXPECT_EQ(y.values<float>()[2], 2);
+  EXPECT_TRUE(std::isnan(y.values<float>()[3]));
+  EXPECT_EQ(y.values<float>()[4], 0);
+  EXPECT_EQ(y.values<float>()[5], INFINITY);
+  EXPECT_EQ(x.values<float>()[0], -1);
+}
+
+}  // namespace
+}  // namespace lamina
