@@ -6,6 +6,7 @@
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/names.h"
 #include "lamina/tensor/npy.h"
+#include "lamina/tensor/pth.h"
 #include "lamina/tensor/safetensors.h"
 
 namespace lamina {
@@ -16,6 +17,7 @@ detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (detail::looks_like_safetensors(*file)) return detail::read_safetensors(std::move(file));
   if (detail::looks_like_npy(*file)) return detail::read_npy(std::move(file));
+  if (detail::looks_like_pth(*file)) return detail::read_pth(std::move(file));
   if (text.starts_with("version https://git-lfs.github.com/")) {
     detail::fail(file->path(), ": this is a Git LFS pointer, not the file it stands for; run git lfs pull");
   }

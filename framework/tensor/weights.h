@@ -25,7 +25,9 @@ class LAMINA_API Weights {
 
   /// Opens a weight file, recognised by its content and not by its name:
   /// - safetensors;
-  /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy").
+  /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy");
+  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one under the key "state_dict"; a prefix "module."
+  ///   that all names share is left out, and so are values that are no tensors. Nothing in the file is executed.
   ///
   /// The file is memory-mapped, and checked as a whole before this returns; no tensor is read yet. Throws Error naming
   /// the file, the tensor, what was expected and what was found.

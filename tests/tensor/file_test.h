@@ -105,6 +105,7 @@ inline void fuzz(const std::string& good, const std::function<void(const std::fi
         default: bytes.insert(at, bytes.substr(below(bytes.size()), 1 + below(16)));
       }
     }
+    std::filesystem::remove(dir / "damaged");  // some file systems flush a file that is truncated and rewritten
     write_file(dir / "damaged", bytes);
     try {
       load(dir / "damaged");
