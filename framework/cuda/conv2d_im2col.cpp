@@ -71,7 +71,7 @@ Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options, std::s
     plan.pixels = g.out_pixels();
     plan.pitch = image_pitch;
     // Columns that stay in L2 between the unfolding and the product never travel to memory and back.
-    const auto in_l2 = static_cast<std::int64_t>(l2_bytes / 2 / column) / image_pitch;
+    const auto in_l2 = static_cast<std::int64_t>(l2_bytes / column) / image_pitch;
     const std::int64_t most = std::min({std::max<std::int64_t>(in_l2, 1), columns / image_pitch, most_products});
     plan.images = ceil_div(g.batch, ceil_div(g.batch, most));
   } else {

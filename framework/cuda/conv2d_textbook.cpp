@@ -123,7 +123,8 @@ class Tiled final : public Textbook {
   Tiled(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias,
         const TiledPlan& plan, const TiledLimits& limits)
       : Textbook(geometry, options, pack_conv2d_tiled(geometry, plan, weight), bias, describe(geometry, plan)),
-        plan_(plan) {
+        plan_(plan),
+        taps_(tiled_taps(geometry, plan)) {
     const DeviceGuard guard(device());
     conv2d_tiled_reserve(plan, limits.shared_per_block);
   }
@@ -131,7 +132,7 @@ class Tiled final : public Textbook {
   ConvAlgorithm algorithm() const override { return ConvAlgorithm::tiled; }
   void run(const void* input, void* output, void*, Stream stream) const override {
     const DeviceGuard guard(device());
-    conv2d_tiled(geometry(), plan_, arguments(input, output), stream);
+    conv2d_tiled(geometry(), plan_, taps_, arguments(input, output), stream);
   }
 
  private:
@@ -140,10 +141,11 @@ class Tiled final : public Textbook {
                           std::min(plan.block_channels(), g.group_out_channels()), " channels per block of ",
                           32 * plan.warps(), " threads, ", plan.thread_pixels, " x ", plan.thread_channels,
                           " per thread, ", plan.stage_channels, " input channels x ", plan.stage_kernel_rows,
-                          " kernel rows per stage, ", (tiled_shared_bytes(g, plan) + 1023) / 1024, " KB shared memory");
+                          " kernel rows per stage, ", (plan.shared_bytes() + 1023) / 1024, " KB shared memory");
   }
 
   TiledPlan plan_;
+  TiledTaps taps_;
 };
 
 /// [OC, taps] -> [OC / 8, taps, 8].
@@ -209,7 +211,7 @@ std::unique_ptr<Conv2dKernel> make_tiled(const ConvGeometry& geometry, const Con
   if (!plan) {
     return direct_because(geometry, options, weight, bias,
                           detail::concat(" (a kernel row of ", geometry.kernel_width, " taps, dilation ",
-                                         geometry.dilation_width, ", exceeds shared memory)"));
+                                         geometry.dilation_width, ", exceeds the tiles)"));
   }
   return std::make_unique<Tiled>(geometry, options, weight, bias, *plan, limits);
 }

@@ -1,6 +1,7 @@
 #include "lamina/cuda/conv2d_tiled.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lamina/cuda/check.h"
@@ -14,11 +15,16 @@ namespace {
 using detail::ceil_div;
 using detail::round_up;
 
-/// Terms that a stage adds to a chain at most: the kernel folds between stages, see longest_chain in conv2d_device.cuh.
-constexpr int stage_terms = 128;
+constexpr int max_warps = 12;  // of a block
 
-/// Fills in what follows from the choices made so far.
-void complete(const ConvGeometry& g, TiledPlan& plan) {
+/// Terms that a stage adds to a chain at most: the kernel flushes between stages, see longest_chain in
+/// conv2d_device.cuh.
+constexpr int stage_terms = TiledTaps::most;
+
+constexpr std::int64_t most_words = 1 << 20;  // of one buffer: more than any device has, and safe to multiply
+
+/// Fills in what follows from the choices made so far. False if the stage is out of all proportion.
+bool complete(const ConvGeometry& g, TiledPlan& plan) {
   const int rows = plan.tile_pixels % plan.strip_width == 0
                        ? plan.tile_pixels / plan.strip_width
                        : std::min(g.out_height, (plan.tile_pixels + plan.strip_width - 2) / plan.strip_width + 1);
@@ -29,34 +35,41 @@ void complete(const ConvGeometry& g, TiledPlan& plan) {
       static_cast<int>(ceil_div<std::int64_t>(std::int64_t{g.out_height} * plan.strip_width, plan.tile_pixels));
   plan.channel_blocks = ceil_div(g.group_out_channels(), plan.block_channels());
   plan.weight_pitch = round_up(plan.block_channels(), 4);
+  const std::int64_t channel_pitch = std::int64_t{plan.stage_rows} * g.stride_width * plan.phase_pitch;
+  const std::int64_t input_words = round_up<std::int64_t>(plan.stage_channels * channel_pitch, 4);
+  if (input_words > most_words) return false;
+  plan.channel_pitch = static_cast<int>(channel_pitch);
+  plan.input_words = static_cast<int>(input_words);
+  plan.weight_words = plan.stage_channels * plan.stage_kernel_rows * g.kernel_width * plan.weight_pitch;
   plan.blocks = g.batch * g.groups * plan.strips * plan.tiles * plan.channel_blocks;
+  return true;
 }
 
-/// Estimated cycles of the whole convolution: the larger of what the multiprocessors must issue and what a lone
-/// block takes. The constants are instructions counted in the compiled kernel, and latencies of Hopper.
+/// Estimated cycles of the whole convolution: the larger of what a multiprocessor's share takes to issue, stalls
+/// between stages included as far as other blocks do not fill them, and what a lone block takes. The constants are
+/// instructions counted in the compiled kernel, and latencies of Hopper.
 double estimate(const ConvGeometry& g, const TiledPlan& plan, const TiledLimits& limits) {
   const double warps = plan.warps();
+  const double outputs = plan.thread_pixels * plan.thread_channels;
   const double taps = static_cast<double>(g.reduction());
   const double stages = static_cast<double>(ceil_div(g.group_in_channels(), plan.stage_channels)) *
                         ceil_div(g.kernel_height, plan.stage_kernel_rows);
   const int weight_loads = plan.thread_channels % 4 == 0 ? plan.thread_channels / 4 : plan.thread_channels;
-  const double per_tap = plan.thread_pixels * plan.thread_channels + plan.thread_pixels + weight_loads + 9;
-  const double row_copies =
-      static_cast<double>(plan.stage_channels) * plan.stage_rows * (16 * ceil_div(plan.stage_columns, 32) + 30);
-  const double weight_copies = 5.0 * static_cast<double>(tiled_weight_words(g, plan)) / 128;
-  const double fold = 2.0 * plan.thread_pixels * plan.thread_channels;
-  const double issued =
-      warps * taps * per_tap + stages * (row_copies + weight_copies + warps * (fold + 100)) + warps * 800;
+  const double tap_cost = outputs + plan.thread_pixels + weight_loads + 4;
+  const double copy_cost =
+      static_cast<double>(plan.stage_channels) * plan.stage_rows * (12 * ceil_div(plan.stage_columns, 32) + 30) +
+      5.0 * plan.weight_words / 128;
+  const double flush_cost = 5 * outputs * std::ceil(taps / stage_terms);
+  const double issued = warps * (taps * tap_cost + flush_cost + 500) + stages * (copy_cost + 100 * warps);
+  const double stalls = stages * (plan.buffers == 1 ? 1500 : 300) + 3000;
 
-  const auto shared = tiled_shared_bytes(g, plan) + 1024;  // the system keeps 1 KB per block
-  const TiledVariant& variant = tiled_variants[static_cast<std::size_t>(plan.variant)];
-  const int by_registers = variant.resident_blocks * tiled_max_threads / (32 * plan.warps());
+  const auto shared = plan.shared_bytes() + 1024;  // the system keeps 1 KB per block
+  const int by_registers = tiled_variants[static_cast<std::size_t>(plan.variant)].warps / plan.warps();
   const int resident = std::max(1, std::min(by_registers, static_cast<int>(limits.shared_per_multiprocessor / shared)));
-  const double alone =
-      std::max(1.5 * issued / warps, 1.1 * issued / 4) + stages * (plan.buffers == 1 ? 1500 : 500) + 3000;
-  const std::int64_t per_multiprocessor = ceil_div<std::int64_t>(plan.blocks, limits.multiprocessors);
-  return std::max(static_cast<double>(per_multiprocessor) * issued / 4,
-                  static_cast<double>(ceil_div<std::int64_t>(per_multiprocessor, resident)) * alone);
+  const std::int64_t share = ceil_div<std::int64_t>(plan.blocks, limits.multiprocessors);
+  const double together = static_cast<double>(share) * (issued / 4 + stalls / resident);
+  const double alone = std::max(1.5 * issued / warps, 1.1 * issued / 4) + stalls;
+  return std::max(together, static_cast<double>(ceil_div<std::int64_t>(share, resident)) * alone);
 }
 
 /// The ways to cut the reduction into stages, largest first.
@@ -85,26 +98,25 @@ std::vector<int> strip_counts(const ConvGeometry& g) {
 
 }  // namespace
 
-std::int64_t tiled_input_words(const ConvGeometry& g, const TiledPlan& plan) {
-  const std::int64_t row = std::int64_t{g.stride_width} * plan.phase_pitch;
-  return round_up<std::int64_t>(plan.stage_channels * plan.stage_rows * row, 4);
-}
-
-std::int64_t tiled_weight_words(const ConvGeometry& g, const TiledPlan& plan) {
-  return std::int64_t{plan.stage_channels} * plan.stage_kernel_rows * g.kernel_width * plan.weight_pitch;
-}
-
-std::size_t tiled_shared_bytes(const ConvGeometry& g, const TiledPlan& plan) {
-  return static_cast<std::size_t>(plan.buffers * (tiled_input_words(g, plan) + tiled_weight_words(g, plan))) *
-         sizeof(float);
+TiledTaps tiled_taps(const ConvGeometry& g, const TiledPlan& plan) {
+  TiledTaps taps;
+  for (int kh = 0; kh < plan.stage_kernel_rows; ++kh) {
+    for (int kw = 0; kw < g.kernel_width; ++kw) {
+      const int row = kh * g.dilation_height;
+      const int column = kw * g.dilation_width;
+      taps.offset[kh * g.kernel_width + kw] =
+          (row * g.stride_width + column % g.stride_width) * plan.phase_pitch + column / g.stride_width;
+    }
+  }
+  return taps;
 }
 
 std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& g, const TiledLimits& limits) {
   std::optional<TiledPlan> best;
+  if (g.kernel_width > TiledTaps::most) return best;
   double best_cost = std::numeric_limits<double>::infinity();
   const auto stages = stagings(g);
   const auto strips = strip_counts(g);
-  const int max_warps = tiled_max_threads / 32;
 
   const auto consider = [&](TiledPlan plan) {
     // Fewer pixels per tile only where shared memory asks for it.
@@ -113,9 +125,9 @@ std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& g, const TiledLim
       for (const auto& [channels, kernel_rows] : stages) {
         plan.stage_channels = channels;
         plan.stage_kernel_rows = kernel_rows;
-        complete(g, plan);
+        if (!complete(g, plan)) continue;
         for (plan.buffers = 1; plan.buffers <= 2; ++plan.buffers) {
-          if (tiled_shared_bytes(g, plan) > limits.shared_per_block) break;
+          if (plan.shared_bytes() > limits.shared_per_block) break;
           fits = true;
           const double cost = estimate(g, plan, limits);
           if (cost < best_cost) {
@@ -135,7 +147,7 @@ std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& g, const TiledLim
     plan.thread_channels = tiled_variants[v].thread_channels;
     for (plan.channel_warps = 1; plan.channel_warps <= max_warps; ++plan.channel_warps) {
       if ((plan.channel_warps - 1) * plan.thread_channels >= g.group_out_channels()) break;
-      for (plan.pixel_warps = 1; plan.warps() <= max_warps; ++plan.pixel_warps) {
+      for (plan.pixel_warps = 1; plan.warps() <= std::min(max_warps, tiled_variants[v].warps); ++plan.pixel_warps) {
         for (const int count : strips) {
           plan.strips = count;
           plan.strip_width = ceil_div(g.out_width, count);

@@ -99,6 +99,8 @@ __device__ void load_stage(const ConvGeometry& g, const TiledPlan& plan, const T
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int stride = g.stride_width;
+  const int phase_step = 32 % stride;
+  const int target_step = phase_step * plan.phase_pitch + 32 / stride;
   const int top = tile.top + stage.first_kernel_row * g.dilation_height;
   const int rows = (tile.rows - 1) * g.stride_height + (stage.kernel_rows - 1) * g.dilation_height + 1;
 
@@ -109,20 +111,19 @@ __device__ void load_stage(const ConvGeometry& g, const TiledPlan& plan, const T
     const bool row_inside = ih >= 0 && ih < g.in_height;
     const float* source = tile.image;
     if (row_inside) source += (std::int64_t{stage.first_channel + channel} * g.in_height + ih) * g.in_width;
-    float* target = inputs + (channel * plan.stage_rows + row) * stride * plan.phase_pitch;
+    float* target = inputs + channel * plan.channel_pitch + row * stride * plan.phase_pitch +
+                    lane % stride * plan.phase_pitch + lane / stride;
     int phase = lane % stride;
-    int column = lane / stride;
 #pragma unroll 4
-    for (int j = lane; j < plan.stage_columns; j += 32) {
-      const int iw = tile.left + j;
-      const bool inside = row_inside && iw >= 0 && iw < g.in_width;
-      __pipeline_memcpy_async(target + phase * plan.phase_pitch + column, inside ? source + iw : tile.image,
-                              sizeof(float), inside ? 0 : sizeof(float));
-      phase += 32 % stride;
-      column += 32 / stride;
+    for (int iw = tile.left + lane; iw < tile.left + plan.stage_columns; iw += 32) {
+      const bool inside = row_inside && static_cast<unsigned>(iw) < static_cast<unsigned>(g.in_width);
+      // With all four bytes zero-filled the source is not read.
+      __pipeline_memcpy_async(target, source + iw, sizeof(float), inside ? 0 : sizeof(float));
+      phase += phase_step;
+      target += target_step;
       if (phase >= stride) {
         phase -= stride;
-        ++column;
+        target += 1 - stride * plan.phase_pitch;
       }
     }
   }
@@ -157,64 +158,66 @@ __device__ inline float at_byte(const float* base, unsigned offset) {
 
 /// Adds one stage's products to the chains.
 template <int pixels, int channels>
-__device__ inline void multiply_stage(const ConvGeometry& g, const TiledPlan& plan, const Stage& stage,
+__device__ inline void multiply_stage(const TiledPlan& plan, const TiledTaps& taps, int stage_channels, int stage_taps,
                                       const float* inputs, const float* weights, const unsigned (&offset)[pixels],
                                       float (&chain)[pixels][channels]) {
-  const int row_pitch = g.stride_width * plan.phase_pitch;
-  const int phase_step = g.dilation_width % g.stride_width;
-  const int tap_step = phase_step * plan.phase_pitch + g.dilation_width / g.stride_width;
-  for (int c = 0; c < stage.channels; ++c) {
-    for (int kh = 0; kh < stage.kernel_rows; ++kh) {
-      int tap = (c * plan.stage_rows + kh * g.dilation_height) * row_pitch;
-      int phase = 0;
+  for (int c = 0; c < stage_channels; ++c, inputs += plan.channel_pitch) {
 #pragma unroll 4
-      for (int kw = 0; kw < g.kernel_width; ++kw) {
-        float x[pixels];
-        float w[channels];
+    for (int tap = 0; tap < stage_taps; ++tap, weights += plan.weight_pitch) {
+      const float* tap_inputs = inputs + taps.offset[tap];
+      float x[pixels];
+      float w[channels];
 #pragma unroll
-        for (int i = 0; i < pixels; ++i) x[i] = at_byte(inputs + tap, offset[i]);
-        load_weights(w, weights);
+      for (int i = 0; i < pixels; ++i) x[i] = at_byte(tap_inputs, offset[i]);
+      load_weights(w, weights);
 #pragma unroll
-        for (int i = 0; i < pixels; ++i) {
+      for (int i = 0; i < pixels; ++i) {
 #pragma unroll
-          for (int j = 0; j < channels; ++j) chain[i][j] = fmaf(w[j], x[i], chain[i][j]);
-        }
-        weights += plan.weight_pitch;
-        phase += phase_step;
-        tap += tap_step;
-        if (phase >= g.stride_width) {
-          phase -= g.stride_width;
-          tap += 1 - row_pitch;
-        }
+        for (int j = 0; j < channels; ++j) chain[i][j] = fmaf(w[j], x[i], chain[i][j]);
       }
     }
   }
 }
 
+/// Adds the chains to the outputs and clears them. The running sum lives in the output itself: kept in registers it
+/// would double what a thread needs. The last chain brings the bias and the activation.
 template <int pixels, int channels>
-__device__ inline void fold(float (&sum)[pixels][channels], float (&chain)[pixels][channels]) {
+__device__ inline void flush(const ConvGeometry& g, const TiledPlan& plan, const Tile& tile, int first_channel,
+                             int first_pixel, bool first, bool last, bool relu, float (&chain)[pixels][channels]) {
+  const int pixel_step = 32 * plan.pixel_warps;
+  const std::int64_t plane = std::int64_t{g.out_height} * g.out_width;
 #pragma unroll
   for (int i = 0; i < pixels; ++i) {
+    const int in_tile = first_pixel + i * pixel_step;
+    const int row = (tile.first_pixel + in_tile) / plan.strip_width;
+    const int column = tile.first_column + tile.first_pixel + in_tile - row * plan.strip_width;
+    const bool exists = in_tile < plan.tile_pixels && row < g.out_height && column < g.out_width;
+    float* y = tile.output + first_channel * plane + std::int64_t{row} * g.out_width + column;
 #pragma unroll
-    for (int j = 0; j < channels; ++j) {
-      sum[i][j] += chain[i][j];
+    for (int j = 0; j < channels; ++j, y += plane) {
+      if (exists && first_channel + j < tile.channels) {
+        float sum = first ? chain[i][j] : *y + chain[i][j];
+        if (last && tile.bias != nullptr) sum += tile.bias[first_channel + j];
+        *y = last ? activate(sum, relu) : sum;
+      }
       chain[i][j] = 0.0f;
     }
   }
 }
 
-template <int pixels, int channels, int resident_blocks>
-__global__ void __launch_bounds__(tiled_max_threads, resident_blocks)
-    conv2d_tiled_kernel(ConvGeometry g, TiledPlan plan, Conv2dArguments arguments, int input_words, int buffer_words) {
+template <int pixels, int channels, int warps>
+__global__ void __launch_bounds__(32 * warps)
+    conv2d_tiled_kernel(ConvGeometry g, TiledPlan plan, TiledTaps taps, Conv2dArguments arguments) {
   extern __shared__ float4 shared[];
   float* const buffers = reinterpret_cast<float*>(shared);  // [plan.buffers][inputs, weights]
+  const int buffer_words = plan.input_words + plan.weight_words;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int channel_warp = warp / plan.pixel_warps;
+  const int first_channel = channel_warp * channels;
   const int first_pixel = (warp - channel_warp * plan.pixel_warps) * 32 + static_cast<int>(threadIdx.x) % 32;
-  const int pixel_step = 32 * plan.pixel_warps;
-  const int group_in = g.in_channels / g.groups;
   const int kernel_stages = (g.kernel_height + plan.stage_kernel_rows - 1) / plan.stage_kernel_rows;
-  const int stages = (group_in + plan.stage_channels - 1) / plan.stage_channels * kernel_stages;
+  const int stages = (g.in_channels / g.groups + plan.stage_channels - 1) / plan.stage_channels * kernel_stages;
+  const int ahead = plan.buffers - 1;  // stages on their way while one is used
 
   for (std::int64_t work = blockIdx.x; work < plan.blocks; work += gridDim.x) {
     const Tile tile = locate(g, plan, arguments, work);
@@ -222,23 +225,22 @@ __global__ void __launch_bounds__(tiled_max_threads, resident_blocks)
     unsigned offset[pixels];  // of the thread's pixels in a staged tile, in bytes
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
-      const int in_tile = first_pixel + i * pixel_step;
+      const int in_tile = first_pixel + i * 32 * plan.pixel_warps;
       const int pixel = tile.first_pixel + in_tile;
       const int row = pixel / plan.strip_width;
       const int tile_row = row - tile.first_pixel / plan.strip_width;
       const bool exists = in_tile < plan.tile_pixels && row < g.out_height;
-      offset[i] =
-          exists ? tile_row * g.stride_height * g.stride_width * plan.phase_pitch + pixel - row * plan.strip_width : 0;
+      const int word = tile_row * g.stride_height * g.stride_width * plan.phase_pitch + pixel - row * plan.strip_width;
+      offset[i] = exists ? static_cast<unsigned>(word) * sizeof(float) : 0;
     }
 
-    float sum[pixels][channels] = {};
     float chain[pixels][channels] = {};
     int chain_length = 0;
-    const int ahead = plan.buffers - 1;  // stages on their way while one is used
+    bool first = true;
     for (int step = 0; step < stages + ahead; ++step) {
       if (step < stages) {
         float* const buffer = buffers + step % plan.buffers * buffer_words;
-        load_stage(g, plan, tile, stage_at(g, plan, step, kernel_stages), buffer, buffer + input_words);
+        load_stage(g, plan, tile, stage_at(g, plan, step, kernel_stages), buffer, buffer + plan.input_words);
       }
       __pipeline_commit();
       if (step < ahead) continue;
@@ -250,40 +252,27 @@ __global__ void __launch_bounds__(tiled_max_threads, resident_blocks)
       __syncthreads();
       const Stage stage = stage_at(g, plan, step - ahead, kernel_stages);
       const float* const buffer = buffers + (step - ahead) % plan.buffers * buffer_words;
-      const int terms = stage.channels * stage.kernel_rows * g.kernel_width;
-      if (chain_length + terms > longest_chain) {
-        fold(sum, chain);
+      const int stage_taps = stage.kernel_rows * g.kernel_width;
+      if (chain_length + stage.channels * stage_taps > longest_chain) {
+        flush(g, plan, tile, first_channel, first_pixel, first, false, false, chain);
+        first = false;
         chain_length = 0;
       }
-      chain_length += terms;
-      multiply_stage(g, plan, stage, buffer, buffer + input_words + channel_warp * channels, offset, chain);
+      chain_length += stage.channels * stage_taps;
+      multiply_stage(plan, taps, stage.channels, stage_taps, buffer, buffer + plan.input_words + first_channel, offset,
+                     chain);
       __syncthreads();  // the buffer is free again
     }
-
-#pragma unroll
-    for (int j = 0; j < channels; ++j) {
-      const int channel = channel_warp * channels + j;
-      if (channel >= tile.channels) break;
-      const float bias = tile.bias == nullptr ? 0.0f : tile.bias[channel];
-      float* plane = tile.output + std::int64_t{channel} * g.out_height * g.out_width;
-#pragma unroll
-      for (int i = 0; i < pixels; ++i) {
-        const int in_tile = first_pixel + i * pixel_step;
-        const int row = (tile.first_pixel + in_tile) / plan.strip_width;
-        const int column = tile.first_column + tile.first_pixel + in_tile - row * plan.strip_width;
-        if (in_tile >= plan.tile_pixels || row >= g.out_height || column >= g.out_width) continue;
-        plane[std::int64_t{row} * g.out_width + column] = activate(sum[i][j] + chain[i][j] + bias, arguments.relu);
-      }
-    }
+    flush(g, plan, tile, first_channel, first_pixel, first, true, arguments.relu, chain);
   }
 }
 
-using Kernel = void (*)(ConvGeometry, TiledPlan, Conv2dArguments, int, int);
+using Kernel = void (*)(ConvGeometry, TiledPlan, TiledTaps, Conv2dArguments);
 
 template <std::size_t i>
 Kernel instance() {
   constexpr TiledVariant v = tiled_variants[i];
-  return conv2d_tiled_kernel<v.thread_pixels, v.thread_channels, v.resident_blocks>;
+  return conv2d_tiled_kernel<v.thread_pixels, v.thread_channels, v.warps>;
 }
 
 Kernel kernel_for(const TiledPlan& plan) {
@@ -303,14 +292,12 @@ void conv2d_tiled_reserve(const TiledPlan& plan, std::size_t shared_bytes) {
                              static_cast<int>(shared_bytes)));
 }
 
-void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const Conv2dArguments& arguments,
-                  Stream stream) {
+void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const TiledTaps& taps,
+                  const Conv2dArguments& arguments, Stream stream) {
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>(plan.blocks, std::numeric_limits<int>::max()));
-  const auto input_words = static_cast<int>(tiled_input_words(geometry, plan));
-  const auto buffer_words = static_cast<int>(input_words + tiled_weight_words(geometry, plan));
   const auto threads = static_cast<unsigned>(32 * plan.warps());
-  kernel_for(plan)<<<grid, threads, tiled_shared_bytes(geometry, plan), static_cast<cudaStream_t>(stream)>>>(
-      geometry, plan, arguments, input_words, buffer_words);
+  kernel_for(plan)<<<grid, threads, plan.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(geometry, plan, taps,
+                                                                                              arguments);
   check_launch();
 }
 

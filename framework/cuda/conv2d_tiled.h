@@ -29,17 +29,22 @@ struct TiledPlan {
   int buffers = 0;                        // 2: the next stage is on its way while this one is used
   std::int64_t blocks = 0;
 
+  int channel_pitch = 0;                  // words from one staged input channel to the next
+  int input_words = 0, weight_words = 0;  // of one buffer
+
+  constexpr std::size_t shared_bytes() const {
+    return sizeof(float) * static_cast<std::size_t>(buffers) *
+           (static_cast<std::size_t>(input_words) + static_cast<std::size_t>(weight_words));
+  }
   constexpr int warps() const { return pixel_warps * channel_warps; }
   constexpr int block_channels() const { return channel_warps * thread_channels; }
 };
 
-/// The kernel's instances: outputs of one thread, and how many blocks of `tiled_max_threads` must fit one
-/// multiprocessor's 65,536 registers.
+/// The kernel's instances: outputs of one thread, and the warps for which a multiprocessor's 65,536 registers suffice.
 struct TiledVariant {
-  int thread_pixels, thread_channels, resident_blocks;
+  int thread_pixels, thread_channels, warps;
 };
-inline constexpr int tiled_max_threads = 192;
-inline constexpr std::array<TiledVariant, 4> tiled_variants = {{{8, 8, 2}, {4, 8, 2}, {4, 4, 4}, {4, 1, 5}}};
+inline constexpr std::array<TiledVariant, 4> tiled_variants = {{{8, 8, 12}, {4, 8, 20}, {4, 4, 24}, {4, 1, 32}}};
 
 /// What the device offers.
 struct TiledLimits {
@@ -48,10 +53,14 @@ struct TiledLimits {
   std::size_t shared_per_multiprocessor = 0;
 };
 
-/// Words of shared memory for one stage's input and weights.
-std::int64_t tiled_input_words(const ConvGeometry& geometry, const TiledPlan& plan);
-std::int64_t tiled_weight_words(const ConvGeometry& geometry, const TiledPlan& plan);
-std::size_t tiled_shared_bytes(const ConvGeometry& geometry, const TiledPlan& plan);
+/// Where each tap of a stage's kernel rows lies in a staged channel, in words from the first. Kernel parameters are
+/// constant memory: with a uniform index the addition costs no instruction per lane.
+struct TiledTaps {
+  static constexpr int most = 128;
+  int offset[most] = {};
+};
+
+TiledTaps tiled_taps(const ConvGeometry& geometry, const TiledPlan& plan);
 
 /// The plan that an estimate of issue slots calls fastest; nothing if one kernel row of one pixel exceeds shared
 /// memory.
@@ -65,6 +74,7 @@ std::vector<float> pack_conv2d_tiled(const ConvGeometry& geometry, const TiledPl
 void conv2d_tiled_reserve(const TiledPlan& plan, std::size_t shared_bytes);
 
 /// weight as pack_conv2d_tiled makes it.
-void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const Conv2dArguments& arguments, Stream stream);
+void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const TiledTaps& taps,
+                  const Conv2dArguments& arguments, Stream stream);
 
 }  // namespace lamina::cuda
