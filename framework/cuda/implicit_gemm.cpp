@@ -21,20 +21,22 @@ constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: ind
 constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the staged input are 32 bits
 constexpr std::size_t alignment = 256;
 
-KernelSet kernels(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return kernels_fp32();
-    case Precision::tf32: return kernels_tf32();
-    case Precision::fp16: return kernels_fp16();
-    case Precision::bf16: break;
-  }
-  return kernels_bf16();
-}
-
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, device));
   return value;
+}
+
+KernelSet kernels(Precision precision, int device) {
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor, device);
+  const int minor = attribute(cudaDevAttrComputeCapabilityMinor, device);
+  switch (precision) {
+    case Precision::fp32: return kernels_fp32(major, minor);
+    case Precision::tf32: return kernels_tf32(major, minor);
+    case Precision::fp16: return kernels_fp16(major, minor);
+    case Precision::bf16: break;
+  }
+  return kernels_bf16(major, minor);
 }
 
 bool types_fit(const Conv2dOptions& options) {
@@ -100,12 +102,12 @@ class ImplicitGemm final : public Conv2dKernel {
     if (images_ < 1) lamina::detail::fail("implicit_gemm: one image needs more than the workspace limit");
     choose(choice);
 
-    std::vector<float> scale;
-    const auto packed = pack_weights(geometry, layout_, options.precision, tile_.block_m, weight, scale);
+    std::vector<FilterRange> filters;
+    const auto packed = pack_weights(geometry, layout_, options.precision, tile_.block_m, weight, filters);
     const auto taps = make_taps(geometry, layout_);
     weight_ = Buffer(options.device, packed.data(), packed.size());
     taps_ = Buffer(options.device, taps.data(), taps.size() * sizeof(Position));
-    scale_ = Buffer(options.device, scale.data(), scale.size() * sizeof(float));
+    filters_ = Buffer(options.device, filters.data(), filters.size() * sizeof(FilterRange));
     if (bias != nullptr) {
       bias_ = Buffer(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
     }
@@ -114,9 +116,9 @@ class ImplicitGemm final : public Conv2dKernel {
   ConvAlgorithm algorithm() const override { return ConvAlgorithm::implicit_gemm; }
 
   std::string description() const override {
-    return lamina::detail::concat("implicit_gemm (mma.sync, ", name(options_.precision), "): ", tile_.block_m,
-                                  " filters x ", tile_.block_n, " pixels per block, K in ", layout_.steps,
-                                  " steps of 128 bytes", splits_ > 1 ? " over " : "",
+    return lamina::detail::concat("implicit_gemm (", tile_.instruction, ", ", name(options_.precision),
+                                  "): ", tile_.block_m, " filters x ", tile_.block_n, " pixels per block, K in ",
+                                  layout_.steps, " steps of 128 bytes", splits_ > 1 ? " over " : "",
                                   splits_ > 1 ? std::to_string(splits_) + " splits" : "", ", ",
                                   (tile_.shared_bytes + 1023) / 1024, " KB shared memory");
   }
@@ -124,7 +126,7 @@ class ImplicitGemm final : public Conv2dKernel {
   std::size_t workspace_bytes() const override { return staged_bytes() + partial_bytes(splits_); }
 
   std::size_t parameter_bytes() const override {
-    return weight_.bytes() + taps_.bytes() + scale_.bytes() + bias_.bytes();
+    return weight_.bytes() + taps_.bytes() + filters_.bytes() + bias_.bytes();
   }
 
   void run(const void* input, void* output, void* workspace, Stream stream) const override {
@@ -154,7 +156,7 @@ class ImplicitGemm final : public Conv2dKernel {
 
   /// The tile and the splits that promise the shortest time, and the kernel attributes they need.
   void choose(const ImplicitGemmChoice& choice) {
-    const KernelSet set = kernels(options_.precision);
+    const KernelSet set = kernels(options_.precision, options_.device);
     const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, options_.device);
     const int largest_shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, options_.device);
     reduce_ = set.reduce;
@@ -163,7 +165,8 @@ class ImplicitGemm final : public Conv2dKernel {
     for (int i = 0; i < static_cast<int>(set.tiles.size()); ++i) {
       const Tile& tile = set.tiles[static_cast<std::size_t>(i)];
       const int shared = static_cast<int>(tile.shared_bytes);
-      if ((choice.tile >= 0 && choice.tile != i) || shared > largest_shared) continue;
+      if (tile.unit_bytes != layout_.unit_bytes || shared > largest_shared) continue;
+      if (choice.tile >= 0 && choice.tile != i) continue;
       check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
       int resident = 0;
       check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, tile.kernel, threads, tile.shared_bytes));
@@ -205,7 +208,7 @@ class ImplicitGemm final : public Conv2dKernel {
         .input = workspace,
         .weight = weight_.data(),
         .bias = bias_.as<float>(),
-        .scale = scale_.as<float>(),
+        .filters = filters_.as<FilterRange>(),
         .taps = taps_.as<Position>(),
         .output = output,
         .partial = reinterpret_cast<float*>(workspace + staged_bytes()),
@@ -218,7 +221,6 @@ class ImplicitGemm final : public Conv2dKernel {
         .steps = layout_.steps,
         .steps_per_split = ceil_div(layout_.steps, splits_),
         .splits = splits_,
-        .unit_bytes = layout_.unit_bytes,
         .unit_elements = layout_.unit_elements,
         .units_per_pixel = layout_.units_per_pixel,
         .units_per_group = layout_.units_per_group,
@@ -242,7 +244,7 @@ class ImplicitGemm final : public Conv2dKernel {
   Tile tile_;
   int splits_ = 1;
   const void* reduce_ = nullptr;
-  Buffer weight_, taps_, scale_, bias_;
+  Buffer weight_, taps_, filters_, bias_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace lamina::cuda {
 
 /// For tests and benchmarks: what the rule would otherwise decide. Negative or zero leaves it to the rule.
 struct ImplicitGemmChoice {
-  int tile = -1;   ///< 0, 1, 2: the large, the 96-filter and the small tile
+  int tile = -1;   ///< index into the precision's list of tiles
   int splits = 0;  ///< pieces of K that are summed apart and added up in order
 };
 

@@ -2,9 +2,9 @@
 
 #include <cuda_runtime.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "lamina/tensor/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
@@ -47,15 +47,23 @@ __host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
   return (magnitude >= 0x7f7ff000u ? bits : bits + 0x1000u) & 0xffffe000u;
 }
 
+/// What the epilogue of fp32 knows of a filter. Its packed weights are multiplied by a power of two that `scale`
+/// undoes; scale = 0 says that none brings them into the reach of the split: sum exactly. A sum below `smallest` can
+/// come from subnormal inputs alone, whose low words are no longer small beside them: sum exactly, too.
+struct FilterRange {
+  float scale = 1.0f;
+  float smallest = 0.0f;
+};
+
 struct Arguments {
-  ConvGeometry geometry;           // batch: the images of this launch
-  const void* input = nullptr;     // [images, H, W, groups, padded channels of a group] in units of unit_bytes
-  const void* weight = nullptr;    // [groups, m_tiles, steps, block_m, 128 bytes], rows swizzled
-  const float* bias = nullptr;     // [OC], or null
-  const float* scale = nullptr;    // [OC], fp32 only: what undoes the scaling of a filter; 0: sum it exactly
-  const Position* taps = nullptr;  // [(steps + 1) * 128 / unit_bytes]
-  void* output = nullptr;          // [images, OC, OH, OW]
-  float* partial = nullptr;        // [splits, OC, images * OH * OW], if splits > 1
+  ConvGeometry geometry;                 // batch: the images of this launch
+  const void* input = nullptr;           // [images, H, W, groups, padded channels of a group] in units of unit_bytes
+  const void* weight = nullptr;          // [groups, m_tiles, steps, block_m, 128 bytes], rows swizzled
+  const float* bias = nullptr;           // [OC], or null
+  const FilterRange* filters = nullptr;  // [OC], fp32 only
+  const Position* taps = nullptr;        // [steps * 128 / unit_bytes]
+  void* output = nullptr;                // [images, OC, OH, OW]
+  float* partial = nullptr;              // [splits, OC, images * OH * OW], if splits > 1
   DType output_type = DType::f32;
   bool relu = false;
   int group_out_channels = 0;
@@ -63,28 +71,30 @@ struct Arguments {
   int block_m = 0;               // of the tile in use
   int m_tiles = 0, n_tiles = 0;  // per group
   int steps = 0, steps_per_split = 0, splits = 1;
-  int unit_bytes = 16;  // what one cp.async moves: 4, 8 or 16 bytes of channels
   unsigned unit_elements = 4;
   unsigned units_per_pixel = 0;  // all groups
   unsigned units_per_group = 0;
 };
 
-/// One compiled tile: block_m filters x block_n pixels.
+/// One compiled tile: block_m filters x block_n pixels, gathered in units of unit_bytes.
 struct Tile {
+  const char* instruction = "";
   int block_m = 0, block_n = 0;
+  int unit_bytes = 16;
   std::size_t shared_bytes = 0;
   const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
 };
 
 struct KernelSet {
-  std::array<Tile, 3> tiles;
+  std::vector<Tile> tiles;
   const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per output
 };
 
-KernelSet kernels_fp32();
-KernelSet kernels_tf32();
-KernelSet kernels_fp16();
-KernelSet kernels_bf16();
+/// The tiles for a device of compute capability major.minor, at least 8.0.
+KernelSet kernels_fp32(int major, int minor);
+KernelSet kernels_tf32(int major, int minor);
+KernelSet kernels_fp16(int major, int minor);
+KernelSet kernels_bf16(int major, int minor);
 
 /// Enqueues the rearrangement of `images` images [images, C, H, W] into [images, H, W, groups, padded channels],
 /// rounded to the operand type of `precision`, and checks the launch.

@@ -40,26 +40,29 @@ __device__ __forceinline__ bool inside(Position window, Position tap) {
   return ((window.bounds + tap.bounds) & 0x80808080u) == 0x80808080u;
 }
 
-/// One output's sum in plain fp32, for the rare ones that the split cannot do: it has no terms for an Inf (Inf - Inf is
-/// a NaN) and overflows a little early. Both leave a sum that is not finite, which is how they are found.
+/// One output's sum by plain fp32 multiply-adds, for the rare ones that the tensor cores cannot do. The split of fp32
+/// has no terms for an Inf (Inf - Inf is a NaN) and overflows a little early, and an accumulator that overflows can
+/// turn to NaN instead of Inf: all of these leave a sum that is not finite, which is how they are found.
+template <class Op>
 __device__ __noinline__ float exact_sum(const Arguments& args, int group, int m, int pixel) {
+  using Element = typename Op::Element;
   const Position window = window_at(args, group, pixel);
   const int tile = group * args.m_tiles + m / args.block_m;
   const auto* weight = static_cast<const unsigned char*>(args.weight);
-  constexpr unsigned terms = step_bytes / sizeof(float);
+  constexpr unsigned terms = step_bytes / sizeof(Element);
   float sum = 0.0f;
   for (unsigned step = 0; step < static_cast<unsigned>(args.steps); ++step) {
     const unsigned char* rows = weight + (static_cast<std::size_t>(tile) * static_cast<unsigned>(args.steps) + step) *
                                              static_cast<unsigned>(args.block_m * step_bytes);
-    float chain = 0.0f;
+    float chain = 0.0f;  // short chains: where all products are alike, every addition rounds the same way
     for (unsigned k = 0; k < terms; ++k) {
-      const unsigned unit = (step * terms + k) / args.unit_elements;
-      const Position tap = args.taps[unit];
+      const Position tap = args.taps[(step * terms + k) / args.unit_elements];
       if (!inside(window, tap)) continue;
       const std::size_t element = static_cast<std::size_t>(window.offset + tap.offset) * args.unit_elements +
                                   (step * terms + k) % args.unit_elements;
-      const int byte = swizzled(m % args.block_m, static_cast<int>(k * sizeof(float)));
-      chain = fmaf(*reinterpret_cast<const float*>(rows + byte), static_cast<const float*>(args.input)[element], chain);
+      const int byte = swizzled(m % args.block_m, static_cast<int>(k * sizeof(Element)));
+      chain = fmaf(static_cast<float>(*reinterpret_cast<const Element*>(rows + byte)),
+                   static_cast<float>(static_cast<const Element*>(args.input)[element]), chain);
     }
     sum += chain;
   }
@@ -71,15 +74,14 @@ template <class Op>
 __device__ __forceinline__ void finish(const Arguments& args, int group, int m, int pixel, std::int64_t index,
                                        float sum) {
   const int channel = group * args.group_out_channels + m;
-  if constexpr (Op::split) {
-    const float scale = __ldg(args.scale + channel);
-    // NaN, Inf, or a filter whose weights span more than the split can hold.
-    if (!(fabsf(sum) < INFINITY) || scale == 0.0f) {
-      const float undo = scale == 0.0f ? 1.0f : scale;
-      sum = exact_sum(args, group, m, pixel) * undo;
-    } else {
-      sum *= scale;
-    }
+  bool exact = !(fabsf(sum) < INFINITY);
+  if constexpr (std::is_same_v<Op, SplitTf32>) {
+    const FilterRange filter = args.filters[channel];
+    exact |= filter.scale == 0.0f || (fabsf(sum) < filter.smallest && sum != 0.0f);
+    if (exact) sum = exact_sum<Op>(args, group, m, pixel);
+    if (filter.scale != 0.0f) sum *= filter.scale;
+  } else {
+    if (exact) sum = exact_sum<Op>(args, group, m, pixel);
   }
   if (args.bias != nullptr) sum += __ldg(args.bias + channel);
   if (args.relu) sum = sum < 0.0f ? 0.0f : sum;

@@ -4,10 +4,15 @@
 
 namespace lamina::cuda::implicit_gemm {
 
-KernelSet kernels_fp32() {
-  return {{make_tile<SplitTf32, Tiling<128, 64, 64, 32>, 2>(), make_tile<SplitTf32, Tiling<96, 64, 48, 32>, 2>(),
-           make_tile<SplitTf32, Tiling<64, 64, 32, 32>, 3>()},
-          reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<SplitTf32>)};
+KernelSet kernels_fp32(int, int) {
+  KernelSet set;
+  set.reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<SplitTf32>);
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 128, 64, 64, 32>, 16, 2>("mma.sync"));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 96, 64, 48, 32>, 16, 2>("mma.sync"));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 16, 3>("mma.sync"));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 8, 3>("mma.sync"));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 4, 3>("mma.sync"));
+  return set;
 }
 
 }  // namespace lamina::cuda::implicit_gemm

@@ -17,127 +17,90 @@
 // accumulation that rounds toward zero: short chains, folded into fp32 registers.
 
 #include "lamina/cuda/implicit_gemm_epilogue.cuh"
+#include "lamina/cuda/implicit_gemm_warpgroup.cuh"
+#include "lamina/cuda/implicit_gemm_warps.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 
-template <int m, int n, int wm, int wn>
-struct Tiling {
-  static constexpr int block_m = m, block_n = n, warp_m = wm, warp_n = wn;
-  static constexpr int fragments_m = warp_m / 16, fragments_n = warp_n / 8;
-  static constexpr int bytes_per_step = (block_m + block_n) * step_bytes;
-  static constexpr int warps_n = block_n / warp_n;
-  static constexpr int output_pitch = block_n + 8;
-  static constexpr int shared_bytes = pipeline_depth * bytes_per_step + block_n * static_cast<int>(sizeof(Position));
+/// Shared memory of a tile, in bytes from its start: the pipeline's tiles, then the windows of the pixels.
+template <class T>
+struct Shared {
+  static constexpr int step = (T::block_m + T::block_n) * step_bytes;
+  static constexpr int windows = pipeline_depth * step;
+  static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
+  static constexpr int output_pitch = T::block_n + 8;
 
-  static_assert((block_m / warp_m) * warps_n * 32 == threads, "the warps cover the tile exactly once");
-  static_assert(warp_m % 16 == 0 && warp_n % 16 == 0, "ldmatrix.x4 loads 16 rows of either operand");
-  static_assert(block_m % 16 == 0 && block_n % 32 == 0, "a pass of cp.async covers 16 rows, up to 32 units in each");
-  static_assert(block_n <= threads && threads % block_n == 0, "the epilogue gives every thread one column");
-  static_assert(block_m * output_pitch * 4 <= pipeline_depth * bytes_per_step, "the output tile fits where tiles were");
+  static_assert(T::block_n <= threads && threads % T::block_n == 0, "the epilogue gives every thread one column");
+  static_assert(T::block_m * output_pitch * 4 <= windows, "the output tile fits where the pipeline's tiles were");
   static_assert(output_pitch % 32 == 8, "four rows of eight words are then 32 different banks");
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-/// Starts the copies of one step's columns [block_n, 128 bytes] for the tap this thread is at.
-template <int unit_bytes, int block_n>
-__device__ __forceinline__ void gather(unsigned destination, const void* input, const Position* windows, Position tap) {
-  constexpr int units = step_bytes / unit_bytes;
-  constexpr int rows_per_pass = threads / units;
-  const int column = static_cast<int>(threadIdx.x) % units * unit_bytes;
-  const int first = static_cast<int>(threadIdx.x) / units;
-#pragma unroll 8
-  for (int pass = 0; pass < block_n / rows_per_pass; ++pass) {
-    const int row = first + pass * rows_per_pass;
-    const Position window = windows[row];
-    const bool valid = inside(window, tap);
-    const std::size_t unit = valid ? window.offset + tap.offset : 0u;
-    copy_async_or_zero<unit_bytes>(destination + static_cast<unsigned>(swizzled(row, column)),
-                                   static_cast<const unsigned char*>(input) + unit * unit_bytes, valid);
-  }
-}
+/// Brings one step after another of both operands into shared memory.
+template <class T, int unit_bytes>
+struct Loader {
+  static constexpr int units = step_bytes / unit_bytes;  // of a row; a thread stays with one of them
+  static constexpr int rows_per_pass = threads / units;
+  static constexpr int passes = T::block_n / rows_per_pass;
+  static constexpr int weight_copies = T::block_m * step_bytes / (threads * 16);
+  static_assert(passes % 4 == 0 && weight_copies % 2 == 0, "a step is loaded in quarters");
 
-/// sum += A B over one step of K in shared memory: four times 32 bytes.
-template <class Op, class T>
-__device__ __forceinline__ void multiply_step(float (&sum)[T::fragments_m][T::fragments_n][4], unsigned a_rows,
-                                              unsigned b_rows) {
-#pragma unroll
-  for (int piece = 0; piece < 4; ++piece) {
-    unsigned a[T::fragments_m][4], b[T::fragments_n / 2][4];
-#pragma unroll
-    for (int i = 0; i < T::fragments_m; ++i) load_matrices(a[i], (a_rows ^ piece << 5) + i * 16 * step_bytes);
-#pragma unroll
-    for (int j = 0; j < T::fragments_n / 2; ++j) load_matrices(b[j], (b_rows ^ piece << 5) + j * 16 * step_bytes);
-#pragma unroll
-    for (int j = 0; j < T::fragments_n; ++j) {
-      const unsigned b_pair[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-#pragma unroll
-      for (int i = 0; i < T::fragments_m; ++i) Op::multiply(sum[i][j], a[i], b_pair, sum[i][j]);
-    }
-  }
-}
+  const unsigned char* weight;
+  const Position* taps;
+  const unsigned char* input;
+  const Position* windows;  // shared
+  Position tap;
+  int steps_left;
 
-/// The same in fp32: A B = high high + low high + high low, corrections first, in a chain of their own that begins at
-/// zero in every step. Both factors of high_a * low_b carry split_scale, one as its inverse.
-template <class T>
-__device__ __forceinline__ void multiply_step_split(float (&sum)[T::fragments_m][T::fragments_n][4], unsigned a_rows,
-                                                    unsigned b_rows) {
-  float chain[T::fragments_m][T::fragments_n][4] = {};
+  __device__ Loader(const Arguments& args, const Position* shared_windows, int tile, int first_step, int steps)
+      : weight(
+            static_cast<const unsigned char*>(args.weight) +
+            (static_cast<std::size_t>(tile) * static_cast<unsigned>(args.steps) + static_cast<unsigned>(first_step)) *
+                (T::block_m * step_bytes) +
+            threadIdx.x * 16),
+        taps(args.taps + first_step * units + static_cast<int>(threadIdx.x) % units),
+        input(static_cast<const unsigned char*>(args.input)),
+        windows(shared_windows + static_cast<int>(threadIdx.x) / units),
+        tap(*taps),
+        steps_left(steps) {}
+
+  /// Starts a quarter of the next step's copies into the tiles at shared address `tiles`; zeros after the last step.
+  __device__ __forceinline__ void load(unsigned tiles, int quarter) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const bool more = steps_left > 0;
 #pragma unroll
-  for (int piece = 0; piece < 4; ++piece) {
-    unsigned a[T::fragments_m][4], a_low[T::fragments_m][4], a_down[T::fragments_m][4];
-#pragma unroll
-    for (int i = 0; i < T::fragments_m; ++i) {
-      load_matrices(a[i], (a_rows ^ piece << 5) + i * 16 * step_bytes);
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        float low;
-        split_tf32(a[i][r], a[i][r], low);
-        a_low[i][r] = __float_as_uint(low);
-        a_down[i][r] = __float_as_uint(__uint_as_float(a[i][r]) * (1.0f / split_scale));
-      }
+    for (int i = quarter * weight_copies / 4; i < (quarter + 1) * weight_copies / 4; ++i) {
+      copy_async_once(tiles + static_cast<unsigned>(thread + i * threads) * 16, weight + i * threads * 16, more);
     }
+    Position window[passes / 4];
 #pragma unroll
-    for (int j = 0; j < T::fragments_n; j += 2) {
-      unsigned b[4];
-      load_matrices(b, (b_rows ^ piece << 5) + j * 8 * step_bytes);
+    for (int i = 0; i < passes / 4; ++i) window[i] = windows[(quarter * (passes / 4) + i) * rows_per_pass];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        unsigned b_high[2], b_low[2];
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          float low;
-          split_tf32(b[half * 2 + r], b_high[r], low);
-          b_low[r] = __float_as_uint(low * split_scale);
-        }
-#pragma unroll
-        for (int i = 0; i < T::fragments_m; ++i)
-          Tf32::multiply(chain[i][j + half], a_low[i], b_high, chain[i][j + half]);
-#pragma unroll
-        for (int i = 0; i < T::fragments_m; ++i)
-          Tf32::multiply(chain[i][j + half], a_down[i], b_low, chain[i][j + half]);
-#pragma unroll
-        for (int i = 0; i < T::fragments_m; ++i) Tf32::multiply(chain[i][j + half], a[i], b_high, chain[i][j + half]);
-      }
+    for (int i = 0; i < passes / 4; ++i) {
+      const int row = thread / units + (quarter * (passes / 4) + i) * rows_per_pass;
+      const unsigned destination =
+          tiles + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
+      copy_async<unit_bytes>(destination, input + static_cast<std::size_t>(window[i].offset + tap.offset) * unit_bytes,
+                             inside(window[i], tap));
+    }
+    if (quarter == 3) {
+      --steps_left;
+      weight += T::block_m * step_bytes;
+      taps += units;
+      tap = steps_left > 0 ? *taps : no_tap;
     }
   }
-#pragma unroll
-  for (int i = 0; i < T::fragments_m; ++i) {
-#pragma unroll
-    for (int j = 0; j < T::fragments_n; ++j) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) sum[i][j][r] += chain[i][j][r];
-    }
-  }
-}
+};
 
 #endif
 
-template <class Op, class T, int blocks_per_sm>
+template <class T, int unit_bytes, int blocks_per_sm>
 __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
-  extern __shared__ __align__(128) unsigned char shared[];
-  auto* windows = reinterpret_cast<Position*>(shared + pipeline_depth * T::bytes_per_step);
+  extern __shared__ __align__(1024) unsigned char shared[];
+  using Layout = Shared<T>;
+  auto* windows = reinterpret_cast<Position*>(shared + Layout::windows);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
 
   // Filters vary fastest: blocks that run together share their pixels.
@@ -157,71 +120,40 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
   __syncthreads();
 
   const unsigned tiles = shared_address(shared);
-  const auto* weight = static_cast<const unsigned char*>(args.weight) +
-                       (static_cast<std::size_t>(group * args.m_tiles + m_tile) * static_cast<unsigned>(args.steps) +
-                        static_cast<unsigned>(first_step)) *
-                           (T::block_m * step_bytes) +
-                       thread * 16;
-  const int units = step_bytes / args.unit_bytes;
-  const Position* taps = args.taps + first_step * units + thread % units;
-  Position tap = *taps;
-
-  // Starts the copies of the next step; called once per step, in order.
-  const auto load = [&](int slot) {
-    const unsigned a = tiles + static_cast<unsigned>(slot * T::bytes_per_step);
-#pragma unroll
-    for (int i = 0; i < T::block_m * step_bytes / (threads * 16); ++i) {
-      copy_async(a + static_cast<unsigned>(thread + i * threads) * 16, weight + i * threads * 16);
-    }
-    weight += T::block_m * step_bytes;
-    const unsigned b = a + T::block_m * step_bytes;
-    switch (args.unit_bytes) {
-      case 16: gather<16, T::block_n>(b, args.input, windows, tap); break;
-      case 8: gather<8, T::block_n>(b, args.input, windows, tap); break;
-      default: gather<4, T::block_n>(b, args.input, windows, tap);
-    }
-    taps += units;
-    tap = *taps;
-  };
-
-  // ldmatrix: lanes name rows; see docs/implicit_gemm.md.
-  const unsigned a_lane = static_cast<unsigned>(swizzled(warp / T::warps_n * T::warp_m + lane % 16, lane / 16 * 16));
-  const unsigned b_lane = static_cast<unsigned>(
-      T::block_m * step_bytes + swizzled(warp % T::warps_n * T::warp_n + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16));
-
-  float sum[T::fragments_m][T::fragments_n][4] = {};
+  Loader<T, unit_bytes> loader(args, windows, group * args.m_tiles + m_tile, first_step, steps);
 #pragma unroll
   for (int ahead = 0; ahead < pipeline_depth - 1; ++ahead) {
-    if (ahead < steps) load(ahead);
+#pragma unroll
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      loader.load(tiles + static_cast<unsigned>(ahead * Layout::step), quarter);
+    }
     copy_async_commit();
   }
+  T product(warp, lane);
   int load_slot = pipeline_depth - 1, slot = 0;
   for (int step = 0; step < steps; ++step) {
     copy_async_wait<pipeline_depth - 2>();
+    if constexpr (T::from_shared) fence_for_tensor_cores();
     __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
-    if (step + pipeline_depth - 1 < steps) load(load_slot);
+    product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step), [&](int quarter) {
+      loader.load(tiles + static_cast<unsigned>(load_slot * Layout::step), quarter);
+    });
     copy_async_commit();
-    const unsigned base = tiles + static_cast<unsigned>(slot * T::bytes_per_step);
-    if constexpr (Op::split) {
-      multiply_step_split<T>(sum, base + a_lane, base + b_lane);
-    } else {
-      multiply_step<Op, T>(sum, base + a_lane, base + b_lane);
-    }
     if (++slot == pipeline_depth) slot = 0;
     if (++load_slot == pipeline_depth) load_slot = 0;
   }
 
   // Through shared memory, so that a warp writes 32 neighbouring pixels of one filter.
+  copy_async_wait<0>();  // the zeros after the last step
   __syncthreads();
   auto* tile = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int i = 0; i < T::fragments_m; ++i) {
 #pragma unroll
     for (int j = 0; j < T::fragments_n; ++j) {
-      const int m = warp / T::warps_n * T::warp_m + i * 16 + lane / 4;
-      float* row = tile + m * T::output_pitch + warp % T::warps_n * T::warp_n + j * 8 + lane % 4 * 2;
-      *reinterpret_cast<float2*>(row) = {sum[i][j][0], sum[i][j][1]};
-      *reinterpret_cast<float2*>(row + 8 * T::output_pitch) = {sum[i][j][2], sum[i][j][3]};
+      float* row = tile + (T::row(warp, i) + lane / 4) * Layout::output_pitch + T::column(warp, j) + lane % 4 * 2;
+      *reinterpret_cast<float2*>(row) = {product.sum[i][j][0], product.sum[i][j][1]};
+      *reinterpret_cast<float2*>(row + 8 * Layout::output_pitch) = {product.sum[i][j][2], product.sum[i][j][3]};
     }
   }
   __syncthreads();
@@ -239,21 +171,22 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
   const int rows = min(T::block_m, args.group_out_channels - m_tile * T::block_m);
 #pragma unroll 8
   for (int m = thread / T::block_n; m < rows; m += threads / T::block_n) {
-    const float value = tile[m * T::output_pitch + column];
+    const float value = tile[m * Layout::output_pitch + column];
     if (args.splits > 1) {
       args.partial[corner + m * stride] = value;
     } else {
-      finish<Op>(args, group, m_tile * T::block_m + m, pixel, corner + m * stride, value);
+      finish<typename T::Op>(args, group, m_tile * T::block_m + m, pixel, corner + m * stride, value);
     }
   }
 #endif
 }
 
 /// A Tile that launches this instantiation.
-template <class Op, class T, int blocks_per_sm>
-Tile make_tile() {
-  return {T::block_m, T::block_n, T::shared_bytes,
-          reinterpret_cast<const void*>(&implicit_gemm_kernel<Op, T, blocks_per_sm>)};
+template <class T, int unit_bytes, int blocks_per_sm>
+Tile make_tile(const char* instruction) {
+  return {instruction,      T::block_m,
+          T::block_n,       unit_bytes,
+          Shared<T>::bytes, reinterpret_cast<const void*>(&implicit_gemm_kernel<T, unit_bytes, blocks_per_sm>)};
 }
 
 }  // namespace lamina::cuda::implicit_gemm

@@ -12,25 +12,32 @@ namespace lamina::cuda::implicit_gemm {
 namespace {
 
 using lamina::detail::ceil_div;
-using lamina::detail::round_up;
 
 /// The power of two that brings a filter's weights between 2^-100 and 2^100. There, neither a low word (2^-12 of its
 /// weight) nor a high word divided by 2^13 is subnormal. Ordinary filters have 0; far too small ones, which training
-/// with weight decay leaves behind, are scaled up. Nothing if they span more than that.
-bool find_shift(const float* weight, std::int64_t size, int& shift) {
+/// with weight decay leaves behind, are scaled up. scale = 0 if they span more than that.
+FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
   shift = 0;
+  double total = 0;
   int smallest = std::numeric_limits<int>::max(), largest = std::numeric_limits<int>::min();
   for (std::int64_t i = 0; i < size; ++i) {
-    if (!std::isfinite(weight[i])) return true;  // the result is not finite whatever the scale
+    if (!std::isfinite(weight[i])) return {};  // the result is not finite whatever the scale
     if (weight[i] == 0.0f) continue;
+    total += std::abs(static_cast<double>(weight[i]));
     const int exponent = std::ilogb(weight[i]);
     smallest = std::min(smallest, exponent);
     largest = std::max(largest, exponent);
   }
-  if (smallest > largest) return true;
+  if (smallest > largest) return {};
   if (smallest < -100) shift = -100 - smallest;
   if (largest > 99) shift = 99 - largest;
-  return smallest + shift >= -100 && largest + shift <= 99;
+  if (smallest + shift < -100 || largest + shift > 99) {
+    shift = 0;
+    return {.scale = 0.0f};
+  }
+  // Subnormal inputs: what the product of two low words, below 2^-12 |w| * 2^-137, leaves out of the sum matters only
+  // where the sum is below 2^-130 of all |w|.
+  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, shift - 130))};
 }
 
 /// Writes one operand of the product.
@@ -63,7 +70,7 @@ Layout make_layout(const ConvGeometry& geometry, Precision precision) {
 
 std::vector<Position> make_taps(const ConvGeometry& geometry, const Layout& layout) {
   const auto units_per_step = static_cast<std::size_t>(step_bytes / layout.unit_bytes);
-  std::vector<Position> taps((static_cast<std::size_t>(layout.steps) + 1) * units_per_step, no_tap);
+  std::vector<Position> taps(static_cast<std::size_t>(layout.steps) * units_per_step, no_tap);
   for_each_unit(geometry, layout, [&](unsigned k, int kh, int kw, unsigned channel) {
     const auto pixels =
         static_cast<unsigned>(kh * geometry.dilation_height) * static_cast<unsigned>(geometry.in_width) +
@@ -75,7 +82,7 @@ std::vector<Position> make_taps(const ConvGeometry& geometry, const Layout& layo
 }
 
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layout& layout, Precision precision,
-                                        int block_m, const float* weight, std::vector<float>& scale) {
+                                        int block_m, const float* weight, std::vector<FilterRange>& filters) {
   const int group_filters = geometry.group_out_channels();
   const int m_tiles = ceil_div(group_filters, block_m);
   const auto tile_bytes = static_cast<std::size_t>(block_m * step_bytes);
@@ -88,11 +95,7 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layo
   for (int filter = 0; filter < geometry.out_channels; ++filter) {
     const float* w = weight + filter * geometry.reduction();
     int shift = 0;
-    if (precision == Precision::fp32) {
-      const bool in_reach = find_shift(w, geometry.reduction(), shift);
-      if (!in_reach) shift = 0;
-      scale.push_back(in_reach ? std::ldexp(1.0f, -shift) : 0.0f);
-    }
+    if (precision == Precision::fp32) filters.push_back(find_range(w, geometry.reduction(), shift));
     const int m = filter % group_filters;
     const auto tile = static_cast<std::size_t>(filter / group_filters * m_tiles + m / block_m);
     unsigned char* rows = packed.data() + tile * steps * tile_bytes;

@@ -39,15 +39,14 @@ void for_each_unit(const ConvGeometry& geometry, const Layout& layout, Visit&& v
   }
 }
 
-/// Every tap of K in its order, filled up to whole steps, and one step more for the load that runs ahead.
+/// Every tap of K in its order, filled up to whole steps.
 std::vector<Position> make_taps(const ConvGeometry& geometry, const Layout& layout);
 
 /// The weights in the order the kernel reads them: [groups, m_tiles, steps, block_m, 128 bytes], rows swizzled, zeros
-/// where the tile or the last step reaches past the matrix. In fp32 filter i is multiplied by a power of two and
-/// scale[i] undoes it; scale[i] = 0 says that no power of two brings its weights into reach.
+/// where the tile or the last step reaches past the matrix. In fp32, filters[i] says by what filter i was multiplied.
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layout& layout, Precision precision,
                                         int block_m,
-                                        const float* weight,         // [OC, C / groups, KH, KW]
-                                        std::vector<float>& scale);  // [OC] in fp32, else empty
+                                        const float* weight,                 // [OC, C / groups, KH, KW]
+                                        std::vector<FilterRange>& filters);  // [OC] in fp32, else empty
 
 }  // namespace lamina::cuda::implicit_gemm

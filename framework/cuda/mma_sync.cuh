@@ -3,6 +3,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "lamina/cuda/implicit_gemm_arguments.h"
 
 /// The Ampere instructions that implicit_gemm_kernel.cuh is made of, one thin wrapper each, and the four operand types.
@@ -14,14 +16,16 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-/// Starts a copy of 16 bytes that passes by L1: for data that only this block reads.
-__device__ __forceinline__ void copy_async(unsigned destination, const void* source) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(destination), "l"(source) : "memory");
+/// Starts a copy of 16 bytes that passes by L1, for data that this block reads once; writes zeros and reads nothing
+/// unless `valid`.
+__device__ __forceinline__ void copy_async_once(unsigned destination, const void* source, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(destination), "l"(source), "r"(valid ? 16 : 0)
+               : "memory");
 }
 
-/// Starts a copy of 4, 8 or 16 bytes through L1; writes zeros and reads nothing unless `valid`.
+/// The same through L1, 4, 8 or 16 bytes.
 template <int bytes>
-__device__ __forceinline__ void copy_async_or_zero(unsigned destination, const void* source, bool valid) {
+__device__ __forceinline__ void copy_async(unsigned destination, const void* source, bool valid) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "the sizes cp.async knows");
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(destination), "l"(source), "n"(bytes),
                "r"(valid ? bytes : 0)
@@ -46,41 +50,37 @@ __device__ __forceinline__ void load_matrices(unsigned (&value)[4], unsigned add
                : "memory");
 }
 
-#define LAMINA_MMA(instruction)                                                                                \
-  asm("mma.sync.aligned." instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};\n" \
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                         \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]))
-
-/// Operands as TF32: 32 bytes of K are 8 terms. The tensor cores ignore the low 13 bits of a word.
+/// The operand types. `Element` is how they are stored; 32 bytes of K are 8 or 16 of them.
 struct Tf32 {
-  static constexpr bool split = false;
-  __device__ static void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const float (&c)[4]) {
+  using Element = float;  // the tensor cores ignore the low 13 bits
+};
+struct SplitTf32 {
+  using Element = float;  // fp32, as three TF32 products
+};
+struct Fp16 {
+  using Element = __half;
+};
+struct Bf16 {
+  using Element = __nv_bfloat16;
+};
+
+/// d = a b + c over 32 bytes of K: a [16, K], b [K, 8], d and c [16, 8], in the fragments of the PTX ISA.
+template <class Op>
+__device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                         const float (&c)[4]) {
+#define LAMINA_MMA(shape_and_types)                                                                                \
+  asm("mma.sync.aligned." shape_and_types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};\n" \
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                             \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]))
+  if constexpr (std::is_same_v<Op, Fp16>) {
+    LAMINA_MMA("m16n8k16.row.col.f32.f16.f16.f32");
+  } else if constexpr (std::is_same_v<Op, Bf16>) {
+    LAMINA_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
+  } else {
     LAMINA_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
   }
-};
-
-/// fp32 as three TF32 products; see implicit_gemm_kernel.cuh.
-struct SplitTf32 : Tf32 {
-  static constexpr bool split = true;
-};
-
-/// Operands as f16: 32 bytes of K are 16 terms.
-struct Fp16 {
-  static constexpr bool split = false;
-  __device__ static void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const float (&c)[4]) {
-    LAMINA_MMA("m16n8k16.row.col.f32.f16.f16.f32");
-  }
-};
-
-/// Operands as bf16.
-struct Bf16 {
-  static constexpr bool split = false;
-  __device__ static void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const float (&c)[4]) {
-    LAMINA_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
-  }
-};
-
 #undef LAMINA_MMA
+}
 
 /// An fp32 word cut in two TF32 words: value = high + low / split_scale, to within 2^-21 of itself. The low word is
 /// scaled up so that it does not fall among the subnormals where the value itself is tiny.
