@@ -140,6 +140,8 @@ def main():
     make_safetensors()
     make_npy()
     make_pth()
+    for file in OUT.iterdir():
+        file.chmod(0o644)  # safetensors writes files that only their owner may read
     total = sum(file.stat().st_size for file in OUT.iterdir())
     print(f"{len(list(OUT.iterdir()))} files, {total} bytes")
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "file_test.h"
+#include "lamina/tensor/weights.h"
 
 /// Writes pickles and the containers around them by hand, so that tests can write wrong ones.
 namespace lamina::test {
@@ -145,5 +146,28 @@ inline std::string legacy_pth(const std::string& object,
   }
   return legacy_front() + pickle::whole(object) + pickle::whole(keys + 'e') + data;
 }
+
+/// Opens `bytes` as a file called x.pth.
+inline Weights open_pth(const std::string& bytes) {
+  const TemporaryDirectory dir;
+  write_file(dir / "x.pth", bytes);
+  return Weights::open(dir / "x.pth");
+}
+
+inline std::string floats(int count) {
+  std::string data;
+  for (int i = 0; i < count; ++i) data += raw(static_cast<float>(i));
+  return data;
+}
+
+/// A file of one tensor "t" over a storage of six floats, 0 to 5.
+inline std::string one_tensor(std::int64_t offset, const std::vector<std::int64_t>& shape,
+                              const std::vector<std::int64_t>& strides) {
+  return pth(pickle::dict({{"t", pickle::tensor(pickle::storage("0", 6), offset, shape, strides)}}),
+             {{"0", floats(6)}});
+}
+
+inline const std::string good_tensor = pickle::tensor(pickle::storage("0", 6), 0, {2, 3}, {3, 1});
+inline const std::string good_object = pickle::dict({{"t", good_tensor}});
 
 }  // namespace lamina::test
