@@ -132,17 +132,15 @@ std::vector<std::string> Graph::load(const Weights& weights) {
     for (const Module::Parameter& parameter : node.module->parameters()) {
       const std::string name = node.name + '.' + parameter.name;
       used.insert(name);
-      if (!weights.contains(name)) {
-        problems +=
-            detail::concat("\n  missing: ", name, ' ', parameter.shape, nearest(name, weights));
-        continue;
+      const TensorInfo* info = weights.info(name);
+      if (info == nullptr) {
+        problems += detail::concat("\n  missing: ", name, ' ', parameter.shape, nearest(name, weights));
+      } else if (!std::ranges::equal(info->shape, parameter.shape.extents())) {
+        problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ",
+                                   detail::shape_text(info->shape));
       }
-      const Tensor value = weights.at(name);
-      if (value.shape() != parameter.shape) {
-        problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ", value.shape());
-        continue;
-      }
-      assignments.push_back({parameter.value, value.to(DType::f32)});
+      if (info == nullptr || !problems.empty()) continue;
+      assignments.push_back({parameter.value, weights.at(name).to(DType::f32)});
     }
   }
   if (!problems.empty()) detail::fail("the weights do not fit the graph:", problems);

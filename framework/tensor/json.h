@@ -21,6 +21,8 @@ inline std::string shortened(const std::string& text) {
 /// would silently keep the last. `Json` is an instance of nlohmann::basic_json.
 template <class Json>
 Json parse_json(std::string_view text, std::string_view where) {
+  // The parser would take a NUL for the end of the text and ignore what follows.
+  if (text.find('\0') != std::string_view::npos) fail(where, ": not valid JSON: it holds a NUL byte");
   // A tree deeper than this is an attack on the stack, not a model.
   constexpr int deepest = 64;
   std::vector<std::set<std::string>> keys;

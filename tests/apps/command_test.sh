@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Uses the lamina command as people do, right and wrong, and checks what it says, writes and returns.
+#   command_test.sh LAMINA SOURCE_DIR
+set -uo pipefail
+lamina=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+model=$source/weights/alexnet-conv1.safetensors
+photo=$source/docs/images/chelsea.png
+failures=0
+
+# expect CODE WORDS ARGUMENT...: runs lamina, expects that exit code, and WORDS (a pattern) in what it prints.
+expect() {
+  local code=$1 words=$2 output status
+  shift 2
+  output=$("$lamina" "$@" 2>&1)
+  status=$?
+  if [ "$status" -ne "$code" ] || ! grep -qE -- "$words" <<<"$output"; then
+    printf 'lamina %s\n  expected exit code %s and "%s", got exit code %s and:\n%s\n' "$*" "$code" "$words" "$status" "$output"
+    failures=$((failures + 1))
+  fi
+}
+
+check() {  # check DESCRIPTION COMMAND...
+  local what=$1
+  shift
+  if ! "$@"; then
+    echo "failed: $what"
+    failures=$((failures + 1))
+  fi
+}
+
+# help and versions
+expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
+expect 0 'features' --help
+for command in features run verify inspect doctor 'bench conv2d'; do
+  # shellcheck disable=SC2086
+  expect 0 'Example' $command --help
+done
+
+# usage errors
+expect 2 'COMMAND|subcommand' nonsense
+expect 2 '' --nonsense
+expect 2 'required' run --model "$model"
+expect 2 'precision' features "$photo" --model "$model" --precision fp8
+expect 2 'algorithm' features "$photo" --model "$model" --algorithm fastest
+expect 2 'device' features "$photo" --model "$model" --device tpu
+expect 2 'threads' features "$photo" --model "$model" --threads -3
+
+# features
+expect 0 'features.1 \[1, 96, 55, 55\].*layer' features "$photo" --model "$model" --out cat.png --output-tensor maps.safetensors
+check 'the picture is a PNG' grep -q PNG <(head -c 8 cat.png)
+expect 0 'features.1 +f32 +\[1, 96, 55, 55\]' inspect maps.safetensors
+mkdir photos && cp "$source"/docs/images/*.png photos/
+expect 0 'rocket|coffee' features photos --model "$model" --out pictures --output-tensor maps.safetensors
+check 'a picture for each photo' test "$(ls pictures | wc -l)" -eq 3
+expect 0 '\[3, 96, 55, 55\]' inspect maps.safetensors
+
+# a broken photo is reported and skipped
+head -c 5000 "$photo" >photos/broken.png
+expect 1 'broken.png' features photos --model "$model" --out pictures2
+check 'the others were still done' test "$(ls pictures2 | wc -l)" -eq 3
+
+# bad input
+expect 1 'missing.png' features missing.png --model "$model"
+mkdir empty
+expect 1 'no photographs' features empty --model "$model"
+expect 1 'missing.safetensors' features "$photo" --model missing.safetensors
+expect 1 'directory' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
+printf 'not a model' >garbage
+expect 1 'garbage' features "$photo" --model garbage
+expect 1 'garbage' inspect garbage
+expect 1 'garbage' features garbage --model "$model"
+: >nothing.png
+expect 1 'nothing.png' features nothing.png --model "$model"
+
+# an output that cannot be written leaves nothing, and an old one intact
+expect 1 'no/such/directory' features "$photo" --model "$model" --out no/such/directory/x.png
+cp cat.png kept.png
+expect 1 'fp16' features "$photo" --model "$model" --device cpu --precision fp16 --out kept.png
+check 'the old picture is intact' cmp -s cat.png kept.png
+
+# run, and verify of its own results: every algorithm of the CPU agrees with the plain loops
+expect 0 'wrote' run --model "$model" --input "$photo" --output direct.safetensors --device cpu --algorithm direct
+for algorithm in eigen im2col; do
+  expect 0 'wrote' run --model "$model" --input "$photo" --output out.safetensors --device cpu --algorithm "$algorithm" --threads 3
+done
+expect 1 'no/such' run --model "$model" --input "$photo" --output no/such/out.safetensors
+expect 1 'input' run --model "$model" --input out.safetensors --output x.safetensors
+check 'nothing was written' test ! -e x.safetensors
+
+# verify against PyTorch's values
+golden=$source/tests/golden
+expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/network.safetensors" --golden "$golden/network-golden.safetensors"
+expect 1 'FAIL.*first to diverge is' verify --model "$golden/network.safetensors" --golden "$golden/network-wrong.safetensors"
+expect 1 'names no node' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
+
+# inspect, bench, doctor
+expect 0 'features.0 +conv2d' inspect "$model"
+expect 0 'arena|activations' inspect "$model"
+expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
+check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
+expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
+expect 0 '--device auto uses' doctor
+
+if [ "$failures" -gt 0 ]; then
+  echo "$failures checks failed"
+  exit 1
+fi
+echo "all checks passed"
