@@ -22,6 +22,7 @@ void* bounded_reallocate(void* memory, std::size_t bytes) {
 #define STBI_ONLY_PNG
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO
+#define stbi__g_failure_reason lamina_stbi_failure_reason  // not static even so: keep apart from a consumer's own stb
 #define STBI_NO_LINEAR
 #define STBI_NO_HDR
 #define STBI_ASSERT(condition) ((void)0)  // reachable from damaged files: they end in an error, not in abort()
@@ -55,9 +56,10 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format) 
       stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width, &height, &channels, 3),
       &std::free);
   if (pixels == nullptr) {
-    // Its JPEG decoder sometimes gives no reason, and the one that its test for PNG left still stands.
-    const std::string_view reason = stbi_failure_reason();
-    file.fail("damaged ", format, ": ", reason == "bad png sig" ? "invalid data" : reason);
+    // It sometimes gives no reason; then there is none, or the one that its test for PNG left still stands.
+    const char* reason = stbi_failure_reason();
+    const bool given = reason != nullptr && std::string_view(reason) != "bad png sig";
+    file.fail("damaged ", format, ": ", given ? reason : "invalid data");
   }
   if (width != size.width || height != size.height) file.fail("damaged ", format, ": it states two sizes");
 
