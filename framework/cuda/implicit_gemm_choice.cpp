@@ -37,7 +37,7 @@ KernelSet kernels(Precision precision, int device) {
 /// The constants are measured (docs/implicit_gemm.md).
 double expected_cycles(const Tile& tile, std::int64_t blocks, int resident, int multiprocessors, int terms_per_step,
                        int steps, int splits, double outputs) {
-  constexpr double waiting = 600, beginning_and_end = 4000, reduction = 4000, partial_bytes_per_cycle = 1500;
+  constexpr double waiting = 370, beginning_and_end = 4600, reduction = 5100, partial_bytes_per_cycle = 1460;
   const double products = tile.block_m * tile.block_n * static_cast<double>(terms_per_step) / tile.rate;
   const auto wave = [&](std::int64_t together) {
     return ceil_div(steps, splits) * std::max(products * static_cast<double>(together), products + waiting) +
@@ -79,6 +79,9 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOpt
     const int shared = static_cast<int>(tile.shared_bytes);
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
     if (tile.unit_bytes != layout.unit_bytes || shared > largest_shared) continue;
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, tile.kernel));
+    if (attributes.sharedSizeBytes != 0) continue;  // wgmma in a build for plain sm_90, which does not have it
     check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     int resident = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, tile.kernel, threads, tile.shared_bytes));

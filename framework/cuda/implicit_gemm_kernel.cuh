@@ -31,8 +31,11 @@ struct Shared {
   static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
   static constexpr int output_pitch = T::block_n + 8;
 
-  static_assert(T::block_n <= threads && threads % T::block_n == 0, "the epilogue gives every thread one column");
-  static_assert(T::block_m * output_pitch * 4 <= extra, "the output tile fits where the pipeline's tiles were");
+  static_assert(T::block_m <= threads && T::block_n <= threads && threads % T::block_n == 0,
+                "the epilogue gives every thread a filter and a column");
+  static constexpr int filters = T::block_m * output_pitch * 4;  // in the epilogue, behind the output tile
+
+  static_assert(filters + T::block_m * 16 <= extra, "the epilogue's data fit where the pipeline's tiles were");
   static_assert(output_pitch % 32 == 8, "four rows of eight words are then 32 different banks");
 };
 
@@ -94,11 +97,9 @@ struct Loader {
   }
 };
 
-#endif
-
-template <class T, int unit_bytes, int blocks_per_sm>
-__global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
-#if __CUDA_ARCH__ >= 800
+/// The whole work of a block.
+template <class T, int unit_bytes>
+__device__ __forceinline__ void convolve_tile(const Arguments& args) {
   extern __shared__ __align__(1024) unsigned char shared[];
   using Layout = Shared<T>;
   auto* windows = reinterpret_cast<Position*>(shared + Layout::windows);
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
   for (int step = 0; step < steps; ++step) {
     copy_async_wait<pipeline_depth - 2>();
     product.prepare(shared + slot * Layout::step);
-    if constexpr (T::from_shared) fence_for_tensor_cores();
+    if constexpr (T::needs_wgmma) fence_for_tensor_cores();
     __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
     product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step), [&](int quarter) {
       loader.load(tiles + static_cast<unsigned>(load_slot * Layout::step), quarter);
@@ -147,6 +148,10 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
 
   // Through shared memory, so that a warp writes 32 neighbouring pixels of one filter.
   copy_async_wait<0>();  // the zeros after the last step
+  FilterEnd end;
+  if (args.splits == 1 && thread < T::block_m && m_tile * T::block_m + thread < args.group_out_channels) {
+    end = filter_end<typename T::Op>(args, group * args.group_out_channels + m_tile * T::block_m + thread);
+  }
   __syncthreads();
   auto* tile = reinterpret_cast<float*>(shared);
 #pragma unroll
@@ -158,6 +163,8 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
       *reinterpret_cast<float2*>(row + 8 * Layout::output_pitch) = {product.sum[i][j][2], product.sum[i][j][3]};
     }
   }
+  auto* filters = reinterpret_cast<FilterEnd*>(shared + Layout::filters);
+  if (thread < T::block_m) filters[thread] = end;
   __syncthreads();
 
   const int column = thread % T::block_n, pixel = first_pixel + column;
@@ -181,14 +188,32 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
     for (int i = 0; i < batch; ++i) value[i] = tile[(row + i * rows_per_pass) * Layout::output_pitch + column];
     float* partial = args.partial + corner + row * stride;
     if (args.splits == 1) {
+      FilterEnd filter[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) filter[i] = filters[row + i * rows_per_pass];
       finish<typename T::Op, rows_per_pass>(args, group, first_m + row, end_m, pixel, corner + row * stride, stride,
-                                            value);
+                                            value, filter);
     } else {
 #pragma unroll
       for (int i = 0; i < batch; ++i) {
         if (first_m + row + i * rows_per_pass < end_m) partial[i * rows_per_pass * stride] = value[i];
       }
     }
+  }
+}
+
+#endif
+
+template <class T, int unit_bytes, int blocks_per_sm>
+__global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (T::needs_wgmma && !wgmma_compiled) {
+    // Tells the host (implicit_gemm_choice.cpp) that this tile is not to be used.
+    __shared__ volatile int not_compiled;
+    not_compiled = 1;
+    __trap();
+  } else {
+    convolve_tile<T, unit_bytes>(args);
   }
 #endif
 }

@@ -8,6 +8,13 @@
 
 namespace lamina::cuda::implicit_gemm {
 
+// wgmma exists for sm_90a and nothing else, not even for sm_90.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr bool wgmma_compiled = true;
+#else
+inline constexpr bool wgmma_compiled = false;
+#endif
+
 /// Orders this thread's shared-memory writes, cp.async's among them, before what the tensor cores read.
 __device__ __forceinline__ void fence_for_tensor_cores() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
@@ -77,7 +84,7 @@ __device__ __forceinline__ void wait_for_products() { asm volatile("wgmma.wait_g
 template <class Operand, int m>
 struct WarpgroupTile {
   using Op = Operand;
-  static constexpr bool from_shared = true;  // the tensor cores read it themselves
+  static constexpr bool needs_wgmma = true;
   static constexpr int block_m = m, block_n = 128;
   static constexpr int fragments_m = block_m / 64, fragments_n = block_n / 8;
   static_assert(block_m % 64 == 0, "a wgmma product has 64 rows");
@@ -121,7 +128,7 @@ struct WarpgroupTile {
 /// written by the thread that copied the raw one, and two planes take turns because the products run on.
 struct SplitWarpgroupTile {
   using Op = SplitTf32;
-  static constexpr bool from_shared = true;
+  static constexpr bool needs_wgmma = true;
   static constexpr int block_m = 64, block_n = 128;
   static constexpr int fragments_m = 1, fragments_n = block_n / 8;
   static constexpr int plane_bytes = block_n * step_bytes;

@@ -11,7 +11,7 @@ namespace lamina::cuda::implicit_gemm {
 template <class Operand, int m, int n, int warp_m, int warp_n>
 struct WarpTile {
   using Op = Operand;
-  static constexpr bool from_shared = false;
+  static constexpr bool needs_wgmma = false;
   static constexpr int extra_bytes = 0;
   static constexpr int block_m = m, block_n = n;
   static constexpr int fragments_m = warp_m / 16, fragments_n = warp_n / 8;
