@@ -56,9 +56,9 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
   std::string description() const override {
     const sm90::Params& p = plan_.params;
     return lamina::detail::concat("implicit_gemm (wgmma) ", sm90::tile_pixels, " pixels x ", plan_.filters,
-                                  " channels, ", p.steps, " k16 steps", plan_.split ? " x 3 products" : "", ", ring of ",
-                                  p.ring_rows, " rows", p.strips > 1 ? " in strips" : "", ", ", plan_.blocks,
-                                  " blocks, ", (plan_.shared_bytes + 1023) / 1024, " KB shared memory",
+                                  " channels, ", p.steps, " k16 steps", plan_.split ? " x 3 products" : "",
+                                  ", ring of ", p.ring_rows, " rows", p.strips > 1 ? " in strips" : "", ", ",
+                                  plan_.blocks, " blocks, ", (plan_.shared_bytes + 1023) / 1024, " KB shared memory",
                                   p.any_inexact ? ", some filters in plain fp32" : "");
   }
 

@@ -17,7 +17,8 @@ const void* function(int filters) {
 }  // namespace
 
 Instance bf16_instance(DType output, int filters) {
-  return {output == DType::f32 ? function<float>(filters) : function<__nv_bfloat16>(filters), block_threads, computing_groups};
+  return {output == DType::f32 ? function<float>(filters) : function<__nv_bfloat16>(filters),
+          Team<Precision::bf16>::threads, Team<Precision::bf16>::computing};
 }
 
 }  // namespace lamina::cuda::sm90

@@ -17,7 +17,8 @@ const void* function(int filters) {
 }  // namespace
 
 Instance fp16_instance(DType output, int filters) {
-  return {output == DType::f32 ? function<float>(filters) : function<__half>(filters), block_threads, computing_groups};
+  return {output == DType::f32 ? function<float>(filters) : function<__half>(filters), Team<Precision::fp16>::threads,
+          Team<Precision::fp16>::computing};
 }
 
 }  // namespace lamina::cuda::sm90

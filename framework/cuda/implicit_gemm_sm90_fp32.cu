@@ -13,6 +13,8 @@ const void* function(int filters) {
 
 }  // namespace
 
-Instance fp32_instance(int filters) { return {function(filters), block_threads, computing_groups}; }
+Instance fp32_instance(int filters) {
+  return {function(filters), Team<Precision::fp32>::threads, Team<Precision::fp32>::computing};
+}
 
 }  // namespace lamina::cuda::sm90

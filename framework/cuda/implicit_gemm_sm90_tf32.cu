@@ -15,6 +15,8 @@ const void* function(int filters) {
 
 }  // namespace
 
-Instance tf32_instance(int filters) { return {function(filters), block_threads, computing_groups}; }
+Instance tf32_instance(int filters) {
+  return {function(filters), Team<Precision::tf32>::threads, Team<Precision::tf32>::computing};
+}
 
 }  // namespace lamina::cuda::sm90

@@ -50,6 +50,27 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, std:
                : "memory");
 }
 
+/// Asks for the 16-byte pieces that hold [from, to) to be brought into L2. A hint: nothing waits for it.
+__device__ __forceinline__ void prefetch_to_l2(const void* from, const void* to) {
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(from) & ~std::uint64_t{15};
+  const std::uint64_t end = (reinterpret_cast<std::uint64_t>(to) + 15) & ~std::uint64_t{15};
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(begin), "r"(static_cast<std::uint32_t>(end - begin))
+               : "memory");
+}
+
+/// Stores by shared-memory address, so that the compiler carries 32 bits and needs no branch.
+__device__ __forceinline__ void store_shared(std::uint32_t address, uint2 v, bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.shared.v2.b32 [%0], {%1, %2};\n}\n" ::"r"(address),
+               "r"(v.x), "r"(v.y), "r"(static_cast<int>(wanted))
+               : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, uint4 v, bool wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+
 /// Shared memory written by ordinary stores is read next by wgmma.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -13,7 +13,9 @@ template <class Out>
 inline constexpr int row_pitch = sizeof(Out) == 4 ? 68 : 72;
 
 template <class Out, int filters>
-inline constexpr int epilogue_bytes = filters * row_pitch<Out> * static_cast<int>(sizeof(Out));
+inline constexpr int epilogue_bytes = filters* row_pitch<Out>* static_cast<int>(sizeof(Out)) > least_buffer_bytes
+                                          ? filters* row_pitch<Out>* static_cast<int>(sizeof(Out))
+                                          : least_buffer_bytes;
 
 /// Where the rows of a tile go. Row i of the tile is ring position first + i; positions beyond a strip's width are the
 /// columns that windows reach into, not outputs.
@@ -26,7 +28,7 @@ struct TileMap {
 /// Offset within the output plane of tile row i, or -1.
 __device__ __forceinline__ int pixel_offset(const Params& p, const TileMap& tile, int i) {
   const int position = tile.column + i;
-  const int down = position / p.pitch;
+  const int down = p.by_pitch.divide(position);
   const int row = tile.row + down, column = position - down * p.pitch;
   const int x = tile.first_column + column;
   return row < p.out_height && column < p.strip_width && x < p.out_width ? row * p.out_width + x : -1;
@@ -41,11 +43,14 @@ __device__ __forceinline__ void store_transposed(const void* at, const std::uint
 
 template <class Out, int filters>
 struct Epilogue {
+  static constexpr int rows = filters / 4;             // of the buffer, per warp
+  static constexpr int batch = rows % 8 == 0 ? 8 : 4;  // loaded together, so that their latencies overlap
+
   const Params& p;
-  Out* buffer;      // [filters][row_pitch], shared
+  Out* buffer;  // [filters][row_pitch], shared
   int first_filter;
-  int barrier;      // the warpgroup's named barrier
-  int thread;       // within the warpgroup
+  int barrier;  // the warpgroup's named barrier
+  int thread;   // within the warpgroup
 
   /// `y` [filters / 2]: this thread's finished outputs, in fragment order.
   __device__ __forceinline__ void store(const TileMap& tile, std::int64_t image, const float (&y)[filters / 2]) const {
@@ -53,10 +58,11 @@ struct Epilogue {
     to_buffer(y);
     warpgroup_sync(barrier);
     Out* output = static_cast<Out*>(p.output) + (image * p.out_channels + first_filter) * plane();
-    if constexpr (sizeof(Out) == 2) {
-      if (p.paired_stores) return store_pairs(tile, output);
+    if (first_filter + filters <= p.out_channels) {
+      to_memory<false>(tile, output);
+    } else {
+      to_memory<true>(tile, output);
     }
-    store_single(tile, output);
   }
 
  private:
@@ -78,68 +84,96 @@ struct Epilogue {
       const Out* at = buffer + (8 * (lane >> 4) + (lane & 7)) * row_pitch<Out> + 16 * warp + (lane & 8);
 #pragma unroll
       for (int j = 0; j < filters / 8; j += 2) {
-        const std::uint32_t v[4] = {Pair<Out>::pack(y[4 * j], y[4 * j + 1]), Pair<Out>::pack(y[4 * j + 2], y[4 * j + 3]),
-                                    Pair<Out>::pack(y[4 * j + 4], y[4 * j + 5]),
-                                    Pair<Out>::pack(y[4 * j + 6], y[4 * j + 7])};
+        const std::uint32_t v[4] = {
+            Pair<Out>::pack(y[4 * j], y[4 * j + 1]), Pair<Out>::pack(y[4 * j + 2], y[4 * j + 3]),
+            Pair<Out>::pack(y[4 * j + 4], y[4 * j + 5]), Pair<Out>::pack(y[4 * j + 6], y[4 * j + 7])};
         store_transposed(at + 8 * j * row_pitch<Out>, v);
       }
     }
   }
 
+  /// Warp w writes filters w, w + 4, ...; `output` is the plane of filter 0. The address of a store is a base that all
+  /// lanes share and a 32-bit offset that stays: stores then wait for no address registers to come free.
+  template <bool guarded>
+  __device__ __forceinline__ void to_memory(const TileMap& tile, Out* output) const {
+    if constexpr (sizeof(Out) == 2) {
+      if (p.paired_stores) return store_pairs<guarded>(tile, reinterpret_cast<std::uint16_t*>(output));
+    }
+    store_single<guarded>(tile, output);
+  }
+
   /// One element per lane: 128 (f32) or 64 consecutive bytes per instruction.
+  template <bool guarded>
   __device__ __forceinline__ void store_single(const TileMap& tile, Out* output) const {
     const int warp = thread >> 5, lane = thread & 31;
     const int left = pixel_offset(p, tile, lane), right = pixel_offset(p, tile, lane + 32);
-    const int count = min(filters, p.out_channels - first_filter);
-    Out* line = output + warp * plane();
-#pragma unroll 8
-    for (int f = warp; f < count; f += 4, line += 4 * plane()) {
-      const Out* from = buffer + f * row_pitch<Out> + lane;
-      if (left >= 0) line[left] = from[0];
-      if (right >= 0) line[right] = from[32];
+    const std::uint32_t to_left = (warp * p.out_height * p.out_width + left) * static_cast<int>(sizeof(Out));
+    const std::uint32_t to_right = (warp * p.out_height * p.out_width + right) * static_cast<int>(sizeof(Out));
+    char* base = reinterpret_cast<char*>(output);
+    const Out* from = buffer + warp * row_pitch<Out> + lane;
+    const std::int64_t step = 4 * plane() * static_cast<int>(sizeof(Out));
+#pragma unroll
+    for (int r = 0; r < rows; r += batch) {
+      Out v[batch][2];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        v[i][0] = from[4 * (r + i) * row_pitch<Out>], v[i][1] = from[4 * (r + i) * row_pitch<Out> + 32];
+      }
+#pragma unroll
+      for (int i = 0; i < batch; ++i, base += step) {
+        const bool wanted = !guarded || first_filter + warp + 4 * (r + i) < p.out_channels;
+        if (wanted && left >= 0) *reinterpret_cast<Out*>(base + to_left) = v[i][0];
+        if (wanted && right >= 0) *reinterpret_cast<Out*>(base + to_right) = v[i][1];
+      }
     }
   }
 
   /// 16-bit outputs of one strip: a tile's pixels d = 0, 1, ... are consecutive in memory, but where a plane starts at
-  /// an odd element the aligned pairs are (1, 2), (3, 4), ...
-  __device__ __forceinline__ void store_pairs(const TileMap& tile, Out* output) const {
+  /// an odd element the aligned pairs are (1, 2), (3, 4), ... That is the same for all planes of a warp: they are
+  /// four planes apart. What pairs leave over at the ends is stored singly by lanes 0 and 1.
+  template <bool guarded>
+  __device__ __forceinline__ void store_pairs(const TileMap& tile, std::uint16_t* output) const {
     const int warp = thread >> 5, lane = thread & 31;
-    const int gap = p.pitch - p.strip_width;
-    // The tile may start in the gap behind a row; its first pixel is then the next row's first.
-    const int skipped = tile.column >= p.strip_width ? p.pitch - tile.column : 0;
-    const int first_row = tile.row + (skipped > 0), first_x = skipped > 0 ? 0 : tile.column;
-    const int start = first_row * p.out_width + first_x;
-    const int to_row_end = p.strip_width - first_x;  // pixels before the first gap
+    // A tile may begin or end in the overhang behind a row.
+    const int start = tile.row * p.out_width + min(tile.column, p.out_width);
+    const int position = tile.column + tile_pixels - 1, down = p.by_pitch.divide(position);
+    const int stop = (tile.row + down) * p.out_width + min(position - down * p.pitch + 1, p.out_width);
+    const int pixels = min(stop, p.out_height * p.out_width) - start;
     const auto tile_row = [&](int d) {
-      const int beyond = d - to_row_end;
-      return min(skipped + d + (beyond < 0 ? 0 : (beyond / p.strip_width + 1) * gap), tile_pixels - 1);
+      const int offset = start + max(min(d, pixels - 1), 0);
+      const int row = p.by_out_width.divide(offset);
+      return min((row - tile.row) * p.pitch + offset - row * p.out_width - tile.column, tile_pixels - 1);
     };
-    int pixels = 0;  // the d with tile_row(d) < 64 that lie in the image
-    if (start < p.out_height * p.out_width) {
-      const int span = tile_pixels - skipped, beyond = span - to_row_end;
-      const int whole = beyond <= 0 ? span
-                                    : to_row_end + beyond / p.pitch * p.strip_width + max(beyond % p.pitch - gap, 0);
-      pixels = min(whole, p.out_height * p.out_width - start);
-    }
-    const int before = tile_row(max(2 * lane - 1, 0)), even = tile_row(2 * lane), odd = tile_row(2 * lane + 1);
-    const int last = tile_row(63);
-    const int count = min(filters, p.out_channels - first_filter);
-    using Bits = std::uint16_t;
-    Bits* line = reinterpret_cast<Bits*>(output) + warp * plane() + start;
-#pragma unroll 8
-    for (int f = warp; f < count; f += 4, line += 4 * plane()) {
-      const Bits* from = reinterpret_cast<const Bits*>(buffer) + f * row_pitch<Out>;
-      const int shift = static_cast<int>((reinterpret_cast<std::uintptr_t>(line) >> 1) & 1);
-      const int d = 2 * lane - shift;  // this lane's pair is pixels d and d + 1
-      const Bits a = from[shift ? before : even], b = from[shift ? even : odd];
-      if (d >= 0 && d + 1 < pixels) {
-        *reinterpret_cast<std::uint32_t*>(line + d) = static_cast<std::uint32_t>(b) << 16 | a;
-      } else if (d >= 0 && d < pixels) {
-        line[d] = a;
-      } else if (d < 0 && pixels > 0) {
-        line[0] = b;
+    const int warp_plane = warp * p.out_height * p.out_width;
+    const std::uint16_t* line = output + warp_plane + start;
+    const int shift = static_cast<int>((reinterpret_cast<std::uintptr_t>(line) >> 1) & 1);
+    const int first = 2 * lane - shift;  // this lane's pair is pixels `first` and `first + 1`
+    const bool has_pair = first >= 0 && first + 1 < pixels;
+    const bool has_single = pixels > 0 && (lane == 0 ? shift != 0 : lane == 1 && ((pixels - shift) & 1) != 0);
+    const int single = lane == 0 ? 0 : pixels - 1;
+    const std::uint16_t* buffer_row = reinterpret_cast<const std::uint16_t*>(buffer) + warp * row_pitch<Out>;
+    const std::uint16_t* from_low = buffer_row + tile_row(first);
+    const std::uint16_t* from_high = buffer_row + tile_row(first + 1);
+    const std::uint16_t* from_single = buffer_row + tile_row(single);
+    const std::uint32_t to_pair = (warp_plane + start + first) * 2, to_single = (warp_plane + start + single) * 2;
+    char* base = reinterpret_cast<char*>(output);
+    const std::int64_t step = 8 * plane();
+#pragma unroll
+    for (int r = 0; r < rows; r += batch) {
+      std::uint32_t pair[batch];
+      std::uint16_t lone[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int at = 4 * (r + i) * row_pitch<Out>;
+        pair[i] = static_cast<std::uint32_t>(from_high[at]) << 16 | from_low[at];
+        lone[i] = from_single[at];
       }
-      if (shift != 0 && lane == 31 && pixels == 64) line[63] = from[last];
+#pragma unroll
+      for (int i = 0; i < batch; ++i, base += step) {
+        const bool wanted = !guarded || first_filter + warp + 4 * (r + i) < p.out_channels;
+        if (wanted && has_pair) *reinterpret_cast<std::uint32_t*>(base + to_pair) = pair[i];
+        if (wanted && has_single) *reinterpret_cast<std::uint16_t*>(base + to_single) = lone[i];
+      }
     }
   }
 };

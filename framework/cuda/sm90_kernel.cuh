@@ -5,6 +5,7 @@
 #include "lamina/cuda/sm90_exact.cuh"
 #include "lamina/cuda/sm90_modes.cuh"
 #include "lamina/cuda/sm90_stage.cuh"
+#include "lamina/cuda/sm90_walk.cuh"
 #include "lamina/cuda/sm90_wgmma.cuh"
 
 /// Implicit GEMM for few input channels on Hopper. docs/hopper.md has the pictures and the clock budget.
@@ -15,16 +16,20 @@
 /// Shared memory: weights | ring | one store buffer per computing warpgroup; barriers and range flags are static.
 namespace lamina::cuda::sm90 {
 
-#ifndef LAMINA_SM90_STAGING
-#define LAMINA_SM90_STAGING 2
-#define LAMINA_SM90_COMPUTING 2
-#define LAMINA_SM90_STAGING_REGS 88
-#define LAMINA_SM90_COMPUTING_REGS 168
-#endif
-inline constexpr int staging_groups = LAMINA_SM90_STAGING;
-inline constexpr int computing_groups = LAMINA_SM90_COMPUTING;
-inline constexpr int block_threads = 128 * (staging_groups + computing_groups);
-static_assert(128 * (staging_groups * LAMINA_SM90_STAGING_REGS + computing_groups * LAMINA_SM90_COMPUTING_REGS) <= 65536);
+/// Warpgroups of a block and the registers that their threads get.
+template <Precision precision>
+struct Team {
+  static constexpr int staging = 2, computing = 3;
+  static constexpr int staging_registers = 64, computing_registers = 112;
+  static constexpr int threads = 128 * (staging + computing);
+};
+/// Three sets of accumulators (see multiply): fewer threads with more registers.
+template <>
+struct Team<Precision::fp32> {
+  static constexpr int staging = 2, computing = 2;
+  static constexpr int staging_registers = 88, computing_registers = 168;
+  static constexpr int threads = 128 * (staging + computing);
+};
 
 /// Columns of B: the filters, and behind them their residuals where operands are split.
 template <Precision precision, int filters>
@@ -34,127 +39,121 @@ struct alignas(16) SharedControl {
   std::uint64_t weights_landed;
   std::uint64_t row_full[max_ring_rows];
   std::uint64_t row_free[max_ring_rows];
-  std::uint32_t bad_units[max_ring_rows * staging_warps];
+  uint4 bad_units[max_ring_rows];  // a word per staging warp
+  float2 bias[96 / 2], scale[96 / 2];
 };
 
-/// Ring rows are numbered in the order they are staged; number s lives in slot s % ring_rows.
-struct RingClock {
-  int rows;
-  __device__ __forceinline__ int slot(int number) const { return number % rows; }
-  __device__ __forceinline__ int parity(int number) const { return number / rows & 1; }
-};
-
-/// The part of a block's tile range that lies in one strip of one image.
-struct Segment {
-  std::int64_t image;
-  int first_column;        // of the strip
-  int begin, end;          // tiles within the strip
-  int first_row, rows;     // ring rows that they need
-
-  __device__ __forceinline__ Segment(const Params& p, int tile, int last) {
-    const int strip = tile / p.tiles_per_strip;
-    image = strip / p.strips;
-    first_column = (strip - static_cast<int>(image) * p.strips) * p.strip_width;
-    begin = tile - strip * p.tiles_per_strip;
-    end = min(p.tiles_per_strip, begin + (last - tile));
-    first_row = begin * tile_pixels / p.pitch;
-    rows = last_row(p, end - 1) - first_row + 1;
-  }
-  /// The last ring row that tile `t` of the strip reads.
-  __device__ __forceinline__ static int last_row(const Params& p, int t) {
-    return min((t * tile_pixels + tile_pixels - 1) / p.pitch, p.out_height - 1) + p.halo_rows;
-  }
-};
-
-template <Precision precision>
-__device__ __forceinline__ void stage_rows(const Params& p, SharedControl& control, unsigned char* ring, int group,
+template <Precision precision, bool wide>
+__device__ __forceinline__ void stage_rows(const Params& p, SharedControl& control, std::uint32_t ring, int group,
                                            int tile, int last) {
-  const Stager<Mode<precision>> stager{p, ring};
-  const RingClock clock{p.ring_rows};
-  const int thread = threadIdx.x & 127;
-  int number = 0;
-  while (tile < last) {
-    const Segment segment(p, tile, last);
-    const float* image = p.input + segment.image * p.channels * p.in_height * p.in_width;
-    for (int i = 0; i < segment.rows; ++i, ++number) {
-      if (number % staging_groups != group) continue;
-      const int slot = clock.slot(number);
-      const RingRow row{image, segment.first_row + i, segment.first_column, slot};
-      const BadUnits bad =
-          stager.fill(row, thread, [&] { barrier_wait(&control.row_free[slot], clock.parity(number) ^ 1); });
-      std::uint32_t flag = no_bad_units;
-      if (__any_sync(0xFFFFFFFFu, bad.packed() != no_bad_units)) {
-        flag = __reduce_min_sync(0xFFFFFFFFu, bad.low) << 16 | __reduce_max_sync(0xFFFFFFFFu, bad.high);
-      }
-      fence_async_proxy();
-      const int warp = thread >> 5;
-      if ((thread & 31) == 0) {
-        control.bad_units[slot * staging_warps + warp] = flag;
-        barrier_arrive(&control.row_full[slot]);
-      }
-      __syncwarp();
+  constexpr int ahead = 6, groups = Team<precision>::staging;  // ring rows to ask L2 for in advance
+  static_assert(ahead % groups == 0);
+  const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31;
+  Stager<Mode<precision>, wide> stager(p, ring, thread);
+  RingCursor to{p.ring_rows};
+  RowWalk row(p, tile, last), coming(p, tile, last);
+  to.advance(group), row.advance(p, group), coming.advance(p, group);
+  for (int i = 0; i < ahead && !coming.done(); i += groups, coming.advance(p, groups)) {
+    if (warp == 0) coming.prefetch(p, lane);
+  }
+  wait_for_previous_kernel();
+  for (; !row.done(); row.advance(p, groups), coming.advance(p, groups), to.advance(groups)) {
+    if (warp == 0 && !coming.done()) coming.prefetch(p, lane);
+    const BadUnits bad = stager.fill(row, to.slot, [&] { barrier_wait(&control.row_free[to.slot], to.parity ^ 1); });
+    std::uint32_t flag = no_bad_units;
+    if (__any_sync(0xFFFFFFFFu, bad.low <= bad.high)) {
+      flag = __reduce_min_sync(0xFFFFFFFFu, bad.low) << 16 | __reduce_max_sync(0xFFFFFFFFu, bad.high);
     }
-    tile += segment.end - segment.begin;
+    fence_async_proxy();
+    __syncwarp();
+    if (lane == 0) {
+      reinterpret_cast<std::uint32_t*>(&control.bad_units[to.slot])[warp] = flag;
+      barrier_arrive(&control.row_full[to.slot]);
+    }
   }
 }
 
-/// One tile's products. `sum` [filters / 2] in fragment order.
-template <Precision precision, int filters>
-__device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, std::uint32_t weights, int first_number,
-                                         int column, float (&sum)[filters / 2]) {
+/// Calls `step(s, a)` for each k16 step s, `a` being the first unit of the ring row it reads at the tile's column, and
+/// `folded()` after each group.
+template <class Step, class Folded>
+__device__ __forceinline__ void for_each_step(const Params& p, std::uint32_t ring, int first_slot, int column,
+                                              Step step, Folded folded) {
+  const auto ring_row = [&](int shift) {
+    const int slot = first_slot + shift;
+    return ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + column;
+  };
+#pragma unroll 1
+  for (int g = 0; g < p.groups; ++g) {
+    const StepGroup group = p.group[g];
+    const std::uint32_t a = ring_row(group.shift);
+#pragma unroll 1
+    for (int s = group.begin; s < group.end; s += steps_per_round) {
+#pragma unroll
+      for (int i = 0; i < steps_per_round; ++i) step(s + i, a);
+    }
+    folded();
+  }
+}
+
+/// One tile's products. `sum` [filters / 2] in fragment order; `meanwhile` runs while the tensor cores do.
+template <Precision precision, int filters, class Meanwhile>
+__device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, std::uint32_t weights, int first_slot,
+                                         int column, float (&sum)[filters / 2], Meanwhile meanwhile) {
   using M = Mode<precision>;
   using Operand = typename M::Operand;
   constexpr int b_columns = columns<precision, filters>;
-  constexpr std::uint32_t b_step = b_columns * 2;                  // 16 K x columns x 2 bytes, in units
+  constexpr std::uint32_t b_step = b_columns * 2;                    // 16 K x columns x 2 bytes, in units
   const std::uint32_t b = weights | std::uint32_t{b_columns} << 16;  // the K halves are columns x 16 bytes apart
-  const RingClock clock{p.ring_rows};
-  if constexpr (!M::split) {
 #pragma unroll
-    for (int i = 0; i < filters / 2; ++i) sum[i] = 0.0f;
+  for (int i = 0; i < filters / 2; ++i) sum[i] = 0.0f;
+  if constexpr (!M::split) {
     pin(sum);
     wgmma_fence();
-    for (int g = 0; g < p.groups; ++g) {
-      const StepGroup group = p.group[g];
-      const std::uint32_t a = ring + clock.slot(first_number + group.shift) * p.pitch + column;
-#pragma unroll 3
-      for (int s = group.begin; s < group.end; ++s) {
-        Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step));
-      }
-    }
+    for_each_step(
+        p, ring, first_slot, column,
+        [&](int s, std::uint32_t a) {
+          Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step));
+        },
+        [] {});
     wgmma_commit();
+    meanwhile();
     wgmma_wait();
     pin(sum);
   } else {
-    // [0, filters / 2): high * high. Truncated at every step, so folded into `sum` before the drift shows.
-    // [filters / 2, filters): the two small products, 2048 times too large.
-    float d[filters];
+    // high: [0, filters / 2) high * high, truncated at every step and therefore folded into `sum` before the drift
+    // shows; then high * residual. low: residual * high. Those two are residual_scale times too large.
+    float high[filters], low[filters / 2];
 #pragma unroll
-    for (int i = 0; i < filters; ++i) d[i] = 0.0f;
+    for (int i = 0; i < filters; ++i) high[i] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < filters / 2; ++i) sum[i] = 0.0f;
-    const int residual = p.phases * p.channels * p.plane_units;
-    for (int g = 0; g < p.groups; ++g) {
-      const StepGroup group = p.group[g];
-      const std::uint32_t a = ring + clock.slot(first_number + group.shift) * p.pitch + column;
-      pin(d);
-      wgmma_fence();
-#pragma unroll 3
-      for (int s = group.begin; s < group.end; ++s) {
-        const std::uint64_t b_here = descriptor(b + s * b_step);
-        Wgmma<Operand, b_columns>::run(d, descriptor(a + p.step[s]), b_here);
-        Wgmma<Operand, filters>::template run<filters / 2>(d, descriptor(a + residual + p.step[s]), b_here);
-      }
-      wgmma_commit();
-      wgmma_wait();
-      pin(d);
+    for (int i = 0; i < filters / 2; ++i) low[i] = 0.0f;
+    const std::uint32_t residual = p.phases * p.channels * p.plane_units;
+    pin(high), pin(low);
+    wgmma_fence();
+    for_each_step(
+        p, ring, first_slot, column,
+        [&](int s, std::uint32_t a) {
+          const std::uint64_t b_here = descriptor(b + s * b_step);
+          Wgmma<Operand, b_columns>::run(high, descriptor(a + p.step[s]), b_here);
+          Wgmma<Operand, filters>::run(low, descriptor(a + residual + p.step[s]), b_here);
+        },
+        [&] {
+          wgmma_commit();
+          wgmma_wait();
+          pin(high), pin(low);
 #pragma unroll
-      for (int i = 0; i < filters / 2; ++i) {
-        sum[i] += d[i];
-        d[i] = 0.0f;
-      }
+          for (int i = 0; i < filters / 2; ++i) {
+            sum[i] += high[i];
+            high[i] = 0.0f;
+          }
+          pin(high), pin(low);
+          wgmma_fence();
+        });
+    meanwhile();
+#pragma unroll
+    for (int i = 0; i < filters / 2; ++i) {
+      sum[i] = fmaf(high[filters / 2 + i] + low[i], 1.0f / residual_scale, sum[i]);
     }
-#pragma unroll
-    for (int i = 0; i < filters / 2; ++i) sum[i] = fmaf(d[filters / 2 + i], 1.0f / residual_scale, sum[i]);
   }
 }
 
@@ -163,69 +162,73 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
                                               std::uint32_t ring, Out* buffer, int group, int split, int tile,
                                               int last) {
   using M = Mode<precision>;
+  constexpr int computing_groups = Team<precision>::computing;
   const int thread = threadIdx.x & 127, lane = thread & 31;
-  const RingClock clock{p.ring_rows};
   const int first_filter = split * filters;
   const Epilogue<Out, filters> epilogue{p, buffer, first_filter, 1 + group, thread};
-  float scale[M::scaled ? filters / 4 : 1], bias[filters / 4];
-#pragma unroll
-  for (int j = 0; j < filters / 4; ++j) {
-    const int f = first_filter + 8 * (j >> 1) + 2 * (lane & 3) + (j & 1);
-    bias[j] = __ldg(p.bias + f);
-    if constexpr (M::scaled) scale[j] = __ldg(p.scale + f);
-  }
   barrier_wait(&control.weights_landed, 0);
 
-  int ready = 0, released = 0;  // ring rows known to be staged; ring rows that this warp has let go
+  const float floor = relu_floor(p);
+  RingCursor ready{p.ring_rows}, released{p.ring_rows};  // the first row not known staged, not yet let go
   const auto wait_ready = [&](int end) {
-    for (; ready < end; ++ready) barrier_wait(&control.row_full[clock.slot(ready)], clock.parity(ready));
+    for (; ready.number < end; ready.advance()) barrier_wait(&control.row_full[ready.slot], ready.parity);
   };
   // In order and never before the row was staged: each warp arrives exactly once per use of a slot.
   const auto release = [&](int end) {
     wait_ready(end);
-    for (; released < end; ++released) {
-      if (lane == 0) barrier_arrive(&control.row_free[clock.slot(released)]);
+    for (; released.number < end; released.advance()) {
+      if (lane == 0) barrier_arrive(&control.row_free[released.slot]);
     }
   };
 
-  int number = 0, turn = 0;
+  int number = 0, turn = group;  // of the segment's first row; tiles until this warpgroup's next one
   while (tile < last) {
     const Segment segment(p, tile, last);
-    for (int t = segment.begin; t < segment.end; ++t, turn = turn + 1 == computing_groups ? 0 : turn + 1) {
-      if (turn != group) continue;
-      const int row = t * tile_pixels / p.pitch, column = t * tile_pixels - row * p.pitch;
+    int t = segment.begin + turn;
+    for (; t < segment.end; t += computing_groups) {
+      const int row = p.by_pitch.divide(t * tile_pixels), column = t * tile_pixels - row * p.pitch;
       const int first = number + row - segment.first_row;
       const int end = number + Segment::last_row(p, t) - segment.first_row + 1;
+      release(first);
       wait_ready(end);
-      float y[filters / 2];
-      multiply<precision, filters>(p, ring, weights, first, column, y);
-
       bool bad = p.any_inexact;
-      for (int i = lane; i < (end - first) * staging_warps; i += 32) {
-        const int slot = clock.slot(first + i / staging_warps);
-        bad |= control.bad_units[slot * staging_warps + i % staging_warps] != no_bad_units;
-      }
-      bad = __any_sync(0xFFFFFFFFu, bad);
-      const int next = t + computing_groups;
-      const int done =
-          next < segment.end ? number + next * tile_pixels / p.pitch - segment.first_row : number + segment.rows;
+      const auto check_flags = [&] {
+        for (int i = lane; i < end - first; i += 32) {
+          const int slot = released.slot + i;
+          const uint4 flag = control.bad_units[slot < p.ring_rows ? slot : slot - p.ring_rows];
+          bad |= (flag.x & flag.y & flag.z & flag.w) != no_bad_units ||
+                 (flag.x | flag.y | flag.z | flag.w) != no_bad_units;
+        }
+        bad = __any_sync(0xFFFFFFFFu, bad);
+      };
+      float y[filters / 2];
+      multiply<precision, filters>(p, ring, weights, released.slot, column, y, check_flags);
+
+      const int first_slot = released.slot, next = t + computing_groups;
+      const int done = next < segment.end ? number + p.by_pitch.divide(next * tile_pixels) - segment.first_row
+                                          : number + segment.rows;
       if (!bad) release(done);
 
 #pragma unroll
-      for (int i = 0; i < filters / 2; ++i) {
-        const int j = 2 * (i >> 2) + (i & 1);
-        y[i] = M::scaled ? fmaf(y[i], scale[M::scaled ? j : 0], bias[j]) : y[i] + bias[j];
-        if (p.relu) y[i] = relu(y[i]);
+      for (int j = 0; j < filters / 8; ++j) {
+        const float2 bias = control.bias[4 * j + (lane & 3)];
+        const float2 scale = M::scaled ? control.scale[4 * j + (lane & 3)] : make_float2(1.0f, 1.0f);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float s = i % 2 == 0 ? scale.x : scale.y, b = i % 2 == 0 ? bias.x : bias.y;
+          y[4 * j + i] = at_least(M::scaled ? fmaf(y[4 * j + i], s, b) : y[4 * j + i] + b, floor);
+        }
       }
       const TileMap map{row, column, segment.first_column};
       epilogue.store(map, segment.image, y);
       if (bad) {
         warpgroup_sync(1 + group);  // the exact values come after the others
-        exact_tile<precision, Out, filters>(p, {map, segment.image, clock.slot(first), control.bad_units},
-                                            first_filter, thread);
+        exact_tile<precision, Out, filters>(p, {map, segment.image, first_slot, control.bad_units},
+                                            *reinterpret_cast<ExactScratch*>(buffer), first_filter, 1 + group, thread);
         release(done);
       }
     }
+    turn = t - segment.end;
     number += segment.rows;
     release(number);
     tile += segment.end - segment.begin;
@@ -233,7 +236,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
 }
 
 template <Precision precision, class Out, int filters>
-__global__ void __launch_bounds__(block_threads, 1) conv2d_sm90_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kernel(const __grid_constant__ Params p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedControl control;
@@ -249,8 +252,8 @@ __global__ void __launch_bounds__(block_threads, 1) conv2d_sm90_kernel(const __g
   if (threadIdx.x == 0) {
     barrier_init(&control.weights_landed, 1);
     for (int i = 0; i < p.ring_rows; ++i) {
-      barrier_init(&control.row_full[i], 4);
-      barrier_init(&control.row_free[i], 4 * computing_groups);
+      barrier_init(&control.row_full[i], staging_warps);
+      barrier_init(&control.row_free[i], 4 * Team<precision>::computing);
     }
     barrier_init_fence();
     barrier_arrive_expect(&control.weights_landed, weight_bytes);
@@ -259,17 +262,25 @@ __global__ void __launch_bounds__(block_threads, 1) conv2d_sm90_kernel(const __g
       bulk_load(shared + at, from + at, min(16384, weight_bytes - at), &control.weights_landed);
     }
   }
-  for (int i = threadIdx.x; i < p.ring_rows * staging_warps; i += block_threads) control.bad_units[i] = no_bad_units;
+  if (threadIdx.x < filters) {
+    reinterpret_cast<float*>(control.bias)[threadIdx.x] = p.bias[split * filters + threadIdx.x];
+    reinterpret_cast<float*>(control.scale)[threadIdx.x] = p.scale[split * filters + threadIdx.x];
+  }
   __syncthreads();
-  wait_for_previous_kernel();
   let_next_kernel_start();
 
-  if (warpgroup < staging_groups) {
-    give_registers_back<LAMINA_SM90_STAGING_REGS>();
-    stage_rows<precision>(p, control, ring, warpgroup, tile, last);
+  if (warpgroup < Team<precision>::staging) {
+    give_registers_back<Team<precision>::staging_registers>();
+    const std::uint32_t ring_address = shared_address(ring);
+    if (p.wide_loads) {
+      stage_rows<precision, true>(p, control, ring_address, warpgroup, tile, last);
+    } else {
+      stage_rows<precision, false>(p, control, ring_address, warpgroup, tile, last);
+    }
   } else {
-    take_registers<LAMINA_SM90_COMPUTING_REGS>();
-    const int group = warpgroup - staging_groups;
+    take_registers<Team<precision>::computing_registers>();
+    wait_for_previous_kernel();
+    const int group = warpgroup - Team<precision>::staging;
     unsigned char* buffer = ring + ring_bytes + group * epilogue_bytes<Out, filters>;
     compute_tiles<precision, Out, filters>(p, control, shared_address(shared) / unit_bytes,
                                            shared_address(ring) / unit_bytes, reinterpret_cast<Out*>(buffer), group,

@@ -20,7 +20,7 @@ template <>
 struct Mode<Precision::fp16> {
   using Operand = __half;
   static constexpr bool scaled = false, split = false;
-  static constexpr std::uint32_t largest = 0x477FEFFF;   // below 65520, the first to round to Inf
+  static constexpr std::uint32_t largest = 0x477FEFFF;  // below 65520, the first to round to Inf
   static constexpr std::uint32_t smallest = 0;
 };
 
@@ -99,13 +99,23 @@ __device__ __forceinline__ float exact_operand(float x) {
 template <class Out>
 __device__ __forceinline__ Out to_output(float y);
 template <>
-__device__ __forceinline__ float to_output<float>(float y) { return y; }
+__device__ __forceinline__ float to_output<float>(float y) {
+  return y;
+}
 template <>
-__device__ __forceinline__ __half to_output<__half>(float y) { return __float2half_rn(y); }
+__device__ __forceinline__ __half to_output<__half>(float y) {
+  return __float2half_rn(y);
+}
 template <>
-__device__ __forceinline__ __nv_bfloat16 to_output<__nv_bfloat16>(float y) { return __float2bfloat16_rn(y); }
+__device__ __forceinline__ __nv_bfloat16 to_output<__nv_bfloat16>(float y) {
+  return __float2bfloat16_rn(y);
+}
 
-/// Keeps NaN, as PyTorch's ReLU does.
-__device__ __forceinline__ float relu(float y) { return y < 0.0f ? 0.0f : y; }
+/// max(y, floor) that keeps NaN, as PyTorch's ReLU does; a floor of -Inf leaves y alone.
+__device__ __forceinline__ float at_least(float y, float floor) {
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(y) : "f"(floor));
+  return y;
+}
+__device__ __forceinline__ float relu_floor(const Params& p) { return p.relu ? 0.0f : -__int_as_float(0x7F800000); }
 
 }  // namespace lamina::cuda::sm90

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lamina/tensor/dtype.h"
+#include "lamina/tensor/math.h"
 
 namespace lamina::cuda::sm90 {
 namespace {
@@ -49,7 +50,7 @@ Packed pack(const Plan& plan, const Steps& steps, Precision precision, const flo
   packed.operands.resize(static_cast<std::size_t>(p.splits) * static_cast<std::size_t>(p.steps * columns) * 16);
   packed.scale.assign(padded, 1.0f);
   packed.bias.assign(padded, 0.0f);
-  packed.exact.assign(padded * static_cast<std::size_t>(reduction), 0.0f);
+  packed.exact.assign(padded * static_cast<std::size_t>(lamina::detail::round_up(reduction, exact_unroll)), 0.0f);
   packed.inexact.assign(padded, 0);
   for (int oc = 0; oc < p.out_channels; ++oc) {
     const auto f = static_cast<std::size_t>(oc);

@@ -12,10 +12,10 @@ struct Packed {
   /// [splits][steps][2][columns / 8][8][8] 16-bit operands: wgmma's core matrices of 8 columns x 8 K. Columns are the
   /// block's filters; with split operands the residuals follow as as many columns again.
   std::vector<std::uint16_t> operands;
-  std::vector<float> scale;          // [splits * filters]: undoes the powers of two of the filter and of the input
-  std::vector<float> bias;           // [splits * filters]
-  std::vector<float> exact;          // [C * KH * KW][splits * filters]: as the exact path multiplies them
-  std::vector<std::uint8_t> inexact; // [splits * filters]: 1 if the filter's operands are not close enough
+  std::vector<float> scale;           // [splits * filters]: undoes the powers of two of the filter and of the input
+  std::vector<float> bias;            // [splits * filters]
+  std::vector<float> exact;           // [C * KH * KW, padded][splits * filters]: as the exact path multiplies them
+  std::vector<std::uint8_t> inexact;  // [splits * filters]: 1 if the filter's operands are not close enough
 };
 
 Packed pack(const Plan& plan, const Steps& steps, Precision precision,

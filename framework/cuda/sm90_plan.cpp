@@ -44,6 +44,9 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
       p.phase_row[p.phases++] = phase;
     }
   }
+  p.by_pitch = Divider(p.pitch), p.by_pieces = Divider(p.pitch + 1);
+  p.by_tiles_per_strip = Divider(p.tiles_per_strip), p.by_out_width = Divider(p.out_width);
+  for (int e = 0; e < 8; ++e) p.tap[e] = unit_tap(p.stride, e);
   p.relu = options.relu;
   p.wide_loads = p.stride == 4 && p.padding_width % 4 == 2 && p.in_width % 4 == 0;
   p.paired_stores = p.strips == 1;
@@ -62,7 +65,8 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   const int parts = plan.split ? 2 : 1;
   const int weight_bytes = p.steps * parts * filters * 32;
   const int element = static_cast<int>(size_of(options.output));
-  const int store_bytes = limits.computing_groups * filters * (element == 4 ? 68 * 4 : 72 * 2);
+  const int store_bytes =
+      limits.computing_groups * std::max(filters * (element == 4 ? 68 * 4 : 72 * 2), least_buffer_bytes);
   const int unit_planes = parts * p.phases * p.channels * unit_bytes;
   const int ring_limit = (limits.shared_bytes - weight_bytes - store_bytes) / unit_planes - p.mirror_units;
   const int needed = std::max(rows_per_tile(p), ceil_div(p.mirror_units, p.pitch));
@@ -102,12 +106,14 @@ bool expressible(const ConvGeometry& g) {
   if (!fits(g.in_pixels() * g.in_channels) || !fits(g.out_pixels()) || !fits(g.batch)) return false;
   // Tiles are counted in int: 64 positions each, at most 11 positions per output pixel.
   if (static_cast<double>(g.batch) * static_cast<double>(g.out_pixels()) * 11 / tile_pixels +
-          static_cast<double>(g.batch) * g.out_width > 1e9) {
+          static_cast<double>(g.batch) * g.out_width >
+      1e9) {
     return false;
   }
   Params p = shape_params(g, {}, 1);
   const int units = ceil_div(g.kernel_height, unit_rows(p.stride)) * g.in_channels * p.column_units;
-  return units / 2 + max_groups <= max_steps;
+  const int groups = halo_rows(g) + 1;
+  return units / 2 + groups * steps_per_round <= max_steps && groups <= max_groups;
 }
 
 Steps order_steps(Params& p) {
@@ -128,14 +134,15 @@ Steps order_steps(Params& p) {
       }
     }
     if (units.empty()) continue;
-    if (units.size() % 2 != 0) {
+    while (units.size() % (2 * steps_per_round) != 0) {
       units.push_back({0, 0, 0, true});
       first.push_back(first.back());  // any staged unit will do: its weights are zero
     }
     const int begin = p.steps;
     for (std::size_t i = 0; i < units.size(); i += 2, ++p.steps) {
       steps.unit[p.steps][0] = units[i], steps.unit[p.steps][1] = units[i + 1];
-      p.step[p.steps] = static_cast<std::uint32_t>(first[i]) | static_cast<std::uint32_t>(first[i + 1] - first[i]) << 16;
+      p.step[p.steps] = static_cast<std::uint32_t>(first[i]) | static_cast<std::uint32_t>(first[i + 1] - first[i])
+                                                                   << 16;
     }
     p.group[p.groups++] = {shift, begin, p.steps};
   }

@@ -8,8 +8,8 @@ namespace lamina::cuda::sm90 {
 
 /// Which kernel instance, and how it is launched.
 struct Plan {
-  Params params;         ///< all but the pointers
-  int filters = 0;       ///< output channels per block: 32, 48, 64 or 96
+  Params params;    ///< all but the pointers
+  int filters = 0;  ///< output channels per block: 32, 48, 64 or 96
   int blocks = 0;
   int shared_bytes = 0;  ///< dynamic
   bool split = false;    ///< operands as high and residual: weights and ring are stored twice

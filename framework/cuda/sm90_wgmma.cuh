@@ -13,9 +13,7 @@ namespace lamina::cuda::sm90 {
 /// K-major operand without swizzle: core matrices of 8 rows x 16 bytes lie in 128 consecutive bytes;
 /// `low` holds the first one's address and the distance to the next along K (both in 16 bytes, the latter in the
 /// upper half); the next 8 rows follow 128 bytes on. The rows of A may overlap: that is what spares the unfolding.
-__device__ __forceinline__ std::uint64_t descriptor(std::uint32_t low) {
-  return (std::uint64_t{128 / 16} << 32) | low;
-}
+__device__ __forceinline__ std::uint64_t descriptor(std::uint32_t low) { return (std::uint64_t{128 / 16} << 32) | low; }
 
 /// Registers written before are visible to the wgmma that follow.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
