@@ -15,12 +15,20 @@ target_sources(lamina_objects PRIVATE
   cuda/cublas.cpp
   cuda/implicit_gemm.cpp
   cuda/implicit_gemm_bf16.cu
+  cuda/implicit_gemm_choice.cpp
   cuda/implicit_gemm_fp16.cu
   cuda/implicit_gemm_fp32.cu
   cuda/implicit_gemm_layout.cpp
+  cuda/implicit_gemm_sm90.cpp
+  cuda/implicit_gemm_sm90_bf16.cu
+  cuda/implicit_gemm_sm90_fp16.cu
+  cuda/implicit_gemm_sm90_fp32.cu
+  cuda/implicit_gemm_sm90_tf32.cu
   cuda/implicit_gemm_stage.cu
   cuda/implicit_gemm_tf32.cu
   cuda/relu.cu
+  cuda/sm90_pack.cpp
+  cuda/sm90_plan.cpp
   cuda/stream.cpp)
 # Headers only: cudart_static is linked by the library, cuBLAS is opened at run time.
 target_include_directories(lamina_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
