@@ -79,7 +79,8 @@ double estimate(const ConvGeometry& g, const TiledPlan& plan, const TiledLimits&
   const double issued = warps * (taps * tap_slots + flush_slots + 500) + stages * (copy_slots + 100 * warps);
   const double conflicts = rows_join(g, plan) || plan.strip_width % banks == 0 ? 1 : 1.5;
   const double shared_cycles = warps * taps * (conflicts * plan.thread_pixels + (wide ? 2 : 1) * weight_reads);
-  const double busy = issued / 4 + 0.6 * shared_cycles;
+  const double crowding = outputs > 64 ? 1.15 : 1;  // no registers are left to read ahead
+  const double busy = crowding * (issued / 4 + 0.6 * shared_cycles);
   const double stalls = 2600 * stages + 100;
 
   const auto shared = static_cast<std::int64_t>(plan.shared_bytes()) + 1024;  // the system keeps 1 KB per block
@@ -133,7 +134,8 @@ TiledTaps tiled_taps(const ConvGeometry& g, const TiledPlan& plan) {
 
 std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& g, const TiledLimits& limits) {
   std::optional<TiledPlan> best;
-  if (g.kernel_width > TiledTaps::most) return best;
+  // Beyond 2^30 pixels a place in the plane would not fit an int.
+  if (g.kernel_width > TiledTaps::most || g.out_pixels() > 1 << 30) return best;
   double best_cost = std::numeric_limits<double>::infinity();
   const auto stages = stagings(g);
   const auto strips = strip_counts(g);

@@ -64,8 +64,8 @@ struct TiledTaps {
 
 TiledTaps tiled_taps(const ConvGeometry& geometry, const TiledPlan& plan);
 
-/// The plan that an estimate of issue slots calls fastest; nothing if one kernel row of one pixel exceeds shared
-/// memory.
+/// The plan that an estimate of its time calls fastest. Nothing if one kernel row has more than TiledTaps::most taps
+/// or, under a single pixel, exceeds shared memory, or if an output plane has more than 2^30 pixels.
 std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& geometry, const TiledLimits& limits);
 
 /// weight [OC, C / groups, KH, KW] -> [groups, channel_blocks, C / groups, KH, KW, weight_pitch], the rest zero.
