@@ -42,7 +42,8 @@ std::int64_t staged_image_units(const ConvGeometry& geometry, const Layout& layo
 /// Images of one launch: all, or as many as the workspace, 32-bit offsets and the grid allow; 0 if not even one.
 std::int64_t images_per_launch(const ConvGeometry& geometry, const Conv2dOptions& options, const Layout& layout) {
   const std::int64_t units = staged_image_units(geometry, layout);
-  const auto limit = static_cast<std::int64_t>(std::min<std::size_t>(options.workspace_limit, std::size_t{1} << 62));
+  const auto limit =
+      static_cast<std::int64_t>(std::min(options.workspace_limit, std::size_t{1} << 62) / alignment * alignment);
   // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
   const std::int64_t filter_tiles = ceil_div(geometry.group_out_channels(), 64) * std::int64_t{geometry.groups};
   const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);

@@ -1,16 +1,17 @@
 #pragma once
 
-// Convolution as a matrix product whose second matrix is never stored: implicit GEMM on mma.sync (sm_80 and up).
+// Convolution as a matrix product whose second matrix is never stored: implicit GEMM.
 //
-//   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = taps * channels
+//   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = channels * taps
 //
-// A block owns block_m filters x block_n consecutive output pixels (which may span images) and one split of K; each of
-// its four warps owns a quarter of that, warp_m x warp_n, in registers, as 16 x 8 fragments. K advances in steps of 128
-// bytes (32 TF32 or 64 f16 terms). A thread gathers, for one fixed 16-byte piece of the step, the same tap of several
-// pixels: the channels of a pixel lie together in the staged input, so a tap is one cp.async, and a tap in the padding
-// is one that writes zeros.
-// Shared memory: pipeline_depth * (block_m + block_n) * 128 bytes of tiles, and 8 bytes per pixel; the epilogue
-// reuses the tiles to turn fragments into rows of the output. docs/implicit_gemm.md draws it and counts banks.
+// A block of four warps owns block_m filters x block_n consecutive output pixels (which may span images) and one split
+// of K. K advances in steps of 128 bytes: 32 TF32 or 64 f16 terms. How a step is multiplied is T's business: WarpTile
+// gives each warp a quarter of the tile (mma.sync, sm_80 and up), WarpgroupTile all four together (wgmma, sm_90a). A
+// thread gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie together
+// in the staged input, so a tap is one cp.async, and a tap in the padding is one that writes zeros.
+// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (97 KB for 128 x 128) and 8 bytes per pixel; fp32 on
+// wgmma has 32 KB of low words besides. The epilogue reuses the tiles to turn fragments into rows of the output.
+// docs/implicit_gemm.md draws it and counts banks.
 // Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp.
 // Sources: implicit GEMM as in cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words
 // as in Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for
@@ -30,11 +31,10 @@ struct Shared {
   static constexpr int windows = extra + T::extra_bytes;
   static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
   static constexpr int output_pitch = T::block_n + 8;
+  static constexpr int filters = T::block_m * output_pitch * 4;  // in the epilogue, behind the output tile
 
   static_assert(T::block_m <= threads && T::block_n <= threads && threads % T::block_n == 0,
                 "the epilogue gives every thread a filter and a column");
-  static constexpr int filters = T::block_m * output_pitch * 4;  // in the epilogue, behind the output tile
-
   static_assert(filters + T::block_m * 16 <= extra, "the epilogue's data fit where the pipeline's tiles were");
   static_assert(output_pitch % 32 == 8, "four rows of eight words are then 32 different banks");
 };
