@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "lamina/cuda/buffer.h"
-#include "tests/reference.h"
+#include "reference.h"
 
 namespace lamina::test {
 namespace {
