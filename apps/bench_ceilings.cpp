@@ -7,6 +7,7 @@
 #include "bench_timer.h"
 #include "lamina/cpu/eigen.h"
 #include "lamina/cpu/thread_pool.h"
+#include "lamina/cuda/peak.h"
 #include "lamina/cuda/stream.h"
 #include "lamina/tensor/math.h"
 
@@ -51,10 +52,29 @@ double cuda_copy(Device device) {
   return 2.0 * static_cast<double>(bytes) / t.median * 1e-6;
 }
 
+/// 0 if there is no cuBLAS.
+double cuda_gemm(Device device) {
+  constexpr int n = 8192;
+  std::vector<float> values(std::size_t{n} * n);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 251) - 125.0f;
+  const Tensor a = Tensor::from(values, {n, n}).to(device);
+  Tensor c({n, n}, DType::f32, device);
+  Tensor workspace({static_cast<std::int64_t>(cuda::square_product_workspace)}, DType::u8, device);
+  const auto* data = static_cast<const float*>(a.raw());
+  try {
+    const Timing t = time_calls(device, 1, seconds, [&](int, void* stream) {
+      cuda::square_product(device.index, data, data, static_cast<float*>(c.raw()), n, workspace.raw(), stream);
+    });
+    return 2.0 * n * n * n / t.median * 1e-9;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
 Ceilings measure_ceilings(Device device, int threads) {
-  if (device.is_cuda()) return {cuda_copy(device), 0};
+  if (device.is_cuda()) return {cuda_copy(device), cuda_gemm(device)};
   cpu::ThreadPool pool(threads);
   return {cpu_copy(pool), cpu_gemm(pool)};
 }

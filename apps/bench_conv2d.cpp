@@ -37,6 +37,7 @@ struct Options {
 struct Result {
   std::string algorithm, precision, kernel, note;
   std::int64_t batch = 0;
+  DType output = DType::f32;
   Timing time;
   double tflops = 0, gb_per_s = 0;
   std::size_t workspace = 0;
@@ -86,20 +87,22 @@ class Bench {
     constexpr double cache = 256e6;
     const int copies = device_.is_cpu() ? 1 : static_cast<int>(std::clamp(std::ceil(cache / bytes), 1.0, 100.0));
     const std::vector<Shape> shapes = {input_shape(n)};
-    for (int i = 0; i < copies; ++i) {
-      ring_.push_back({host_input_.to(device_), Tensor(conv_.output_shape(shapes), DType::f32, device_)});
-    }
+    output_shape_ = conv_.output_shape(shapes);
+    for (int i = 0; i < copies; ++i)
+      ring_.push_back({host_input_.to(device_), Tensor(output_shape_, DType::f32, device_)});
   }
 
   Result measure(ConvAlgorithm algorithm, Precision precision) {
     Result result = describe(std::string(name(algorithm)), precision);
     const std::vector<Shape> shapes = {input_shape(geometry_.batch)};
+    result.output = storage(precision);
     std::unique_ptr<Operator> op;
     try {
       op = conv_.prepare({.inputs = shapes,
                           .device = device_,
                           .precision = precision,
                           .algorithm = algorithm,
+                          .output = result.output,
                           .threads = pool_.threads(),
                           .relu = options_.relu});
     } catch (const Error& error) {
@@ -110,7 +113,8 @@ class Bench {
     result.workspace = op->workspace_bytes();
     Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, device_);
     const auto call = [&](int i, void* stream) {
-      auto& [input, output] = ring_[static_cast<std::size_t>(i) % ring_.size()];
+      const auto& [input, memory] = ring_[static_cast<std::size_t>(i) % ring_.size()];
+      Tensor output = output_in(memory, result.output);
       op->run({&input, 1}, output, {.pool = &pool_, .stream = stream, .workspace = workspace.raw()});
     };
     call(0, nullptr);
@@ -147,6 +151,17 @@ class Bench {
             .bias = !options_.no_bias};
   }
 
+  /// What a network would store: on a GPU the 16-bit precisions keep 16-bit activations.
+  DType storage(Precision precision) const {
+    if (precision == Precision::fp16) return DType::f16;
+    return precision == Precision::bf16 ? DType::bf16 : DType::f32;
+  }
+
+  /// An output of that type at the beginning of memory that holds one of f32.
+  Tensor output_in(const Tensor& memory, DType dtype) const {
+    return Tensor::borrow(const_cast<void*>(memory.raw()), output_shape_, dtype, device_);
+  }
+
   Result describe(std::string algorithm, Precision precision) const {
     Result result;
     result.algorithm = std::move(algorithm);
@@ -156,8 +171,8 @@ class Bench {
   }
 
   void rate(Result& result) const {
-    const auto bytes =
-        static_cast<double>(geometry_.input_size() + geometry_.output_size() + geometry_.weight_size()) * sizeof(float);
+    const auto bytes = static_cast<double>(geometry_.input_size() + geometry_.weight_size()) * sizeof(float) +
+                       static_cast<double>(geometry_.output_size()) * static_cast<double>(size_of(result.output));
     result.tflops = geometry_.flops() / result.time.median * 1e-9;
     result.gb_per_s = bytes / result.time.median * 1e-6;
   }
@@ -165,7 +180,7 @@ class Bench {
   /// Compares outputs drawn at random with the double reference.
   void check(Result& result, Precision precision) {
     constexpr int samples = 2000;
-    const Tensor output = ring_[0].second.to(Device::cpu());
+    const Tensor output = output_in(ring_[0].second, result.output).to(Device::cpu()).to(DType::f32);
     const auto y = output.values<float>();
     const auto x = host_input_.values<float>();
     const float* bias = conv_.bias().defined() ? conv_.bias().values<float>().data() : nullptr;
@@ -196,6 +211,7 @@ class Bench {
   std::mt19937 random_{1};
   Conv2d conv_;
   ConvGeometry geometry_;
+  Shape output_shape_;
   Tensor host_input_;
   std::vector<std::pair<Tensor, Tensor>> ring_;
 };
@@ -216,25 +232,26 @@ std::vector<ConvAlgorithm> chosen(const std::vector<std::string>& names, Device 
 std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f}", 100 * part / whole) : ""; }
 
 void print(const std::vector<Result>& results, const Ceilings& ceilings) {
-  detail::TextTable table({"N", "precision", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy", "% GEMM",
-                           "workspace", "rel. error", "of bound", "kernel"});
+  detail::TextTable table({"N", "precision", "output", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy",
+                           "% GEMM", "workspace", "rel. error", "of bound", "kernel"});
   for (const Result& r : results) {
     if (!r.note.empty()) {
-      table.add({std::to_string(r.batch), r.precision, r.algorithm, "", "", "", "", "", "", "", "", "", r.note});
+      table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
+                 "", "", "", r.note});
       continue;
     }
-    table.add({std::to_string(r.batch), r.precision, r.algorithm, fmt::format("{:.4f}", r.time.median),
-               fmt::format("{:.4f}..{:.4f}", r.time.p10, r.time.p90), fmt::format("{:.3f}", r.tflops),
-               fmt::format("{:.1f}", r.gb_per_s), percent(r.gb_per_s, ceilings.copy_gb_per_s),
-               percent(r.tflops, ceilings.gemm_tflop_per_s), detail::format_bytes(r.workspace),
-               std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
+    table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm,
+               fmt::format("{:.4f}", r.time.median), fmt::format("{:.4f}..{:.4f}", r.time.p10, r.time.p90),
+               fmt::format("{:.3f}", r.tflops), fmt::format("{:.1f}", r.gb_per_s),
+               percent(r.gb_per_s, ceilings.copy_gb_per_s), percent(r.tflops, ceilings.gemm_tflop_per_s),
+               detail::format_bytes(r.workspace), std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
                std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound), r.kernel});
   }
   fmt::print("{}", table.to_string());
 }
 
 Json to_json(const Result& r) {
-  Json json = {{"batch", r.batch}, {"precision", r.precision}, {"algorithm", r.algorithm}};
+  Json json = {{"batch", r.batch}, {"precision", r.precision}, {"output", name(r.output)}, {"algorithm", r.algorithm}};
   if (!r.note.empty()) {
     json["error"] = r.note;
     return json;

@@ -26,6 +26,7 @@ target_sources(lamina_objects PRIVATE
   cuda/implicit_gemm_sm90_tf32.cu
   cuda/implicit_gemm_stage.cu
   cuda/implicit_gemm_tf32.cu
+  cuda/peak.cpp
   cuda/relu.cu
   cuda/sm90_pack.cpp
   cuda/sm90_plan.cpp

@@ -3,6 +3,7 @@
 
 #include "lamina/cuda/conv2d.h"
 #include "lamina/cuda/device_info.h"
+#include "lamina/cuda/peak.h"
 #include "lamina/cuda/relu.h"
 #include "lamina/cuda/stream.h"
 #include "lamina/tensor/device_memory.h"
@@ -66,6 +67,8 @@ std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOp
                                              const float*) {
   refuse(options.device);
 }
+
+void square_product(int device, const float*, const float*, float*, int, void*, Stream) { refuse(device); }
 
 void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
 

@@ -27,6 +27,7 @@ std::unique_ptr<Operator> prepare_conv2d_cuda(const ConvGeometry& geometry, cons
   const cuda::Conv2dOptions options = {.device = preparation.device.index,
                                        .precision = preparation.precision,
                                        .algorithm = preparation.algorithm,
+                                       .output = preparation.output,
                                        .relu = preparation.relu,
                                        .workspace_limit = preparation.workspace_limit};
   return std::make_unique<Conv2dCuda>(cuda::prepare_conv2d(geometry, options, weight.values<float>().data(),

@@ -19,6 +19,7 @@ struct Preparation {
   Device device;
   Precision precision = Precision::fp32;
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;
+  DType output = DType::f32;                             ///< of a convolution on a GPU: f32, or the precision's own
   int threads = 1;                                       ///< of the pool that will run it
   bool relu = false;                                     ///< apply a ReLU to the output
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
