@@ -20,7 +20,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> photos;
-  std::string model = "weights/alexnet-conv1.safetensors";
+  std::string model = default_model();
   std::string out, tensor_out;
   RunOptions run;
 };

@@ -24,6 +24,17 @@ bool is_photo(const fs::path& path) {
   return is_image(bytes);
 }
 
+std::string default_model() {
+  const fs::path shipped = "weights/alexnet-conv1.safetensors";
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& candidate :
+       {shipped, folder / "../../.." / shipped, folder / "../share/lamina" / shipped.filename()}) {
+    if (fs::exists(candidate, ignored)) return candidate.lexically_normal().string();
+  }
+  return shipped.string();
+}
+
 std::vector<std::string> input_names(const Graph& graph) {
   std::vector<std::string> names;
   for (const int node : graph.inputs()) names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name);

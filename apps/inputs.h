@@ -15,6 +15,9 @@ std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& 
 /// The common batch of the inputs. Throws Error if they differ.
 std::int64_t batch_of(const std::vector<Tensor>& inputs);
 
+/// The first layer that ships: from the source tree one stands in or built in, or from where Lamina is installed.
+std::string default_model();
+
 /// The names of the model's inputs.
 std::vector<std::string> input_names(const Graph& graph);
 

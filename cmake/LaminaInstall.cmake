@@ -25,5 +25,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/laminaConfigVersion.cmak
 install(FILES "${PROJECT_BINARY_DIR}/laminaConfig.cmake" "${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 if(LAMINA_APPS)
+  install(FILES weights/alexnet-conv1.safetensors DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)
   install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

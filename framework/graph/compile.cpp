@@ -7,6 +7,7 @@
 #include "lamina/graph/plan_impl.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
+#include "lamina/tensor/math.h"
 
 namespace lamina {
 namespace {
@@ -81,7 +82,9 @@ class Compiler {
 
   int new_buffer(int index) {
     Plan::Impl::Buffer buffer;
-    buffer.life = {static_cast<std::size_t>(shape(index).numel()) * sizeof(float), index, index};
+    const auto bytes = detail::checked_mul<std::int64_t>(shape(index).numel(), sizeof(float));
+    if (!bytes) fail(node(index).name, ": an output of ", shape(index), " is too large");
+    buffer.life = {static_cast<std::size_t>(*bytes), index, index};
     buffer.input = node(index).module == nullptr;
     plan_->buffers.push_back(std::move(buffer));
     return static_cast<int>(plan_->buffers.size()) - 1;

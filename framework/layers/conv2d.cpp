@@ -15,6 +15,9 @@ void require_at_least(int least, Size2d size, std::string_view what) {
   }
 }
 
+/// Kernels compute positions in the padded input, and a little beyond it, as int.
+constexpr std::int64_t largest_extent = std::numeric_limits<int>::max() / 4;
+
 /// Length of one side of the output, or a message about why there is none.
 int output_extent(std::string_view side, const Shape& input, std::int64_t extent, int kernel, int stride, int padding,
                   int dilation) {
@@ -24,9 +27,8 @@ int output_extent(std::string_view side, const Shape& input, std::int64_t extent
     detail::fail("conv2d: kernel of ", side, ' ', window, " (dilation included) is larger than the padded input of ",
                  side, ' ', padded, " (input ", input, ')');
   }
+  if (padded > largest_extent) detail::fail("conv2d: a padded input of ", side, ' ', padded, " is too large");
   const std::int64_t result = (padded - window) / stride + 1;
-  if (result > std::numeric_limits<int>::max())
-    detail::fail("conv2d: an output of ", side, ' ', result, " is too large");
   return static_cast<int>(result);
 }
 
@@ -84,9 +86,9 @@ ConvGeometry Conv2d::geometry(const Shape& input) const {
   if (input[1] != options_.in) {
     detail::fail("conv2d: expected ", options_.in, " input channels, got ", input[1], " (input ", input, ')');
   }
-  constexpr std::int64_t largest = std::numeric_limits<int>::max() / 2;
-  if (input[2] < 1 || input[3] < 1 || input[2] > largest || input[3] > largest) {
-    detail::fail("conv2d: expected an image of 1x1 or more, got input ", input);
+  if (input[2] < 1 || input[3] < 1) detail::fail("conv2d: expected an image of 1x1 or more, got input ", input);
+  if (input[2] > largest_extent || input[3] > largest_extent) {
+    detail::fail("conv2d: the image is too large (input ", input, ')');
   }
   const auto& o = options_;
   ConvGeometry g;
