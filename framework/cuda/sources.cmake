@@ -13,6 +13,7 @@ target_sources(lamina_objects PRIVATE
   cuda/conv2d_tiled.cpp
   cuda/conv2d_tiled.cu
   cuda/cublas.cpp
+  cuda/elementwise.cu
   cuda/implicit_gemm.cpp
   cuda/implicit_gemm_bf16.cu
   cuda/implicit_gemm_fp16.cu
@@ -20,7 +21,12 @@ target_sources(lamina_objects PRIVATE
   cuda/implicit_gemm_layout.cpp
   cuda/implicit_gemm_stage.cu
   cuda/implicit_gemm_tf32.cu
+  cuda/linear.cpp
+  cuda/linear_rows.cu
+  cuda/local_response_norm.cu
+  cuda/pool2d.cu
   cuda/relu.cu
+  cuda/softmax.cu
   cuda/stream.cpp)
 # Headers only: cudart_static is linked by the library, cuBLAS is opened at run time.
 target_include_directories(lamina_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
