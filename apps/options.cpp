@@ -1,5 +1,10 @@
 #include "options.h"
 
+#include <fmt/core.h>
+
+#include "lamina/cuda/device_info.h"
+#include "lamina/tensor/device_memory.h"
+
 namespace lamina::app {
 namespace {
 
@@ -43,6 +48,10 @@ void RunOptions::add_to(CLI::App& command) {
 }
 
 CompileOptions RunOptions::compile_options(std::int64_t n) const {
+  // A build with CUDA leads one to expect the GPU: say why it is not used.
+  if (device == "auto" && best_device().is_cpu() && cuda::backend_info().built) {
+    fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
+  }
   return {.device = parse_device(device),
           .batch = n,
           .precision = parse_precision(precision),

@@ -16,7 +16,8 @@ struct RunOptions {
 
   /// Adds --device, --precision, --threads and --algorithm.
   void add_to(CLI::App& command);
-  /// For a batch of n. Throws Error if the device cannot be used here.
+  /// For a batch of n. Throws Error if the device cannot be used here; where `auto` means the CPU in a build with CUDA,
+  /// stderr says why.
   CompileOptions compile_options(std::int64_t n) const;
 };
 

@@ -25,6 +25,10 @@ constexpr std::int64_t tile_bytes = 144 << 10;
 /// A whole number of register blocks of Eigen's product, 3 vectors high on AVX2 (24) and AVX-512 (48).
 constexpr std::int64_t tile_multiple = 48;
 
+/// The longest chain of additions. On a flat image every addition rounds the same way: 363 equal products summed in one
+/// chain err by 5.4e-6 of their sum, and the contract allows 3e-6.
+constexpr std::int64_t longest_chain = 128;
+
 /// Computes pixels [first, first + count) of all channels of one group of one image.
 void compute_tile(const ConvGeometry& g, const Conv2dPointers& p, std::int64_t n, int group, std::int64_t first,
                   int count, float* columns) {
@@ -35,13 +39,17 @@ void compute_tile(const ConvGeometry& g, const Conv2dPointers& p, std::int64_t n
   unfold(g, image, first, count, columns, count);
 
   float* out = p.output + (n * g.out_channels + oc) * g.out_pixels() + first;
-  const ConstBlock weight(p.weight + oc * k, channels, k, Eigen::OuterStride<>(k));
-  const ConstBlock cols(columns, k, count, Eigen::OuterStride<>(count));
   Block y(out, channels, count, Eigen::OuterStride<>(g.out_pixels()));
 
   // The product adds to what is there, so the bias costs nothing.
   for (std::int64_t c = 0; c < channels; ++c) y.row(c).setConstant(p.bias != nullptr ? p.bias[oc + c] : 0.0f);
-  y.noalias() += weight * cols;
+  const std::int64_t slice = detail::ceil_div(k, detail::ceil_div(k, longest_chain));
+  for (std::int64_t begin = 0; begin < k; begin += slice) {
+    const std::int64_t depth = std::min(slice, k - begin);
+    const ConstBlock weight(p.weight + oc * k + begin, channels, depth, Eigen::OuterStride<>(k));
+    const ConstBlock cols(columns + begin * count, depth, count, Eigen::OuterStride<>(count));
+    y.noalias() += weight * cols;
+  }
   if (p.relu) y = (y.array() < 0.0f).select(0.0f, y);
 }
 

@@ -2,6 +2,7 @@
 
 #include "lamina/cuda/conv2d_textbook.h"
 #include "lamina/cuda/implicit_gemm.h"
+#include "lamina/cuda/implicit_gemm_sm90.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
 
@@ -13,6 +14,7 @@ using detail::fail;
 /// The tensor-core kernels, fastest first; null if none takes this geometry and these options.
 std::unique_ptr<Conv2dKernel> make_tensor_core_kernel(const ConvGeometry& geometry, const Conv2dOptions& options,
                                                       const float* weight, const float* bias) {
+  if (implicit_gemm_sm90_supports(geometry, options)) return make_implicit_gemm_sm90(geometry, options, weight, bias);
   if (implicit_gemm_supports(geometry, options)) return make_implicit_gemm(geometry, options, weight, bias);
   return nullptr;
 }

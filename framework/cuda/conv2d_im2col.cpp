@@ -7,7 +7,6 @@
 #include "lamina/cuda/conv2d_kernels.h"
 #include "lamina/cuda/conv2d_textbook.h"
 #include "lamina/cuda/cublas.h"
-#include "lamina/cuda/device_info.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
 
@@ -50,7 +49,7 @@ struct Im2colPlan {
   std::size_t column_bytes = 0;
 };
 
-Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options, std::size_t l2_bytes) {
+Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options) {
   Im2colPlan plan;
   plan.chunks = options.precision == Precision::tf32 ? 1 : ceil_div(g.reduction(), product_depth);
   plan.depth = ceil_div(g.reduction(), plan.chunks);
@@ -70,9 +69,7 @@ Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options, std::s
   if (columns >= image_pitch) {
     plan.pixels = g.out_pixels();
     plan.pitch = image_pitch;
-    // Columns that stay in L2 between the unfolding and the product never travel to memory and back.
-    const auto in_l2 = static_cast<std::int64_t>(l2_bytes / column) / image_pitch;
-    const std::int64_t most = std::min({std::max<std::int64_t>(in_l2, 1), columns / image_pitch, most_products});
+    const std::int64_t most = std::min(columns / image_pitch, most_products);
     plan.images = ceil_div(g.batch, ceil_div(g.batch, most));
   } else {
     plan.images = 1;
@@ -88,7 +85,7 @@ class Im2col final : public Conv2dKernel {
   Im2col(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias)
       : geometry_(geometry),
         options_(options),
-        plan_(make_plan(geometry, options, device_info(options.device).l2_bytes)),
+        plan_(make_plan(geometry, options)),
         cublas_(Cublas::on_device(options.device)) {
     const std::vector<float> packed = pack(weight);
     weight_ = Buffer(options.device, packed.data(), packed.size() * sizeof(float));

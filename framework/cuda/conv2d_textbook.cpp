@@ -209,9 +209,10 @@ std::unique_ptr<Conv2dKernel> make_tiled(const ConvGeometry& geometry, const Con
       .shared_per_multiprocessor = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerMultiprocessor)};
   const auto plan = plan_conv2d_tiled(geometry, limits);
   if (!plan) {
-    return direct_because(geometry, options, weight, bias,
-                          detail::concat(" (a kernel row of ", geometry.kernel_width, " taps, dilation ",
-                                         geometry.dilation_width, ", exceeds the tiles)"));
+    return direct_because(
+        geometry, options, weight, bias,
+        detail::concat(" (no tile fits a kernel row of ", geometry.kernel_width, " taps, dilation ",
+                       geometry.dilation_width, ", output ", geometry.out_height, " x ", geometry.out_width, ")"));
   }
   return std::make_unique<Tiled>(geometry, options, weight, bias, *plan, limits);
 }

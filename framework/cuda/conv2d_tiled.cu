@@ -7,7 +7,7 @@
 // Lanes of a warp own neighbouring pixels of the same channels. With stride s they would read every s-th column and
 // collide in the banks, so a staged row is stored by phase: columns 0, s, 2s, .. first, then 1, s + 1, ..; whatever
 // the tap, neighbouring pixels then lie in neighbouring words.
-// Shared memory: buffers x (stage_channels x stage_rows x stride_width x phase_pitch inputs +
+// Shared memory: buffers x (stage_channels x stage_rows x row_pitch inputs +
 // stage_channels x stage_kernel_rows x KW x weight_pitch weights) words; asynchronous copies fill the next stage's
 // buffer meanwhile. Every thread of a block takes part in every stage and reaches every barrier; whatever lies outside
 // the image is staged as zero.
@@ -15,126 +15,17 @@
 // Source: shared-memory tiling as in Kirk and Hwu, Programming Massively Parallel Processors, chapter 16; register
 // tiling as in Volkov and Demmel, Benchmarking GPUs to Tune Dense Linear Algebra (SC 2008).
 
-#include <cuda_pipeline_primitives.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "lamina/cuda/check.h"
 #include "lamina/cuda/conv2d_device.cuh"
+#include "lamina/cuda/conv2d_tiled.cuh"
 #include "lamina/cuda/conv2d_tiled.h"
 #include "lamina/tensor/error.h"
 
 namespace lamina::cuda {
 namespace {
-
-/// What a block works on.
-struct Tile {
-  const float* image;   // [C / groups, H, W]: the group's channels of one image
-  const float* weight;  // [C / groups, KH, KW, weight_pitch]
-  float* output;        // [block_channels, OH, OW]
-  const float* bias;    // [block_channels], or null
-  int channels;         // of block_channels, those that exist
-  int first_pixel;      // in the strip
-  int first_column;     // of the strip in the output
-  int top, left;        // input row and column of the window of the tile's first row and the strip's first column
-  int rows;             // output rows that the tile touches
-};
-
-__device__ Tile locate(const ConvGeometry& g, const TiledPlan& plan, const Conv2dArguments& arguments,
-                       std::int64_t work) {
-  const int group_in = g.in_channels / g.groups;
-  const int group_out = g.out_channels / g.groups;
-  // Blocks that read the same input are neighbours, so that it is still in L2.
-  const int channel_block = static_cast<int>(work % plan.channel_blocks);
-  work /= plan.channel_blocks;
-  const int tile = static_cast<int>(work % plan.tiles);
-  work /= plan.tiles;
-  const int strip = static_cast<int>(work % plan.strips);
-  work /= plan.strips;
-  const int group = static_cast<int>(work % g.groups);
-  const std::int64_t n = work / g.groups;
-
-  const int first_channel = channel_block * plan.channel_warps * plan.thread_channels;
-  const int channel = group * group_out + first_channel;
-  const int first_pixel = tile * plan.tile_pixels;
-  const int first_row = first_pixel / plan.strip_width;
-  const int last_row = min((first_pixel + plan.tile_pixels - 1) / plan.strip_width, g.out_height - 1);
-  const std::int64_t packed = std::int64_t{group_in} * g.kernel_height * g.kernel_width * plan.weight_pitch;
-  Tile t;
-  t.image = arguments.input + (n * g.in_channels + group * group_in) * g.in_height * g.in_width;
-  t.weight = arguments.weight + (std::int64_t{group} * plan.channel_blocks + channel_block) * packed;
-  t.output = arguments.output + (n * g.out_channels + channel) * g.out_height * g.out_width;
-  t.bias = arguments.bias == nullptr ? nullptr : arguments.bias + channel;
-  t.channels = group_out - first_channel;
-  t.first_pixel = first_pixel;
-  t.first_column = strip * plan.strip_width;
-  t.top = first_row * g.stride_height - g.padding_height;
-  t.left = t.first_column * g.stride_width - g.padding_width;
-  t.rows = last_row - first_row + 1;
-  return t;
-}
-
-/// One stage's share of the reduction.
-struct Stage {
-  int first_channel, channels;
-  int first_kernel_row, kernel_rows;
-};
-
-__device__ Stage stage_at(const ConvGeometry& g, const TiledPlan& plan, int stage, int kernel_stages) {
-  Stage s;
-  s.first_channel = stage / kernel_stages * plan.stage_channels;
-  s.channels = min(plan.stage_channels, g.in_channels / g.groups - s.first_channel);
-  s.first_kernel_row = stage % kernel_stages * plan.stage_kernel_rows;
-  s.kernel_rows = min(plan.stage_kernel_rows, g.kernel_height - s.first_kernel_row);
-  return s;
-}
-
-/// Starts the copies of one stage: a warp takes an input row at a time, its lanes neighbouring columns.
-__device__ void load_stage(const ConvGeometry& g, const TiledPlan& plan, const Tile& tile, const Stage& stage,
-                           float* inputs,   // [channels, stage_rows, stride_width, phase_pitch]
-                           float* weights)  // [channels, kernel_rows, KW, weight_pitch]
-{
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  const int stride = g.stride_width;
-  const int phase_step = 32 % stride;
-  const int target_step = phase_step * plan.phase_pitch + 32 / stride;
-  const int top = tile.top + stage.first_kernel_row * g.dilation_height;
-  const int rows = (tile.rows - 1) * g.stride_height + (stage.kernel_rows - 1) * g.dilation_height + 1;
-
-  for (int i = warp; i < stage.channels * rows; i += warps) {
-    const int channel = i / rows;
-    const int row = i - channel * rows;
-    const int ih = top + row;
-    const bool row_inside = ih >= 0 && ih < g.in_height;
-    const float* source = tile.image;
-    if (row_inside) source += (std::int64_t{stage.first_channel + channel} * g.in_height + ih) * g.in_width;
-    float* target = inputs + channel * plan.channel_pitch + row * stride * plan.phase_pitch +
-                    lane % stride * plan.phase_pitch + lane / stride;
-    int phase = lane % stride;
-#pragma unroll 4
-    for (int iw = tile.left + lane; iw < tile.left + plan.stage_columns; iw += 32) {
-      const bool inside = row_inside && static_cast<unsigned>(iw) < static_cast<unsigned>(g.in_width);
-      // With all four bytes zero-filled the source is not read.
-      __pipeline_memcpy_async(target, source + iw, sizeof(float), inside ? 0 : sizeof(float));
-      phase += phase_step;
-      target += target_step;
-      if (phase >= stride) {
-        phase -= stride;
-        target += 1 - stride * plan.phase_pitch;
-      }
-    }
-  }
-
-  const int first_tap = (stage.first_channel * g.kernel_height + stage.first_kernel_row) * g.kernel_width;
-  const int words = stage.channels * stage.kernel_rows * g.kernel_width * plan.weight_pitch;
-  const float* source = tile.weight + std::int64_t{first_tap} * plan.weight_pitch;
-  for (int i = 4 * static_cast<int>(threadIdx.x); i < words; i += 4 * static_cast<int>(blockDim.x)) {
-    __pipeline_memcpy_async(weights + i, source + i, sizeof(float4));
-  }
-}
 
 /// `channels` weights in a row.
 template <int channels>
@@ -184,23 +75,43 @@ __device__ inline void multiply_stage(const TiledPlan& plan, const TiledTaps& ta
 template <int pixels, int channels>
 __device__ inline void flush(const ConvGeometry& g, const TiledPlan& plan, const Tile& tile, int first_channel,
                              int first_pixel, bool first, bool last, bool relu, float (&chain)[pixels][channels]) {
-  const int pixel_step = 32 * plan.pixel_warps;
+  constexpr int batch = channels % 4 == 0 ? 4 : 1;  // channels whose sums are on their way from memory at once
   const std::int64_t plane = std::int64_t{g.out_height} * g.out_width;
+  // The places are the same for every flush. The compiler must not know: it would keep 64 addresses in registers
+  // meanwhile.
+  asm volatile("" : "+r"(first_pixel));
+  int place[pixels];  // in the plane from the tile's first row on, or -1
 #pragma unroll
   for (int i = 0; i < pixels; ++i) {
-    const int in_tile = first_pixel + i * pixel_step;
+    const int in_tile = first_pixel + i * 32 * plan.pixel_warps;
     const int row = (tile.first_pixel + in_tile) / plan.strip_width;
     const int column = tile.first_column + tile.first_pixel + in_tile - row * plan.strip_width;
     const bool exists = in_tile < plan.tile_pixels && row < g.out_height && column < g.out_width;
-    float* y = tile.output + first_channel * plane + std::int64_t{row} * g.out_width + column;
+    place[i] = exists ? (row - tile.first_row) * g.out_width + column : -1;
+  }
 #pragma unroll
-    for (int j = 0; j < channels; ++j, y += plane) {
-      if (exists && first_channel + j < tile.channels) {
-        float sum = first ? chain[i][j] : *y + chain[i][j];
-        if (last && tile.bias != nullptr) sum += tile.bias[first_channel + j];
-        *y = last ? activate(sum, relu) : sum;
+  for (int j0 = 0; j0 < channels; j0 += batch) {
+    float* const y = tile.output + (first_channel + j0) * plane + std::int64_t{tile.first_row} * g.out_width;
+    float sum[pixels][batch] = {};
+    if (!first) {
+#pragma unroll
+      for (int j = 0; j < batch; ++j) {
+#pragma unroll
+        for (int i = 0; i < pixels; ++i) {
+          if (place[i] >= 0 && first_channel + j0 + j < tile.channels) sum[i][j] = y[j * plane + place[i]];
+        }
       }
-      chain[i][j] = 0.0f;
+    }
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      const int channel = first_channel + j0 + j;
+      const float bias = last && tile.bias != nullptr && channel < tile.channels ? tile.bias[channel] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < pixels; ++i) {
+        const float total = sum[i][j] + chain[i][j0 + j] + bias;
+        if (place[i] >= 0 && channel < tile.channels) y[j * plane + place[i]] = last ? activate(total, relu) : total;
+        chain[i][j0 + j] = 0.0f;
+      }
     }
   }
 }
@@ -228,9 +139,9 @@ __global__ void __launch_bounds__(32 * warps)
       const int in_tile = first_pixel + i * 32 * plan.pixel_warps;
       const int pixel = tile.first_pixel + in_tile;
       const int row = pixel / plan.strip_width;
-      const int tile_row = row - tile.first_pixel / plan.strip_width;
+      const int tile_row = row - tile.first_row;
       const bool exists = in_tile < plan.tile_pixels && row < g.out_height;
-      const int word = tile_row * g.stride_height * g.stride_width * plan.phase_pitch + pixel - row * plan.strip_width;
+      const int word = tile_row * g.stride_height * plan.row_pitch + pixel - row * plan.strip_width;
       offset[i] = exists ? static_cast<unsigned>(word) * sizeof(float) : 0;
     }
 
@@ -253,17 +164,17 @@ __global__ void __launch_bounds__(32 * warps)
       const Stage stage = stage_at(g, plan, step - ahead, kernel_stages);
       const float* const buffer = buffers + (step - ahead) % plan.buffers * buffer_words;
       const int stage_taps = stage.kernel_rows * g.kernel_width;
-      if (chain_length + stage.channels * stage_taps > longest_chain) {
-        flush(g, plan, tile, first_channel, first_pixel, first, false, false, chain);
-        first = false;
-        chain_length = 0;
-      }
-      chain_length += stage.channels * stage_taps;
       multiply_stage(plan, taps, stage.channels, stage_taps, buffer, buffer + plan.input_words + first_channel, offset,
                      chain);
       __syncthreads();  // the buffer is free again
+      const bool last = step - ahead == stages - 1;
+      chain_length += stage.channels * stage_taps;
+      if (last || chain_length + plan.stage_channels * plan.stage_kernel_rows * g.kernel_width > longest_chain) {
+        flush(g, plan, tile, first_channel, first_pixel, first, last, arguments.relu, chain);
+        first = false;
+        chain_length = 0;
+      }
     }
-    flush(g, plan, tile, first_channel, first_pixel, first, true, arguments.relu, chain);
   }
 }
 
@@ -281,6 +192,7 @@ Kernel kernel_for(const TiledPlan& plan) {
     case 1: return instance<1>();
     case 2: return instance<2>();
     case 3: return instance<3>();
+    case 4: return instance<4>();
     default: detail::fail("conv2d tiled: there is no variant ", plan.variant);
   }
 }

@@ -25,6 +25,7 @@ struct TiledPlan {
   int stage_channels = 0, stage_kernel_rows = 0;
   int stage_rows = 0, stage_columns = 0;  // input pixels staged per channel, at most
   int phase_pitch = 0;                    // words between columns 0, s, 2s, .. and columns 1, s + 1, ..
+  int row_pitch = 0;                      // words from one staged row to the next
   int weight_pitch = 0;                   // output channels of a block, a multiple of 4
   int buffers = 0;                        // 2: the next stage is on its way while this one is used
   std::int64_t blocks = 0;
@@ -44,7 +45,8 @@ struct TiledPlan {
 struct TiledVariant {
   int thread_pixels, thread_channels, warps;
 };
-inline constexpr std::array<TiledVariant, 4> tiled_variants = {{{8, 8, 12}, {4, 8, 20}, {4, 4, 24}, {4, 1, 32}}};
+inline constexpr std::array<TiledVariant, 5> tiled_variants = {
+    {{8, 12, 12}, {8, 8, 12}, {4, 8, 20}, {4, 4, 24}, {4, 1, 32}}};
 
 /// What the device offers.
 struct TiledLimits {
@@ -62,8 +64,8 @@ struct TiledTaps {
 
 TiledTaps tiled_taps(const ConvGeometry& geometry, const TiledPlan& plan);
 
-/// The plan that an estimate of issue slots calls fastest; nothing if one kernel row of one pixel exceeds shared
-/// memory.
+/// The plan that an estimate of its time calls fastest. Nothing if one kernel row has more than TiledTaps::most taps
+/// or, under a single pixel, exceeds shared memory, or if an output plane has more than 2^30 pixels.
 std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& geometry, const TiledLimits& limits);
 
 /// weight [OC, C / groups, KH, KW] -> [groups, channel_blocks, C / groups, KH, KW, weight_pitch], the rest zero.

@@ -5,7 +5,7 @@
 #include "lamina/cuda/conv2d.h"
 
 /// Convolution on tensor cores for any geometry: a matrix product that gathers its second operand as it goes
-/// (mma.sync, cp.async; compute capability 8.0 and up). docs/implicit_gemm.md explains it.
+/// (mma.sync and cp.async on compute capability 8.0 and up, wgmma on 9.0). docs/implicit_gemm.md explains it.
 namespace lamina::cuda {
 
 /// For tests and benchmarks: what the rule would otherwise decide. Negative or zero leaves it to the rule.

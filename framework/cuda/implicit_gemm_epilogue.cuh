@@ -69,28 +69,61 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int group, int m,
   return sum;
 }
 
-/// Writes output element `index` [images, OC, OH, OW]: filter `m` of `group`, output pixel `pixel` of this launch.
+__device__ inline void write(float* output, float value) { *output = value; }
+__device__ inline void write(__half* output, float value) { *output = __float2half_rn(value); }
+__device__ inline void write(__nv_bfloat16* output, float value) { *output = __float2bfloat16_rn(value); }
+
+/// What finishing needs to know of a filter, in one 16-byte load.
+struct alignas(16) FilterEnd {
+  float bias = 0.0f;
+  FilterRange range;  // fp32 only
+};
+
 template <class Op>
-__device__ __forceinline__ void finish(const Arguments& args, int group, int m, int pixel, std::int64_t index,
-                                       float sum) {
-  const int channel = group * args.group_out_channels + m;
-  bool exact = !(fabsf(sum) < INFINITY);
-  if constexpr (std::is_same_v<Op, SplitTf32>) {
-    const FilterRange filter = args.filters[channel];
-    exact |= filter.scale == 0.0f || (fabsf(sum) < filter.smallest && sum != 0.0f);
-    if (exact) sum = exact_sum<Op>(args, group, m, pixel);
-    if (filter.scale != 0.0f) sum *= filter.scale;
-  } else {
-    if (exact) sum = exact_sum<Op>(args, group, m, pixel);
+__device__ __forceinline__ FilterEnd filter_end(const Arguments& args, int channel) {
+  FilterEnd end;
+  if (args.bias != nullptr) end.bias = __ldg(args.bias + channel);
+  if constexpr (std::is_same_v<Op, SplitTf32>) end.range = args.filters[channel];
+  return end;
+}
+
+/// Finishes `count` sums of one output pixel: filters m, m + m_step, ... of `group`, those below end_m, whose outputs
+/// are m_step * stride apart from `index` on.
+template <class Op, int m_step, class Output, int count>
+__device__ __forceinline__ void finish_as(Output* output, const Arguments& args, int group, int m, int end_m, int pixel,
+                                          std::int64_t index, std::int64_t stride, const float (&sum)[count],
+                                          const FilterEnd (&filter)[count]) {
+  constexpr bool split = std::is_same_v<Op, SplitTf32>;
+  const auto activate = [&args](float y) { return args.relu && y < 0.0f ? 0.0f : y; };
+  unsigned rare = 0;
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (m + i * m_step >= end_m) continue;
+    const FilterRange range = filter[i].range;
+    bool exact = !(fabsf(sum[i]) < INFINITY);
+    if constexpr (split) exact |= range.scale == 0.0f || (fabsf(sum[i]) < range.smallest && sum[i] != 0.0f);
+    if (exact) rare |= 1u << i;
+    write(output + index + i * m_step * stride, activate((split ? sum[i] * range.scale : sum[i]) + filter[i].bias));
   }
-  if (args.bias != nullptr) sum += __ldg(args.bias + channel);
-  if (args.relu) sum = sum < 0.0f ? 0.0f : sum;
-  if (args.output_type == DType::f32) {
-    static_cast<float*>(args.output)[index] = sum;
-  } else if (args.output_type == DType::f16) {
-    static_cast<__half*>(args.output)[index] = __float2half_rn(sum);
+  // Found rarely and then overwritten, so that the common way has no branch in it.
+  for (; rare != 0; rare &= rare - 1) {
+    const int i = __ffs(static_cast<int>(rare)) - 1;
+    const FilterEnd end = filter_end<Op>(args, group * args.group_out_channels + m + i * m_step);
+    float y = exact_sum<Op>(args, group, m + i * m_step, pixel);
+    if (split && end.range.scale != 0.0f) y *= end.range.scale;
+    write(output + index + i * m_step * stride, activate(y + end.bias));
+  }
+}
+
+template <class Op, int m_step, int count>
+__device__ __forceinline__ void finish(const Arguments& args, int group, int m, int end_m, int pixel,
+                                       std::int64_t index, std::int64_t stride, const float (&sum)[count],
+                                       const FilterEnd (&filter)[count]) {
+  using Element = typename Op::Element;
+  if (sizeof(Element) == sizeof(float) || args.output_type == DType::f32) {
+    finish_as<Op, m_step>(static_cast<float*>(args.output), args, group, m, end_m, pixel, index, stride, sum, filter);
   } else {
-    static_cast<__nv_bfloat16*>(args.output)[index] = __float2bfloat16_rn(sum);
+    finish_as<Op, m_step>(static_cast<Element*>(args.output), args, group, m, end_m, pixel, index, stride, sum, filter);
   }
 }
 
@@ -109,12 +142,13 @@ __global__ void __launch_bounds__(threads) implicit_gemm_reduce_kernel(const __g
   // The grid's second axis is at most 65,535 tall.
   for (int channel = static_cast<int>(blockIdx.y); channel < channels; channel += static_cast<int>(gridDim.y)) {
     const float* partial = args.partial + std::int64_t{channel} * args.pixels + pixel;
-    float sum = 0.0f;
-    for (int split = 0; split < args.splits; ++split) {
-      sum += partial[std::int64_t{split} * channels * args.pixels];
-    }
+    float sum[1] = {};
+#pragma unroll 8
+    for (int split = 0; split < args.splits; ++split) sum[0] += partial[std::int64_t{split} * channels * args.pixels];
     const std::int64_t index = (std::int64_t{image} * channels + channel) * plane + (pixel - image * plane);
-    finish<Op>(args, channel / args.group_out_channels, channel % args.group_out_channels, pixel, index, sum);
+    const int group = channel / args.group_out_channels, m = channel - group * args.group_out_channels;
+    const FilterEnd filter[1] = {filter_end<Op>(args, channel)};
+    finish<Op, 1>(args, group, m, m + 1, pixel, index, 0, sum, filter);
   }
 #endif
 }

@@ -1,16 +1,17 @@
 #pragma once
 
-// Convolution as a matrix product whose second matrix is never stored: implicit GEMM on mma.sync (sm_80 and up).
+// Convolution as a matrix product whose second matrix is never stored: implicit GEMM.
 //
-//   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = taps * channels
+//   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = channels * taps
 //
-// A block owns block_m filters x block_n consecutive output pixels (which may span images) and one split of K; each of
-// its four warps owns a quarter of that, warp_m x warp_n, in registers, as 16 x 8 fragments. K advances in steps of 128
-// bytes (32 TF32 or 64 f16 terms). A thread gathers, for one fixed 16-byte piece of the step, the same tap of several
-// pixels: the channels of a pixel lie together in the staged input, so a tap is one cp.async, and a tap in the padding
-// is one that writes zeros.
-// Shared memory: pipeline_depth * (block_m + block_n) * 128 bytes of tiles, and 8 bytes per pixel; the epilogue
-// reuses the tiles to turn fragments into rows of the output. docs/implicit_gemm.md draws it and counts banks.
+// A block of four warps owns block_m filters x block_n consecutive output pixels (which may span images) and one split
+// of K. K advances in steps of 128 bytes: 32 TF32 or 64 f16 terms. How a step is multiplied is T's business: WarpTile
+// gives each warp a quarter of the tile (mma.sync, sm_80 and up), WarpgroupTile all four together (wgmma, sm_90a). A
+// thread gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie together
+// in the staged input, so a tap is one cp.async, and a tap in the padding is one that writes zeros.
+// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (97 KB for 128 x 128) and 8 bytes per pixel; fp32 on
+// wgmma has 32 KB of low words besides. The epilogue reuses the tiles to turn fragments into rows of the output.
+// docs/implicit_gemm.md draws it and counts banks.
 // Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp.
 // Sources: implicit GEMM as in cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words
 // as in Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for
@@ -22,16 +23,19 @@
 
 namespace lamina::cuda::implicit_gemm {
 
-/// Shared memory of a tile, in bytes from its start: the pipeline's tiles, then the windows of the pixels.
+/// Shared memory of a tile, in bytes from its start: the pipeline's tiles, what T wants besides, the pixels' windows.
 template <class T>
 struct Shared {
   static constexpr int step = (T::block_m + T::block_n) * step_bytes;
-  static constexpr int windows = pipeline_depth * step;
+  static constexpr int extra = pipeline_depth * step;
+  static constexpr int windows = extra + T::extra_bytes;
   static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
   static constexpr int output_pitch = T::block_n + 8;
+  static constexpr int filters = T::block_m * output_pitch * 4;  // in the epilogue, behind the output tile
 
-  static_assert(T::block_n <= threads && threads % T::block_n == 0, "the epilogue gives every thread one column");
-  static_assert(T::block_m * output_pitch * 4 <= windows, "the output tile fits where the pipeline's tiles were");
+  static_assert(T::block_m <= threads && T::block_n <= threads && threads % T::block_n == 0,
+                "the epilogue gives every thread a filter and a column");
+  static_assert(filters + T::block_m * 16 <= extra, "the epilogue's data fit where the pipeline's tiles were");
   static_assert(output_pitch % 32 == 8, "four rows of eight words are then 32 different banks");
 };
 
@@ -93,11 +97,9 @@ struct Loader {
   }
 };
 
-#endif
-
-template <class T, int unit_bytes, int blocks_per_sm>
-__global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
-#if __CUDA_ARCH__ >= 800
+/// The whole work of a block.
+template <class T, int unit_bytes>
+__device__ __forceinline__ void convolve_tile(const Arguments& args) {
   extern __shared__ __align__(1024) unsigned char shared[];
   using Layout = Shared<T>;
   auto* windows = reinterpret_cast<Position*>(shared + Layout::windows);
@@ -129,11 +131,12 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
     }
     copy_async_commit();
   }
-  T product(warp, lane);
+  T product(shared + Layout::extra);
   int load_slot = pipeline_depth - 1, slot = 0;
   for (int step = 0; step < steps; ++step) {
     copy_async_wait<pipeline_depth - 2>();
-    if constexpr (T::from_shared) fence_for_tensor_cores();
+    product.prepare(shared + slot * Layout::step);
+    if constexpr (T::needs_wgmma) fence_for_tensor_cores();
     __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
     product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step), [&](int quarter) {
       loader.load(tiles + static_cast<unsigned>(load_slot * Layout::step), quarter);
@@ -145,6 +148,10 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
 
   // Through shared memory, so that a warp writes 32 neighbouring pixels of one filter.
   copy_async_wait<0>();  // the zeros after the last step
+  FilterEnd end;
+  if (args.splits == 1 && thread < T::block_m && m_tile * T::block_m + thread < args.group_out_channels) {
+    end = filter_end<typename T::Op>(args, group * args.group_out_channels + m_tile * T::block_m + thread);
+  }
   __syncthreads();
   auto* tile = reinterpret_cast<float*>(shared);
 #pragma unroll
@@ -156,6 +163,8 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
       *reinterpret_cast<float2*>(row + 8 * Layout::output_pitch) = {product.sum[i][j][2], product.sum[i][j][3]};
     }
   }
+  auto* filters = reinterpret_cast<FilterEnd*>(shared + Layout::filters);
+  if (thread < T::block_m) filters[thread] = end;
   __syncthreads();
 
   const int column = thread % T::block_n, pixel = first_pixel + column;
@@ -168,25 +177,57 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
       args.splits > 1
           ? (std::int64_t{split} * args.geometry.out_channels + first_channel) * args.pixels + pixel
           : (std::int64_t{image} * args.geometry.out_channels + first_channel) * plane + (pixel - image * plane);
-  const int rows = min(T::block_m, args.group_out_channels - m_tile * T::block_m);
-#pragma unroll 8
-  for (int m = thread / T::block_n; m < rows; m += threads / T::block_n) {
-    const float value = tile[m * Layout::output_pitch + column];
-    if (args.splits > 1) {
-      args.partial[corner + m * stride] = value;
+  const int first_m = m_tile * T::block_m;
+  const int end_m = min(args.group_out_channels, first_m + T::block_m);
+  constexpr int rows_per_pass = threads / T::block_n, batch = 8;
+  static_assert(T::block_m % (rows_per_pass * batch) == 0, "whole batches of rows");
+#pragma unroll 1
+  for (int row = thread / T::block_n; row < T::block_m; row += rows_per_pass * batch) {
+    float value[batch];
+#pragma unroll
+    for (int i = 0; i < batch; ++i) value[i] = tile[(row + i * rows_per_pass) * Layout::output_pitch + column];
+    float* partial = args.partial + corner + row * stride;
+    if (args.splits == 1) {
+      FilterEnd filter[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) filter[i] = filters[row + i * rows_per_pass];
+      finish<typename T::Op, rows_per_pass>(args, group, first_m + row, end_m, pixel, corner + row * stride, stride,
+                                            value, filter);
     } else {
-      finish<typename T::Op>(args, group, m_tile * T::block_m + m, pixel, corner + m * stride, value);
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        if (first_m + row + i * rows_per_pass < end_m) partial[i * rows_per_pass * stride] = value[i];
+      }
     }
+  }
+}
+
+#endif
+
+template <class T, int unit_bytes, int blocks_per_sm>
+__global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (T::needs_wgmma && !wgmma_compiled) {
+    // Tells the host (implicit_gemm_choice.cpp) that this tile is not to be used.
+    __shared__ volatile int not_compiled;
+    not_compiled = 1;
+    __trap();
+  } else {
+    convolve_tile<T, unit_bytes>(args);
   }
 #endif
 }
 
 /// A Tile that launches this instantiation.
 template <class T, int unit_bytes, int blocks_per_sm>
-Tile make_tile(const char* instruction) {
-  return {instruction,      T::block_m,
-          T::block_n,       unit_bytes,
-          Shared<T>::bytes, reinterpret_cast<const void*>(&implicit_gemm_kernel<T, unit_bytes, blocks_per_sm>)};
+Tile make_tile(const char* instruction, double rate) {
+  return {.instruction = instruction,
+          .block_m = T::block_m,
+          .block_n = T::block_n,
+          .unit_bytes = unit_bytes,
+          .rate = rate,
+          .shared_bytes = Shared<T>::bytes,
+          .kernel = reinterpret_cast<const void*>(&implicit_gemm_kernel<T, unit_bytes, blocks_per_sm>)};
 }
 
 }  // namespace lamina::cuda::implicit_gemm

@@ -35,9 +35,9 @@ FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
     shift = 0;
     return {.scale = 0.0f};
   }
-  // Subnormal inputs: what the product of two low words, below 2^-12 |w| * 2^-137, leaves out of the sum matters only
-  // where the sum is below 2^-130 of all |w|.
-  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, shift - 130))};
+  // Subnormal inputs: what the product of two low words, below 2^-12 |w| * 2^-136, leaves out of the sum matters only
+  // where the sum is below 2^-129 of all |w|; the rest is margin.
+  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, shift - 126))};
 }
 
 /// Writes one operand of the product.

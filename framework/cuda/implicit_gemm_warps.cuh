@@ -11,7 +11,8 @@ namespace lamina::cuda::implicit_gemm {
 template <class Operand, int m, int n, int warp_m, int warp_n>
 struct WarpTile {
   using Op = Operand;
-  static constexpr bool from_shared = false;
+  static constexpr bool needs_wgmma = false;
+  static constexpr int extra_bytes = 0;
   static constexpr int block_m = m, block_n = n;
   static constexpr int fragments_m = warp_m / 16, fragments_n = warp_n / 8;
   static constexpr int warps_n = block_n / warp_n;
@@ -21,10 +22,13 @@ struct WarpTile {
   float sum[fragments_m][fragments_n][4] = {};
   unsigned a_lane, b_lane;  // where this lane's rows begin
 
-  __device__ WarpTile(int warp, int lane)
-      : a_lane(static_cast<unsigned>(swizzled(first_row(warp) + lane % 16, lane / 16 * 16))),
-        b_lane(static_cast<unsigned>(block_m * step_bytes +
-                                     swizzled(first_column(warp) + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16))) {}
+  __device__ explicit WarpTile(unsigned char*) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    a_lane = static_cast<unsigned>(swizzled(first_row(warp) + lane % 16, lane / 16 * 16));
+    b_lane = static_cast<unsigned>(block_m * step_bytes +
+                                   swizzled(first_column(warp) + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16));
+  }
+  __device__ void prepare(const unsigned char*) {}
 
   __device__ static int first_row(int warp) { return warp / warps_n * warp_m; }
   __device__ static int first_column(int warp) { return warp % warps_n * warp_n; }

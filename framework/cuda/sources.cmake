@@ -16,9 +16,15 @@ target_sources(lamina_objects PRIVATE
   cuda/elementwise.cu
   cuda/implicit_gemm.cpp
   cuda/implicit_gemm_bf16.cu
+  cuda/implicit_gemm_choice.cpp
   cuda/implicit_gemm_fp16.cu
   cuda/implicit_gemm_fp32.cu
   cuda/implicit_gemm_layout.cpp
+  cuda/implicit_gemm_sm90.cpp
+  cuda/implicit_gemm_sm90_bf16.cu
+  cuda/implicit_gemm_sm90_fp16.cu
+  cuda/implicit_gemm_sm90_fp32.cu
+  cuda/implicit_gemm_sm90_tf32.cu
   cuda/implicit_gemm_stage.cu
   cuda/implicit_gemm_tf32.cu
   cuda/linear.cpp
@@ -26,6 +32,8 @@ target_sources(lamina_objects PRIVATE
   cuda/local_response_norm.cu
   cuda/pool2d.cu
   cuda/relu.cu
+  cuda/sm90_pack.cpp
+  cuda/sm90_plan.cpp
   cuda/softmax.cu
   cuda/stream.cpp)
 # Headers only: cudart_static is linked by the library, cuBLAS is opened at run time.

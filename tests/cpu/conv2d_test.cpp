@@ -39,7 +39,7 @@ TEST_P(CpuConv2d, KeepsTheContractOnEveryGeometry) {
   ThreadPool pool(3);
   std::vector<float> workspace;
   for (const ConvGeometry& g : test::awkward_geometries()) {
-    for (const Values values : {Values::mixed, Values::positive}) {
+    for (const Values values : {Values::mixed, Values::positive, Values::equal}) {
       const ConvOperands c(g, values);
       const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
       std::vector<float> output(truth.value.size(), NAN);

@@ -1,0 +1,131 @@
+#include "lamina/cuda/implicit_gemm_sm90.h"
+
+#include <cuda_runtime.h>
+
+#include "lamina/cuda/buffer.h"
+#include "lamina/cuda/check.h"
+#include "lamina/cuda/sm90_instance.h"
+#include "lamina/cuda/sm90_pack.h"
+#include "lamina/cuda/sm90_plan.h"
+#include "lamina/tensor/error.h"
+
+namespace lamina::cuda {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+sm90::Limits limits(int device, const sm90::Instance& instance) {
+  cudaFuncAttributes kernel{};
+  check(cudaFuncGetAttributes(&kernel, instance.function));
+  sm90::Limits limits;
+  limits.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
+  limits.shared_bytes =
+      attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - static_cast<int>(kernel.sharedSizeBytes);
+  limits.computing_groups = instance.computing_groups;
+  return limits;
+}
+
+class ImplicitGemmSm90 final : public Conv2dKernel {
+ public:
+  ImplicitGemmSm90(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias)
+      : device_(options.device), precision_(options.precision) {
+    const DeviceGuard guard(device_);
+    plan_ = sm90::plan(geometry, options, limits(device_, sm90::instance(precision_, options.output, 32)));
+    instance_ = sm90::instance(precision_, options.output, plan_.filters);
+    const sm90::Packed packed = sm90::pack(plan_, sm90::order_steps(plan_.params), precision_, weight, bias);
+    sm90::Params& p = plan_.params;
+    const auto upload = [&](Buffer& buffer, const auto& values) {
+      buffer = Buffer(device_, values.data(), values.size() * sizeof(values[0]));
+    };
+    upload(weights_, packed.operands), p.weights = weights_.data();
+    upload(scale_, packed.scale), p.scale = scale_.as<float>();
+    upload(bias_, packed.bias), p.bias = bias_.as<float>();
+    upload(exact_, packed.exact), p.exact_weights = exact_.as<float>();
+    upload(inexact_, packed.inexact), p.inexact = inexact_.as<std::uint8_t>();
+    for (const std::uint8_t flag : packed.inexact) p.any_inexact |= flag != 0;
+    check(cudaFuncSetAttribute(instance_.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               limits(device_, instance_).shared_bytes));
+  }
+
+  ConvAlgorithm algorithm() const override { return ConvAlgorithm::implicit_gemm; }
+
+  std::string description() const override {
+    const sm90::Params& p = plan_.params;
+    return lamina::detail::concat("implicit_gemm (wgmma) ", sm90::tile_pixels, " pixels x ", plan_.filters,
+                                  " channels, ", p.steps, " k16 steps", plan_.split ? " x 3 products" : "",
+                                  ", ring of ", p.ring_rows, " rows", p.strips > 1 ? " in strips" : "", ", ",
+                                  plan_.blocks, " blocks, ", (plan_.shared_bytes + 1023) / 1024, " KB shared memory",
+                                  p.any_inexact ? ", some filters in plain fp32" : "");
+  }
+
+  std::size_t workspace_bytes() const override { return 0; }
+
+  std::size_t parameter_bytes() const override {
+    return weights_.bytes() + scale_.bytes() + bias_.bytes() + exact_.bytes() + inexact_.bytes();
+  }
+
+  void run(const void* input, void* output, void*, Stream stream) const override {
+    const DeviceGuard guard(device_);
+    sm90::Params params = plan_.params;
+    params.input = static_cast<const float*>(input);
+    params.output = output;
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(plan_.blocks));
+    config.blockDim = dim3(static_cast<unsigned>(instance_.block_threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(plan_.shared_bytes);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    void* arguments[] = {&params};
+    check(cudaLaunchKernelExC(&config, instance_.function, arguments));
+  }
+
+ private:
+  int device_;
+  Precision precision_;
+  sm90::Plan plan_;
+  sm90::Instance instance_;
+  Buffer weights_, scale_, bias_, exact_, inexact_;
+};
+
+bool output_allowed(const Conv2dOptions& o) {
+  if (o.output == DType::f32) return true;
+  return (o.precision == Precision::fp16 && o.output == DType::f16) ||
+         (o.precision == Precision::bf16 && o.output == DType::bf16);
+}
+
+/// The kernels are empty where they were not compiled for sm_90a; only a real one has its barriers.
+bool has_device_code(const sm90::Instance& instance) {
+  cudaFuncAttributes kernel{};
+  if (cudaFuncGetAttributes(&kernel, instance.function) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  return kernel.sharedSizeBytes > 0;
+}
+
+}  // namespace
+
+bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
+  if (options.input != DType::f32 || !output_allowed(options) || !sm90::expressible(geometry)) return false;
+  const DeviceGuard guard(options.device);
+  if (attribute(cudaDevAttrComputeCapabilityMajor, options.device) != 9 ||
+      attribute(cudaDevAttrComputeCapabilityMinor, options.device) != 0) {
+    return false;
+  }
+  return has_device_code(sm90::instance(options.precision, options.output, 32));
+}
+
+std::unique_ptr<Conv2dKernel> make_implicit_gemm_sm90(const ConvGeometry& geometry, const Conv2dOptions& options,
+                                                      const float* weight, const float* bias) {
+  return std::make_unique<ImplicitGemmSm90>(geometry, options, weight, bias);
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,24 @@
+#include "lamina/cuda/sm90_instance.h"
+#include "lamina/cuda/sm90_kernel.cuh"
+
+namespace lamina::cuda::sm90 {
+namespace {
+
+template <class Out>
+const void* function(int filters) {
+  switch (filters) {
+    case 32: return reinterpret_cast<const void*>(&conv2d_sm90_kernel<Precision::bf16, Out, 32>);
+    case 48: return reinterpret_cast<const void*>(&conv2d_sm90_kernel<Precision::bf16, Out, 48>);
+    case 64: return reinterpret_cast<const void*>(&conv2d_sm90_kernel<Precision::bf16, Out, 64>);
+    default: return reinterpret_cast<const void*>(&conv2d_sm90_kernel<Precision::bf16, Out, 96>);
+  }
+}
+
+}  // namespace
+
+Instance bf16_instance(DType output, int filters) {
+  return {output == DType::f32 ? function<float>(filters) : function<__nv_bfloat16>(filters),
+          Team<Precision::bf16>::threads, Team<Precision::bf16>::computing};
+}
+
+}  // namespace lamina::cuda::sm90

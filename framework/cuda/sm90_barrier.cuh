@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+
+/// Hopper's asynchronous machinery as inline PTX: mbarriers, bulk copies, register reallocation, dependent launch.
+/// PTX ISA 8.x, chapters "mbarrier", "cp.async.bulk", "setmaxnreg", "griddepcontrol".
+namespace lamina::cuda::sm90 {
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void barrier_init(std::uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+/// Makes initialised barriers visible to the asynchronous proxy.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive_expect(std::uint64_t* barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+}
+
+/// Waits until the phase of parity `parity` has completed.
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT_%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra WAIT_%=;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+/// Copies 16-byte-aligned global memory to shared memory; `barrier` counts the bytes as they land.
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, std::uint32_t bytes,
+                                          std::uint64_t* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
+/// Asks for the 16-byte pieces that hold [from, to) to be brought into L2. A hint: nothing waits for it.
+__device__ __forceinline__ void prefetch_to_l2(const void* from, const void* to) {
+  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(from) & ~std::uint64_t{15};
+  const std::uint64_t end = (reinterpret_cast<std::uint64_t>(to) + 15) & ~std::uint64_t{15};
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(begin), "r"(static_cast<std::uint32_t>(end - begin))
+               : "memory");
+}
+
+/// Stores by shared-memory address, so that the compiler carries 32 bits and needs no branch.
+__device__ __forceinline__ void store_shared(std::uint32_t address, uint2 v, bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.shared.v2.b32 [%0], {%1, %2};\n}\n" ::"r"(address),
+               "r"(v.x), "r"(v.y), "r"(static_cast<int>(wanted))
+               : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, uint4 v, bool wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+
+/// Shared memory written by ordinary stores is read next by wgmma.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+template <int registers>
+__device__ __forceinline__ void give_registers_back() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+template <int registers>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+/// Joins one warpgroup; id 0 belongs to __syncthreads.
+__device__ __forceinline__ void warpgroup_sync(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
+
+/// Until here the kernel may overlap the one before it in the stream: it has touched nothing but constant weights.
+__device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+
+}  // namespace lamina::cuda::sm90

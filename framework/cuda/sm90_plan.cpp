@@ -1,0 +1,168 @@
+#include "lamina/cuda/sm90_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/math.h"
+
+namespace lamina::cuda::sm90 {
+namespace {
+
+using lamina::detail::ceil_div;
+using lamina::detail::round_up;
+
+/// Ring rows between an output row and the lowest one that its window reads.
+int halo_rows(const ConvGeometry& g) {
+  const int rows = unit_rows(g.stride_height);
+  return (ceil_div(g.kernel_height, rows) - 1) * rows / g.stride_height;
+}
+
+/// Ring rows that one tile of 64 positions reads.
+int rows_per_tile(const Params& p) { return ceil_div(tile_pixels - 1, p.pitch) + 1 + p.halo_rows; }
+
+Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int strip_width) {
+  Params p{};
+  p.channels = g.in_channels, p.in_height = g.in_height, p.in_width = g.in_width;
+  p.out_channels = g.out_channels, p.out_height = g.out_height, p.out_width = g.out_width;
+  p.kernel_height = g.kernel_height, p.kernel_width = g.kernel_width;
+  p.stride = g.stride_height, p.padding_height = g.padding_height, p.padding_width = g.padding_width;
+  p.strip_width = strip_width;
+  p.strips = ceil_div(g.out_width, strip_width);
+  p.column_units = ceil_div(g.kernel_width, g.stride_width);
+  p.pitch = strip_width + p.column_units - 1;
+  p.tiles_per_strip = ceil_div(g.out_height * p.pitch, tile_pixels);
+  p.tiles = static_cast<int>(g.batch) * p.strips * p.tiles_per_strip;
+  p.mirror_units = tile_pixels - 1 + p.column_units;
+  p.halo_rows = halo_rows(g);
+  const int rows = unit_rows(p.stride);
+  for (int first = 0; first < p.kernel_height; first += rows) {
+    const int phase = first % p.stride;
+    if (std::find(p.phase_row, p.phase_row + p.phases, phase) == p.phase_row + p.phases) {
+      p.phase_row[p.phases++] = phase;
+    }
+  }
+  p.by_pitch = Divider(p.pitch), p.by_pieces = Divider(p.pitch + 1);
+  p.by_tiles_per_strip = Divider(p.tiles_per_strip), p.by_out_width = Divider(p.out_width);
+  for (int e = 0; e < 8; ++e) p.tap[e] = unit_tap(p.stride, e);
+  p.relu = options.relu;
+  p.wide_loads = p.stride == 4 && p.padding_width % 4 == 2 && p.in_width % 4 == 0;
+  p.paired_stores = p.strips == 1;
+  return p;
+}
+
+/// The plan for `filters` per block and one strip width, or nothing if it does not fit.
+std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, const Limits& limits, int filters,
+                        int strip_width) {
+  Plan plan;
+  plan.split = options.precision == Precision::fp32;
+  plan.filters = filters;
+  Params& p = plan.params = shape_params(g, options, strip_width);
+  order_steps(p);
+  p.splits = ceil_div(g.out_channels, filters);
+  const int parts = plan.split ? 2 : 1;
+  const int weight_bytes = p.steps * parts * filters * 32;
+  const int element = static_cast<int>(size_of(options.output));
+  const int store_bytes =
+      limits.computing_groups * std::max(filters * (element == 4 ? 68 * 4 : 72 * 2), least_buffer_bytes);
+  const int unit_planes = parts * p.phases * p.channels * unit_bytes;
+  const int ring_limit = (limits.shared_bytes - weight_bytes - store_bytes) / unit_planes - p.mirror_units;
+  const int needed = std::max(rows_per_tile(p), ceil_div(p.mirror_units, p.pitch));
+  const int ranges = std::clamp(limits.multiprocessors / p.splits, 1, p.tiles);
+  const int waves = ceil_div(p.tiles, ranges);
+  // More ring than one block will ever fill only delays its start.
+  const int useful = std::max(needed, ceil_div(waves * tile_pixels, p.pitch) + 2 + 2 * p.halo_rows);
+  p.ring_rows = std::min({ring_limit / p.pitch, useful, max_ring_rows});
+  if (ring_limit < 0 || p.ring_rows < needed) return std::nullopt;
+  p.plane_units = p.ring_rows * p.pitch + p.mirror_units;
+  order_steps(p);
+  plan.blocks = ranges * p.splits;
+  plan.shared_bytes = weight_bytes + store_bytes + unit_planes * p.plane_units;
+  return plan;
+}
+
+/// Clocks until the last block is done. A k16 step reads A (16 clocks of shared memory) and B (columns / 4) and
+/// multiplies for columns / 2; staging and storing share the memory; weights come in at about 40 bytes a clock.
+double clocks(const Plan& plan) {
+  const Params& p = plan.params;
+  const int n = plan.filters;
+  const double step = plan.split ? std::max(1.5 * n, 32 + 0.75 * n) : std::max(0.5 * n, 16 + 0.25 * n);
+  const double stage = 96.0 * p.phases * p.channels * (plan.split ? 2 : 1) * p.pitch / p.strip_width / 6;
+  const double tile = p.steps * step + stage + 4.0 * n;
+  const double waves = ceil_div(p.tiles, plan.blocks / p.splits);
+  const double first = rows_per_tile(p) * 400.0 + p.steps * n * 32.0 * (plan.split ? 2 : 1) / 40;
+  return waves * tile + first;
+}
+
+}  // namespace
+
+bool expressible(const ConvGeometry& g) {
+  if (g.groups != 1 || g.dilation_height != 1 || g.dilation_width != 1) return false;
+  if (g.stride_height != g.stride_width || g.stride_height > 4) return false;
+  if (g.in_channels > 4 || g.kernel_height > 11 || g.kernel_width > 11) return false;
+  const auto fits = [](std::int64_t count) { return count <= std::numeric_limits<int>::max() / 8; };
+  if (!fits(g.in_pixels() * g.in_channels) || !fits(g.out_pixels()) || !fits(g.batch)) return false;
+  // Tiles are counted in int: 64 positions each, at most 11 positions per output pixel.
+  if (static_cast<double>(g.batch) * static_cast<double>(g.out_pixels()) * 11 / tile_pixels +
+          static_cast<double>(g.batch) * g.out_width >
+      1e9) {
+    return false;
+  }
+  Params p = shape_params(g, {}, 1);
+  const int units = ceil_div(g.kernel_height, unit_rows(p.stride)) * g.in_channels * p.column_units;
+  const int groups = halo_rows(g) + 1;
+  return units / 2 + groups * steps_per_round <= max_steps && groups <= max_groups;
+}
+
+Steps order_steps(Params& p) {
+  Steps steps;
+  const int rows = unit_rows(p.stride);
+  p.steps = p.groups = 0;
+  for (int shift = 0; shift <= p.halo_rows; ++shift) {
+    std::vector<Unit> units;
+    std::vector<int> first;  // their distance from the window's first unit in the first plane
+    for (int phase = 0; phase < p.phases; ++phase) {
+      const int kernel_row = shift * p.stride + p.phase_row[phase];
+      if (kernel_row % rows != 0 || kernel_row >= p.kernel_height) continue;
+      for (int c = 0; c < p.channels; ++c) {
+        for (int u = 0; u < p.column_units; ++u) {
+          units.push_back({c, kernel_row, u * p.stride});
+          first.push_back((phase * p.channels + c) * p.plane_units + u);
+        }
+      }
+    }
+    if (units.empty()) continue;
+    while (units.size() % (2 * steps_per_round) != 0) {
+      units.push_back({0, 0, 0, true});
+      first.push_back(first.back());  // any staged unit will do: its weights are zero
+    }
+    const int begin = p.steps;
+    for (std::size_t i = 0; i < units.size(); i += 2, ++p.steps) {
+      steps.unit[p.steps][0] = units[i], steps.unit[p.steps][1] = units[i + 1];
+      p.step[p.steps] = static_cast<std::uint32_t>(first[i]) | static_cast<std::uint32_t>(first[i + 1] - first[i])
+                                                                   << 16;
+    }
+    p.group[p.groups++] = {shift, begin, p.steps};
+  }
+  return steps;
+}
+
+Plan plan(const ConvGeometry& g, const Conv2dOptions& options, const Limits& limits) {
+  const bool split = options.precision == Precision::fp32;
+  std::optional<Plan> best;
+  for (const int filters : {32, 48, 64, 96}) {
+    if (split && filters > 48) continue;
+    std::optional<Plan> candidate;
+    // Whole rows if they fit; else the fewest equal strips that do.
+    for (int strips = 1; !candidate && strips <= g.out_width; strips *= 2) {
+      candidate = fit(g, options, limits, filters, ceil_div(g.out_width, strips));
+    }
+    if (candidate && (!best || clocks(*candidate) < clocks(*best))) best = candidate;
+  }
+  if (!best) lamina::detail::fail("implicit_gemm: a tile of this convolution does not fit the shared memory");
+  return *best;
+}
+
+}  // namespace lamina::cuda::sm90
