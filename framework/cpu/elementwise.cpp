@@ -1,6 +1,7 @@
 #include "lamina/cpu/elementwise.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lamina/tensor/math.h"
 
@@ -10,13 +11,60 @@ namespace {
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
 constexpr std::int64_t chunk = 16384;
 
+// Not std::max: it would turn NaN into 0 or keep it depending on the order of its arguments.
+inline float positive_part(float x) { return x < 0.0f ? 0.0f : x; }
+
+/// Calls body(first, end) for pieces of [0, count).
+template <class Body>
+void for_chunks(std::int64_t count, ThreadPool& pool, const Body& body) {
+  pool.parallel_for(detail::ceil_div(count, chunk),
+                    [&](std::int64_t task, int) { body(task * chunk, std::min(count, (task + 1) * chunk)); });
+}
+
 }  // namespace
 
 void relu(const float* input, float* output, std::int64_t count, ThreadPool& pool) {
-  pool.parallel_for(detail::ceil_div(count, chunk), [=](std::int64_t task, int) {
-    const std::int64_t end = std::min(count, (task + 1) * chunk);
-    // Not std::max: it would turn NaN into 0 or keep it depending on the order of its arguments.
-    for (std::int64_t i = task * chunk; i < end; ++i) output[i] = input[i] < 0.0f ? 0.0f : input[i];
+  for_chunks(count, pool, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) output[i] = positive_part(input[i]);
+  });
+}
+
+void sigmoid(const float* input, float* output, std::int64_t count, ThreadPool& pool) {
+  for_chunks(count, pool, [=](std::int64_t first, std::int64_t end) {
+    for (std::int64_t i = first; i < end; ++i) output[i] = 1.0f / (1.0f + std::exp(-input[i]));
+  });
+}
+
+void add(const float* a, const float* b, float* output, std::int64_t count, bool relu, ThreadPool& pool) {
+  for_chunks(count, pool, [=](std::int64_t first, std::int64_t end) {
+    if (relu) {
+      for (std::int64_t i = first; i < end; ++i) output[i] = positive_part(a[i] + b[i]);
+    } else {
+      for (std::int64_t i = first; i < end; ++i) output[i] = a[i] + b[i];
+    }
+  });
+}
+
+void scale_and_shift(const float* input, const float* scale, const float* shift, float* output, std::int64_t images,
+                     std::int64_t channels, std::int64_t pixels, bool relu, ThreadPool& pool) {
+  pool.parallel_for(images * channels, [=](std::int64_t plane, int) {
+    const float factor = scale[plane % channels];
+    const float offset = shift[plane % channels];
+    const float* in = input + plane * pixels;
+    float* out = output + plane * pixels;
+    for (std::int64_t i = 0; i < pixels; ++i) out[i] = in[i] * factor + offset;
+    if (!relu) return;
+    for (std::int64_t i = 0; i < pixels; ++i) out[i] = positive_part(out[i]);
+  });
+}
+
+void copy_rows(const float* input, float* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,
+               ThreadPool& pool) {
+  const std::int64_t pieces = detail::ceil_div(width, chunk);
+  pool.parallel_for(rows * pieces, [=](std::int64_t task, int) {
+    const std::int64_t first = task % pieces * chunk;
+    const std::int64_t row = task / pieces;
+    std::copy_n(input + row * width + first, std::min(chunk, width - first), output + row * pitch + first);
   });
 }
 

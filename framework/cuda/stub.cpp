@@ -3,8 +3,13 @@
 
 #include "lamina/cuda/conv2d.h"
 #include "lamina/cuda/device_info.h"
+#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/linear.h"
+#include "lamina/cuda/local_response_norm.h"
 #include "lamina/cuda/peak.h"
+#include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/relu.h"
+#include "lamina/cuda/softmax.h"
 #include "lamina/cuda/stream.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
@@ -70,6 +75,22 @@ std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOp
 
 void square_product(int device, const float*, const float*, float*, int, void*, Stream) { refuse(device); }
 
+std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float*, const float*) {
+  refuse(options.device);
+}
+
 void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
+void sigmoid(int device, const float*, float*, std::int64_t, Stream) { refuse(device); }
+void add(int device, const float*, const float*, float*, std::int64_t, bool, Stream) { refuse(device); }
+void scale_and_shift(int device, const float*, const float*, const float*, float*, std::int64_t, std::int64_t,
+                     std::int64_t, bool, Stream) {
+  refuse(device);
+}
+void copy_rows(int device, const float*, float*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
+void max_pool2d(int device, const PoolGeometry&, const float*, float*, Stream) { refuse(device); }
+void avg_pool2d(int device, const PoolGeometry&, const float*, float*, Stream) { refuse(device); }
+void adaptive_avg_pool2d(int device, const PoolGeometry&, const float*, float*, Stream) { refuse(device); }
+void local_response_norm(int device, const LocalResponse&, const float*, float*, Stream) { refuse(device); }
+void softmax(int device, const float*, float*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
 
 }  // namespace lamina::cuda

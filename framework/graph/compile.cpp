@@ -65,19 +65,64 @@ class Compiler {
     }
   }
 
-  /// folded_into_[relu] = the node that computes it; fused_[that node] = the relu.
+  /// The node that computes node i: i itself, or the one that it was folded into.
+  int root(int i) const {
+    const int into = folded_into_[static_cast<std::size_t>(i)];
+    return into == none ? i : into;
+  }
+
+  bool sole_use(int i) const { return uses_[static_cast<std::size_t>(i)] == 1 && !is_output(i); }
+
+  /// The module that node i runs: its own, or what became of it when a batch norm was folded into it.
+  const Module& module_of(int i) const {
+    const auto& folded = folded_modules_[static_cast<std::size_t>(i)];
+    return folded == nullptr ? *node(i).module : *folded;
+  }
+
+  /// Bytes of folded parameters that the operator uses in place; on a GPU it has copies, which it counts itself.
+  std::size_t folded_bytes(int i) const {
+    const auto& folded = folded_modules_[static_cast<std::size_t>(i)];
+    if (folded == nullptr || plan_->options.device.is_cuda()) return 0;
+    std::size_t bytes = 0;
+    for (const Module::Parameter& parameter : folded->parameters()) bytes += parameter.value->bytes();
+    return bytes;
+  }
+
   void find_fusions() {
     folded_into_.assign(nodes_.size(), none);
-    fused_.assign(nodes_.size(), none);
+    fused_relu_.assign(nodes_.size(), false);
+    folded_modules_.resize(nodes_.size());
     if (!plan_->options.fuse) return;
     for (int i = 0; i < count(); ++i) {
-      if (node(i).module == nullptr || node(i).module->op() != "relu") continue;
+      if (node(i).module == nullptr || node(i).inputs.size() != 1) continue;
       const int source = node(i).inputs[0];
-      const bool sole_use = uses_[static_cast<std::size_t>(source)] == 1 && !is_output(source);
-      if (node(source).module == nullptr || !node(source).module->fuses_relu() || !sole_use) continue;
-      folded_into_[static_cast<std::size_t>(i)] = source;
-      fused_[static_cast<std::size_t>(source)] = i;
+      const auto into = static_cast<std::size_t>(root(source));
+      if (nodes_[into].module == nullptr || fused_relu_[into] || !sole_use(source)) continue;
+      if (node(i).module->op() == "relu") {
+        fused_relu_[into] = module_of(root(source)).fuses_relu();
+        if (fused_relu_[into]) folded_into_[static_cast<std::size_t>(i)] = root(source);
+      } else if (auto folded = followed_by(root(source), i)) {
+        folded_modules_[into] = std::move(folded);
+        folded_into_[static_cast<std::size_t>(i)] = root(source);
+      }
     }
+  }
+
+  std::shared_ptr<Module> followed_by(int source, int next) const {
+    try {
+      return module_of(source).followed_by(*node(next).module);
+    } catch (const Error& error) {
+      fail(node(next).name, ": ", error.what());
+    }
+  }
+
+  /// The names of the nodes folded into node i, in order.
+  std::string fused_names(int i) const {
+    std::string names;
+    for (int other = i + 1; other < count(); ++other) {
+      if (folded_into_[static_cast<std::size_t>(other)] == i) names += (names.empty() ? "" : ", ") + node(other).name;
+    }
+    return names;
   }
 
   int new_buffer(int index) {
@@ -90,12 +135,15 @@ class Compiler {
     return static_cast<int>(plan_->buffers.size()) - 1;
   }
 
+  /// Node i's output is its operand's buffer, with nothing to compute.
+  bool is_alias(int i) const { return folded_into_[static_cast<std::size_t>(i)] != none || node(i).module->is_view(); }
+
   /// The operand whose buffer node i's output shares, or `none`.
   int shares_with(int i) {
     const Graph::Node& n = node(i);
     if (n.module == nullptr) return none;
     const int source = n.inputs.empty() ? none : n.inputs[0];
-    if (folded_into_[static_cast<std::size_t>(i)] != none || n.module->is_view()) return source;
+    if (is_alias(i)) return source;
     if (!n.module->in_place() || plan_->options.keep_all) return none;
     // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
     const auto buffer = static_cast<std::size_t>(buffer_of(source));
@@ -109,7 +157,11 @@ class Compiler {
     for (int i = 0; i < count(); ++i) {
       const int source = shares_with(i);
       buffer_of(i) = source == none ? new_buffer(i) : buffer_of(source);
-      if (source == none) readers_.push_back(reads_of_class_[static_cast<std::size_t>(i)]);
+      if (source == none) readers_.push_back(0);
+      // A result written over its operand has readers of its own; a view or a folded node was counted with its source.
+      if (source == none || !is_alias(i)) {
+        readers_[static_cast<std::size_t>(buffer_of(i))] = reads_of_class_[static_cast<std::size_t>(i)];
+      }
     }
     // Steps are numbered by node. A buffer lives from the node that writes it to the last that reads it.
     for (int i = 0; i < count(); ++i) {
@@ -129,8 +181,7 @@ class Compiler {
       const auto at = static_cast<std::size_t>(i);
       if (is_output(i)) ++reads_of_class_[at];
       for (const int input : node(i).inputs) {
-        const bool alias = node(i).module->is_view() || folded_into_[at] != none;
-        reads_of_class_[static_cast<std::size_t>(input)] += alias ? reads_of_class_[at] : 1;
+        reads_of_class_[static_cast<std::size_t>(input)] += is_alias(i) ? reads_of_class_[at] : 1;
       }
     }
   }
@@ -149,24 +200,23 @@ class Compiler {
       if (!computes) continue;
       std::vector<Shape> inputs;
       for (const int input : n.inputs) inputs.push_back(shape(input));
-      const int relu = fused_[static_cast<std::size_t>(i)];
       Plan::Impl::Step step;
       step.name = n.name;
-      step.fused = relu == none ? "" : node(relu).name;
+      step.fused = fused_names(i);
       try {
-        step.op = n.module->prepare({.inputs = inputs,
-                                     .device = o.device,
-                                     .precision = o.precision,
-                                     .algorithm = o.algorithm,
-                                     .threads = o.threads,
-                                     .relu = relu != none,
-                                     .workspace_limit = o.workspace_limit});
+        step.op = module_of(i).prepare({.inputs = inputs,
+                                        .device = o.device,
+                                        .precision = o.precision,
+                                        .algorithm = o.algorithm,
+                                        .threads = o.threads,
+                                        .relu = fused_relu_[static_cast<std::size_t>(i)],
+                                        .workspace_limit = o.workspace_limit});
       } catch (const Error& error) {
         fail(n.name, ": ", error.what());
       }
       step.inputs.resize(inputs.size());
       plan_->memory.workspace = std::max(plan_->memory.workspace, step.op->workspace_bytes());
-      plan_->memory.parameters += step.op->parameter_bytes();
+      plan_->memory.parameters += step.op->parameter_bytes() + folded_bytes(i);
 
       const std::size_t number = plan_->steps.size();
       for (std::size_t slot = 0; slot < inputs.size(); ++slot) {
@@ -252,11 +302,12 @@ class Compiler {
   const std::vector<Graph::Node>& nodes_;
   std::unique_ptr<Plan::Impl> plan_;
   std::vector<Shape> shapes_;
-  std::vector<int> uses_;  // nodes that read each node
-  std::vector<int> folded_into_;
-  std::vector<int> fused_;
-  std::vector<int> reads_of_class_;  // see count_readers
-  std::vector<int> readers_;         // the same, by buffer
+  std::vector<int> uses_;                                // nodes that read each node
+  std::vector<int> folded_into_;                         // the node that computes this one too, or none
+  std::vector<bool> fused_relu_;                         // a ReLU was folded into the node
+  std::vector<std::shared_ptr<Module>> folded_modules_;  // see module_of
+  std::vector<int> reads_of_class_;                      // see count_readers
+  std::vector<int> readers_;                             // the same, by buffer
   std::vector<int> buffer_of_;
 };
 

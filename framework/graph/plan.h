@@ -21,7 +21,7 @@ struct CompileOptions {
   Precision precision = Precision::fp32;
   int threads = 0;                                       ///< on the CPU; 0: one for each core
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;    ///< for every convolution
-  bool fuse = true;                                      ///< let convolutions apply the ReLU that follows
+  bool fuse = true;                                      ///< fold batch norms into convolutions, and ReLUs into what they follow
   bool keep_all = false;                                 ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
 };

@@ -20,7 +20,7 @@ struct Plan::Impl {
   /// One operator and the activations it touches.
   struct Step {
     std::string name;   ///< of the node whose module runs
-    std::string fused;  ///< of the node folded into it, or empty
+    std::string fused;  ///< of the nodes folded into it, or empty
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
     Tensor output;

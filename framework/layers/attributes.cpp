@@ -70,18 +70,42 @@ int AttributeReader::integer(std::string_view name, int fallback) {
   fail_expected(name, "a whole number of 32 bits", *attribute);
 }
 
-Size2d AttributeReader::size(std::string_view name, Size2d fallback) {
+bool AttributeReader::boolean(std::string_view name, bool fallback) {
   const Attribute* attribute = find(name);
   if (attribute == nullptr) return fallback;
-  if (const auto* value = std::get_if<std::int64_t>(attribute)) {
+  if (const auto* value = std::get_if<bool>(attribute)) return *value;
+  fail_expected(name, "true or false", *attribute);
+}
+
+double AttributeReader::number(std::string_view name, double fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return fallback;
+  if (const auto* value = std::get_if<double>(attribute)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(attribute)) return static_cast<double>(*value);
+  fail_expected(name, "a number", *attribute);
+}
+
+Size2d AttributeReader::size(std::string_view name, Size2d fallback) {
+  const Attribute* attribute = find(name);
+  return attribute == nullptr ? fallback : to_size(name, *attribute);
+}
+
+Size2d AttributeReader::size(std::string_view name) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) detail::fail("attribute ", name, " is missing");
+  return to_size(name, *attribute);
+}
+
+Size2d AttributeReader::to_size(std::string_view name, const Attribute& attribute) const {
+  if (const auto* value = std::get_if<std::int64_t>(&attribute)) {
     if (const auto both = to_int(*value)) return {*both};
   }
-  if (const auto* list = std::get_if<std::vector<std::int64_t>>(attribute); list != nullptr && list->size() == 2) {
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attribute); list != nullptr && list->size() == 2) {
     const auto height = to_int((*list)[0]);
     const auto width = to_int((*list)[1]);
     if (height && width) return {*height, *width};
   }
-  fail_expected(name, "one number or [height, width]", *attribute);
+  fail_expected(name, "one number or [height, width]", attribute);
 }
 
 void AttributeReader::finish() const {

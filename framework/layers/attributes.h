@@ -39,13 +39,19 @@ class LAMINA_API AttributeReader {
   explicit AttributeReader(const Attributes& attributes) : attributes_(attributes), used_(attributes.size()) {}
 
   int integer(std::string_view name, int fallback);
+  bool boolean(std::string_view name, bool fallback);
+  /// A whole number serves too.
+  double number(std::string_view name, double fallback);
   /// One number for both, or [height, width].
   Size2d size(std::string_view name, Size2d fallback);
+  /// One that must be there. Throws Error if it is not.
+  Size2d size(std::string_view name);
   /// Throws Error naming the attributes that were never read.
   void finish() const;
 
  private:
   const Attribute* find(std::string_view name);
+  Size2d to_size(std::string_view name, const Attribute& attribute) const;
 
   const Attributes& attributes_;
   std::vector<bool> used_;

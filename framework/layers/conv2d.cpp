@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d_operators.h"
 #include "lamina/tensor/error.h"
 
@@ -120,6 +121,28 @@ Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
 }
 
 double Conv2d::flops(std::span<const Shape> inputs) const { return geometry(inputs[0]).flops(); }
+
+std::shared_ptr<Module> Conv2d::followed_by(const Module& next) const {
+  const auto* norm = dynamic_cast<const BatchNorm2d*>(&next);
+  if (norm == nullptr || norm->options().channels != options_.out || !weight_.defined()) return nullptr;
+  if (options_.bias && !bias_.defined()) return nullptr;
+  const auto [scale, shift] = norm->coefficients();
+  Tensor weight = weight_.clone();
+  Tensor bias = shift.clone();
+  const std::span<float> weights = weight.values<float>();
+  const std::size_t filter = weights.size() / static_cast<std::size_t>(options_.out);
+  for (std::size_t c = 0; c < static_cast<std::size_t>(options_.out); ++c) {
+    const float factor = scale.values<float>()[c];
+    for (float& w : weights.subspan(c * filter, filter)) w *= factor;
+    if (options_.bias) bias.values<float>()[c] += bias_.values<float>()[c] * factor;
+  }
+  Conv2dOptions options = options_;
+  options.bias = true;
+  auto folded = std::make_shared<Conv2d>(options);
+  folded->set_weight(std::move(weight));
+  folded->set_bias(std::move(bias));
+  return folded;
+}
 
 std::unique_ptr<Operator> Conv2d::prepare(const Preparation& preparation) const {
   if (!weight_.defined()) detail::fail("conv2d: the weight was never set; load weights first");

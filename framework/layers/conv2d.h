@@ -40,6 +40,8 @@ class LAMINA_API Conv2d : public Module {
   Shape output_shape(std::span<const Shape> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
   bool fuses_relu() const override { return true; }
+  /// A BatchNorm2d becomes part of the weights and the bias.
+  std::shared_ptr<Module> followed_by(const Module& next) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

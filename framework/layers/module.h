@@ -42,6 +42,9 @@ class LAMINA_API Module {
   virtual bool in_place() const { return false; }
   /// This module can apply a ReLU to its output for free.
   virtual bool fuses_relu() const { return false; }
+  /// One module that computes `next` of this module's output, or null if there is none. Throws Error if a parameter
+  /// was never set.
+  virtual std::shared_ptr<Module> followed_by(const Module& /*next*/) const { return nullptr; }
 
   /// Makes this module ready to run. Throws Error if a parameter was never set. Not called for views.
   virtual std::unique_ptr<Operator> prepare(const Preparation& preparation) const = 0;

@@ -3,24 +3,39 @@
 #include <array>
 #include <limits>
 
+#include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/concat.h"
 #include "lamina/layers/conv2d.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/linear.h"
+#include "lamina/layers/local_response_norm.h"
+#include "lamina/layers/pool2d.h"
 #include "lamina/layers/relu.h"
+#include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
 #include "lamina/tensor/error.h"
 
 namespace lamina::detail {
 namespace {
 
+/// The shape of a parameter that must be there, of the wanted rank, with extents that fit in int.
+Shape required_shape(const NodeSpec& spec, std::string_view op, std::string_view name, std::string_view meaning,
+                     std::size_t rank) {
+  const auto shape = spec.parameter_shape(name);
+  if (!shape) fail(op, ": the file has no tensor \"", name, "\" for this node");
+  if (shape->rank() != rank) fail(op, ": expected a ", name, ' ', meaning, ", got ", *shape);
+  for (const std::int64_t extent : *shape) {
+    if (extent < 1 || extent > std::numeric_limits<int>::max()) {
+      fail(op, ": expected a ", name, ' ', meaning, " with something in it, got ", *shape);
+    }
+  }
+  return *shape;
+}
+
 std::shared_ptr<Module> make_conv2d(const NodeSpec& spec) {
   AttributeReader attributes(spec.attributes);
-  const auto weight = spec.parameter_shape("weight");
-  if (!weight) fail("conv2d: the file has no tensor \"weight\" for this node");
-  if (weight->rank() != 4) fail("conv2d: expected a weight [out, in / groups, KH, KW], got ", *weight);
-  for (const std::int64_t extent : *weight) {
-    if (extent < 1 || extent > std::numeric_limits<int>::max())
-      fail("conv2d: a weight of shape ", *weight, " makes no filter");
-  }
-  const auto extent = [&](int i) { return static_cast<int>((*weight)[i]); };
+  const Shape weight = required_shape(spec, "conv2d", "weight", "[out, in / groups, KH, KW]", 4);
+  const auto extent = [&](int i) { return static_cast<int>(weight[i]); };
 
   Conv2dOptions options;
   options.stride = attributes.size("stride", 1);
@@ -38,6 +53,76 @@ std::shared_ptr<Module> make_conv2d(const NodeSpec& spec) {
   return std::make_shared<Conv2d>(options);
 }
 
+std::shared_ptr<Module> make_linear(const NodeSpec& spec) {
+  AttributeReader(spec.attributes).finish();
+  const Shape weight = required_shape(spec, "linear", "weight", "[out, in]", 2);
+  return std::make_shared<Linear>(LinearOptions{.in = static_cast<int>(weight[1]),
+                                                .out = static_cast<int>(weight[0]),
+                                                .bias = spec.parameter_shape("bias").has_value()});
+}
+
+std::shared_ptr<Module> make_batch_norm2d(const NodeSpec& spec) {
+  AttributeReader attributes(spec.attributes);
+  const Shape mean = required_shape(spec, "batch_norm2d", "running_mean", "[channels]", 1);
+  const BatchNorm2dOptions options = {
+      .channels = static_cast<int>(mean[0]),
+      .eps = attributes.number("eps", 1e-5),
+      .affine = spec.parameter_shape("weight").has_value() || spec.parameter_shape("bias").has_value()};
+  attributes.finish();
+  return std::make_shared<BatchNorm2d>(options);
+}
+
+std::shared_ptr<Module> make_max_pool2d(const NodeSpec& spec) {
+  AttributeReader attributes(spec.attributes);
+  MaxPool2dOptions options;
+  options.kernel = attributes.size("kernel");
+  options.stride = attributes.size("stride", options.kernel);
+  options.padding = attributes.size("padding", 0);
+  options.dilation = attributes.size("dilation", 1);
+  options.ceil_mode = attributes.boolean("ceil_mode", false);
+  attributes.finish();
+  return std::make_shared<MaxPool2d>(options);
+}
+
+std::shared_ptr<Module> make_avg_pool2d(const NodeSpec& spec) {
+  AttributeReader attributes(spec.attributes);
+  AvgPool2dOptions options;
+  options.kernel = attributes.size("kernel");
+  options.stride = attributes.size("stride", options.kernel);
+  options.padding = attributes.size("padding", 0);
+  options.ceil_mode = attributes.boolean("ceil_mode", false);
+  options.count_include_pad = attributes.boolean("count_include_pad", true);
+  attributes.finish();
+  return std::make_shared<AvgPool2d>(options);
+}
+
+std::shared_ptr<Module> make_adaptive_avg_pool2d(const NodeSpec& spec) {
+  AttributeReader attributes(spec.attributes);
+  const Size2d output = attributes.size("output");
+  attributes.finish();
+  return std::make_shared<AdaptiveAvgPool2d>(output);
+}
+
+std::shared_ptr<Module> make_local_response_norm(const NodeSpec& spec) {
+  AttributeReader attributes(spec.attributes);
+  LocalResponseNormOptions options;
+  options.size = attributes.integer("size", options.size);
+  options.alpha = attributes.number("alpha", options.alpha);
+  options.beta = attributes.number("beta", options.beta);
+  options.k = attributes.number("k", options.k);
+  attributes.finish();
+  return std::make_shared<LocalResponseNorm>(options);
+}
+
+/// A module whose one attribute is a dimension.
+template <class M, int fallback>
+std::shared_ptr<Module> make_along(const NodeSpec& spec) {
+  AttributeReader attributes(spec.attributes);
+  const int dim = attributes.integer("dim", fallback);
+  attributes.finish();
+  return std::make_shared<M>(dim);
+}
+
 template <class M>
 std::shared_ptr<Module> make_plain(const NodeSpec& spec) {
   AttributeReader(spec.attributes).finish();
@@ -50,10 +135,20 @@ struct Row {
 };
 
 // A new layer adds its line here.
-constexpr std::array<Row, 4> table = {{{"conv2d", make_conv2d},
-                                       {"dropout", make_plain<Dropout>},
-                                       {"flatten", make_plain<Flatten>},
-                                       {"relu", make_plain<ReLU>}}};
+constexpr std::array<Row, 14> table = {{{"adaptive_avg_pool2d", make_adaptive_avg_pool2d},
+                                        {"add", make_plain<Add>},
+                                        {"avg_pool2d", make_avg_pool2d},
+                                        {"batch_norm2d", make_batch_norm2d},
+                                        {"concat", make_along<Concat, 0>},
+                                        {"conv2d", make_conv2d},
+                                        {"dropout", make_plain<Dropout>},
+                                        {"flatten", make_plain<Flatten>},
+                                        {"linear", make_linear},
+                                        {"local_response_norm", make_local_response_norm},
+                                        {"max_pool2d", make_max_pool2d},
+                                        {"relu", make_plain<ReLU>},
+                                        {"sigmoid", make_plain<Sigmoid>},
+                                        {"softmax", make_along<Softmax, -1>}}};
 
 }  // namespace
 

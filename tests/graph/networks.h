@@ -3,7 +3,9 @@
 #include <random>
 
 #include "lamina/graph/graph.h"
+#include "lamina/layers/concat.h"
 #include "lamina/layers/conv2d.h"
+#include "lamina/layers/elementwise.h"
 #include "lamina/layers/relu.h"
 #include "lamina/layers/views.h"
 

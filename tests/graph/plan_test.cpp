@@ -78,6 +78,17 @@ TEST(Plan, ARunAllocatesNothing) {
   EXPECT_EQ(test::allocations() - before, 0);
 }
 
+TEST(Plan, ARunOfAnyLayerAllocatesNothing) {
+  const Graph graph = Graph::load(std::string(LAMINA_TEST_DATA) + "/golden/layers.safetensors");
+  Plan plan = graph.compile({.batch = 40, .threads = 2});
+  std::vector<Tensor> inputs;
+  for (const Shape& shape : plan.input_shapes()) inputs.push_back(random_tensor(shape, 5));
+  plan.run(inputs);
+  const long before = allocations;
+  plan.run(inputs);
+  EXPECT_EQ(allocations - before, 0);
+}
+
 TEST(Plan, RunIntoWritesToTheCallersMemory) {
   const Graph graph = branching_network();
   Plan plan = graph.compile();
@@ -187,6 +198,25 @@ TEST(Plan, MemoryIsWhatTheArenaHolds) {
   EXPECT_EQ(graph.compile({.batch = 4}).memory().activations, std::size_t{4} * 5 * 6 * 5 * sizeof(float));
   // Unfused and kept: the convolution's and the ReLU's outputs, at aligned offsets; the input stays the caller's.
   EXPECT_EQ(graph.compile({.batch = 4, .keep_all = true}).memory().activations, 2560u + 2400u);
+}
+
+/// A result written over its operand may have several readers of its own: the next in-place operation must not
+/// overwrite it under them.
+TEST(Plan, InPlaceResultsOutliveEveryReader) {
+  Graph g;
+  const Value x = g.input("input", {1, 2, 3, 3});
+  const Value c = g.add("conv", Conv2d({.in = 2, .out = 2, .kernel = 1}), x);
+  const Value s = g.add("first", Sigmoid(), c);
+  const Value negative = g.add("second", Sigmoid(), s);
+  const Value sum = g.add("sum", Add(), {s, s});
+  g.output(g.add("joined", Concat(1), {negative, sum, s}));
+  test::randomize(g);
+  const std::vector<Tensor> inputs = {random_tensor({1, 2, 3, 3}, 3)};
+  const Tensor expected = run_plainly(g, inputs)[0];
+  for (const bool fuse : {true, false}) {
+    Plan plan = g.compile({.threads = 2, .fuse = fuse});
+    expect_close(plan.run(inputs)[0], expected);
+  }
 }
 
 TEST(Plan, AConstGraphServesManyThreads) {

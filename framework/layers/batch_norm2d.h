@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lamina/layers/module.h"
+
+namespace lamina {
+
+struct BatchNorm2dOptions {
+  int channels = 0;
+  double eps = 1e-5;
+  bool affine = true;  ///< there are a weight and a bias; else they are 1 and 0
+};
+
+/// (x - running_mean) / sqrt(running_var + eps) * weight + bias, channel by channel, as torch.nn.BatchNorm2d does
+/// when it does not train. Input and output [N, C, H, W], parameters [C].
+///
+/// Compiling folds it into a convolution before it.
+class LAMINA_API BatchNorm2d : public Module {
+ public:
+  /// Throws Error unless there is a channel and eps is not negative.
+  explicit BatchNorm2d(const BatchNorm2dOptions& options);
+
+  const BatchNorm2dOptions& options() const { return options_; }
+
+  /// y = x * scale + shift, each [C].
+  struct Coefficients {
+    Tensor scale, shift;
+  };
+  /// Throws Error if a parameter was never set.
+  Coefficients coefficients() const;
+
+  std::string_view op() const override { return "batch_norm2d"; }
+  Attributes attributes() const override;
+  std::vector<Parameter> parameters() override;
+  Shape output_shape(std::span<const Shape> inputs) const override;
+  bool in_place() const override { return true; }
+  bool fuses_relu() const override { return true; }
+  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+
+ private:
+  BatchNorm2dOptions options_;
+  Tensor weight_, bias_, running_mean_, running_var_;
+};
+
+}  // namespace lamina

@@ -1,0 +1,101 @@
+#include "lamina/layers/linear.h"
+
+#include "lamina/cpu/linear.h"
+#include "lamina/cuda/linear.h"
+#include "lamina/layers/make_operator.h"
+
+namespace lamina {
+namespace {
+
+using detail::fail;
+using detail::floats;
+
+std::unique_ptr<Operator> prepare_cpu(std::int64_t rows, const LinearOptions& o, const Preparation& preparation,
+                                      const Tensor& weight, const Tensor& bias) {
+  if (preparation.precision != Precision::fp32) {
+    fail("linear: the CPU computes in fp32; precision ", name(preparation.precision), " needs a CUDA device");
+  }
+  // The lambda shares the parameters with the module: several plans use one copy.
+  return detail::make_operator(
+      cpu::linear_uses_dot_products(rows) ? "dot products, weights streamed once" : "Eigen product",
+      [=, relu = preparation.relu](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+        const cpu::LinearPointers pointers = {.input = floats(inputs[0]),
+                                              .weight = floats(weight),
+                                              .bias = floats(bias),
+                                              .output = floats(output),
+                                              .relu = relu};
+        cpu::linear(rows, o.in, o.out, pointers, *execution.pool);
+      });
+}
+
+std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o, const Preparation& preparation,
+                                       const Tensor& weight, const Tensor& bias) {
+  const cuda::LinearOptions options = {.device = preparation.device.index,
+                                       .precision = preparation.precision,
+                                       .rows = rows,
+                                       .in = o.in,
+                                       .out = o.out,
+                                       .relu = preparation.relu,
+                                       .workspace_limit = preparation.workspace_limit};
+  std::shared_ptr<const cuda::LinearKernel> kernel =
+      cuda::prepare_linear(options, floats(weight), bias.defined() ? floats(bias) : nullptr);
+  return detail::make_operator(kernel->description(),
+                               {.workspace = kernel->workspace_bytes(), .parameters = kernel->parameter_bytes()},
+                               [kernel](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+                                 kernel->run(floats(inputs[0]), floats(output), execution.workspace, execution.stream);
+                               });
+}
+
+}  // namespace
+
+Linear::Linear(const LinearOptions& options) : options_(options) {
+  if (options_.in < 1 || options_.out < 1) {
+    fail("linear: expected 1 or more features, got ", options_.in, " in and ", options_.out, " out");
+  }
+}
+
+void Linear::set_weight(Tensor weight) {
+  detail::require_parameter(op(), weight, {options_.out, options_.in}, "weight");
+  weight_ = std::move(weight);
+}
+
+void Linear::set_bias(Tensor bias) {
+  if (!options_.bias) fail("linear: this layer has no bias");
+  detail::require_parameter(op(), bias, {options_.out}, "bias");
+  bias_ = std::move(bias);
+}
+
+std::vector<Module::Parameter> Linear::parameters() {
+  std::vector<Parameter> result = {{"weight", {options_.out, options_.in}, &weight_}};
+  if (options_.bias) result.push_back({"bias", {options_.out}, &bias_});
+  return result;
+}
+
+Shape Linear::output_shape(std::span<const Shape> inputs) const {
+  const Shape& input = detail::lone_input(op(), inputs);
+  if (input.rank() < 2) fail("linear: expected input [N, ..., in], got ", input);
+  if (input[-1] != options_.in) {
+    fail("linear: expected ", options_.in, " input features, got ", input[-1], " (input ", input, ')');
+  }
+  Shape output = input;
+  output.set(-1, options_.out);
+  return output;
+}
+
+double Linear::flops(std::span<const Shape> inputs) const {
+  const double rows = static_cast<double>(inputs[0].with_batch(1).numel()) / options_.in;
+  return 2.0 * rows * options_.in * options_.out;
+}
+
+std::unique_ptr<Operator> Linear::prepare(const Preparation& preparation) const {
+  detail::require_loaded(op(), weight_, "weight");
+  if (options_.bias) detail::require_loaded(op(), bias_, "bias");
+  const std::int64_t rows = preparation.inputs[0].numel() / options_.in;
+  switch (preparation.device.type) {
+    case DeviceType::cpu: return prepare_cpu(rows, options_, preparation, weight_, bias_);
+    case DeviceType::cuda: return prepare_cuda(rows, options_, preparation, weight_, bias_);
+  }
+  fail("linear: unknown device");
+}
+
+}  // namespace lamina

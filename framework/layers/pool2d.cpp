@@ -1,0 +1,191 @@
+#include "lamina/layers/pool2d.h"
+
+#include <limits>
+
+#include "lamina/cpu/pool2d.h"
+#include "lamina/cuda/pool2d.h"
+#include "lamina/layers/make_operator.h"
+
+namespace lamina {
+namespace {
+
+using detail::fail;
+using detail::floats;
+
+void require_at_least(std::string_view op, int least, Size2d size, std::string_view what) {
+  if (size.height < least || size.width < least) {
+    fail(op, ": expected a ", what, " of ", least, " or more, got ", to_string(size));
+  }
+}
+
+void require_window(std::string_view op, Size2d kernel, Size2d stride, Size2d padding, Size2d dilation) {
+  require_at_least(op, 1, kernel, "kernel");
+  require_at_least(op, 1, stride, "stride");
+  require_at_least(op, 0, padding, "padding");
+  require_at_least(op, 1, dilation, "dilation");
+  const auto half = [](int k, int d) { return (std::int64_t{d} * (k - 1) + 1) / 2; };
+  if (padding.height > half(kernel.height, dilation.height) || padding.width > half(kernel.width, dilation.width)) {
+    fail(op, ": expected a padding of at most half the kernel ", to_string(kernel), ", got ", to_string(padding));
+  }
+}
+
+struct Side {
+  std::string_view name;
+  std::int64_t extent;
+  int kernel, stride, padding, dilation;
+};
+
+/// Length of one side of the output, by PyTorch's rule for ceil_mode.
+int output_extent(std::string_view op, const Side& s, bool ceil_mode, const Shape& input) {
+  const std::int64_t window = std::int64_t{s.dilation} * (s.kernel - 1) + 1;
+  const std::int64_t padded = s.extent + 2 * std::int64_t{s.padding};
+  const std::int64_t room = padded - window;
+  std::int64_t result = 0;
+  if (room >= 0) {
+    result = room / s.stride + 1;
+    if (ceil_mode && room % s.stride != 0) ++result;
+  } else if (ceil_mode && -room < s.stride) {
+    result = 1;  // what rounding up a negative quotient gives
+  }
+  // The last window must begin before the padding at the end.
+  if (ceil_mode && (result - 1) * s.stride >= s.extent + s.padding) --result;
+  if (result < 1) {
+    fail(op, ": kernel of ", s.name, ' ', window, " is larger than the padded input of ", s.name, ' ', padded,
+         " (input ", input, ')');
+  }
+  return static_cast<int>(result);
+}
+
+/// Everything but `count_padding`.
+PoolGeometry window_geometry(std::string_view op, const Shape& input, Size2d kernel, Size2d stride, Size2d padding,
+                             Size2d dilation, bool ceil_mode) {
+  (void)detail::lone_image(op, {&input, 1});
+  PoolGeometry g;
+  g.planes = (input[0] == lamina::batch ? 1 : input[0]) * input[1];
+  g.in_height = static_cast<int>(input[2]);
+  g.in_width = static_cast<int>(input[3]);
+  g.kernel_height = kernel.height;
+  g.kernel_width = kernel.width;
+  g.stride_height = stride.height;
+  g.stride_width = stride.width;
+  g.padding_height = padding.height;
+  g.padding_width = padding.width;
+  g.dilation_height = dilation.height;
+  g.dilation_width = dilation.width;
+  g.out_height = output_extent(op, {"height", input[2], kernel.height, stride.height, padding.height, dilation.height},
+                               ceil_mode, input);
+  g.out_width = output_extent(op, {"width", input[3], kernel.width, stride.width, padding.width, dilation.width},
+                              ceil_mode, input);
+  return g;
+}
+
+Shape pooled_shape(const Shape& input, const PoolGeometry& g) {
+  return {input[0], input[1], g.out_height, g.out_width};
+}
+
+std::vector<std::int64_t> pair(Size2d size) { return {size.height, size.width}; }
+
+using CpuPool = void (*)(const PoolGeometry&, const float*, float*, cpu::ThreadPool&, float*);
+using CudaPool = void (*)(int, const PoolGeometry&, const float*, float*, cuda::Stream);
+
+std::unique_ptr<Operator> prepare_pool(const PoolGeometry& g, const Preparation& preparation, CpuPool on_cpu,
+                                       CudaPool on_cuda) {
+  switch (preparation.device.type) {
+    case DeviceType::cpu:
+      return detail::make_operator(
+          "rows, then columns", {.workspace = cpu::pool2d_workspace(g, preparation.threads), .parameters = 0},
+          [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+            on_cpu(g, floats(inputs[0]), floats(output), *execution.pool, static_cast<float*>(execution.workspace));
+          });
+    case DeviceType::cuda:
+      return detail::make_operator("one thread per output",
+                                   [=, device = preparation.device.index](std::span<const Tensor> inputs,
+                                                                          Tensor& output, const Execution& execution) {
+                                     on_cuda(device, g, floats(inputs[0]), floats(output), execution.stream);
+                                   });
+  }
+  fail("pooling: unknown device");
+}
+
+}  // namespace
+
+MaxPool2d::MaxPool2d(const MaxPool2dOptions& options) : options_(options) {
+  if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
+  require_window(op(), options_.kernel, options_.stride, options_.padding, options_.dilation);
+}
+
+PoolGeometry MaxPool2d::geometry(const Shape& input) const {
+  const auto& o = options_;
+  return window_geometry(op(), input, o.kernel, o.stride, o.padding, o.dilation, o.ceil_mode);
+}
+
+Attributes MaxPool2d::attributes() const {
+  const auto& o = options_;
+  return {{"kernel", pair(o.kernel)},
+          {"stride", pair(o.stride)},
+          {"padding", pair(o.padding)},
+          {"dilation", pair(o.dilation)},
+          {"ceil_mode", o.ceil_mode}};
+}
+
+Shape MaxPool2d::output_shape(std::span<const Shape> inputs) const {
+  const Shape& input = detail::lone_input(op(), inputs);
+  return pooled_shape(input, geometry(input));
+}
+
+std::unique_ptr<Operator> MaxPool2d::prepare(const Preparation& preparation) const {
+  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::max_pool2d, cuda::max_pool2d);
+}
+
+AvgPool2d::AvgPool2d(const AvgPool2dOptions& options) : options_(options) {
+  if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
+  require_window(op(), options_.kernel, options_.stride, options_.padding, 1);
+}
+
+PoolGeometry AvgPool2d::geometry(const Shape& input) const {
+  const auto& o = options_;
+  PoolGeometry g = window_geometry(op(), input, o.kernel, o.stride, o.padding, 1, o.ceil_mode);
+  g.count_padding = o.count_include_pad;
+  return g;
+}
+
+Attributes AvgPool2d::attributes() const {
+  const auto& o = options_;
+  return {{"kernel", pair(o.kernel)},
+          {"stride", pair(o.stride)},
+          {"padding", pair(o.padding)},
+          {"ceil_mode", o.ceil_mode},
+          {"count_include_pad", o.count_include_pad}};
+}
+
+Shape AvgPool2d::output_shape(std::span<const Shape> inputs) const {
+  const Shape& input = detail::lone_input(op(), inputs);
+  return pooled_shape(input, geometry(input));
+}
+
+std::unique_ptr<Operator> AvgPool2d::prepare(const Preparation& preparation) const {
+  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::avg_pool2d, cuda::avg_pool2d);
+}
+
+AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : output_(output) { require_at_least(op(), 1, output, "output"); }
+
+PoolGeometry AdaptiveAvgPool2d::geometry(const Shape& input) const {
+  PoolGeometry g = window_geometry(op(), input, 1, 1, 0, 1, false);
+  g.out_height = output_.height;
+  g.out_width = output_.width;
+  return g;
+}
+
+Attributes AdaptiveAvgPool2d::attributes() const { return {{"output", pair(output_)}}; }
+
+Shape AdaptiveAvgPool2d::output_shape(std::span<const Shape> inputs) const {
+  const Shape& input = detail::lone_input(op(), inputs);
+  return pooled_shape(input, geometry(input));
+}
+
+std::unique_ptr<Operator> AdaptiveAvgPool2d::prepare(const Preparation& preparation) const {
+  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::adaptive_avg_pool2d,
+                      cuda::adaptive_avg_pool2d);
+}
+
+}  // namespace lamina

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "lamina/layers/module.h"
+
+namespace lamina {
+
+/// exp(x) / the sum of exp(x) along one dimension, as torch.nn.Softmax. Any shape of rank 1 or more.
+class LAMINA_API Softmax : public Module {
+ public:
+  /// A negative dimension counts from the end.
+  explicit Softmax(int dim = -1) : dim_(dim) {}
+
+  int dim() const { return dim_; }
+
+  std::string_view op() const override { return "softmax"; }
+  Attributes attributes() const override;
+  Shape output_shape(std::span<const Shape> inputs) const override;
+  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+
+ private:
+  int dim_;
+};
+
+}  // namespace lamina

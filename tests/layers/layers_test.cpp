@@ -1,0 +1,127 @@
+#include <gtest/gtest.h>
+
+#include "lamina/graph/graph.h"
+#include "layer_cases.h"
+#include "tensor/file_test.h"
+
+namespace lamina {
+namespace {
+
+using test::drawn;
+using test::expect_error;
+
+TEST(Layers, AgreeWithTheReference) {
+  const auto cases = test::layer_cases();
+  ASSERT_GT(cases.size(), 300u);
+  for (const test::LayerCase& c : cases) {
+    const Tensor y = c.module->forward(c.inputs);
+    EXPECT_EQ(test::mismatch(c, y.values<float>()), "") << c.name;
+  }
+}
+
+TEST(Layers, GiveTheSameInAPlanOfThreeThreads) {
+  for (const test::LayerCase& c : test::layer_cases()) {
+    Graph g;
+    std::vector<Value> values;
+    for (const Tensor& input : c.inputs) values.push_back(g.input(std::to_string(values.size()), input.shape()));
+    g.output(g.add("node", c.module, values));
+    Plan plan = g.compile({.threads = 3});
+    const Tensor y = plan.run(c.inputs)[0];
+    EXPECT_EQ(y.shape(), c.module->forward(c.inputs).shape()) << c.name;
+    EXPECT_EQ(test::mismatch(c, y.values<float>()), "") << c.name;
+  }
+}
+
+TEST(Layers, FollowPyTorchOnOutputSizes) {
+  const auto extent = [](int in, int kernel, int stride, int padding, bool ceil_mode) {
+    const Shape shape = {1, 1, in, in};
+    return MaxPool2d({.kernel = kernel, .stride = stride, .padding = padding, .ceil_mode = ceil_mode})
+        .output_shape({&shape, 1})[2];
+  };
+  EXPECT_EQ(extent(55, 3, 2, 0, false), 27);
+  EXPECT_EQ(extent(13, 3, 2, 0, true), 6);
+  EXPECT_EQ(extent(14, 3, 2, 0, false), 6);
+  EXPECT_EQ(extent(14, 3, 2, 0, true), 7);
+  EXPECT_EQ(extent(4, 2, 5, 1, true), 1);  // a second window would begin in the padding at the end
+  EXPECT_EQ(extent(5, 2, 5, 1, true), 2);
+  EXPECT_EQ(extent(2, 3, 2, 0, true), 1);  // smaller than its kernel: rounding up still gives one window
+}
+
+TEST(Layers, KeepNan) {
+  Tensor x = drawn({1, 1, 5, 5}, 1);
+  x.values<float>()[12] = NAN;
+  const Tensor largest = MaxPool2d({.kernel = 3, .stride = 1})(x);
+  for (const float y : largest.values<float>()) EXPECT_TRUE(std::isnan(y));  // every window holds the centre
+  x = drawn({1, 1, 3, 6}, 2);
+  x.values<float>()[0] = NAN;
+  const Tensor some = MaxPool2d({.kernel = 3})(x);
+  EXPECT_TRUE(std::isnan(some.values<float>()[0]));
+  EXPECT_FALSE(std::isnan(some.values<float>()[1]));
+  const Tensor infinite = Tensor::from(std::vector<float>(9, -INFINITY), {1, 1, 3, 3});
+  EXPECT_EQ(MaxPool2d({.kernel = 3})(infinite).values<float>()[0], -INFINITY);
+
+  const Tensor row = Tensor::from(std::vector<float>{1, NAN, 2}, {1, 3});
+  const Tensor none = Softmax()(row);
+  for (const float y : none.values<float>()) EXPECT_TRUE(std::isnan(y));
+  const Tensor extreme = Tensor::from(std::vector<float>{1000, -INFINITY, 1000}, {1, 3});
+  EXPECT_EQ(Softmax()(extreme).values<float>()[0], 0.5f);
+  EXPECT_EQ(Softmax()(extreme).values<float>()[1], 0.0f);
+
+  Linear linear({.in = 2, .out = 2, .bias = false});
+  linear.set_weight(Tensor::from(std::vector<float>{-1, 0, 1, 0}, {2, 2}));
+  Graph g;
+  const Value in = g.input("input", {1, 2});
+  g.output(g.add("relu", ReLU(), g.add("linear", std::move(linear), in)));
+  Plan plan = g.compile();
+  const Tensor y = plan.run(Tensor::from(std::vector<float>{3, 5}, {1, 2}));
+  EXPECT_EQ(y.values<float>()[0], 0.0f);
+  EXPECT_EQ(y.values<float>()[1], 3.0f);
+  EXPECT_TRUE(std::isnan(plan.run(Tensor::from(std::vector<float>{NAN, 5}, {1, 2})).values<float>()[0]));
+}
+
+TEST(Layers, RefuseWhatDoesNotFit) {
+  expect_error([] { MaxPool2d({.kernel = 0}); }, {"max_pool2d", "kernel", "0x0"});
+  expect_error([] { MaxPool2d({.kernel = 3, .padding = 2}); }, {"half the kernel", "2x2"});
+  expect_error([] { AvgPool2d({.kernel = 3, .stride = {1, 0}}); }, {"avg_pool2d", "stride", "1x0"});
+  expect_error([] { AdaptiveAvgPool2d(Size2d(0, 3)); }, {"output", "0x3"});
+  expect_error([] { Linear({.in = 0, .out = 3}); }, {"linear", "0 in"});
+  expect_error([] { LocalResponseNorm({.size = 0}); }, {"size", "0"});
+  expect_error([] { BatchNorm2d({.channels = 0}); }, {"channels", "0"});
+  const auto shape = [](const Module& module, std::vector<Shape> inputs) { (void)module.output_shape(inputs); };
+  expect_error([&] { shape(MaxPool2d({.kernel = 5}), {{1, 2, 4, 8}}); }, {"height 5", "height 4", "[1, 2, 4, 8]"});
+  expect_error([&] { shape(MaxPool2d({.kernel = 2}), {{2, 4, 8}}); }, {"[N, C, H, W]", "[2, 4, 8]"});
+  expect_error([&] { shape(Linear({.in = 3, .out = 1}), {{1, 4}}); }, {"expected 3 input features, got 4"});
+  expect_error([&] { shape(BatchNorm2d({.channels = 3}), {{1, 4, 2, 2}}); }, {"expected 3 input channels, got 4"});
+  expect_error([&] { shape(Add(), {{1, 4}, {4, 1}}); }, {"one shape", "[1, 4]", "[4, 1]"});
+  expect_error([&] { shape(Add(), {{1, 4}}); }, {"2 inputs, got 1"});
+  expect_error([&] { shape(Concat(1), {{1, 4}, {2, 4}}); }, {"dimension 1", "[2, 4]"});
+  expect_error([&] { shape(Concat(1), {{1, 4}, {1, 4, 1}}); }, {"dimension 1"});
+  expect_error([&] { shape(Concat(0), {{batch, 4}, {batch, 4}}); }, {"batch"});
+  expect_error([&] { shape(Softmax(2), {{1, 4}}); }, {"no dimension 2", "[1, 4]"});
+  expect_error([] { (void)Linear({.in = 1, .out = 1})(Tensor::zeros({1, 1})); }, {"linear", "never set"});
+  expect_error([] { (void)BatchNorm2d({.channels = 1})(Tensor::zeros({1, 1, 1, 1})); }, {"batch_norm2d", "never set"});
+  Linear linear({.in = 2, .out = 1, .bias = false});
+  expect_error([&] { linear.set_weight(Tensor::zeros({2, 1})); }, {"[1, 2]", "[2, 1]"});
+  expect_error([&] { linear.set_bias(Tensor::zeros({1})); }, {"no bias"});
+}
+
+TEST(Scores, SoftmaxAndTopK) {
+  const Tensor p = softmax(Tensor::from(std::vector<float>{0, 0, std::log(2.0f), 7, 7, 7}, {2, 3}));
+  EXPECT_FLOAT_EQ(p.values<float>()[0], 0.25f);
+  EXPECT_FLOAT_EQ(p.values<float>()[2], 0.5f);
+  EXPECT_FLOAT_EQ(p.values<float>()[5], 1.0f / 3);
+  const auto best = top_k(Tensor::from(std::vector<float>{1, NAN, 3, 3, -INFINITY}, {1, 5}), 4);
+  ASSERT_EQ(best.size(), 4u);
+  EXPECT_EQ(best[0].index, 2);
+  EXPECT_EQ(best[1].index, 3);
+  EXPECT_EQ(best[2].index, 0);
+  EXPECT_EQ(best[3].index, 4);
+  EXPECT_EQ(best[0].score, 3.0f);
+  EXPECT_EQ(top_k(Tensor::zeros({3}), 10).size(), 3u);
+  expect_error([] { (void)top_k(Tensor::zeros({2, 3}), 1); }, {"one image", "[2, 3]"});
+  expect_error([] { (void)top_k(Tensor::zeros({3}, DType::f16), 1); }, {"f32", "f16"});
+  expect_error([] { (void)softmax(Tensor()); }, {"undefined"});
+}
+
+}  // namespace
+}  // namespace lamina
