@@ -84,9 +84,9 @@ TEST(Plan, ARunOfAnyLayerAllocatesNothing) {
   std::vector<Tensor> inputs;
   for (const Shape& shape : plan.input_shapes()) inputs.push_back(random_tensor(shape, 5));
   plan.run(inputs);
-  const long before = allocations;
+  const long before = test::allocations();
   plan.run(inputs);
-  EXPECT_EQ(allocations - before, 0);
+  EXPECT_EQ(test::allocations() - before, 0);
 }
 
 TEST(Plan, RunIntoWritesToTheCallersMemory) {
