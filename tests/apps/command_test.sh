@@ -34,7 +34,7 @@ check() {  # check DESCRIPTION COMMAND...
 # help and versions
 expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'features' --help
-for command in features classify run verify inspect convert doctor 'bench conv2d'; do
+for command in features classify run verify inspect convert doctor 'bench conv2d' 'bench model'; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
 done
@@ -142,6 +142,7 @@ expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
+expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
 expect 0 '--device auto uses' doctor
 
