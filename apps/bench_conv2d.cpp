@@ -8,6 +8,7 @@
 #include <random>
 
 #include "bench_ceilings.h"
+#include "bench_model.h"
 #include "bench_timer.h"
 #include "commands.h"
 #include "lamina/cpu/reference.h"
@@ -320,6 +321,7 @@ void bench(const Options& options) {
 void add_bench(CLI::App& app) {
   CLI::App* group = app.add_subcommand("bench", "Measure speed and accuracy");
   group->require_subcommand(1);
+  add_bench_model(*group);
   auto options = std::make_shared<Options>();
   CLI::App* command = group->add_subcommand(
       "conv2d", "Race the convolution algorithms on one geometry (default: AlexNet's first layer)");

@@ -5,6 +5,8 @@
 /// One function for each subcommand: it adds its options to the command line and what to do when it is chosen.
 namespace lamina::app {
 
+void add_classify(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_features(CLI::App& app);
 void add_run(CLI::App& app);
 void add_verify(CLI::App& app);

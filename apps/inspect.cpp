@@ -92,7 +92,7 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
-  command->add_option("file", options->file, "a .safetensors or .npy file")->required();
+  command->add_option("file", options->file, "a .safetensors, .pth, .pt or .npy file")->required();
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();

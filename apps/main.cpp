@@ -19,9 +19,11 @@ int main(int argc, char** argv) {
       "lamina COMMAND --help shows the options of a command and an example.\n"
       "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong.");
   lamina::app::add_features(app);
+  lamina::app::add_classify(app);
   lamina::app::add_run(app);
   lamina::app::add_verify(app);
   lamina::app::add_inspect(app);
+  lamina::app::add_convert(app);
   lamina::app::add_bench(app);
   lamina::app::add_doctor(app);
 

@@ -3,18 +3,20 @@
 
 #include "commands.h"
 #include "inputs.h"
+#include "model_options.h"
 #include "options.h"
 
 namespace lamina::app {
 namespace {
 
 struct Options {
-  std::string model, input, output;
+  ModelOptions model;
+  std::string input, output;
   RunOptions run;
 };
 
 void run(const Options& options) {
-  const Model model = load_model(options.model);
+  const Model model = options.model.load();
   print_warnings(model);
   const std::vector<Tensor> inputs = read_inputs(options.input, model);
   Plan plan = model.graph.compile(options.run.compile_options(batch_of(inputs)));
@@ -33,7 +35,7 @@ void run(const Options& options) {
 void add_run(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
-  command->add_option("--model", options->model, "self-describing model file")->required();
+  options->model.add_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph")
       ->required();
   command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();

@@ -6,13 +6,15 @@
 
 #include "commands.h"
 #include "inputs.h"
+#include "model_options.h"
 #include "options.h"
 
 namespace lamina::app {
 namespace {
 
 struct Options {
-  std::string model, golden;
+  ModelOptions model;
+  std::string golden;
   double rtol = 1e-4;
   double atol = 1e-5;
   RunOptions run;
@@ -100,7 +102,7 @@ class Verifier {
 };
 
 void verify(const Options& options) {
-  const Model model = load_model(options.model);
+  const Model model = options.model.load();
   print_warnings(model);
   const Weights golden = Weights::open(options.golden);
   const std::vector<Tensor> inputs = read_inputs(options.golden, model);
@@ -130,7 +132,7 @@ void verify(const Options& options) {
 void add_verify(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("verify", "Compare a model's results with expected ones, node by node");
-  command->add_option("--model", options->model, "self-describing model file")->required();
+  options->model.add_to(*command);
   command->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name")
       ->required();
   command->add_option("--rtol", options->rtol, "relative tolerance")

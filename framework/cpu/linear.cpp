@@ -36,7 +36,17 @@ constexpr std::int64_t task_bytes = 512 << 10;
 
 typedef float Vector __attribute__((vector_size(lanes * sizeof(float))));
 
-/// sums[r][o] += the dot product of `count` terms of input row r and weight row o.
+inline float sum_of_lanes(const Vector& v) {
+  float parts[lanes];
+  std::memcpy(parts, &v, sizeof(parts));
+  for (int width = lanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+  }
+  return parts[0];
+}
+
+/// sums[r][o] += the dot product of `count` terms of input row r and weight row o. Every loop over rows and outputs is
+/// unrolled, or the running sums would live in memory.
 template <int Rows, int Outputs>
 void add_dots(const float* input, std::int64_t input_pitch, const float* weight, std::int64_t weight_pitch,
               std::int64_t count, float (*sums)[outputs_together]) {
@@ -44,17 +54,21 @@ void add_dots(const float* input, std::int64_t input_pitch, const float* weight,
   std::int64_t k = 0;
   for (; k + lanes <= count; k += lanes) {
     Vector w[Outputs];
+#pragma GCC unroll 4
     for (int o = 0; o < Outputs; ++o) std::memcpy(&w[o], weight + o * weight_pitch + k, sizeof(Vector));
+#pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
       Vector x;
       std::memcpy(&x, input + r * input_pitch + k, sizeof(Vector));
+#pragma GCC unroll 4
       for (int o = 0; o < Outputs; ++o) total[r][o] += x * w[o];
     }
   }
+#pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
     for (int o = 0; o < Outputs; ++o) {
-      float sum = 0;
-      for (int i = 0; i < lanes; ++i) sum += total[r][o][i];
+      float sum = sum_of_lanes(total[r][o]);
       for (std::int64_t i = k; i < count; ++i) sum += input[r * input_pitch + i] * weight[o * weight_pitch + i];
       sums[r][o] += sum;
     }

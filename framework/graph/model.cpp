@@ -112,7 +112,7 @@ Model load_model(const std::filesystem::path& path) {
   }
 }
 
-void save_model(const std::filesystem::path& path, const Model& model) {
+Weights to_weights(const Model& model) {
   Weights weights = model.graph.state_dict();
   auto& metadata = weights.metadata();
   metadata[graph_key] = detail::graph_to_json(model.graph);
@@ -120,8 +120,10 @@ void save_model(const std::filesystem::path& path, const Model& model) {
   std::string labels;
   for (const std::string& label : model.labels) labels += (labels.empty() ? "" : "\n") + label;
   if (!labels.empty()) metadata[labels_key] = labels;
-  weights.save(path);
+  return weights;
 }
+
+void save_model(const std::filesystem::path& path, const Model& model) { to_weights(model).save(path); }
 
 Graph Graph::load(const std::filesystem::path& path) { return std::move(load_model(path).graph); }
 

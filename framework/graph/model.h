@@ -24,6 +24,9 @@ LAMINA_API Model load_model(const std::filesystem::path& path);
 /// Reads a model out of weights that carry one in their metadata.
 LAMINA_API Model model_from(const Weights& weights);
 
+/// The inverse: the parameters, and all else in the metadata. Throws Error if a parameter was never set.
+LAMINA_API Weights to_weights(const Model& model);
+
 /// Writes a model file. An existing file is replaced only on success.
 LAMINA_API void save_model(const std::filesystem::path& path, const Model& model);
 

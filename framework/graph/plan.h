@@ -19,10 +19,10 @@ struct CompileOptions {
   Device device = Device::cpu();
   std::int64_t batch = 1;
   Precision precision = Precision::fp32;
-  int threads = 0;                                       ///< on the CPU; 0: one for each core
-  ConvAlgorithm algorithm = ConvAlgorithm::automatic;    ///< for every convolution
-  bool fuse = true;                                      ///< fold batch norms into convolutions, and ReLUs into what they follow
-  bool keep_all = false;                                 ///< keep every node's output for `activation`; fuses nothing
+  int threads = 0;                                     ///< on the CPU; 0: one for each core
+  ConvAlgorithm algorithm = ConvAlgorithm::automatic;  ///< for every convolution
+  bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
+  bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
 };
 
@@ -33,6 +33,14 @@ struct PlanMemory {
   std::size_t parameters = 0;   ///< packed copies of the weights; weights used in place count nothing
 
   std::size_t total() const { return activations + workspace + parameters; }
+};
+
+/// What one step of a Plan took.
+struct StepTime {
+  std::string name;    ///< of the node
+  std::string fused;   ///< names of the nodes computed with it
+  std::string kernel;  ///< for people
+  double milliseconds = 0;
 };
 
 /// A Graph compiled for one device, batch and precision. Holds all the memory that running needs: running allocates
@@ -62,6 +70,10 @@ class LAMINA_API Plan {
 
   /// Runs and writes the outputs to memory of the caller's, of the outputs' shapes, on the host or on the device.
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream = nullptr);
+
+  /// Runs `runs` times (and once before, to warm up), timing each step by itself: the medians, on the device's clock
+  /// on a GPU. Inputs as for `run`. Throws Error if an input does not fit or runs < 1.
+  std::vector<StepTime> profile(std::span<const Tensor> inputs, int runs = 10);
 
   std::span<const std::string> input_names() const;
   std::span<const std::string> output_names() const;

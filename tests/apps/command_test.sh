@@ -34,7 +34,7 @@ check() {  # check DESCRIPTION COMMAND...
 # help and versions
 expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'features' --help
-for command in features run verify inspect doctor 'bench conv2d'; do
+for command in features classify run verify inspect convert doctor 'bench conv2d' 'bench model'; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
 done
@@ -96,11 +96,53 @@ expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/network.safetensors"
 expect 1 'FAIL.*first to diverge is' verify --model "$golden/network.safetensors" --golden "$golden/network-wrong.safetensors"
 expect 1 'names no node' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
 
+for network in layers tiny-alexnet tiny-resnet; do
+  expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/$network.safetensors" --golden "$golden/$network-golden.safetensors"
+done
+
+# classify: as PyTorch does, one at a time and in batches, with the classes' names
+classifier=$golden/tiny-classifier.safetensors
+same_answers() {  # same_answers FILE: its CSV says what PyTorch found
+  python3 - "$1" "$golden/tiny-classifier.csv" <<'EOF'
+import csv, os, sys
+mine = [(os.path.basename(r["photo"]), r["rank"], r["class"], float(r["probability"])) for r in csv.DictReader(open(sys.argv[1]))]
+golden = [(r["photo"], r["rank"], r["class"], float(r["probability"])) for r in csv.DictReader(open(sys.argv[2]))]
+sys.exit(not (len(mine) == len(golden) and all(a[:3] == b[:3] and abs(a[3] - b[3]) < 1e-5 for a, b in zip(mine, golden))))
+EOF
+}
+for batch in 1 2 16; do
+  "$lamina" classify "$source"/docs/images/*.png --model "$classifier" --top 3 --csv --batch "$batch" >answers.csv 2>/dev/null
+  check "classify agrees with PyTorch in batches of $batch" same_answers answers.csv
+done
+expect 0 '[0-9.]+ %  (cat|cup|rocket|person|nothing)' classify "$photo" --model "$classifier"
+expect 1 'broken.png' classify photos --model "$classifier"
+expect 1 '3 of 4 images classified' classify photos --model "$classifier"
+check 'JSON with the error of the broken one' python3 -c 'import json,sys; d=json.load(sys.stdin); assert len(d)==4 and sum("error" in a for a in d)==1' \
+  < <("$lamina" classify photos --model "$classifier" --json 2>/dev/null)
+printf 'a\nb\n' >labels.txt
+expect 1 'expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
+expect 1 'preprocess' classify "$photo" --model "$golden/tiny-alexnet.safetensors"
+expect 1 '--model FILE' classify "$photo"
+expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
+expect 2 'arch' classify "$photo" --arch lenet --weights "$classifier"
+expect 2 'excludes' classify "$photo" --model "$classifier" --json --csv
+
+# convert: the same tensors, a model where it was one, half the size in f16
+expect 0 'wrote.*and the graph' convert "$classifier" half.safetensors --dtype f16
+expect 0 'classifier.weight +f16' inspect half.safetensors
+expect 0 '%' classify "$photo" --model half.safetensors
+expect 0 'wrote plain.safetensors' convert "$source/tests/golden/files/c_b1.npy" plain.safetensors
+expect 1 'expected 5 labels' convert "$classifier" no.safetensors --labels labels.txt
+expect 1 'do not fit' convert "$classifier" no.safetensors --arch vgg16
+expect 2 'dtype' convert "$classifier" no.safetensors --dtype f8
+check 'nothing was written' test ! -e no.safetensors
+
 # inspect, bench, doctor
 expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
+expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
 expect 0 '--device auto uses' doctor
 

@@ -4,11 +4,13 @@
 
     python3 tests/golden/make_golden_layers.py
 
-Needs torch, torchvision and safetensors. Run by hand; the files it writes are committed:
+Needs torch, torchvision, pillow and safetensors. Run by hand; the files it writes are committed:
     layers.safetensors        a model: one node for every combination of attributes, all reading the inputs
     layers-golden.safetensors its inputs, and every node's output as PyTorch computes it
     tiny-alexnet*.safetensors AlexNet's shape with a few channels: local response norm, groups, ceil-mode pooling
     tiny-resnet*.safetensors  residual blocks with batch norm and downsampling, a concatenation, a sigmoid
+    tiny-classifier.safetensors  a model of photographs with random weights and five labels, for `lamina classify`
+    tiny-classifier.csv       what it makes of docs/images/*.png, preprocessed by torchvision
     network-keys.txt          torchvision's parameters by network: name, key, shape
 """
 
@@ -16,6 +18,7 @@ import itertools
 import json
 import pathlib
 
+import PIL.Image
 import torch
 import torch.nn.functional as F
 import torchvision
@@ -200,6 +203,28 @@ def tiny_resnet():
     r.save("tiny-resnet", ["fc", "gate"])
 
 
+def tiny_classifier():
+    mean, std, labels = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225], ["cat", "cup", "rocket, \"big\"", "person", "nothing"]
+    transforms = torchvision.transforms
+    prepare = transforms.Compose([transforms.Resize(40), transforms.CenterCrop(32), transforms.ToTensor(), transforms.Normalize(mean, std)])
+    photos = sorted((HERE.parent.parent / "docs/images").glob("*.png"))
+    r = Recorder()
+    x = r.input("input", torch.stack([prepare(PIL.Image.open(photo).convert("RGB")) for photo in photos]))
+    x = relu(r, "features.1", convolution(r, "features.0", x, 3, 6, 5, stride=2))
+    x = r.apply("features.2", "max_pool2d", x, lambda v: F.max_pool2d(v, 3, 2), {"kernel": 3, "stride": 2})
+    x = r.apply("flatten", "flatten", x, lambda v: torch.flatten(v, 1))
+    x = r.module("classifier", "linear", x, torch.nn.Linear(6 * 6 * 6, 5))
+    graph = {"version": 1, "inputs": r.inputs, "nodes": r.nodes, "outputs": [x]}
+    preprocess = {"resize": 40, "crop": 32, "mean": mean, "std": std}
+    write("tiny-classifier.safetensors", r.tensors,
+          {"lamina.graph": json.dumps(graph), "lamina.preprocess": json.dumps(preprocess), "lamina.labels": "\n".join(labels)})
+    lines = ["photo,rank,class,probability"]
+    for photo, probabilities in zip(photos, torch.softmax(r.values[x], 1)):
+        for rank, index in enumerate(probabilities.argsort(descending=True)[:3].tolist()):
+            lines.append(f"{photo.name},{rank + 1},{index},{probabilities[index]:.6f}")
+    (HERE / "tiny-classifier.csv").write_text("\n".join(lines) + "\n")
+
+
 def network_keys():
     lines = []
     for name in ("alexnet", "resnet18", "vgg16"):
@@ -215,4 +240,5 @@ if __name__ == "__main__":
         layers()
         tiny_alexnet()
         tiny_resnet()
+        tiny_classifier()
     network_keys()

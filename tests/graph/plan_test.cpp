@@ -89,6 +89,21 @@ TEST(Plan, ARunOfAnyLayerAllocatesNothing) {
   EXPECT_EQ(test::allocations() - before, 0);
 }
 
+TEST(Plan, ProfilesEveryStep) {
+  const Graph graph = branching_network();
+  Plan plan = graph.compile({.threads = 1});
+  const std::vector<Tensor> inputs = {random_tensor({1, 3, 16, 16}, 5)};
+  const std::vector<StepTime> times = plan.profile(inputs, 3);
+  ASSERT_EQ(times.size(), 4u);  // relu2 is part of conv2
+  EXPECT_EQ(times[0].name, "conv1");
+  EXPECT_EQ(times[2].fused, "relu2");
+  for (const StepTime& time : times) EXPECT_GE(time.milliseconds, 0) << time.name;
+  const auto expected = run_plainly(graph, inputs);
+  expect_close(plan.run(inputs)[0], expected[0]);
+  expect_error([&] { (void)plan.profile(inputs, 0); }, {"1 run", "0"});
+  expect_error([&] { (void)plan.profile({}, 1); }, {"1 inputs", "0"});
+}
+
 TEST(Plan, RunIntoWritesToTheCallersMemory) {
   const Graph graph = branching_network();
   Plan plan = graph.compile();

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <lamina/lamina.h>
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lamina::app {
+
+/// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
+struct ModelOptions {
+  std::string model, weights, arch, labels;
+
+  /// Adds --model, --weights, --arch and --labels.
+  void add_to(CLI::App& command);
+  /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
+  Model load() const;
+};
+
+/// Accepts the names of ready-made networks.
+CLI::Validator network_name();
+
+/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have.
+/// Throws Error, saying whose weights they are where that can be told.
+Model model_of(const std::string& arch, const Weights& weights, const std::string& path);
+
+/// The lines of a file of class names. Throws Error if it cannot be read or is empty.
+std::vector<std::string> read_labels(const std::string& path);
+
+/// Sets the model's class names. Throws Error unless there are as many as the model's output has classes.
+void set_labels(Model& model, std::vector<std::string> labels, const std::string& source);
+
+/// The classes that the model's one output [N, classes] has scores for. Throws Error if it has another form.
+std::int64_t class_count(const Graph& graph);
+
+}  // namespace lamina::app
