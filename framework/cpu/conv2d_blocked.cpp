@@ -23,12 +23,10 @@ constexpr std::int64_t copy_bytes = 512 << 10;
 
 /// Blocks of filters of a group: wide ones, then narrow ones for what is left.
 struct Blocks {
-  int wide, narrow;       // how many
-  int wide_size, lanes;   // filters of each
+  int wide, narrow;      // how many
+  int wide_size, lanes;  // filters of each
   int count() const { return wide + narrow; }
-  int first_filter(int block) const {
-    return std::min(block, wide) * wide_size + std::max(0, block - wide) * lanes;
-  }
+  int first_filter(int block) const { return std::min(block, wide) * wide_size + std::max(0, block - wide) * lanes; }
 };
 
 Blocks blocks_of(const ConvGeometry& g, const BlockedKernel& kernel) {
@@ -62,8 +60,8 @@ bool copies(const ConvGeometry& g) { return g.padding_width > 0; }
 Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads) {
   const Blocks blocks = blocks_of(g, kernel);
   Division best;
-  best.row_pitch = round_up(std::int64_t{g.out_width - 1} * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1,
-                            line);
+  best.row_pitch =
+      round_up(std::int64_t{g.out_width - 1} * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1, line);
   // In clock cycles, two multiply-adds in each: the aim is only to weigh copies against idle threads.
   const double row_cost = 0.5 * static_cast<double>(g.reduction()) * g.out_width;
   const double copy_cost = copies(g) ? g.group_in_channels() * (8.0 + static_cast<double>(best.row_pitch) / 8.0) : 0.0;
@@ -71,14 +69,17 @@ Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads)
   for (int rows = g.out_height; rows >= 1; --rows) {
     const int bands = ceil_div(g.out_height, rows);
     if (rows != ceil_div(g.out_height, bands)) continue;  // as many bands as with fewer rows in the tallest
-    const std::int64_t copy = copies(g) ? round_up(g.group_in_channels() * rows_read(g, rows) * best.row_pitch, line) : 0;
+    const std::int64_t copy =
+        copies(g) ? round_up(g.group_in_channels() * rows_read(g, rows) * best.row_pitch, line) : 0;
     if (copy * static_cast<std::int64_t>(sizeof(float)) > copy_bytes && rows > 1) continue;
     for (int filter_parts = 1; filter_parts <= blocks.count(); ++filter_parts) {
       const int most_blocks = ceil_div(blocks.count(), filter_parts);
-      const double task = rows * row_cost * most_blocks * kernel.vectors + copy_cost * static_cast<double>(rows_read(g, rows)) + 1000;
+      const double task =
+          rows * row_cost * most_blocks * kernel.vectors + copy_cost * static_cast<double>(rows_read(g, rows)) + 1000;
       const auto tasks = g.batch * g.groups * bands * filter_parts;
       // The second term: threads rarely start together or run equally fast, so a long last task is a risk.
-      const double cost = task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads)) + (threads > 1 ? task / 32 : 0);
+      const double cost =
+          task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads)) + (threads > 1 ? task / 32 : 0);
       if (cost < least) {
         least = cost;
         best.bands = bands;
@@ -156,7 +157,8 @@ void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Co
     const int first_row = part_begin(g.out_height, division.bands, band);
     const int last_row = part_begin(g.out_height, division.bands, band + 1);
     float* const buffer = workspace + worker * (division.copy + division.sums);
-    const float* const image = p.input + (n * g.in_channels + std::int64_t{group} * g.group_in_channels()) * g.in_pixels();
+    const float* const image =
+        p.input + (n * g.in_channels + std::int64_t{group} * g.group_in_channels()) * g.in_pixels();
 
     BlockedJob job;
     job.geometry = &g;
@@ -164,7 +166,8 @@ void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Co
     job.sums = buffer + division.copy;
     if (copies(g)) {
       const int top = first_row * g.stride_height - g.padding_height;
-      const int bottom = (last_row - 1) * g.stride_height - g.padding_height + (g.kernel_height - 1) * g.dilation_height;
+      const int bottom =
+          (last_row - 1) * g.stride_height - g.padding_height + (g.kernel_height - 1) * g.dilation_height;
       job.input_row = std::clamp(top, 0, g.in_height);
       const int end = std::clamp(bottom + 1, job.input_row, g.in_height);
       copy_rows(g, image, job.input_row, end, division.row_pitch, buffer);
@@ -186,7 +189,8 @@ void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Co
         const int filter = blocks.first_filter(b);
         job.packed = p.weight + group * group_packed + (1 + g.reduction()) * filter;
         job.filters = std::min(b < blocks.wide ? blocks.wide_size : blocks.lanes, g.group_out_channels() - filter);
-        job.output = p.output + (n * g.out_channels + std::int64_t{group} * g.group_out_channels() + filter) * g.out_pixels();
+        job.output =
+            p.output + (n * g.out_channels + std::int64_t{group} * g.group_out_channels() + filter) * g.out_pixels();
         (b < blocks.wide ? kernel.wide : kernel.narrow)(job);
       }
     }

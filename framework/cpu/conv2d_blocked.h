@@ -29,10 +29,10 @@ struct BlockedJob {
 
 /// The kernel compiled for one instruction set.
 struct BlockedKernel {
-  const char* name;  // "AVX-512"
-  int lanes;         // L: floats in a vector
-  int vectors;       // V: vectors of filters in a wide block
-  int pixels;        // P: the most pixels in a tile of a wide block
+  const char* name;                       // "AVX-512"
+  int lanes;                              // L: floats in a vector
+  int vectors;                            // V: vectors of filters in a wide block
+  int pixels;                             // P: the most pixels in a tile of a wide block
   void (*wide)(const BlockedJob& job);    // V vectors of filters
   void (*narrow)(const BlockedJob& job);  // one vector of filters
 };

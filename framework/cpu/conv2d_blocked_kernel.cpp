@@ -5,11 +5,11 @@
 // `sums`: a single chain over a long reduction rounds the same way every time on a flat image, and breaks the fp32
 // contract (docs/precision.md). A chunk's weights stay in the L1 cache while all tiles of the rows pass.
 //
-// Accumulators hold filters side by side, the output holds pixels side by side. While a tile of the last chunk computes,
-// the scalar units write out the tile before it: they and the store ports are idle otherwise, and vector shuffles would
-// take turns with multiply-adds.
-// Source of the register tile: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008; of the
-// direct form: Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures", 2018.
+// Accumulators hold filters side by side, the output holds pixels side by side. While a tile of the last chunk
+// computes, the scalar units write out the tile before it: they and the store ports are idle otherwise, and vector
+// shuffles would take turns with multiply-adds. Source of the register tile: Goto, van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", 2008; of the direct form: Georganas et al., "Anatomy of High-Performance
+// Deep Learning Convolutions on SIMD Architectures", 2018.
 
 // Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
 #define HWY_DISABLED_TARGETS \
@@ -76,8 +76,8 @@ void for_each_chunk(const ConvGeometry& g, const Body& body) {
 
 /// One tile's share of one chunk.
 struct Step {
-  const float* input;    // at the first channel, row and tap, first pixel
-  const float* weights;  // [channels, rows, taps, filters], strided
+  const float* input;                       // at the first channel, row and tap, first pixel
+  const float* weights;                     // [channels, rows, taps, filters], strided
   std::int64_t input_channel, input_row;    // floats from channel to channel, row to row
   std::int64_t weight_channel, weight_row;  // likewise
   std::int64_t tap;                         // floats from tap to tap of the input
@@ -90,30 +90,37 @@ struct Step {
 
 /// A finished tile on its way to the output, a few filters at a time.
 struct Writer {
-  const float* sums = nullptr;  // [pixels, pitch]
+  const float* sums = nullptr;  // [pixels, filters of the block]
   float* output = nullptr;      // [filters, plane]
   std::int64_t plane = 0;
-  int pitch = 0, pixels = 0;
   int next = 0, filters = 0;  // filters still to be written
   int batch = 0;              // filters written by each step
+  void (*write)(Writer& writer, int last) = nullptr;
 
   void step() {
-    for (int last = std::min(next + batch, filters); next < last; ++next) {
-      const float* from = sums + next;
-      float* to = output + next * plane;
-      for (int p = 0; p < pixels; ++p) {
-        // As an integer, so that compilers leave it to the scalar units.
-        std::uint32_t word;
-        std::memcpy(&word, from + std::ptrdiff_t{p} * pitch, sizeof word);
-        std::memcpy(to + p, &word, sizeof word);
-      }
-    }
+    if (next < filters) write(*this, std::min(next + batch, filters));
   }
   void finish() {
-    batch = filters;
-    step();
+    if (next < filters) write(*this, filters);
   }
 };
+
+/// Writes filters [next, last). A loop over pixels would cost more than the copies.
+template <int pixels, int pitch>
+void write_filters(Writer& writer, int last) {
+  const float* from = writer.sums + writer.next;
+  float* to = writer.output + writer.next * writer.plane;
+  for (int f = writer.next; f < last; ++f, ++from, to += writer.plane) {
+#pragma GCC unroll 16
+    for (int p = 0; p < pixels; ++p) {
+      // As an integer, so that the compiler leaves it to the scalar units.
+      std::uint32_t word;
+      std::memcpy(&word, from + p * pitch, sizeof word);
+      std::memcpy(to + p, &word, sizeof word);
+    }
+  }
+  writer.next = last;
+}
 
 }  // namespace
 }  // namespace lamina::cpu
@@ -189,25 +196,31 @@ HWY_NOINLINE void tile(const Step& s, Writer& writer) {
 }
 
 using TileFunction = void (*)(const Step&, Writer&);
+using WriteFunction = void (*)(Writer&, int);
 
 template <int V, int stride, int... index>
 constexpr std::array<TileFunction, sizeof...(index)> tile_functions(std::integer_sequence<int, index...>) {
   return {tile<V, index + 1, stride>...};
 }
 
-template <int V, int most_pixels>
-TileFunction tile_for(int pixels, int stride) {
-  using Counts = std::make_integer_sequence<int, most_pixels>;
+template <int pitch, int... index>
+constexpr std::array<WriteFunction, sizeof...(index)> write_functions(std::integer_sequence<int, index...>) {
+  return {write_filters<index + 1, pitch>...};
+}
+
+/// Tiles of 1 to P pixels, by number of pixels less one.
+template <int V, int P>
+const std::array<TileFunction, P>& tiles_for(int stride) {
+  using Counts = std::make_integer_sequence<int, P>;
   static constexpr auto one = tile_functions<V, 1>(Counts());
   static constexpr auto two = tile_functions<V, 2>(Counts());
   static constexpr auto four = tile_functions<V, 4>(Counts());
   static constexpr auto any = tile_functions<V, 0>(Counts());
-  const auto at = static_cast<std::size_t>(pixels - 1);
   switch (stride) {
-    case 1: return one[at];
-    case 2: return two[at];
-    case 4: return four[at];
-    default: return any[at];
+    case 1: return one;
+    case 2: return two;
+    case 4: return four;
+    default: return any;
   }
 }
 
@@ -216,6 +229,8 @@ void block(const BlockedJob& job) {
   constexpr int filters = V * lanes;
   const ConvGeometry& g = *job.geometry;
   const int tiles = parts(g.out_width, most_pixels);
+  const auto& compute = tiles_for<V, most_pixels>(g.stride_width);
+  static constexpr auto write = write_functions<filters>(std::make_integer_sequence<int, most_pixels>());
   Writer writer;
   for_each_chunk(g, [&](const Chunk& chunk, bool first, bool last) {
     Step step{};
@@ -239,8 +254,8 @@ void block(const BlockedJob& job) {
       const int from = step.rows > 0 ? rows.begin : 0;
       step.weights = job.packed + filters + chunk.channels.begin * step.weight_channel + from * step.weight_row +
                      std::int64_t{chunk.taps.begin} * filters;
-      const float* input = job.input + chunk.channels.begin * job.channel_pitch +
-                           std::int64_t{chunk.taps.begin} * g.dilation_width;
+      const float* input =
+          job.input + chunk.channels.begin * job.channel_pitch + std::int64_t{chunk.taps.begin} * g.dilation_width;
       if (step.rows > 0) input += (std::int64_t{top} + from * g.dilation_height - job.input_row) * job.row_pitch;
       float* sums = job.sums + std::int64_t{oh - job.first_row} * g.out_width * filters;
       for (int i = 0; i < tiles; ++i) {
@@ -248,29 +263,30 @@ void block(const BlockedJob& job) {
         step.input = input + std::int64_t{pixels.begin} * g.stride_width;
         step.sums = sums + std::int64_t{pixels.begin} * filters;
         writer.batch = parts(filters, std::max(1, step.channels * step.rows));
-        tile_for<V, most_pixels>(pixels.size(), g.stride_width)(step, writer);
+        float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
+        // The lines that this tile will be written to arrive while it computes.
+        if (last) {
+          for (int f = 0; f < job.filters; ++f) __builtin_prefetch(output + f * g.out_pixels() + pixels.size() - 1, 1);
+        }
+        const auto at = static_cast<std::size_t>(pixels.size() - 1);
+        compute[at](step, writer);
         if (!last) continue;
         writer.finish();
         writer = {.sums = step.sums,
-                  .output = job.output + std::int64_t{oh} * g.out_width + pixels.begin,
+                  .output = output,
                   .plane = g.out_pixels(),
-                  .pitch = filters,
-                  .pixels = pixels.size(),
                   .next = 0,
                   .filters = job.filters,
-                  .batch = 0};
+                  .batch = 0,
+                  .write = write[at]};
       }
     }
   });
   writer.finish();
 }
 
-constexpr BlockedKernel kernel = {target_name,
-                                  lanes,
-                                  wide_vectors,
-                                  wide_pixels,
-                                  block<wide_vectors, wide_pixels>,
-                                  block<1, narrow_pixels>};
+constexpr BlockedKernel kernel = {
+    target_name, lanes, wide_vectors, wide_pixels, block<wide_vectors, wide_pixels>, block<1, narrow_pixels>};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace
@@ -285,13 +301,13 @@ std::span<const BlockedKernel> blocked_kernels() {
 #if HWY_ARCH_X86
   static constexpr std::array kernels = {
 #if HWY_TARGETS & HWY_AVX3
-      N_AVX3::kernel,
+    N_AVX3::kernel,
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      N_AVX2::kernel,
+    N_AVX2::kernel,
 #endif
 #if HWY_STATIC_TARGET != HWY_AVX3 && HWY_STATIC_TARGET != HWY_AVX2
-      HWY_STATIC_DISPATCH(kernel),
+    HWY_STATIC_DISPATCH(kernel),
 #endif
   };
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
