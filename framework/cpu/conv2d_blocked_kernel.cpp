@@ -5,11 +5,12 @@
 // `sums`: a single chain over a long reduction rounds the same way every time on a flat image, and breaks the fp32
 // contract (docs/precision.md). A chunk's weights stay in the L1 cache while all tiles of the rows pass.
 //
-// Accumulators hold filters side by side, the output holds pixels side by side. While a tile of the last chunk
-// computes, the scalar units write out the tile before it: they and the store ports are idle otherwise, and vector
-// shuffles would take turns with multiply-adds. Source of the register tile: Goto, van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", 2008; of the direct form: Georganas et al., "Anatomy of High-Performance
-// Deep Learning Convolutions on SIMD Architectures", 2018.
+// Accumulators hold filters side by side, the output holds pixels side by side. The scalar units copy a finished tile
+// from `sums` to its places: vector shuffles would take turns with multiply-adds, while these copies overlap with the
+// next tile's. Spreading them over the next tile's rows was tried and is slower (docs/cpu.md).
+//
+// Sources: of the register tile, Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008; of the
+// direct form, Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures", 2018.
 
 // Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
 #define HWY_DISABLED_TARGETS \
@@ -88,38 +89,19 @@ struct Step {
   bool relu;
 };
 
-/// A finished tile on its way to the output, a few filters at a time.
-struct Writer {
-  const float* sums = nullptr;  // [pixels, filters of the block]
-  float* output = nullptr;      // [filters, plane]
-  std::int64_t plane = 0;
-  int next = 0, filters = 0;  // filters still to be written
-  int batch = 0;              // filters written by each step
-  void (*write)(Writer& writer, int last) = nullptr;
-
-  void step() {
-    if (next < filters) write(*this, std::min(next + batch, filters));
-  }
-  void finish() {
-    if (next < filters) write(*this, filters);
-  }
-};
-
-/// Writes filters [next, last). A loop over pixels would cost more than the copies.
+/// Copies sums [pixels, pitch] to output [filters, plane]. Pixels are a constant: a loop over them would cost more than
+/// the copies.
 template <int pixels, int pitch>
-void write_filters(Writer& writer, int last) {
-  const float* from = writer.sums + writer.next;
-  float* to = writer.output + writer.next * writer.plane;
-  for (int f = writer.next; f < last; ++f, ++from, to += writer.plane) {
+void write_tile(const float* sums, float* output, std::int64_t plane, int filters) {
+  for (int f = 0; f < filters; ++f, ++sums, output += plane) {
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) {
       // As an integer, so that the compiler leaves it to the scalar units.
       std::uint32_t word;
-      std::memcpy(&word, from + p * pitch, sizeof word);
-      std::memcpy(to + p, &word, sizeof word);
+      std::memcpy(&word, sums + p * pitch, sizeof word);
+      std::memcpy(output + p, &word, sizeof word);
     }
   }
-  writer.next = last;
 }
 
 }  // namespace
@@ -150,7 +132,7 @@ constexpr int wide_vectors = 2, wide_pixels = 6, narrow_pixels = 12;
 
 /// stride: floats from pixel to pixel, 0 if only known at run time.
 template <int V, int P, int stride>
-HWY_NOINLINE void tile(const Step& s, Writer& writer) {
+HWY_NOINLINE void tile(const Step& s) {
   const Tag d;
   const std::int64_t pixel = stride > 0 ? stride : s.pixel;
   Vector sum[P][V];
@@ -178,25 +160,26 @@ HWY_NOINLINE void tile(const Step& s, Writer& writer) {
           for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
         }
       }
-      writer.step();
     }
   }
-  const bool first = s.bias != nullptr;
+  const float* const bias = s.bias;
+  float* const sums = s.sums;
+  const bool relu = s.relu;
 #pragma GCC unroll 16
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      float* const at = s.sums + (p * V + v) * lanes;
-      Vector y = hn::Add(sum[p][v], hn::Load(d, first ? s.bias + v * lanes : at));
+      float* const at = sums + (p * V + v) * lanes;
+      Vector y = hn::Add(sum[p][v], hn::Load(d, bias != nullptr ? bias + v * lanes : at));
       // Not Max: NaN stays NaN.
-      if (s.relu) y = hn::IfThenZeroElse(hn::Lt(y, hn::Zero(d)), y);
+      if (relu) y = hn::IfThenZeroElse(hn::Lt(y, hn::Zero(d)), y);
       hn::Store(y, d, at);
     }
   }
 }
 
-using TileFunction = void (*)(const Step&, Writer&);
-using WriteFunction = void (*)(Writer&, int);
+using TileFunction = void (*)(const Step&);
+using WriteFunction = void (*)(const float* sums, float* output, std::int64_t plane, int filters);
 
 template <int V, int stride, int... index>
 constexpr std::array<TileFunction, sizeof...(index)> tile_functions(std::integer_sequence<int, index...>) {
@@ -205,7 +188,7 @@ constexpr std::array<TileFunction, sizeof...(index)> tile_functions(std::integer
 
 template <int pitch, int... index>
 constexpr std::array<WriteFunction, sizeof...(index)> write_functions(std::integer_sequence<int, index...>) {
-  return {write_filters<index + 1, pitch>...};
+  return {write_tile<index + 1, pitch>...};
 }
 
 /// Tiles of 1 to P pixels, by number of pixels less one.
@@ -231,7 +214,6 @@ void block(const BlockedJob& job) {
   const int tiles = parts(g.out_width, most_pixels);
   const auto& compute = tiles_for<V, most_pixels>(g.stride_width);
   static constexpr auto write = write_functions<filters>(std::make_integer_sequence<int, most_pixels>());
-  Writer writer;
   for_each_chunk(g, [&](const Chunk& chunk, bool first, bool last) {
     Step step{};
     step.input_channel = job.channel_pitch;
@@ -260,29 +242,17 @@ void block(const BlockedJob& job) {
       float* sums = job.sums + std::int64_t{oh - job.first_row} * g.out_width * filters;
       for (int i = 0; i < tiles; ++i) {
         const Range pixels = part(g.out_width, most_pixels, i);
+        const auto at = static_cast<std::size_t>(pixels.size() - 1);
         step.input = input + std::int64_t{pixels.begin} * g.stride_width;
         step.sums = sums + std::int64_t{pixels.begin} * filters;
-        writer.batch = parts(filters, std::max(1, step.channels * step.rows));
-        float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
-        // The lines that this tile will be written to arrive while it computes.
+        compute[at](step);
         if (last) {
-          for (int f = 0; f < job.filters; ++f) __builtin_prefetch(output + f * g.out_pixels() + pixels.size() - 1, 1);
+          float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
+          write[at](step.sums, output, g.out_pixels(), job.filters);
         }
-        const auto at = static_cast<std::size_t>(pixels.size() - 1);
-        compute[at](step, writer);
-        if (!last) continue;
-        writer.finish();
-        writer = {.sums = step.sums,
-                  .output = output,
-                  .plane = g.out_pixels(),
-                  .next = 0,
-                  .filters = job.filters,
-                  .batch = 0,
-                  .write = write[at]};
       }
     }
   });
-  writer.finish();
 }
 
 constexpr BlockedKernel kernel = {
