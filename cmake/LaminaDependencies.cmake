@@ -20,6 +20,13 @@ if(NOT LAMINA_STB_INCLUDE_DIR)
 endif()
 mark_as_advanced(LAMINA_STB_INCLUDE_DIR)
 
+# Its headers alone: Lamina picks the instruction set itself, so nothing is left to link.
+find_path(LAMINA_HWY_INCLUDE_DIR hwy/highway.h DOC "Where hwy/highway.h is")
+if(NOT LAMINA_HWY_INCLUDE_DIR)
+  lamina_missing("Highway 1.0.3 or later" libhwy-dev)
+endif()
+mark_as_advanced(LAMINA_HWY_INCLUDE_DIR)
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 

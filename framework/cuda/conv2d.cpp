@@ -54,8 +54,9 @@ std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry& geometry, const
     }
     algorithm = choose_textbook(options);
   }
-  if (algorithm == ConvAlgorithm::eigen) {
-    fail("conv2d: algorithm eigen runs on the CPU; on CUDA choose auto, direct, direct_fixed, direct_padded, tiled, ",
+  if (algorithm == ConvAlgorithm::eigen || algorithm == ConvAlgorithm::blocked) {
+    fail("conv2d: algorithm ", name(algorithm),
+         " runs on the CPU; on CUDA choose auto, direct, direct_fixed, direct_padded, tiled, ",
          "im2col or implicit_gemm");
   }
   require_textbook(algorithm, options);

@@ -156,7 +156,8 @@ std::unique_ptr<Operator> Conv2d::prepare(const Preparation& preparation) const 
 }
 
 std::span<const ConvAlgorithm> conv_algorithms(DeviceType device) {
-  static constexpr std::array cpu = {ConvAlgorithm::direct, ConvAlgorithm::im2col, ConvAlgorithm::eigen};
+  static constexpr std::array cpu = {ConvAlgorithm::direct, ConvAlgorithm::im2col, ConvAlgorithm::eigen,
+                                     ConvAlgorithm::blocked};
   static constexpr std::array cuda = {ConvAlgorithm::direct, ConvAlgorithm::direct_fixed, ConvAlgorithm::direct_padded,
                                       ConvAlgorithm::tiled,  ConvAlgorithm::im2col,       ConvAlgorithm::implicit_gemm};
   return device == DeviceType::cpu ? std::span<const ConvAlgorithm>(cpu) : std::span<const ConvAlgorithm>(cuda);

@@ -14,14 +14,15 @@ using NameTable = std::array<std::pair<Enum, std::string_view>, n>;
 constexpr NameTable<Precision, 4> precisions = {
     {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::fp16, "fp16"}, {Precision::bf16, "bf16"}}};
 
-constexpr NameTable<ConvAlgorithm, 8> algorithms = {{{ConvAlgorithm::automatic, "auto"},
+constexpr NameTable<ConvAlgorithm, 9> algorithms = {{{ConvAlgorithm::automatic, "auto"},
                                                      {ConvAlgorithm::direct, "direct"},
                                                      {ConvAlgorithm::direct_fixed, "direct_fixed"},
                                                      {ConvAlgorithm::direct_padded, "direct_padded"},
                                                      {ConvAlgorithm::tiled, "tiled"},
                                                      {ConvAlgorithm::im2col, "im2col"},
                                                      {ConvAlgorithm::implicit_gemm, "implicit_gemm"},
-                                                     {ConvAlgorithm::eigen, "eigen"}}};
+                                                     {ConvAlgorithm::eigen, "eigen"},
+                                                     {ConvAlgorithm::blocked, "blocked"}}};
 
 template <class Enum, std::size_t n>
 std::string_view name_in(const NameTable<Enum, n>& table, Enum value) {

@@ -24,6 +24,7 @@ enum class ConvAlgorithm {
   im2col,         ///< CPU, CUDA: unfold to columns, then one matrix product
   implicit_gemm,  ///< CUDA: tensor cores; the columns never leave shared memory
   eigen,          ///< CPU: unfold a cache-sized tile, multiply with Eigen
+  blocked,        ///< CPU: no columns; tiles of filters and pixels held in vector registers
 };
 
 LAMINA_API std::string_view name(ConvAlgorithm algorithm);

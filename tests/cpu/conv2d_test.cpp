@@ -2,10 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <new>
+#include <ostream>
+#include <string>
 
 #include "contract.h"
+#include "lamina/cpu/conv2d_blocked.h"
 
 namespace lamina::cpu {
 namespace {
@@ -16,22 +22,57 @@ using test::square;
 using test::Values;
 
 struct Kernel {
-  const char* name;
-  void (*run)(const ConvGeometry&, const Conv2dPointers&, ThreadPool&, std::vector<float>&);
+  std::string name;
+  std::function<void(const ConvGeometry&, const Conv2dPointers&, ThreadPool&, std::vector<float>&)> run;
 };
 
-const Kernel kernels[] = {
-    {"direct", [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool,
-                  std::vector<float>&) { conv2d_direct(g, p, pool); }},
-    {"im2col",
-     [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool, std::vector<float>& workspace) {
-       workspace.assign(conv2d_im2col_workspace(g, pool.threads()) / sizeof(float), NAN);
-       conv2d_im2col(g, p, pool, workspace.data());
-     }},
-    {"eigen", [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool, std::vector<float>& workspace) {
-       workspace.assign(conv2d_eigen_workspace(g, pool.threads()) / sizeof(float), NAN);
-       conv2d_eigen(g, p, pool, workspace.data());
-     }}};
+void PrintTo(const Kernel& kernel, std::ostream* out) { *out << kernel.name; }
+
+/// A block of floats of exactly this size on a cache line, full of NaN: the address sanitizer guards its end.
+struct AlignedFloats {
+  explicit AlignedFloats(std::int64_t count)
+      : size(static_cast<std::size_t>(count) * sizeof(float)), data(static_cast<float*>(::operator new(size, line))) {
+    std::fill(data, data + count, NAN);
+  }
+  ~AlignedFloats() { ::operator delete(data, line); }
+  AlignedFloats(const AlignedFloats&) = delete;
+  AlignedFloats& operator=(const AlignedFloats&) = delete;
+
+  static constexpr std::align_val_t line{64};
+  std::size_t size;
+  float* data;
+};
+
+void run_blocked(const BlockedKernel& kernel, const ConvGeometry& g, Conv2dPointers p, ThreadPool& pool) {
+  const AlignedFloats packed(conv2d_blocked_packed_size(g, kernel));
+  const AlignedFloats workspace(
+      static_cast<std::int64_t>(conv2d_blocked_workspace(g, kernel, pool.threads()) / sizeof(float)));
+  conv2d_blocked_pack(g, kernel, p.weight, p.bias, packed.data);
+  p.weight = packed.data;
+  conv2d_blocked(g, kernel, p, pool, workspace.data);
+}
+
+std::vector<Kernel> kernels() {
+  std::vector<Kernel> result = {
+      {"direct", [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool,
+                    std::vector<float>&) { conv2d_direct(g, p, pool); }},
+      {"im2col",
+       [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool, std::vector<float>& workspace) {
+         workspace.assign(conv2d_im2col_workspace(g, pool.threads()) / sizeof(float), NAN);
+         conv2d_im2col(g, p, pool, workspace.data());
+       }},
+      {"eigen", [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool, std::vector<float>& workspace) {
+         workspace.assign(conv2d_eigen_workspace(g, pool.threads()) / sizeof(float), NAN);
+         conv2d_eigen(g, p, pool, workspace.data());
+       }}};
+  for (const BlockedKernel& kernel : blocked_kernels()) {
+    std::string name = std::string("blocked_") + kernel.name;
+    std::erase_if(name, [](char c) { return c == '-'; });
+    result.push_back({name, [&kernel](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool,
+                                      std::vector<float>&) { run_blocked(kernel, g, p, pool); }});
+  }
+  return result;
+}
 
 class CpuConv2d : public testing::TestWithParam<Kernel> {};
 
@@ -91,8 +132,57 @@ TEST_P(CpuConv2d, NanReachesTheWindowsThatHoldItAndNoOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, CpuConv2d, testing::ValuesIn(kernels),
+INSTANTIATE_TEST_SUITE_P(Kernels, CpuConv2d, testing::ValuesIn(kernels()),
                          [](const auto& test) { return std::string(test.param.name); });
+
+// Every number of filters from one to past two wide blocks, every width of an output row from one pixel to past two
+// tiles, for each instruction set: all remainders of vectors and of tiles.
+TEST(CpuConv2dBlocked, EveryRemainderOfFiltersAndPixels) {
+  ThreadPool pool(2);
+  for (const BlockedKernel& kernel : blocked_kernels()) {
+    const int most = std::max(2 * kernel.vectors * kernel.lanes, 2 * kernel.pixels) + 3;
+    for (int i = 1; i <= most; ++i) {
+      for (const int stride : {1, 2, 3, 4}) {
+        const ConvGeometry g = geometry_of({.in_channels = 2,
+                                            .height = 4,
+                                            .width = stride * (most - i) + 1,
+                                            .out_channels = i,
+                                            .kernel_height = 3,
+                                            .kernel_width = 2,
+                                            .stride_height = 2,
+                                            .stride_width = stride,
+                                            .padding_height = 1,
+                                            .padding_width = i % 2});
+        if (g.out_width < 1) continue;
+        const ConvOperands c(g, Values::mixed);
+        const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+        // From an odd address on: only vectors of the kernel's own may ask for alignment.
+        std::vector<float> input(c.input.size() + 1), output(truth.value.size() + 1, NAN);
+        std::copy(c.input.begin(), c.input.end(), input.begin() + 1);
+        run_blocked(kernel, g, {input.data() + 1, c.weight.data(), c.bias.data(), output.data() + 1, false}, pool);
+        test::expect_contract(g, Precision::fp32, truth, std::span(output).subspan(1));
+      }
+    }
+  }
+}
+
+TEST(CpuConv2dBlocked, LayersOfAlexNetKeepTheContractOnFlatImages) {
+  ThreadPool pool(2);
+  const ConvGeometry layers[] = {geometry_of(square(1, 3, 63, 224, 96, 11, 4, 2)),
+                                 geometry_of(square(1, 64, 9, 27, 40, 5, 1, 2)),
+                                 geometry_of(square(2, 384, 5, 13, 48, 3, 1, 1))};
+  for (const BlockedKernel& kernel : blocked_kernels()) {
+    for (const ConvGeometry& g : layers) {
+      for (const Values values : {Values::positive, Values::equal}) {
+        const ConvOperands c(g, values);
+        const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+        std::vector<float> output(truth.value.size(), NAN);
+        run_blocked(kernel, g, {c.input.data(), c.weight.data(), c.bias.data(), output.data(), false}, pool);
+        test::expect_contract(g, Precision::fp32, truth, output);
+      }
+    }
+  }
+}
 
 TEST(CpuConv2dWorkspace, ATileIsATwentiethOfAnImage) {
   const ConvGeometry conv1 = test::alexnet_conv1(8);

@@ -1,0 +1,297 @@
+// The tile of the register-blocked convolution, written once and compiled for each instruction set by Highway.
+//
+// One tile is P pixels of one output row times V vectors of filters: P * V accumulators, V weights and one broadcast
+// input value fill the vector registers. The reduction runs in chunks of at most 128 terms, whose sums are added up in
+// `sums`: a single chain over a long reduction rounds the same way every time on a flat image, and breaks the fp32
+// contract (docs/precision.md). A chunk's weights stay in the L1 cache while all tiles of the rows pass.
+//
+// Accumulators hold filters side by side, the output holds pixels side by side. The scalar units copy a finished tile
+// from `sums` to its places: vector shuffles would take turns with multiply-adds, while these copies overlap with the
+// next tile's. Spreading them over the next tile's rows was tried and is slower (docs/cpu.md).
+//
+// Sources: of the register tile, Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008; of the
+// direct form, Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures", 2018.
+
+// Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/conv2d_blocked_kernel.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "lamina/cpu/conv2d_blocked.h"
+
+#ifndef LAMINA_CPU_CONV2D_BLOCKED_CHUNK
+#define LAMINA_CPU_CONV2D_BLOCKED_CHUNK
+namespace lamina::cpu {
+namespace {
+
+/// The longest chain of multiply-adds.
+constexpr int chunk_terms = 128;
+
+struct Range {
+  int begin, end;
+  int size() const { return std::max(0, end - begin); }
+};
+
+/// A box of the reduction [C / groups, KH, KW] of at most `chunk_terms` terms.
+struct Chunk {
+  Range channels, rows, taps;
+};
+
+/// Splits [0, count) into the fewest parts of at most `most`, as equal as can be; returns part `index`.
+constexpr int parts(int count, int most) { return (count + most - 1) / most; }
+constexpr Range part(int count, int most, int index) {
+  const int n = parts(count, most);
+  const auto at = [&](int i) { return static_cast<int>(std::int64_t{count} * i / n); };
+  return {at(index), at(index + 1)};
+}
+
+/// Calls body(chunk, first, last) for all chunks in order.
+template <class Body>
+void for_each_chunk(const ConvGeometry& g, const Body& body) {
+  const int taps = std::min(g.kernel_width, chunk_terms);
+  const int rows = std::clamp(chunk_terms / g.kernel_width, 1, g.kernel_height);
+  const bool whole_channels = taps == g.kernel_width && rows == g.kernel_height;
+  const int channels = whole_channels ? std::max(1, chunk_terms / (rows * taps)) : 1;
+  const int channel_parts = parts(g.group_in_channels(), channels);
+  const int row_parts = parts(g.kernel_height, rows);
+  const int tap_parts = parts(g.kernel_width, taps);
+  for (int c = 0; c < channel_parts; ++c) {
+    for (int r = 0; r < row_parts; ++r) {
+      for (int t = 0; t < tap_parts; ++t) {
+        const Chunk chunk = {part(g.group_in_channels(), channels, c), part(g.kernel_height, rows, r),
+                             part(g.kernel_width, taps, t)};
+        body(chunk, c + r + t == 0, c + 1 == channel_parts && r + 1 == row_parts && t + 1 == tap_parts);
+      }
+    }
+  }
+}
+
+/// One tile's share of one chunk.
+struct Step {
+  const float* input;                       // at the first channel, row and tap, first pixel
+  const float* weights;                     // [channels, rows, taps, filters], strided
+  std::int64_t input_channel, input_row;    // floats from channel to channel, row to row
+  std::int64_t weight_channel, weight_row;  // likewise
+  std::int64_t tap;                         // floats from tap to tap of the input
+  std::int64_t pixel;                       // floats from pixel to pixel: stride_width
+  int channels, rows, taps;
+  const float* bias;  // of the first chunk's sums; null: add to what `sums` holds
+  float* sums;        // [P, filters]
+  bool relu;
+};
+
+/// Copies sums [pixels, pitch] to output [filters, plane]. Pixels are a constant: a loop over them would cost more than
+/// the copies.
+template <int pixels, int pitch>
+void write_tile(const float* sums, float* output, std::int64_t plane, int filters) {
+  for (int f = 0; f < filters; ++f, ++sums, output += plane) {
+#pragma GCC unroll 16
+    for (int p = 0; p < pixels; ++p) {
+      // As an integer, so that the compiler leaves it to the scalar units.
+      std::uint32_t word;
+      std::memcpy(&word, sums + p * pitch, sizeof word);
+      std::memcpy(output + p, &word, sizeof word);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lamina::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
+
+// 32 registers: 2 x 14 accumulators (NEON, whose vectors are short: 4 x 6); 16 registers: 2 x 6.
+#if HWY_TARGET == HWY_AVX3
+constexpr const char* target_name = "AVX-512";
+constexpr int wide_vectors = 2, wide_pixels = 14, narrow_pixels = 14;
+#elif HWY_TARGET == HWY_NEON
+constexpr const char* target_name = "NEON";
+constexpr int wide_vectors = 4, wide_pixels = 6, narrow_pixels = 14;
+#else
+constexpr const char* target_name = HWY_TARGET == HWY_AVX2 ? "AVX2" : "scalar";
+constexpr int wide_vectors = 2, wide_pixels = 6, narrow_pixels = 12;
+#endif
+
+/// stride: floats from pixel to pixel, 0 if only known at run time.
+template <int V, int P, int stride>
+HWY_NOINLINE void tile(const Step& s) {
+  const Tag d;
+  const std::int64_t pixel = stride > 0 ? stride : s.pixel;
+  Vector sum[P][V];
+#pragma GCC unroll 16
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[p][v] = hn::Zero(d);
+  }
+  const float* channel = s.input;
+  const float* channel_weights = s.weights;
+  for (int c = 0; c < s.channels; ++c, channel += s.input_channel, channel_weights += s.weight_channel) {
+    const float* row = channel;
+    const float* row_weights = channel_weights;
+    for (int r = 0; r < s.rows; ++r, row += s.input_row, row_weights += s.weight_row) {
+      const float* x = row;
+      const float* w = row_weights;
+      for (int t = 0; t < s.taps; ++t, x += s.tap, w += V * lanes) {
+        Vector weight[V];
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) weight[v] = hn::Load(d, w + v * lanes);
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p) {
+          const Vector value = hn::Set(d, x[p * pixel]);
+#pragma GCC unroll 4
+          for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
+        }
+      }
+    }
+  }
+  const float* const bias = s.bias;
+  float* const sums = s.sums;
+  const bool relu = s.relu;
+#pragma GCC unroll 16
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      float* const at = sums + (p * V + v) * lanes;
+      Vector y = hn::Add(sum[p][v], hn::Load(d, bias != nullptr ? bias + v * lanes : at));
+      // Not Max: NaN stays NaN.
+      if (relu) y = hn::IfThenZeroElse(hn::Lt(y, hn::Zero(d)), y);
+      hn::Store(y, d, at);
+    }
+  }
+}
+
+using TileFunction = void (*)(const Step&);
+using WriteFunction = void (*)(const float* sums, float* output, std::int64_t plane, int filters);
+
+template <int V, int stride, int... index>
+constexpr std::array<TileFunction, sizeof...(index)> tile_functions(std::integer_sequence<int, index...>) {
+  return {tile<V, index + 1, stride>...};
+}
+
+template <int pitch, int... index>
+constexpr std::array<WriteFunction, sizeof...(index)> write_functions(std::integer_sequence<int, index...>) {
+  return {write_tile<index + 1, pitch>...};
+}
+
+/// Tiles of 1 to P pixels, by number of pixels less one.
+template <int V, int P>
+const std::array<TileFunction, P>& tiles_for(int stride) {
+  using Counts = std::make_integer_sequence<int, P>;
+  static constexpr auto one = tile_functions<V, 1>(Counts());
+  static constexpr auto two = tile_functions<V, 2>(Counts());
+  static constexpr auto four = tile_functions<V, 4>(Counts());
+  static constexpr auto any = tile_functions<V, 0>(Counts());
+  switch (stride) {
+    case 1: return one;
+    case 2: return two;
+    case 4: return four;
+    default: return any;
+  }
+}
+
+template <int V, int most_pixels>
+void block(const BlockedJob& job) {
+  constexpr int filters = V * lanes;
+  const ConvGeometry& g = *job.geometry;
+  const int tiles = parts(g.out_width, most_pixels);
+  const auto& compute = tiles_for<V, most_pixels>(g.stride_width);
+  static constexpr auto write = write_functions<filters>(std::make_integer_sequence<int, most_pixels>());
+  for_each_chunk(g, [&](const Chunk& chunk, bool first, bool last) {
+    Step step{};
+    step.input_channel = job.channel_pitch;
+    step.input_row = g.dilation_height * job.row_pitch;
+    step.weight_row = std::int64_t{g.kernel_width} * filters;
+    step.weight_channel = g.kernel_height * step.weight_row;
+    step.tap = g.dilation_width;
+    step.pixel = g.stride_width;
+    step.channels = chunk.channels.size();
+    step.taps = chunk.taps.size();
+    step.bias = first ? job.packed : nullptr;
+    step.relu = last && job.relu;
+    for (int oh = job.first_row; oh < job.last_row; ++oh) {
+      // Rows of the kernel that fall outside of the image are left out.
+      const int top = oh * g.stride_height - g.padding_height;
+      const int low = top >= 0 ? 0 : parts(-top, g.dilation_height);
+      const int high = top >= g.in_height ? 0 : parts(g.in_height - top, g.dilation_height);
+      const Range rows = {std::max(chunk.rows.begin, low), std::min(chunk.rows.end, high)};
+      step.rows = rows.size();
+      const int from = step.rows > 0 ? rows.begin : 0;
+      step.weights = job.packed + filters + chunk.channels.begin * step.weight_channel + from * step.weight_row +
+                     std::int64_t{chunk.taps.begin} * filters;
+      const float* input =
+          job.input + chunk.channels.begin * job.channel_pitch + std::int64_t{chunk.taps.begin} * g.dilation_width;
+      if (step.rows > 0) input += (std::int64_t{top} + from * g.dilation_height - job.input_row) * job.row_pitch;
+      float* sums = job.sums + std::int64_t{oh - job.first_row} * g.out_width * filters;
+      for (int i = 0; i < tiles; ++i) {
+        const Range pixels = part(g.out_width, most_pixels, i);
+        const auto at = static_cast<std::size_t>(pixels.size() - 1);
+        step.input = input + std::int64_t{pixels.begin} * g.stride_width;
+        step.sums = sums + std::int64_t{pixels.begin} * filters;
+        compute[at](step);
+        if (last) {
+          float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
+          write[at](step.sums, output, g.out_pixels(), job.filters);
+        }
+      }
+    }
+  });
+}
+
+constexpr BlockedKernel kernel = {
+    target_name, lanes, wide_vectors, wide_pixels, block<wide_vectors, wide_pixels>, block<1, narrow_pixels>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lamina::cpu {
+
+// Highway's own dispatch would leave its library to the final link of every program that uses Lamina.
+std::span<const BlockedKernel> blocked_kernels() {
+#if HWY_ARCH_X86
+  static constexpr std::array kernels = {
+#if HWY_TARGETS & HWY_AVX3
+    N_AVX3::kernel,
+#endif
+#if HWY_TARGETS & HWY_AVX2
+    N_AVX2::kernel,
+#endif
+#if HWY_STATIC_TARGET != HWY_AVX3 && HWY_STATIC_TARGET != HWY_AVX2
+    HWY_STATIC_DISPATCH(kernel),
+#endif
+  };
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd");
+  const std::span<const BlockedKernel> all(kernels);
+  return avx512 ? all : all.subspan(avx2 ? 1 : 2);
+#else
+  static constexpr std::array kernels = {HWY_STATIC_DISPATCH(kernel)};
+  return kernels;
+#endif
+}
+
+}  // namespace lamina::cpu
+#endif
