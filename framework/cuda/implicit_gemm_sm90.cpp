@@ -26,6 +26,7 @@ sm90::Limits limits(int device, const sm90::Instance& instance) {
   limits.shared_bytes =
       attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - static_cast<int>(kernel.sharedSizeBytes);
   limits.computing_groups = instance.computing_groups;
+  limits.raw_slots = instance.raw_slots;
   return limits;
 }
 

@@ -18,7 +18,8 @@ const void* function(int filters) {
 
 Instance bf16_instance(DType output, int filters) {
   return {output == DType::f32 ? function<float>(filters) : function<__nv_bfloat16>(filters),
-          Team<Precision::bf16>::threads, Team<Precision::bf16>::computing};
+          Team<Precision::bf16>::threads, Team<Precision::bf16>::computing,
+          Team<Precision::bf16>::staging * Team<Precision::bf16>::raw_slots};
 }
 
 }  // namespace lamina::cuda::sm90

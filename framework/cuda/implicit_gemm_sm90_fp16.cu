@@ -18,7 +18,7 @@ const void* function(int filters) {
 
 Instance fp16_instance(DType output, int filters) {
   return {output == DType::f32 ? function<float>(filters) : function<__half>(filters), Team<Precision::fp16>::threads,
-          Team<Precision::fp16>::computing};
+          Team<Precision::fp16>::computing, Team<Precision::fp16>::staging * Team<Precision::fp16>::raw_slots};
 }
 
 }  // namespace lamina::cuda::sm90

@@ -14,7 +14,8 @@ const void* function(int filters) {
 }  // namespace
 
 Instance fp32_instance(int filters) {
-  return {function(filters), Team<Precision::fp32>::threads, Team<Precision::fp32>::computing};
+  return {function(filters), Team<Precision::fp32>::threads, Team<Precision::fp32>::computing,
+          Team<Precision::fp32>::staging * Team<Precision::fp32>::raw_slots};
 }
 
 }  // namespace lamina::cuda::sm90

@@ -16,7 +16,8 @@ const void* function(int filters) {
 }  // namespace
 
 Instance tf32_instance(int filters) {
-  return {function(filters), Team<Precision::tf32>::threads, Team<Precision::tf32>::computing};
+  return {function(filters), Team<Precision::tf32>::threads, Team<Precision::tf32>::computing,
+          Team<Precision::tf32>::staging * Team<Precision::tf32>::raw_slots};
 }
 
 }  // namespace lamina::cuda::sm90

@@ -50,12 +50,12 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, std:
                : "memory");
 }
 
-/// Asks for the 16-byte pieces that hold [from, to) to be brought into L2. A hint: nothing waits for it.
-__device__ __forceinline__ void prefetch_to_l2(const void* from, const void* to) {
-  const std::uint64_t begin = reinterpret_cast<std::uint64_t>(from) & ~std::uint64_t{15};
-  const std::uint64_t end = (reinterpret_cast<std::uint64_t>(to) + 15) & ~std::uint64_t{15};
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(begin), "r"(static_cast<std::uint32_t>(end - begin))
-               : "memory");
+/// Copies 4 bytes; this thread's copies so far arrive at a barrier when they have landed.
+__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+}
+__device__ __forceinline__ void arrive_when_copied(std::uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 /// Stores by shared-memory address, so that the compiler carries 32 bits and needs no branch.
@@ -69,6 +69,28 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, uint4 v, boo
       "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
       "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<int>(wanted))
       : "memory");
+}
+
+__device__ __forceinline__ void store_shared(std::uint32_t address, float v) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+}
+__device__ __forceinline__ float load_shared(std::uint32_t address) {
+  float v;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ std::uint32_t load_shared16(std::uint32_t address) {
+  std::uint16_t v;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ float4 load_shared4(std::uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
 }
 
 /// Shared memory written by ordinary stores is read next by wgmma.

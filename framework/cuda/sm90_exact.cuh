@@ -19,7 +19,8 @@ struct ExactTile {
 struct ExactScratch {
   static constexpr int pixels = 4;  // at a time, so that a weight is read once for all of them
   int list[tile_pixels];            // 2 * tile row + (1 if the window is bad)
-  int count;
+  unsigned votes[2];                // which tile rows are listed
+  bool bad[tile_pixels];
   float window[max_reduction][pixels];
 };
 static_assert(sizeof(ExactScratch) <= least_buffer_bytes);
@@ -44,16 +45,23 @@ __device__ __forceinline__ void exact_tile(const Params& p, const ExactTile& til
   constexpr int groups = 128 / filters, pixels = ExactScratch::pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
   const float* input = p.input + tile.image * p.channels * p.in_height * p.in_width;
-  if (thread == 0) {
-    scratch.count = 0;
-    for (int i = 0; i < tile_pixels; ++i) {
-      if (pixel_offset(p, tile.map, i) < 0) continue;
-      const bool bad = window_is_bad(p, tile, i);
-      if (bad || p.any_inexact) scratch.list[scratch.count++] = 2 * i + bad;
+  if (thread < tile_pixels) {
+    const bool bad = pixel_offset(p, tile.map, thread) >= 0 && window_is_bad(p, tile, thread);
+    const bool listed = bad || (p.any_inexact && pixel_offset(p, tile.map, thread) >= 0);
+    const unsigned votes = __ballot_sync(0xFFFFFFFFu, listed);
+    if ((thread & 31) == 0) scratch.votes[thread >> 5] = votes;
+    scratch.bad[thread] = bad;
+  }
+  warpgroup_sync(barrier);
+  if (thread < tile_pixels) {
+    const unsigned mine = scratch.votes[thread >> 5];
+    if ((mine >> (thread & 31) & 1) != 0) {
+      const int before = __popc(mine & ((1u << (thread & 31)) - 1)) + (thread < 32 ? 0 : __popc(scratch.votes[0]));
+      scratch.list[before] = 2 * thread + scratch.bad[thread];
     }
   }
   warpgroup_sync(barrier);
-  const int count = scratch.count;
+  const int count = __popc(scratch.votes[0]) + __popc(scratch.votes[1]);
   const int group = thread / filters, f = first_filter + thread % filters;
   const bool mine = group < groups && f < p.out_channels;
   const bool inexact = mine && p.inexact[f] != 0;
@@ -95,7 +103,7 @@ __device__ __forceinline__ void exact_tile(const Params& p, const ExactTile& til
         if (which >= count || !(inexact || (scratch.list[which] & 1) != 0)) continue;
         const std::int64_t plane = (tile.image * p.out_channels + f) * p.out_height * p.out_width;
         static_cast<Out*>(p.output)[plane + pixel_offset(p, tile.map, scratch.list[which] >> 1)] =
-            to_output<Out>(at_least(sum[i] + p.bias[f], relu_floor(p)));
+            to_output<Out>(p.relu ? relu(sum[i] + p.bias[f]) : sum[i] + p.bias[f]);
       }
     }
     warpgroup_sync(barrier);

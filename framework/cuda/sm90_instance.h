@@ -13,6 +13,7 @@ struct Instance {
   const void* function = nullptr;
   int block_threads = 0;
   int computing_groups = 0;
+  int raw_slots = 0;
 };
 
 /// The kernel for a precision, output type and filters per block; defined beside each precision's instantiations.

@@ -20,16 +20,19 @@ namespace lamina::cuda::sm90 {
 template <Precision precision>
 struct Team {
   static constexpr int staging = 2, computing = 3;
+  static constexpr int raw_slots = 2;  // per staging warpgroup: ring rows on their way
   static constexpr int staging_registers = 64, computing_registers = 112;
   static constexpr int threads = 128 * (staging + computing);
 };
 /// Three sets of accumulators (see multiply): fewer threads with more registers.
 template <>
 struct Team<Precision::fp32> {
-  static constexpr int staging = 2, computing = 2;
+  static constexpr int staging = 2, computing = 2, raw_slots = 1;
   static constexpr int staging_registers = 88, computing_registers = 168;
   static constexpr int threads = 128 * (staging + computing);
 };
+
+inline constexpr int staging_barrier = 8;  ///< named barriers 8, 9 join the staging warpgroups, 1, 2, 3 the computing
 
 /// Columns of B: the filters, and behind them their residuals where operands are split.
 template <Precision precision, int filters>
@@ -37,6 +40,7 @@ inline constexpr int columns = Mode<precision>::split ? 2 * filters : filters;
 
 struct alignas(16) SharedControl {
   std::uint64_t weights_landed;
+  std::uint64_t raw_landed[4];  // of all staging warpgroups
   std::uint64_t row_full[max_ring_rows];
   std::uint64_t row_free[max_ring_rows];
   uint4 bad_units[max_ring_rows];  // a word per staging warp
@@ -44,22 +48,22 @@ struct alignas(16) SharedControl {
 };
 
 template <Precision precision, bool wide>
-__device__ __forceinline__ void stage_rows(const Params& p, SharedControl& control, std::uint32_t ring, int group,
-                                           int tile, int last) {
-  constexpr int ahead = 6, groups = Team<precision>::staging;  // ring rows to ask L2 for in advance
-  static_assert(ahead % groups == 0);
+__device__ __forceinline__ void stage_rows(const Params& p, SharedControl& control, std::uint32_t ring,
+                                           unsigned char* raw_slots_start, int group, int tile, int last) {
+  constexpr int groups = Team<precision>::staging, slots = Team<precision>::raw_slots;  // groups take rows in turn
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31;
+  RawRows raw{p, raw_slots_start, control.raw_landed + group * slots, thread};
+  raw.slots = raw.slot(group * slots);
   Stager<Mode<precision>, wide> stager(p, ring, thread);
-  RingCursor to{p.ring_rows};
   RowWalk row(p, tile, last), coming(p, tile, last);
-  to.advance(group), row.advance(p, group), coming.advance(p, group);
-  for (int i = 0; i < ahead && !coming.done(); i += groups, coming.advance(p, groups)) {
-    if (warp == 0) coming.prefetch(p, lane);
-  }
+  RingCursor to{p.ring_rows}, from{slots};
+  row.advance(p, group), coming.advance(p, group), to.advance(group);
   wait_for_previous_kernel();
-  for (; !row.done(); row.advance(p, groups), coming.advance(p, groups), to.advance(groups)) {
-    if (warp == 0 && !coming.done()) coming.prefetch(p, lane);
-    const BadUnits bad = stager.fill(row, to.slot, [&] { barrier_wait(&control.row_free[to.slot], to.parity ^ 1); });
+  for (int i = 0; i < slots && !coming.done(); ++i, coming.advance(p, groups)) raw.fetch(coming, i);
+  for (; !row.done(); row.advance(p, groups), to.advance(groups), from.advance()) {
+    barrier_wait(&raw.landed[from.slot], from.parity);
+    barrier_wait(&control.row_free[to.slot], to.parity ^ 1);
+    const BadUnits bad = stager.convert_row(row, raw.slot(from.slot), raw.first_column(row), to.slot);
     std::uint32_t flag = no_bad_units;
     if (__any_sync(0xFFFFFFFFu, bad.low <= bad.high)) {
       flag = __reduce_min_sync(0xFFFFFFFFu, bad.low) << 16 | __reduce_max_sync(0xFFFFFFFFu, bad.high);
@@ -70,32 +74,30 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
       reinterpret_cast<std::uint32_t*>(&control.bad_units[to.slot])[warp] = flag;
       barrier_arrive(&control.row_full[to.slot]);
     }
+    if (!coming.done()) {
+      warpgroup_sync(staging_barrier + group);  // everyone has read the raw rows
+      raw.fetch(coming, from.slot);
+      coming.advance(p, groups);
+    }
   }
 }
 
-/// Calls `step(s, a)` for each k16 step s, `a` being the first unit of the ring row it reads at the tile's column, and
-/// `folded()` after each group.
-template <class Step, class Folded>
-__device__ __forceinline__ void for_each_step(const Params& p, std::uint32_t ring, int first_slot, int column,
-                                              Step step, Folded folded) {
-  const auto ring_row = [&](int shift) {
-    const int slot = first_slot + shift;
-    return ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + column;
-  };
-#pragma unroll 1
-  for (int g = 0; g < p.groups; ++g) {
-    const StepGroup group = p.group[g];
-    const std::uint32_t a = ring_row(group.shift);
+/// Calls `step(s, a, first)` for each k16 step s of a group, `a` being the first unit of the ring row it reads.
+template <class Step>
+__device__ __forceinline__ void for_each_step(const StepGroup& group, std::uint32_t a, Step step) {
+  if (group.end - group.begin == 3 * steps_per_round) {
+#pragma unroll
+    for (int i = 0; i < 3 * steps_per_round; ++i) step(group.begin + i, a);
+  } else {
 #pragma unroll 1
     for (int s = group.begin; s < group.end; s += steps_per_round) {
 #pragma unroll
       for (int i = 0; i < steps_per_round; ++i) step(s + i, a);
     }
-    folded();
   }
 }
 
-/// One tile's products. `sum` [filters / 2] in fragment order; `meanwhile` runs while the tensor cores do.
+/// One tile's products, added to `sum` [filters / 2] in fragment order; `meanwhile` runs while the tensor cores do.
 template <Precision precision, int filters, class Meanwhile>
 __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, std::uint32_t weights, int first_slot,
                                          int column, float (&sum)[filters / 2], Meanwhile meanwhile) {
@@ -104,55 +106,48 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
   constexpr int b_columns = columns<precision, filters>;
   constexpr std::uint32_t b_step = b_columns * 2;                    // 16 K x columns x 2 bytes, in units
   const std::uint32_t b = weights | std::uint32_t{b_columns} << 16;  // the K halves are columns x 16 bytes apart
-#pragma unroll
-  for (int i = 0; i < filters / 2; ++i) sum[i] = 0.0f;
+  const auto ring_row = [&](int shift) {
+    const int slot = first_slot + shift;
+    return ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + column;
+  };
   if constexpr (!M::split) {
     pin(sum);
     wgmma_fence();
-    for_each_step(
-        p, ring, first_slot, column,
-        [&](int s, std::uint32_t a) {
-          Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step));
-        },
-        [] {});
+#pragma unroll 1
+    for (int g = 0; g < p.groups; ++g) {
+      for_each_step(p.group[g], ring_row(p.group[g].shift), [&](int s, std::uint32_t a) {
+        Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step), true);
+      });
+    }
     wgmma_commit();
     meanwhile();
     wgmma_wait();
     pin(sum);
   } else {
-    // high: [0, filters / 2) high * high, truncated at every step and therefore folded into `sum` before the drift
-    // shows; then high * residual. low: residual * high. Those two are residual_scale times too large.
-    float high[filters], low[filters / 2];
-#pragma unroll
-    for (int i = 0; i < filters; ++i) high[i] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < filters / 2; ++i) low[i] = 0.0f;
+    // `high`: high * high, then high * residual; `low`: residual * high, like its neighbour residual_scale times too
+    // large. Folded into `sum` after each group, before the truncation of a long chain shows.
     const std::uint32_t residual = p.phases * p.channels * p.plane_units;
-    pin(high), pin(low);
-    wgmma_fence();
-    for_each_step(
-        p, ring, first_slot, column,
-        [&](int s, std::uint32_t a) {
-          const std::uint64_t b_here = descriptor(b + s * b_step);
-          Wgmma<Operand, b_columns>::run(high, descriptor(a + p.step[s]), b_here);
-          Wgmma<Operand, filters>::run(low, descriptor(a + residual + p.step[s]), b_here);
-        },
-        [&] {
-          wgmma_commit();
-          wgmma_wait();
-          pin(high), pin(low);
+#pragma unroll 1
+    for (int g = 0; g < p.groups; ++g) {
+      const StepGroup group = p.group[g];
+      const std::uint32_t a_first = ring_row(group.shift);
+      float high[filters], low[filters / 2];
+      pin(high), pin(low);
+      wgmma_fence();
+      for_each_step(group, a_first, [&](int s, std::uint32_t a) {
+        Wgmma<Operand, b_columns>::run(high, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
+      });
+      for_each_step(group, a_first + residual, [&](int s, std::uint32_t a) {
+        Wgmma<Operand, filters>::run(low, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
+      });
+      wgmma_commit();
+      if (g == 0) meanwhile();
+      wgmma_wait();
+      pin(high), pin(low);
 #pragma unroll
-          for (int i = 0; i < filters / 2; ++i) {
-            sum[i] += high[i];
-            high[i] = 0.0f;
-          }
-          pin(high), pin(low);
-          wgmma_fence();
-        });
-    meanwhile();
-#pragma unroll
-    for (int i = 0; i < filters / 2; ++i) {
-      sum[i] = fmaf(high[filters / 2 + i] + low[i], 1.0f / residual_scale, sum[i]);
+      for (int i = 0; i < filters / 2; ++i) {
+        sum[i] = fmaf(high[filters / 2 + i] + low[i], 1.0f / residual_scale, sum[i]) + high[i];
+      }
     }
   }
 }
@@ -168,15 +163,15 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
   const Epilogue<Out, filters> epilogue{p, buffer, first_filter, 1 + group, thread};
   barrier_wait(&control.weights_landed, 0);
 
-  const float floor = relu_floor(p);
   RingCursor ready{p.ring_rows}, released{p.ring_rows};  // the first row not known staged, not yet let go
   const auto wait_ready = [&](int end) {
     for (; ready.number < end; ready.advance()) barrier_wait(&control.row_full[ready.slot], ready.parity);
   };
-  // In order and never before the row was staged: each warp arrives exactly once per use of a slot.
+  // In order and never before the row was staged: each warp arrives exactly once per use of a slot. One row at a time:
+  // to wait for later rows while holding earlier ones could starve a short ring.
   const auto release = [&](int end) {
-    wait_ready(end);
     for (; released.number < end; released.advance()) {
+      wait_ready(released.number + 1);
       if (lane == 0) barrier_arrive(&control.row_free[released.slot]);
     }
   };
@@ -192,7 +187,9 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
       release(first);
       wait_ready(end);
       bool bad = p.any_inexact;
-      const auto check_flags = [&] {
+      const TileMap map{row, column, segment.first_column};
+      typename Epilogue<Out, filters>::Places places;
+      const auto meanwhile = [&] {
         for (int i = lane; i < end - first; i += 32) {
           const int slot = released.slot + i;
           const uint4 flag = control.bad_units[slot < p.ring_rows ? slot : slot - p.ring_rows];
@@ -200,27 +197,39 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
                  (flag.x | flag.y | flag.z | flag.w) != no_bad_units;
         }
         bad = __any_sync(0xFFFFFFFFu, bad);
+        places = epilogue.prepare(map, segment.image);
       };
       float y[filters / 2];
-      multiply<precision, filters>(p, ring, weights, released.slot, column, y, check_flags);
+#pragma unroll
+      for (int j = 0; j < filters / 8; ++j) {
+        // Unscaled sums start at the bias; scaled ones meet it after scaling.
+        const float2 bias =
+            M::scaled ? make_float2(0.0f, 0.0f) : control.bias[column_filter(8 * j + 2 * (lane & 3)) / 2];
+        y[4 * j] = y[4 * j + 2] = bias.x, y[4 * j + 1] = y[4 * j + 3] = bias.y;
+      }
+      multiply<precision, filters>(p, ring, weights, released.slot, column, y, meanwhile);
 
       const int first_slot = released.slot, next = t + computing_groups;
       const int done = next < segment.end ? number + p.by_pitch.divide(next * tile_pixels) - segment.first_row
                                           : number + segment.rows;
       if (!bad) release(done);
 
+      if constexpr (M::scaled) {
 #pragma unroll
-      for (int j = 0; j < filters / 8; ++j) {
-        const float2 bias = control.bias[4 * j + (lane & 3)];
-        const float2 scale = M::scaled ? control.scale[4 * j + (lane & 3)] : make_float2(1.0f, 1.0f);
+        for (int j = 0; j < filters / 8; ++j) {
+          const int pair = column_filter(8 * j + 2 * (lane & 3)) / 2;
+          const float2 bias = control.bias[pair], scale = control.scale[pair];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float s = i % 2 == 0 ? scale.x : scale.y, b = i % 2 == 0 ? bias.x : bias.y;
-          y[4 * j + i] = at_least(M::scaled ? fmaf(y[4 * j + i], s, b) : y[4 * j + i] + b, floor);
+          for (int i = 0; i < 4; ++i) {
+            y[4 * j + i] = fmaf(y[4 * j + i], i % 2 == 0 ? scale.x : scale.y, i % 2 == 0 ? bias.x : bias.y);
+          }
         }
       }
-      const TileMap map{row, column, segment.first_column};
-      epilogue.store(map, segment.image, y);
+      if (p.relu) {
+#pragma unroll
+        for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
+      }
+      epilogue.store(places, y);
       if (bad) {
         warpgroup_sync(1 + group);  // the exact values come after the others
         exact_tile<precision, Out, filters>(p, {map, segment.image, first_slot, control.bad_units},
@@ -251,6 +260,7 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
 
   if (threadIdx.x == 0) {
     barrier_init(&control.weights_landed, 1);
+    for (std::uint64_t& landed : control.raw_landed) barrier_init(&landed, RawRows::arrivals(p));
     for (int i = 0; i < p.ring_rows; ++i) {
       barrier_init(&control.row_full[i], staging_warps);
       barrier_init(&control.row_free[i], 4 * Team<precision>::computing);
@@ -269,22 +279,23 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   __syncthreads();
   let_next_kernel_start();
 
+  unsigned char* buffers = ring + ring_bytes;
+  constexpr int one_buffer = buffer_bytes(filters, sizeof(Out));
   if (warpgroup < Team<precision>::staging) {
     give_registers_back<Team<precision>::staging_registers>();
-    const std::uint32_t ring_address = shared_address(ring);
-    if (p.wide_loads) {
-      stage_rows<precision, true>(p, control, ring_address, warpgroup, tile, last);
+    unsigned char* raw = buffers + Team<precision>::computing * one_buffer;
+    if (p.wide_pieces) {
+      stage_rows<precision, true>(p, control, shared_address(ring), raw, warpgroup, tile, last);
     } else {
-      stage_rows<precision, false>(p, control, ring_address, warpgroup, tile, last);
+      stage_rows<precision, false>(p, control, shared_address(ring), raw, warpgroup, tile, last);
     }
   } else {
     take_registers<Team<precision>::computing_registers>();
     wait_for_previous_kernel();
     const int group = warpgroup - Team<precision>::staging;
-    unsigned char* buffer = ring + ring_bytes + group * epilogue_bytes<Out, filters>;
-    compute_tiles<precision, Out, filters>(p, control, shared_address(shared) / unit_bytes,
-                                           shared_address(ring) / unit_bytes, reinterpret_cast<Out*>(buffer), group,
-                                           split, tile, last);
+    compute_tiles<precision, Out, filters>(
+        p, control, shared_address(shared) / unit_bytes, shared_address(ring) / unit_bytes,
+        reinterpret_cast<Out*>(buffers + group * one_buffer), group, split, tile, last);
   }
 #endif
 }

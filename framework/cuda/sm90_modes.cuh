@@ -111,11 +111,10 @@ __device__ __forceinline__ __nv_bfloat16 to_output<__nv_bfloat16>(float y) {
   return __float2bfloat16_rn(y);
 }
 
-/// max(y, floor) that keeps NaN, as PyTorch's ReLU does; a floor of -Inf leaves y alone.
-__device__ __forceinline__ float at_least(float y, float floor) {
-  asm("max.NaN.f32 %0, %0, %1;" : "+f"(y) : "f"(floor));
+/// max(y, 0) that keeps NaN, as PyTorch's ReLU does.
+__device__ __forceinline__ float relu(float y) {
+  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
   return y;
 }
-__device__ __forceinline__ float relu_floor(const Params& p) { return p.relu ? 0.0f : -__int_as_float(0x7F800000); }
 
 }  // namespace lamina::cuda::sm90

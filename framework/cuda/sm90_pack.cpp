@@ -9,6 +9,13 @@
 namespace lamina::cuda::sm90 {
 namespace {
 
+/// The inverse of column_filter.
+int filter_column(int filter) {
+  int column = filter & ~15;
+  while (column_filter(column) != filter) ++column;
+  return column;
+}
+
 /// A weight's operands and what they stand for.
 struct Operand {
   std::uint16_t high = 0, residual = 0;
@@ -68,7 +75,7 @@ Packed pack(const Plan& plan, const Steps& steps, Precision precision, const flo
       const double wanted = std::ldexp(static_cast<double>(filter[k]), exponent);
       if (!(std::abs(o.value - wanted) <= tolerance(precision) * std::abs(wanted))) packed.inexact[f] = 1;
     }
-    const int split = oc / plan.filters, column = oc % plan.filters;
+    const int split = oc / plan.filters, column = filter_column(oc % plan.filters);
     const auto slot = [&](int step, int half_step, int col, int e) -> std::uint16_t& {
       const std::int64_t block = (std::int64_t{split} * p.steps + step) * 2 + half_step;
       return packed.operands[static_cast<std::size_t>((block * columns + col) * 8 + e)];

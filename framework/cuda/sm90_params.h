@@ -2,6 +2,12 @@
 
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define LAMINA_HOST_DEVICE __host__ __device__
+#else
+#define LAMINA_HOST_DEVICE
+#endif
+
 /// What the host tells the sm_90a convolution kernel, and the K order that packing and staging must agree on.
 namespace lamina::cuda::sm90 {
 
@@ -17,6 +23,19 @@ inline constexpr int max_reduction = 496;  ///< 11 * 11 * 4, rounded up to the e
 inline constexpr int exact_unroll = 16;    ///< K per round of loads on the exact path; its weights are zero-padded
 
 inline constexpr int least_buffer_bytes = 8448;  ///< of a store buffer: the exact path works there too
+
+/// The store buffer: 64 pixels of a filter per row, and 3 to spare for alignment. f32 tiles pass in two halves.
+/// Pitches of 4 (mod 32) words keep fragment stores off each other's banks.
+inline constexpr int f32_row_pitch = 68, f16_row_pitch = 72, f32_buffer_rows = 48;
+LAMINA_HOST_DEVICE constexpr int buffer_rows(int filters, int element_bytes) {
+  return element_bytes == 4 && filters > f32_buffer_rows && filters % f32_buffer_rows == 0 ? f32_buffer_rows
+         : element_bytes == 4 && filters > f32_buffer_rows                                 ? filters / 2
+                                                                                           : filters;
+}
+LAMINA_HOST_DEVICE constexpr int buffer_bytes(int filters, int element_bytes) {
+  const int bytes = buffer_rows(filters, element_bytes) * (element_bytes == 4 ? f32_row_pitch * 4 : f16_row_pitch * 2);
+  return bytes > least_buffer_bytes ? bytes : least_buffer_bytes;
+}
 
 /// One 16-byte unit holds `stride` columns (so that the next pixel's unit is the next 16 bytes) of as many rows as fit.
 constexpr int unit_rows(int stride) { return 8 / stride; }
@@ -52,6 +71,13 @@ struct Divider {
   }
 #endif
 };
+
+/// Column c of a block's B is its filter  column_filter(c): within each 16 columns, the four columns 2t + e that the
+/// lanes t of a fragment hold are filters 4 apart. Their planes then start at the same address modulo 16 bytes, however
+/// odd a plane's size, and so the store buffer's rows can be aligned as memory is without bank conflicts.
+LAMINA_HOST_DEVICE constexpr int column_filter(int c) {
+  return (c & ~15) + 4 * ((c >> 1) & 3) + 2 * ((c >> 3) & 1) + (c & 1);
+}
 
 /// k16 steps [begin, end) read ring row (output row + shift).
 struct StepGroup {
@@ -95,12 +121,15 @@ struct Params {
   StepGroup group[max_groups];
   std::uint32_t step[max_steps];  // low half: first unit, high half: distance to the second unit, in units
 
+  int raw_rows;        // image rows of one channel that a ring row is made from
+  int raw_line_bytes;  // one such row as staged, f32, for a strip's columns
   Divider by_pitch, by_pieces, by_tiles_per_strip, by_out_width;  // pieces: pitch + 1, see sm90_stage.cuh
 
   bool relu;
   bool any_inexact;
-  bool wide_loads;     // rows are 16-byte aligned and the padding is 2 (mod 4) at stride 4
-  bool paired_stores;  // one strip: a tile's pixels are consecutive in memory
+  bool bulk_rows;    // image rows are multiples of 16 bytes: the copy engine brings them
+  bool wide_pieces;  // and stride 4, padding 2 (mod 4): float4 pieces, see sm90_stage.cuh
+  bool contiguous;   // one strip: a tile's pixels are consecutive in memory
 };
 
 }  // namespace lamina::cuda::sm90

@@ -48,8 +48,12 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
   p.by_tiles_per_strip = Divider(p.tiles_per_strip), p.by_out_width = Divider(p.out_width);
   for (int e = 0; e < 8; ++e) p.tap[e] = unit_tap(p.stride, e);
   p.relu = options.relu;
-  p.wide_loads = p.stride == 4 && p.padding_width % 4 == 2 && p.in_width % 4 == 0;
-  p.paired_stores = p.strips == 1;
+  for (int i = 0; i < p.phases; ++i) p.raw_rows = std::max(p.raw_rows, p.phase_row[i] + rows);
+  p.bulk_rows = p.in_width % 4 == 0;
+  p.wide_pieces = p.stride == 4 && p.padding_width % 4 == 2 && p.bulk_rows;
+  p.contiguous = p.strips == 1;
+  const int columns = p.contiguous ? p.in_width : p.pitch * p.stride + 3;  // a strip's begin at an aligned one
+  p.raw_line_bytes = round_up(columns, 4) * static_cast<int>(sizeof(float));
   return p;
 }
 
@@ -65,10 +69,10 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   const int parts = plan.split ? 2 : 1;
   const int weight_bytes = p.steps * parts * filters * 32;
   const int element = static_cast<int>(size_of(options.output));
-  const int store_bytes =
-      limits.computing_groups * std::max(filters * (element == 4 ? 68 * 4 : 72 * 2), least_buffer_bytes);
+  const int store_bytes = limits.computing_groups * buffer_bytes(filters, element);
+  const int raw_bytes = limits.raw_slots * p.channels * p.raw_rows * p.raw_line_bytes;
   const int unit_planes = parts * p.phases * p.channels * unit_bytes;
-  const int ring_limit = (limits.shared_bytes - weight_bytes - store_bytes) / unit_planes - p.mirror_units;
+  const int ring_limit = (limits.shared_bytes - weight_bytes - store_bytes - raw_bytes) / unit_planes - p.mirror_units;
   const int needed = std::max(rows_per_tile(p), ceil_div(p.mirror_units, p.pitch));
   const int ranges = std::clamp(limits.multiprocessors / p.splits, 1, p.tiles);
   const int waves = ceil_div(p.tiles, ranges);
@@ -79,7 +83,7 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   p.plane_units = p.ring_rows * p.pitch + p.mirror_units;
   order_steps(p);
   plan.blocks = ranges * p.splits;
-  plan.shared_bytes = weight_bytes + store_bytes + unit_planes * p.plane_units;
+  plan.shared_bytes = weight_bytes + store_bytes + raw_bytes + unit_planes * p.plane_units;
   return plan;
 }
 
@@ -112,7 +116,7 @@ bool expressible(const ConvGeometry& g) {
   }
   Params p = shape_params(g, {}, 1);
   const int units = ceil_div(g.kernel_height, unit_rows(p.stride)) * g.in_channels * p.column_units;
-  const int groups = halo_rows(g) + 1;
+  const int groups = std::min(halo_rows(g) + 1, ceil_div(g.kernel_height, unit_rows(p.stride)));
   return units / 2 + groups * steps_per_round <= max_steps && groups <= max_groups;
 }
 

@@ -20,6 +20,7 @@ struct Limits {
   int multiprocessors = 0;
   int shared_bytes = 0;      ///< dynamic shared memory that one block can have
   int computing_groups = 0;  ///< each has a store buffer
+  int raw_slots = 0;         ///< ring rows that are on their way as image rows
 };
 
 /// True if the geometry is one that the kernel's K order and index arithmetic can express.

@@ -10,6 +10,8 @@
 /// what one output pixel takes from them: `stride` columns of 8 / stride rows, 16 bytes. The next pixel's unit is the
 /// next 16 bytes, so 64 pixels' operand rows for one unit of K are 1,024 consecutive bytes, and a window's next
 /// column unit is the same run 16 bytes on: overlapping core matrices instead of unfolded columns.
+///
+/// Image rows arrive in shared memory asynchronously, a few ring rows ahead (RawRows); one warpgroup converts them.
 namespace lamina::cuda::sm90 {
 
 /// Unit range [low, high] of a ring row in which some value failed the range check; low > high: none did.
@@ -23,12 +25,64 @@ struct BadUnits {
 };
 inline constexpr std::uint32_t no_bad_units = 0xFFFF0000u;
 
-/// What one thread loads and stores of a ring row: the same for every row of a strip.
-///   wide:  one aligned float4 of a unit's two rows. With a padding of 2 (mod 4) its left halves end unit u and its
-///          right halves begin unit u + 1, 8 bytes each; u = -1 is the piece before the first unit.
+/// The image rows of one ring row, in flight: [channels][raw_rows][raw_line_bytes]. What lies outside the image is not
+/// copied, and not read either. Where whole rows are staged a channel's rows are one run of memory, and one copy.
+struct RawRows {
+  const Params& p;
+  unsigned char* slots;   // [Team::raw_slots], this warpgroup's
+  std::uint64_t* landed;  // likewise; arrivals: 4 warps, or 128 threads
+  int thread;
+
+  __device__ __forceinline__ static int arrivals(const Params& p) { return p.bulk_rows ? 4 : 128; }
+
+  /// The first column that is staged: a multiple of 4, at or before the first that is needed.
+  __device__ __forceinline__ int first_column(const RowWalk& row) const {
+    return p.contiguous ? 0 : (row.segment.first_column * p.stride - p.padding_width) & ~3;
+  }
+  __device__ __forceinline__ unsigned char* slot(int index) const {
+    return slots + index * p.channels * p.raw_rows * p.raw_line_bytes;
+  }
+
+  __device__ __forceinline__ void fetch(const RowWalk& row, int index) const {
+    const int first = first_column(row);
+    const int left = max(first, 0), columns = min(first + p.raw_line_bytes / 4, p.in_width) - left;
+    const int top = p.stride * row.number() - p.padding_height;
+    const int begin = max(-top, 0), end = min(p.in_height - top, p.raw_rows);  // of the raw rows, in the image
+    const float* image = p.input + row.segment.image * p.channels * p.in_height * p.in_width + left;
+    unsigned char* to = slot(index) + (left - first) * 4;
+    if (p.bulk_rows) {
+      const int channel = thread >> 5;  // a warp each
+      if ((thread & 31) != 0) return;
+      const bool any = channel < p.channels && end > begin && columns > 0;
+      const std::uint32_t bytes = any ? (end - begin) * columns * 4 : 0;
+      barrier_arrive_expect(&landed[index], bytes);
+      if (!any) return;
+      const float* from = image + (channel * p.in_height + top + begin) * p.in_width;
+      to += (channel * p.raw_rows + begin) * p.raw_line_bytes;
+      if (p.contiguous) return bulk_load(to, from, bytes, &landed[index]);
+      for (int r = begin; r < end; ++r, from += p.in_width, to += p.raw_line_bytes) {
+        bulk_load(to, from, columns * 4, &landed[index]);
+      }
+    } else {
+      for (int c = 0; c < p.channels; ++c) {
+        for (int r = begin; r < end; ++r) {
+          const float* from = image + (c * p.in_height + top + r) * p.in_width;
+          unsigned char* line = to + (c * p.raw_rows + r) * p.raw_line_bytes;
+          for (int x = thread; x < columns; x += 128) copy_async(line + x * 4, from + x);
+        }
+      }
+      arrive_when_copied(&landed[index]);
+    }
+  }
+};
+
+/// What one thread converts of a ring row: the same for every row of a strip.
+///   wide:  a float4 of both rows of a unit. With a padding of 2 (mod 4) its left halves end unit u and its right
+///   halves
+///          begin unit u + 1, 8 bytes each; u = -1 is the piece before the first unit.
 ///   other: the eight values of one unit.
 struct Piece {
-  int source;  // offset from the image row that `phase 0` starts at
+  int source;  // bytes into a raw slot
   int phase_row;
   int unit;
   std::uint32_t target;  // bytes from the slot's first unit to unit `unit`
@@ -39,38 +93,37 @@ struct Piece {
 template <class M, bool wide>
 struct Stager {
   using Operand = typename M::Operand;
-  static constexpr int in_flight = 3;  // AlexNet's row has 6 planes x 58 pieces = 2.7 per thread
+  static constexpr int pieces = 3;  // AlexNet's row has 6 planes x 58 pieces = 2.7 per thread
   static constexpr int parts = M::split ? 2 : 1;
 
   const Params& p;
   std::uint32_t ring;  // shared address
-  int thread;          // of the warpgroup that stages the row
-  Piece piece[in_flight];
+  int thread;          // of the warpgroup that stages
+  Piece piece[pieces];
   int prepared_column = -1;
 
   __device__ __forceinline__ Stager(const Params& params, std::uint32_t ring_address, int thread_index)
       : p(params), ring(ring_address), thread(thread_index) {}
 
-  /// Stages one ring row. `wait_until_free` is called when the first loads are on their way.
-  template <class Wait>
-  __device__ __forceinline__ BadUnits fill(const RowWalk& row, int slot, Wait wait_until_free) {
+  /// Converts the raw rows of one ring row.
+  __device__ __forceinline__ BadUnits convert_row(const RowWalk& row, const unsigned char* raw, int raw_column,
+                                                  int slot) {
     const int count = p.phases * p.channels * (wide ? p.pitch + 1 : p.pitch);
-    const int first_row = p.stride * row.number() - p.padding_height;
-    const float* image = p.input + row.segment.image * p.channels * p.in_height * p.in_width +
-                         static_cast<std::int64_t>(first_row) * p.in_width;
+    const int top = p.stride * row.number() - p.padding_height;
     BadUnits bad;
-    for (int base = 0; base < count; base += 128 * in_flight) {
-      if (count > 128 * in_flight || prepared_column != row.segment.first_column) {
+    for (int base = 0; base < count; base += 128 * pieces) {
+      if (count > 128 * pieces || prepared_column != row.segment.first_column) {
 #pragma unroll
-        for (int i = 0; i < in_flight; ++i) prepare(piece[i], base + 128 * i + thread, count, row.segment.first_column);
+        for (int i = 0; i < pieces; ++i) {
+          prepare(piece[i], base + 128 * i + thread, count, row.segment.first_column, raw_column);
+        }
         prepared_column = row.segment.first_column;
       }
-      float v[in_flight][8];
+      float v[pieces][8];
 #pragma unroll
-      for (int i = 0; i < in_flight; ++i) load(piece[i], first_row, row.segment.first_column, image, v[i]);
-      if (base == 0) wait_until_free();
+      for (int i = 0; i < pieces; ++i) load(piece[i], top, row.segment.first_column, raw, v[i]);
 #pragma unroll
-      for (int i = 0; i < in_flight; ++i) {
+      for (int i = 0; i < pieces; ++i) {
         RangeCheck<M> check;
 #pragma unroll
         for (int e = 0; e < 8; ++e) check.see(v[i][e]);
@@ -85,34 +138,36 @@ struct Stager {
   }
 
  private:
-  __device__ __forceinline__ void prepare(Piece& it, int task, int count, int first_column) const {
+  __device__ __forceinline__ void prepare(Piece& it, int task, int count, int first_column, int raw_column) const {
     const int plane = (wide ? p.by_pieces : p.by_pitch).divide(task);
     const int u = wide ? task - plane * (p.pitch + 1) - 1 : task - plane * p.pitch;
     int phase = 0;
     while ((phase + 1) * p.channels <= plane && phase + 1 < p.phases) ++phase;
-    const int column =
-        wide ? 4 * (u + first_column - (p.padding_width >> 2)) : p.stride * (u + first_column) - p.padding_width;
+    const int column = p.stride * (first_column + u) - p.padding_width + (wide ? 2 : 0);
     const bool exists = task < count;
     it.unit = u;
     it.phase_row = p.phase_row[phase];
     it.inside = exists && column >= (wide ? 0 : 1 - p.stride) && column < p.in_width;
     it.left = exists && u >= 0;
     it.right = exists && (!wide || u + 1 < p.pitch);
-    it.source = ((plane - phase * p.channels) * p.in_height + it.phase_row) * p.in_width + column;
+    it.source =
+        ((plane - phase * p.channels) * p.raw_rows + it.phase_row) * p.raw_line_bytes + (column - raw_column) * 4;
     it.target = static_cast<std::uint32_t>(plane * p.plane_units + u) * unit_bytes;
   }
 
   /// In the order of unit_tap; wide: {row 0 left, row 1 left, row 0 right, row 1 right}.
-  __device__ __forceinline__ void load(const Piece& it, int first_row, int first_column, const float* image,
+  __device__ __forceinline__ void load(const Piece& it, int top, int first_column, const unsigned char* raw,
                                        float (&v)[8]) const {
-    const int row = first_row + it.phase_row;
-    const float* from = image + it.source;
+    const int row = top + it.phase_row;
+    const unsigned char* from = raw + it.source;
     if constexpr (wide) {
       float4 line[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const bool inside = it.inside && static_cast<unsigned>(row + r) < static_cast<unsigned>(p.in_height);
-        line[r] = inside ? __ldg(reinterpret_cast<const float4*>(from + r * p.in_width)) : make_float4(0, 0, 0, 0);
+        line[r] = make_float4(0, 0, 0, 0);
+        if (it.inside && static_cast<unsigned>(row + r) < static_cast<unsigned>(p.in_height)) {
+          line[r] = *reinterpret_cast<const float4*>(from + r * p.raw_line_bytes);
+        }
       }
       v[0] = line[0].x, v[1] = line[0].y, v[2] = line[1].x, v[3] = line[1].y;
       v[4] = line[0].z, v[5] = line[0].w, v[6] = line[1].z, v[7] = line[1].w;
@@ -121,10 +176,11 @@ struct Stager {
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const Tap tap = p.tap[e];
-        const bool inside = it.inside && tap.row >= 0 &&
-                            static_cast<unsigned>(row + tap.row) < static_cast<unsigned>(p.in_height) &&
-                            static_cast<unsigned>(column + tap.column) < static_cast<unsigned>(p.in_width);
-        v[e] = inside ? __ldg(from + tap.row * p.in_width + tap.column) : 0.0f;
+        v[e] = 0.0f;
+        if (it.inside && tap.row >= 0 && static_cast<unsigned>(row + tap.row) < static_cast<unsigned>(p.in_height) &&
+            static_cast<unsigned>(column + tap.column) < static_cast<unsigned>(p.in_width)) {
+          v[e] = *reinterpret_cast<const float*>(from + tap.row * p.raw_line_bytes + tap.column * 4);
+        }
       }
     }
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "lamina/cuda/sm90_barrier.cuh"
 #include "lamina/cuda/sm90_params.h"
 
 /// How a block's range of tiles turns into ring rows: both sides of the pipeline walk it alike.
@@ -40,27 +39,11 @@ struct RowWalk {
   __device__ __forceinline__ bool done() const { return tile >= last; }
   __device__ __forceinline__ int number() const { return segment.first_row + index; }
   __device__ __forceinline__ void advance(const Params& p, int by) {
-    for (index += by; index >= segment.rows && tile < last;) {
+    index += by;
+    while (index >= segment.rows && tile < last) {
       index -= segment.rows;
       tile += segment.end - segment.begin;
       if (tile < last) segment = Segment(p, tile, last);
-    }
-  }
-
-  /// Brings the image rows that this ring row adds into L2: one lane per line.
-  __device__ __forceinline__ void prefetch(const Params& p, int lane) const {
-    int span = 0;
-    for (int i = 0; i < p.phases; ++i) span = max(span, p.phase_row[i] + 8 / p.stride);
-    const int skip = index == 0 ? 0 : span - p.stride, lines = p.channels * (span - skip);
-    const int first = p.stride * number() - p.padding_height + skip;
-    const float* image = p.input + segment.image * p.channels * p.in_height * p.in_width;
-    const int left = max(segment.first_column * p.stride - p.padding_width, 0);
-    const int right = min((segment.first_column + p.pitch) * p.stride - p.padding_width, p.in_width);
-    for (int i = lane; i < lines; i += 32) {
-      const int channel = i % p.channels, row = first + i / p.channels;
-      if (row < 0 || row >= p.in_height || left >= right) continue;
-      const float* line = image + (channel * p.in_height + row) * p.in_width;
-      prefetch_to_l2(line + left, line + right);
     }
   }
 };

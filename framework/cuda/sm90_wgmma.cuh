@@ -34,181 +34,165 @@ struct Wgmma;
 
 template <>
 struct Wgmma<__half, 32> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 16 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[16], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "%16, %17, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15])
-        : "l"(a), "l"(b));
+        "%16, %17, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__half, 48> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 24 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[24], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\nwgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, "
-        "%24, %25, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15]),
-          "+f"(d[first + 16]), "+f"(d[first + 17]), "+f"(d[first + 18]), "+f"(d[first + 19]),
-          "+f"(d[first + 20]), "+f"(d[first + 21]), "+f"(d[first + 22]), "+f"(d[first + 23])
-        : "l"(a), "l"(b));
+        "%24, %25, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__half, 64> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 32 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "%32, %33, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15]),
-          "+f"(d[first + 16]), "+f"(d[first + 17]), "+f"(d[first + 18]), "+f"(d[first + 19]),
-          "+f"(d[first + 20]), "+f"(d[first + 21]), "+f"(d[first + 22]), "+f"(d[first + 23]),
-          "+f"(d[first + 24]), "+f"(d[first + 25]), "+f"(d[first + 26]), "+f"(d[first + 27]),
-          "+f"(d[first + 28]), "+f"(d[first + 29]), "+f"(d[first + 30]), "+f"(d[first + 31])
-        : "l"(a), "l"(b));
+        "%32, %33, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__half, 96> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 48 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[48], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-        "%48, %49, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15]),
-          "+f"(d[first + 16]), "+f"(d[first + 17]), "+f"(d[first + 18]), "+f"(d[first + 19]),
-          "+f"(d[first + 20]), "+f"(d[first + 21]), "+f"(d[first + 22]), "+f"(d[first + 23]),
-          "+f"(d[first + 24]), "+f"(d[first + 25]), "+f"(d[first + 26]), "+f"(d[first + 27]),
-          "+f"(d[first + 28]), "+f"(d[first + 29]), "+f"(d[first + 30]), "+f"(d[first + 31]),
-          "+f"(d[first + 32]), "+f"(d[first + 33]), "+f"(d[first + 34]), "+f"(d[first + 35]),
-          "+f"(d[first + 36]), "+f"(d[first + 37]), "+f"(d[first + 38]), "+f"(d[first + 39]),
-          "+f"(d[first + 40]), "+f"(d[first + 41]), "+f"(d[first + 42]), "+f"(d[first + 43]),
-          "+f"(d[first + 44]), "+f"(d[first + 45]), "+f"(d[first + 46]), "+f"(d[first + 47])
-        : "l"(a), "l"(b));
+        "%48, %49, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+          "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__nv_bfloat16, 32> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 16 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[16], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "%16, %17, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15])
-        : "l"(a), "l"(b));
+        "%16, %17, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__nv_bfloat16, 48> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 24 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[24], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\nwgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23}, "
-        "%24, %25, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15]),
-          "+f"(d[first + 16]), "+f"(d[first + 17]), "+f"(d[first + 18]), "+f"(d[first + 19]),
-          "+f"(d[first + 20]), "+f"(d[first + 21]), "+f"(d[first + 22]), "+f"(d[first + 23])
-        : "l"(a), "l"(b));
+        "%24, %25, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__nv_bfloat16, 64> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 32 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "%32, %33, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15]),
-          "+f"(d[first + 16]), "+f"(d[first + 17]), "+f"(d[first + 18]), "+f"(d[first + 19]),
-          "+f"(d[first + 20]), "+f"(d[first + 21]), "+f"(d[first + 22]), "+f"(d[first + 23]),
-          "+f"(d[first + 24]), "+f"(d[first + 25]), "+f"(d[first + 26]), "+f"(d[first + 27]),
-          "+f"(d[first + 28]), "+f"(d[first + 29]), "+f"(d[first + 30]), "+f"(d[first + 31])
-        : "l"(a), "l"(b));
+        "%32, %33, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 
 template <>
 struct Wgmma<__nv_bfloat16, 96> {
-  /// d[first ..] += A * B
-  template <int first = 0, int count>
-  __device__ __forceinline__ static void run(float (&d)[count], std::uint64_t a, std::uint64_t b) {
-    static_assert(first + 48 <= count);
+  /// d = A * B + (accumulate ? d : 0)
+  __device__ __forceinline__ static void run(float (&d)[48], std::uint64_t a, std::uint64_t b, bool accumulate) {
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-        "%48, %49, 1, 1, 1, 0, 0;\n"
-        : "+f"(d[first + 0]), "+f"(d[first + 1]), "+f"(d[first + 2]), "+f"(d[first + 3]),
-          "+f"(d[first + 4]), "+f"(d[first + 5]), "+f"(d[first + 6]), "+f"(d[first + 7]),
-          "+f"(d[first + 8]), "+f"(d[first + 9]), "+f"(d[first + 10]), "+f"(d[first + 11]),
-          "+f"(d[first + 12]), "+f"(d[first + 13]), "+f"(d[first + 14]), "+f"(d[first + 15]),
-          "+f"(d[first + 16]), "+f"(d[first + 17]), "+f"(d[first + 18]), "+f"(d[first + 19]),
-          "+f"(d[first + 20]), "+f"(d[first + 21]), "+f"(d[first + 22]), "+f"(d[first + 23]),
-          "+f"(d[first + 24]), "+f"(d[first + 25]), "+f"(d[first + 26]), "+f"(d[first + 27]),
-          "+f"(d[first + 28]), "+f"(d[first + 29]), "+f"(d[first + 30]), "+f"(d[first + 31]),
-          "+f"(d[first + 32]), "+f"(d[first + 33]), "+f"(d[first + 34]), "+f"(d[first + 35]),
-          "+f"(d[first + 36]), "+f"(d[first + 37]), "+f"(d[first + 38]), "+f"(d[first + 39]),
-          "+f"(d[first + 40]), "+f"(d[first + 41]), "+f"(d[first + 42]), "+f"(d[first + 43]),
-          "+f"(d[first + 44]), "+f"(d[first + 45]), "+f"(d[first + 46]), "+f"(d[first + 47])
-        : "l"(a), "l"(b));
+        "%48, %49, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
+          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+          "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
   }
 };
 // clang-format on
