@@ -79,7 +79,8 @@ class LAMINA_API Graph {
   /// Writes a self-describing model file: weights and graph. An existing file is replaced only on success.
   void save(const std::filesystem::path& path) const;
 
-  /// A table of the nodes: name, operation, output shape, parameters, FLOPs, activation bytes; and the totals, when the batch is n.
+  /// A table of the nodes: name, operation, output shape, parameters, FLOPs, activation bytes; and the totals, when the
+  /// batch is n.
   std::string summary(std::int64_t n = 1) const;
 
   /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be.

@@ -29,8 +29,11 @@ TEST(Conv2d, RefusesWhatDoesNotFit) {
   expect_error([&] { shape({1, 3, 8, 0}); }, {"1x1 or more"});
   expect_error([&] { shape({1, 3, 8, std::int64_t{1} << 31}); }, {"too large", "2147483648"});
   const Shape small{1, 1, 8, 8};
-  expect_error([&] { (void)Conv2d({.in = 1, .out = 1, .padding = 2'000'000'000}).output_shape({&small, 1}); },
-               {"padded input", "too large"});
+  expect_error(
+      [&] {
+        (void)Conv2d({.in = 1, .out = 1, .padding = 2'000'000'000}).output_shape({&small, 1});
+      },
+      {"padded input", "too large"});
   expect_error([&] { conv.set_weight(Tensor::zeros({2, 3, 5, 4})); }, {"[2, 3, 5, 5]", "[2, 3, 5, 4]"});
   expect_error([&] { conv.set_bias(Tensor::zeros({2}, DType::f16)); }, {"bias", "f16"});
   expect_error([&] { (void)conv(Tensor::zeros({1, 3, 8, 8})); }, {"weight", "never set"});
