@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev)
 if [ "${1:-}" = "--with-tests" ]; then
-  packages+=(libgtest-dev)
+  packages+=(libgtest-dev python3)
 fi
 
 if ! command -v apt-get >/dev/null 2>&1; then
