@@ -40,8 +40,8 @@ struct BlockedKernel {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const BlockedKernel> blocked_kernels();
 
-/// Whether `blocked` is the fastest way here: not for one or two filters per group (depthwise), which fill no vector,
-/// and not on a machine without vectors of eight or FMA.
+/// Whether `blocked` is the fastest way here: not for one or two filters per group over few channels (depthwise),
+/// and not on a machine with neither AVX2 nor NEON.
 bool conv2d_blocked_pays(const ConvGeometry& geometry);
 
 /// Floats of the packed weights: [groups, blocks, 1 + K, filters of the block], padded with zeros.
