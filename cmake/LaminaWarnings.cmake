@@ -3,7 +3,7 @@
 function(lamina_quick_to_compile target)
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-array-bounds)  # false alarms in std::string at this level
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms in std::string
   endif()
   target_precompile_headers(${target} PRIVATE ${ARGN})
 endfunction()
