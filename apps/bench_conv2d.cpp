@@ -4,24 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "bench_ceilings.h"
 #include "bench_model.h"
+#include "bench_report.h"
 #include "bench_timer.h"
 #include "commands.h"
 #include "lamina/cpu/reference.h"
 #include "lamina/cpu/thread_pool.h"
 #include "lamina/cuda/stream.h"
-#include "lamina/graph/text_table.h"
 #include "options.h"
 #include "text.h"
 
 namespace lamina::app {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   int in = 3, out = 96, groups = 1;
@@ -32,18 +29,6 @@ struct Options {
   int threads = 0;
   bool relu = false, no_bias = false;
   double seconds = 0.5;
-};
-
-/// One line of the table.
-struct Result {
-  std::string algorithm, precision, kernel, note;
-  std::int64_t batch = 0;
-  DType output = DType::f32;
-  Timing time;
-  double tflops = 0, gb_per_s = 0;
-  std::size_t workspace = 0;
-  double relative_l2 = NAN;     ///< of sampled outputs, against double
-  double worst_of_bound = NAN;  ///< largest error over what the contract allows: 1 and above breaks it
 };
 
 Size2d size2d(const std::vector<int>& values) {
@@ -93,8 +78,8 @@ class Bench {
       ring_.push_back({host_input_.to(device_), Tensor(output_shape_, DType::f32, device_)});
   }
 
-  Result measure(ConvAlgorithm algorithm, Precision precision) {
-    Result result = describe(std::string(name(algorithm)), precision);
+  BenchResult measure(ConvAlgorithm algorithm, Precision precision) {
+    BenchResult result = describe(std::string(name(algorithm)), precision);
     const std::vector<Shape> shapes = {input_shape(geometry_.batch)};
     result.output = storage(precision);
     std::unique_ptr<Operator> op;
@@ -128,8 +113,8 @@ class Bench {
   }
 
   /// CPU only: what the matrix product inside im2col costs by itself.
-  Result measure_product() {
-    Result result = describe("product", Precision::fp32);
+  BenchResult measure_product() {
+    BenchResult result = describe("product", Precision::fp32);
     result.kernel = "Eigen product of ready-made columns: a floor, not a convolution";
     Tensor columns = random_tensor({geometry_.reduction(), geometry_.out_pixels()}, 1, random_);
     result.time = time_calls(device_, 1, options_.seconds, [&](int, void*) {
@@ -163,15 +148,15 @@ class Bench {
     return Tensor::borrow(const_cast<void*>(memory.raw()), output_shape_, dtype, device_);
   }
 
-  Result describe(std::string algorithm, Precision precision) const {
-    Result result;
+  BenchResult describe(std::string algorithm, Precision precision) const {
+    BenchResult result;
     result.algorithm = std::move(algorithm);
     result.precision = name(precision);
     result.batch = geometry_.batch;
     return result;
   }
 
-  void rate(Result& result) const {
+  void rate(BenchResult& result) const {
     const auto bytes = static_cast<double>(geometry_.input_size() + geometry_.weight_size()) * sizeof(float) +
                        static_cast<double>(geometry_.output_size()) * static_cast<double>(size_of(result.output));
     result.tflops = geometry_.flops() / result.time.median * 1e-9;
@@ -179,7 +164,7 @@ class Bench {
   }
 
   /// Compares outputs drawn at random with the double reference.
-  void check(Result& result, Precision precision) {
+  void check(BenchResult& result, Precision precision) {
     constexpr int samples = 2000;
     const Tensor output = output_in(ring_[0].second, result.output).to(Device::cpu()).to(DType::f32);
     const auto y = output.values<float>();
@@ -230,61 +215,6 @@ std::vector<ConvAlgorithm> chosen(const std::vector<std::string>& names, Device 
   return result;
 }
 
-std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f}", 100 * part / whole) : ""; }
-
-void print(const std::vector<Result>& results, const Ceilings& ceilings) {
-  detail::TextTable table({"N", "precision", "output", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy",
-                           "% GEMM", "workspace", "rel. error", "of bound", "kernel"});
-  for (const Result& r : results) {
-    if (!r.note.empty()) {
-      table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
-                 "", "", "", r.note});
-      continue;
-    }
-    table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm,
-               fmt::format("{:.4f}", r.time.median), fmt::format("{:.4f}..{:.4f}", r.time.p10, r.time.p90),
-               fmt::format("{:.3f}", r.tflops), fmt::format("{:.1f}", r.gb_per_s),
-               percent(r.gb_per_s, ceilings.copy_gb_per_s), percent(r.tflops, ceilings.gemm_tflop_per_s),
-               detail::format_bytes(r.workspace), std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
-               std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound), r.kernel});
-  }
-  fmt::print("{}", table.to_string());
-}
-
-Json to_json(const Result& r) {
-  Json json = {{"batch", r.batch}, {"precision", r.precision}, {"output", name(r.output)}, {"algorithm", r.algorithm}};
-  if (!r.note.empty()) {
-    json["error"] = r.note;
-    return json;
-  }
-  json.update({{"ms", r.time.median},
-               {"ms_p10", r.time.p10},
-               {"ms_p90", r.time.p90},
-               {"samples", r.time.samples},
-               {"tflop_per_s", r.tflops},
-               {"gb_per_s", r.gb_per_s},
-               {"workspace_bytes", r.workspace},
-               {"kernel", r.kernel}});
-  if (!std::isnan(r.relative_l2)) json.update({{"relative_l2", r.relative_l2}, {"worst_of_bound", r.worst_of_bound}});
-  return json;
-}
-
-void write_json(const std::string& path, const std::string& where, const std::vector<Result>& results,
-                const Ceilings& ceilings) {
-  Json list = Json::array();
-  for (const Result& r : results) list.push_back(to_json(r));
-  const Json json = {{"lamina", version()},
-                     {"device", where},
-                     {"copy_gb_per_s", ceilings.copy_gb_per_s},
-                     {"gemm_tflop_per_s", ceilings.gemm_tflop_per_s},
-                     {"results", std::move(list)}};
-  if (path == "-") {
-    fmt::print("{}\n", json.dump(2));
-  } else {
-    write_text(path, json.dump(2) + '\n');
-  }
-}
-
 void bench(const Options& options) {
   const Device device = parse_device(options.device);
   Bench bench(options, device);
@@ -302,7 +232,7 @@ void bench(const Options& options) {
     if (ceilings.gemm_tflop_per_s > 0) fmt::print(", fp32 matrix product {:.3f} TFLOP/s", ceilings.gemm_tflop_per_s);
     fmt::print("\n\n");
   }
-  std::vector<Result> results;
+  std::vector<BenchResult> results;
   for (const std::int64_t n : options.batches) {
     bench.prepare_batch(n);
     for (const std::string& precision : options.precisions) {
