@@ -16,20 +16,20 @@
 /// Shared memory: weights | ring | one store buffer per computing warpgroup; barriers and range flags are static.
 namespace lamina::cuda::sm90 {
 
-/// Warpgroups of a block and the registers that their threads get.
+/// Warpgroups of a block, and the registers that their threads get.
 template <Precision precision>
 struct Team {
-  static constexpr int staging = 2, computing = 3;
+  static constexpr int staging = 2, computing = 2, storing = 1;
   static constexpr int raw_slots = 2;  // per staging warpgroup: ring rows on their way
-  static constexpr int staging_registers = 64, computing_registers = 112;
-  static constexpr int threads = 128 * (staging + computing);
+  static constexpr int computing_registers = 128, other_registers = 72;
+  static constexpr int threads = 128 * (staging + computing + storing);
 };
 /// Three sets of accumulators (see multiply): fewer threads with more registers.
 template <>
 struct Team<Precision::fp32> {
-  static constexpr int staging = 2, computing = 2, raw_slots = 1;
-  static constexpr int staging_registers = 88, computing_registers = 168;
-  static constexpr int threads = 128 * (staging + computing);
+  static constexpr int staging = 1, computing = 2, storing = 1, raw_slots = 2;
+  static constexpr int computing_registers = 176, other_registers = 80;
+  static constexpr int threads = 128 * (staging + computing + storing);
 };
 
 inline constexpr int staging_barrier = 8;  ///< named barriers 8, 9 join the staging warpgroups, 1, 2, 3 the computing
@@ -43,7 +43,9 @@ struct alignas(16) SharedControl {
   std::uint64_t raw_landed[4];  // of all staging warpgroups
   std::uint64_t row_full[max_ring_rows];
   std::uint64_t row_free[max_ring_rows];
-  uint4 bad_units[max_ring_rows];  // a word per staging warp
+  uint4 bad_units[max_ring_rows];                // a word per staging warp
+  std::uint64_t buffer_full[2], buffer_free[2];  // of each computing warpgroup
+  PixelPlaces places[2];                         // in the tile to come
   float2 bias[96 / 2], scale[96 / 2];
 };
 
@@ -58,16 +60,14 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
   RowWalk row(p, tile, last), coming(p, tile, last);
   RingCursor to{p.ring_rows}, from{slots};
   row.advance(p, group), coming.advance(p, group), to.advance(group);
+  if (!row.done()) stager.prepare_strip(row.segment.first_column, raw.first_column(row));
   wait_for_previous_kernel();
   for (int i = 0; i < slots && !coming.done(); ++i, coming.advance(p, groups)) raw.fetch(coming, i);
   for (; !row.done(); row.advance(p, groups), to.advance(groups), from.advance()) {
     barrier_wait(&raw.landed[from.slot], from.parity);
     barrier_wait(&control.row_free[to.slot], to.parity ^ 1);
     const BadUnits bad = stager.convert_row(row, raw.slot(from.slot), raw.first_column(row), to.slot);
-    std::uint32_t flag = no_bad_units;
-    if (__any_sync(0xFFFFFFFFu, bad.low <= bad.high)) {
-      flag = __reduce_min_sync(0xFFFFFFFFu, bad.low) << 16 | __reduce_max_sync(0xFFFFFFFFu, bad.high);
-    }
+    const std::uint32_t flag = bad.word();
     fence_async_proxy();
     __syncwarp();
     if (lane == 0) {
@@ -83,14 +83,15 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
 }
 
 /// Calls `step(s, a, first)` for each k16 step s of a group, `a` being the first unit of the ring row it reads.
-template <class Step>
+template <bool unrolled, class Step>
 __device__ __forceinline__ void for_each_step(const StepGroup& group, std::uint32_t a, Step step) {
-  if (group.end - group.begin == 3 * steps_per_round) {
+  if (unrolled && group.end - group.begin == 3 * steps_per_round) {
 #pragma unroll
     for (int i = 0; i < 3 * steps_per_round; ++i) step(group.begin + i, a);
   } else {
 #pragma unroll 1
     for (int s = group.begin; s < group.end; s += steps_per_round) {
+      wgmma_fence();
 #pragma unroll
       for (int i = 0; i < steps_per_round; ++i) step(s + i, a);
     }
@@ -115,7 +116,7 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
     wgmma_fence();
 #pragma unroll 1
     for (int g = 0; g < p.groups; ++g) {
-      for_each_step(p.group[g], ring_row(p.group[g].shift), [&](int s, std::uint32_t a) {
+      for_each_step<true>(p.group[g], ring_row(p.group[g].shift), [&](int s, std::uint32_t a) {
         Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step), true);
       });
     }
@@ -134,10 +135,10 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
       float high[filters], low[filters / 2];
       pin(high), pin(low);
       wgmma_fence();
-      for_each_step(group, a_first, [&](int s, std::uint32_t a) {
+      for_each_step<false>(group, a_first, [&](int s, std::uint32_t a) {
         Wgmma<Operand, b_columns>::run(high, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
       });
-      for_each_step(group, a_first + residual, [&](int s, std::uint32_t a) {
+      for_each_step<false>(group, a_first + residual, [&](int s, std::uint32_t a) {
         Wgmma<Operand, filters>::run(low, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
       });
       wgmma_commit();
@@ -160,7 +161,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
   constexpr int computing_groups = Team<precision>::computing;
   const int thread = threadIdx.x & 127, lane = thread & 31;
   const int first_filter = split * filters;
-  const Epilogue<Out, filters> epilogue{p, buffer, first_filter, 1 + group, thread};
+  const Epilogue<Out, filters> epilogue{p, buffer, first_filter, thread};
   barrier_wait(&control.weights_landed, 0);
 
   RingCursor ready{p.ring_rows}, released{p.ring_rows};  // the first row not known staged, not yet let go
@@ -175,29 +176,26 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
       if (lane == 0) barrier_arrive(&control.row_free[released.slot]);
     }
   };
+  const auto flags_of = [&](int i) {
+    const int slot = released.slot + i;
+    return control.bad_units[slot < p.ring_rows ? slot : slot - p.ring_rows];
+  };
 
   int number = 0, turn = group;  // of the segment's first row; tiles until this warpgroup's next one
+  int parity = 0;                // of this tile's use of the buffer
   while (tile < last) {
     const Segment segment(p, tile, last);
     int t = segment.begin + turn;
-    for (; t < segment.end; t += computing_groups) {
+    for (; t < segment.end; t += computing_groups, parity ^= 1) {
       const int row = p.by_pitch.divide(t * tile_pixels), column = t * tile_pixels - row * p.pitch;
       const int first = number + row - segment.first_row;
-      const int end = number + Segment::last_row(p, t) - segment.first_row + 1;
+      const int rows = Segment::last_row(p, t) - row + 1;
       release(first);
-      wait_ready(end);
+      wait_ready(first + rows);
       bool bad = p.any_inexact;
-      const TileMap map{row, column, segment.first_column};
-      typename Epilogue<Out, filters>::Places places;
-      const auto meanwhile = [&] {
-        for (int i = lane; i < end - first; i += 32) {
-          const int slot = released.slot + i;
-          const uint4 flag = control.bad_units[slot < p.ring_rows ? slot : slot - p.ring_rows];
-          bad |= (flag.x & flag.y & flag.z & flag.w) != no_bad_units ||
-                 (flag.x | flag.y | flag.z | flag.w) != no_bad_units;
-        }
+      const auto check_flags = [&] {
+        for (int i = lane; i < rows; i += 32) bad |= BadUnits::any(flags_of(i));
         bad = __any_sync(0xFFFFFFFFu, bad);
-        places = epilogue.prepare(map, segment.image);
       };
       float y[filters / 2];
 #pragma unroll
@@ -207,7 +205,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
             M::scaled ? make_float2(0.0f, 0.0f) : control.bias[column_filter(8 * j + 2 * (lane & 3)) / 2];
         y[4 * j] = y[4 * j + 2] = bias.x, y[4 * j + 1] = y[4 * j + 3] = bias.y;
       }
-      multiply<precision, filters>(p, ring, weights, released.slot, column, y, meanwhile);
+      multiply<precision, filters>(p, ring, weights, released.slot, column, y, check_flags);
 
       const int first_slot = released.slot, next = t + computing_groups;
       const int done = next < segment.end ? number + p.by_pitch.divide(next * tile_pixels) - segment.first_row
@@ -229,10 +227,14 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
 #pragma unroll
         for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
       }
-      epilogue.store(places, y);
+      barrier_wait(&control.buffer_free[group], parity);
+      epilogue.put(control.places[group], y);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(&control.buffer_full[group]);
       if (bad) {
-        warpgroup_sync(1 + group);  // the exact values come after the others
-        exact_tile<precision, Out, filters>(p, {map, segment.image, first_slot, control.bad_units},
+        barrier_wait(&control.buffer_free[group], parity ^ 1);  // the exact values come after the others
+        const TileMap map(p, tile + t - segment.begin);
+        exact_tile<precision, Out, filters>(p, {map, first_slot, control.bad_units},
                                             *reinterpret_cast<ExactScratch*>(buffer), first_filter, 1 + group, thread);
         release(done);
       }
@@ -241,6 +243,34 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
     number += segment.rows;
     release(number);
     tile += segment.end - segment.begin;
+  }
+}
+
+/// Storing warpgroup `group` of Team::storing takes every tile of the computing groups congruent to it.
+template <Precision precision, class Out, int filters>
+__device__ __forceinline__ void store_tiles(const Params& p, SharedControl& control, unsigned char* buffers, int group,
+                                            int split, int tile, int last) {
+  constexpr int storing = Team<precision>::storing, computing = Team<precision>::computing;
+  const int thread = threadIdx.x & 127, lane = thread & 31;
+  const auto epilogue_of = [&](int computing_group) {
+    Out* buffer = reinterpret_cast<Out*>(buffers + computing_group * buffer_bytes(filters, sizeof(Out)));
+    return Epilogue<Out, filters>{p, buffer, split * filters, thread};
+  };
+  const auto hand_over = [&](int computing_group, int next) {
+    if (next < last) epilogue_of(computing_group).announce(TileMap(p, next), control.places[computing_group]);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&control.buffer_free[computing_group]);
+  };
+  for (int g = group; g < computing; g += storing) hand_over(g, tile + g);
+  for (int i = group; tile + i < last; i += storing) {
+    const int g = i % computing, parity = i / computing & 1;
+    const Epilogue<Out, filters> epilogue = epilogue_of(g);
+    const TileMap map(p, tile + i);
+    const typename Epilogue<Out, filters>::Places places = epilogue.prepare(map);
+    barrier_wait(&control.buffer_full[g], parity);
+    if (i == group) wait_for_previous_kernel();  // it may still read what this one writes
+    epilogue.drain(map, places);
+    hand_over(g, tile + i + computing);
   }
 }
 
@@ -260,6 +290,10 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
 
   if (threadIdx.x == 0) {
     barrier_init(&control.weights_landed, 1);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(&control.buffer_full[i], 4);
+      barrier_init(&control.buffer_free[i], 4);
+    }
     for (std::uint64_t& landed : control.raw_landed) barrier_init(&landed, RawRows::arrivals(p));
     for (int i = 0; i < p.ring_rows; ++i) {
       barrier_init(&control.row_full[i], staging_warps);
@@ -281,21 +315,23 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
 
   unsigned char* buffers = ring + ring_bytes;
   constexpr int one_buffer = buffer_bytes(filters, sizeof(Out));
-  if (warpgroup < Team<precision>::staging) {
-    give_registers_back<Team<precision>::staging_registers>();
-    unsigned char* raw = buffers + Team<precision>::computing * one_buffer;
-    if (p.wide_pieces) {
-      stage_rows<precision, true>(p, control, shared_address(ring), raw, warpgroup, tile, last);
-    } else {
-      stage_rows<precision, false>(p, control, shared_address(ring), raw, warpgroup, tile, last);
-    }
-  } else {
+  constexpr int computing = Team<precision>::computing, staging = Team<precision>::staging;
+  if (warpgroup < computing) {
     take_registers<Team<precision>::computing_registers>();
-    wait_for_previous_kernel();
-    const int group = warpgroup - Team<precision>::staging;
     compute_tiles<precision, Out, filters>(
         p, control, shared_address(shared) / unit_bytes, shared_address(ring) / unit_bytes,
-        reinterpret_cast<Out*>(buffers + group * one_buffer), group, split, tile, last);
+        reinterpret_cast<Out*>(buffers + warpgroup * one_buffer), warpgroup, split, tile, last);
+  } else {
+    give_registers_back<Team<precision>::other_registers>();
+    const int group = warpgroup - computing;
+    unsigned char* raw = buffers + computing * one_buffer;
+    if (group >= staging) {
+      store_tiles<precision, Out, filters>(p, control, buffers, group - staging, split, tile, last);
+    } else if (p.wide_pieces) {
+      stage_rows<precision, true>(p, control, shared_address(ring), raw, group, tile, last);
+    } else {
+      stage_rows<precision, false>(p, control, shared_address(ring), raw, group, tile, last);
+    }
   }
 #endif
 }
