@@ -10,7 +10,7 @@
 ///
 /// A few values that are merely too small do no harm among others that are not: their absolute error is 2^-11 (tf32) or
 /// 2^-20 (fp32) of the smallest value of the fast path, so where no filter has more than half of its sum |w| on values
-/// below 64 times that one, what they add stays under a fortieth of the contract's bound. `tolerated` counts how many
+/// below 64 times that one, what they add stays under a hundredth of the contract's bound. `tolerated` counts how many
 /// there may be; on ordinary data it lets every window pass that is not made of darkness.
 namespace lamina::cuda::sm90 {
 

@@ -29,7 +29,13 @@ struct BadUnits {
   __device__ __forceinline__ std::uint32_t word() const {
     constexpr unsigned all = 0xFFFFFFFFu;
     if (!__any_sync(all, low <= high)) return none;
-    return __reduce_min_sync(all, low) << 16 | __reduce_max_sync(all, high) | __reduce_or_sync(all, too_large);
+    BadUnits sum = *this;
+    for (int distance = 16; distance > 0; distance /= 2) {
+      sum.low = min(sum.low, __shfl_xor_sync(all, sum.low, distance));
+      sum.high = max(sum.high, __shfl_xor_sync(all, sum.high, distance));
+      sum.too_large |= __shfl_xor_sync(all, sum.too_large, distance);
+    }
+    return sum.low << 16 | sum.high | sum.too_large;
   }
   __device__ __forceinline__ static bool any(const uint4& words) {
     return words.x != none || words.y != none || words.z != none || words.w != none;

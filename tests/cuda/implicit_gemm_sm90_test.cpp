@@ -232,13 +232,15 @@ TEST_P(Sm90, OneSidedAndCancelling) {
 TEST_P(Sm90, PixelRanges) {
   const ConvGeometry g = geometry(1, 99, 99, 48);
   for (const float range : {1e-9f, 1e-6f, 1.0f, 255.0f, 511.75f, 512.0f, 60000.0f}) {
-    Data d = random_data(g, 6, [&](std::mt19937& r) { return range * normal(r) / 4; },
-                         [](std::mt19937& r) { return 0.05f * normal(r); });
+    Data d = random_data(
+        g, 6, [&](std::mt19937& r) { return range * normal(r) / 4; },
+        [](std::mt19937& r) { return 0.05f * normal(r); });
     expect_contract(g, d);
   }
   // A single pixel in the dark: nothing else for its error to hide behind.
   for (const float value : {1e-20f, 3e-8f, 1.2e-7f, 4.7e-7f, 1e-3f, 1.0f + 0x1p-12f, 511.7f, 1e12f}) {
-    Data d = random_data(g, 7, [](std::mt19937&) { return 0.0f; }, normal);
+    Data d = random_data(
+        g, 7, [](std::mt19937&) { return 0.0f; }, normal);
     std::fill(d.b.begin(), d.b.end(), 0.0f);
     d.x[99 * 50 + 50] = value;
     expect_contract(g, d);
@@ -260,7 +262,8 @@ TEST_P(Sm90, WildlyMixedMagnitudes) {
 TEST_P(Sm90, NonFinitePixelsStayInTheirWindows) {
   const ConvGeometry g = geometry(2, 99, 96, 40);
   for (const float value : {inf, -inf, nan}) {
-    for (const int at : {0, 8, 9, 10, 11, 12, 95, 96 * 9, 96 * 10 + 50, 96 * 98 + 95, 96 * 99 + 11, 2 * 96 * 99 + 777}) {
+    for (const int at :
+         {0, 8, 9, 10, 11, 12, 95, 96 * 9, 96 * 10 + 50, 96 * 98 + 95, 96 * 99 + 11, 2 * 96 * 99 + 777}) {
       Data d = random_data(g, 12, normal, normal);
       d.x[static_cast<std::size_t>(at)] = value;
       expect_contract(g, d);
