@@ -1,7 +1,7 @@
 # lamina_quick_to_compile(TARGET HEADER...): for code whose own speed nobody waits for. Optimises little, and parses
 # the large headers named once.
 function(lamina_quick_to_compile target)
-  target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>")
+  target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms in std::string
   endif()
