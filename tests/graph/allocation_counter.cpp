@@ -28,6 +28,19 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   return counted(std::aligned_alloc(step, (size + step - 1) / step * step));
 }
 
+// Sanitizers have nothrow forms of their own, which would not go with the delete below.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept try {
+  return ::operator new(size);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept try {
+  return ::operator new(size, alignment);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
