@@ -5,6 +5,7 @@
 
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d_operators.h"
+#include "lamina/layers/make_operator.h"
 #include "lamina/tensor/error.h"
 
 namespace lamina {
@@ -33,12 +34,6 @@ int output_extent(std::string_view side, const Shape& input, std::int64_t extent
   return static_cast<int>(result);
 }
 
-void require_parameter(const Tensor& tensor, const Shape& shape, std::string_view what) {
-  if (tensor.dtype() != DType::f32 || tensor.shape() != shape || !tensor.device().is_cpu()) {
-    detail::fail("conv2d: expected a ", what, " of f32 ", shape, " on cpu, got ", tensor.description());
-  }
-}
-
 }  // namespace
 
 Conv2d::Conv2d(const Conv2dOptions& options) : options_(options) {
@@ -58,13 +53,13 @@ Shape Conv2d::weight_shape() const {
 }
 
 void Conv2d::set_weight(Tensor weight) {
-  require_parameter(weight, weight_shape(), "weight");
+  detail::require_parameter(op(), weight, weight_shape(), "weight");
   weight_ = std::move(weight);
 }
 
 void Conv2d::set_bias(Tensor bias) {
   if (!options_.bias) detail::fail("conv2d: this convolution has no bias");
-  require_parameter(bias, {options_.out}, "bias");
+  detail::require_parameter(op(), bias, {options_.out}, "bias");
   bias_ = std::move(bias);
 }
 
