@@ -35,7 +35,9 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
   ImplicitGemmSm90(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias)
       : device_(options.device), precision_(options.precision) {
     const DeviceGuard guard(device_);
-    plan_ = sm90::plan(geometry, options, limits(device_, sm90::instance(precision_, options.output, 32)));
+    const auto plan = sm90::plan(geometry, options, limits(device_, sm90::instance(precision_, options.output, 32)));
+    if (!plan) lamina::detail::fail("implicit_gemm: a tile of this convolution does not fit the shared memory");
+    plan_ = *plan;
     instance_ = sm90::instance(precision_, options.output, plan_.filters);
     const sm90::Packed packed = sm90::pack(plan_, sm90::order_steps(plan_.params), precision_, weight, bias);
     sm90::Params& p = plan_.params;
@@ -47,6 +49,7 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
     upload(bias_, packed.bias), p.bias = bias_.as<float>();
     upload(exact_, packed.exact), p.exact_weights = exact_.as<float>();
     upload(inexact_, packed.inexact), p.inexact = inexact_.as<std::uint8_t>();
+    p.tolerated = packed.tolerated;
     for (const std::uint8_t flag : packed.inexact) p.any_inexact |= flag != 0;
     check(cudaFuncSetAttribute(instance_.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                limits(device_, instance_).shared_bytes));
@@ -121,7 +124,8 @@ bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptio
       attribute(cudaDevAttrComputeCapabilityMinor, options.device) != 0) {
     return false;
   }
-  return has_device_code(sm90::instance(options.precision, options.output, 32));
+  const sm90::Instance instance = sm90::instance(options.precision, options.output, 32);
+  return has_device_code(instance) && sm90::plan(geometry, options, limits(options.device, instance)).has_value();
 }
 
 std::unique_ptr<Conv2dKernel> make_implicit_gemm_sm90(const ConvGeometry& geometry, const Conv2dOptions& options,

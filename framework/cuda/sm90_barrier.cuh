@@ -34,10 +34,10 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, int parity)
       "{\n"
       ".reg .pred done;\n"
       "WAIT_%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2;\n"
       "@!done bra WAIT_%=;\n"
       "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
+      "r"(parity), "r"(1000000)  // nanoseconds that the hardware may suspend the thread before it asks again
       : "memory");
 }
 
@@ -71,8 +71,10 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, uint4 v, boo
       : "memory");
 }
 
-__device__ __forceinline__ void store_shared(std::uint32_t address, float v) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
+__device__ __forceinline__ void store_shared(std::uint32_t address, float v, bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.f32 [%0], %1;\n}\n" ::"r"(address), "f"(v),
+               "r"(static_cast<int>(wanted))
+               : "memory");
 }
 __device__ __forceinline__ float load_shared(std::uint32_t address) {
   float v;

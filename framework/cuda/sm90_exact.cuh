@@ -2,15 +2,20 @@
 
 #include "lamina/cuda/sm90_epilogue.cuh"
 #include "lamina/cuda/sm90_modes.cuh"
+#include "lamina/cuda/sm90_stage.cuh"
 
 /// The way out for values that the tensor cores must not touch: Inf and NaN (a padding zero of K would turn them into
 /// someone else's NaN), and what scaled f16 cannot represent closely enough. Plain fp32 sums for exactly the pixels
 /// whose window meets such a value, and for filters that do not survive packing, by the warpgroup that owns the tile.
+///
+/// A few values that are merely too small do no harm among others that are not: their absolute error is 2^-11 (tf32) or
+/// 2^-20 (fp32) of the smallest value of the fast path, so where no filter has more than half of its sum |w| on values
+/// below 64 times that one, what they add stays under a hundredth of the contract's bound. `tolerated` counts how many
+/// there may be; on ordinary data it lets every window pass that is not made of darkness.
 namespace lamina::cuda::sm90 {
 
 struct ExactTile {
   TileMap map;
-  std::int64_t image;
   int first_slot;      // ring slot of the tile's first row
   const uint4* flags;  // [ring_rows], shared
 };
@@ -18,47 +23,47 @@ struct ExactTile {
 /// What the store buffer holds meanwhile.
 struct ExactScratch {
   static constexpr int pixels = 4;  // at a time, so that a weight is read once for all of them
-  int list[tile_pixels];            // 2 * tile row + (1 if the window is bad)
+  int list[tile_pixels];            // the tile rows to look at
   unsigned votes[2];                // which tile rows are listed
-  bool bad[tile_pixels];
+  std::uint32_t state[tile_pixels];
+  bool harmless[pixels];  // the window at hand need not be recomputed for its values' sake
   float window[max_reduction][pixels];
 };
 static_assert(sizeof(ExactScratch) <= least_buffer_bytes);
 
-/// Does a window of tile row i reach a unit that failed the range check?
-__device__ __forceinline__ bool window_is_bad(const Params& p, const ExactTile& tile, int i) {
+/// Does the window of tile row i, as the tensor cores read it, reach a unit that failed the range check?
+/// BadUnits::large tells that it may reach one with a value that is too large, or NaN.
+__device__ __forceinline__ std::uint32_t window_state(const Params& p, const ExactTile& tile, int i) {
   const int position = tile.map.column + i;
   const int down = p.by_pitch.divide(position), column = position - down * p.pitch;
+  std::uint32_t state = 0;
   for (int row = 0; row <= p.halo_rows; ++row) {
-    const uint4 flag = tile.flags[(tile.first_slot + down + row) % p.ring_rows];
-    for (const std::uint32_t f : {flag.x, flag.y, flag.z, flag.w}) {
-      if (column <= static_cast<int>(f & 0xFFFF) && column + p.column_units > static_cast<int>(f >> 16)) return true;
+    const uint4 words = tile.flags[(tile.first_slot + down + row) % p.ring_rows];
+    for (const std::uint32_t word : {words.x, words.y, words.z, words.w}) {
+      const int low = static_cast<int>(word >> 16), high = static_cast<int>(word & (BadUnits::large - 1));
+      if (column <= high && column + p.column_units > low) state |= 1 | (word & BadUnits::large);
     }
   }
-  return false;
+  return state;
 }
 
 /// To be called by the whole warpgroup. `first_filter` .. + filters are the block's.
 template <Precision precision, class Out, int filters>
-__device__ __forceinline__ void exact_tile(const Params& p, const ExactTile& tile, ExactScratch& scratch,
-                                           int first_filter, int barrier, int thread) {
+__device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, ExactScratch& scratch, int first_filter,
+                                        int barrier, int thread) {
   constexpr int groups = 128 / filters, pixels = ExactScratch::pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
-  const float* input = p.input + tile.image * p.channels * p.in_height * p.in_width;
+  const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
   if (thread < tile_pixels) {
-    const bool bad = pixel_offset(p, tile.map, thread) >= 0 && window_is_bad(p, tile, thread);
-    const bool listed = bad || (p.any_inexact && pixel_offset(p, tile.map, thread) >= 0);
-    const unsigned votes = __ballot_sync(0xFFFFFFFFu, listed);
+    const bool pixel = pixel_offset(p, tile.map, thread) >= 0;
+    scratch.state[thread] = pixel ? window_state(p, tile, thread) : 0;
+    const unsigned votes = __ballot_sync(0xFFFFFFFFu, scratch.state[thread] != 0 || (pixel && p.any_inexact));
     if ((thread & 31) == 0) scratch.votes[thread >> 5] = votes;
-    scratch.bad[thread] = bad;
   }
   warpgroup_sync(barrier);
-  if (thread < tile_pixels) {
-    const unsigned mine = scratch.votes[thread >> 5];
-    if ((mine >> (thread & 31) & 1) != 0) {
-      const int before = __popc(mine & ((1u << (thread & 31)) - 1)) + (thread < 32 ? 0 : __popc(scratch.votes[0]));
-      scratch.list[before] = 2 * thread + scratch.bad[thread];
-    }
+  if (thread < tile_pixels && (scratch.votes[thread >> 5] >> (thread & 31) & 1) != 0) {
+    const int before = __popc(scratch.votes[thread >> 5] & ((1u << (thread & 31)) - 1));
+    scratch.list[before + (thread < 32 ? 0 : __popc(scratch.votes[0]))] = thread;
   }
   warpgroup_sync(barrier);
   const int count = __popc(scratch.votes[0]) + __popc(scratch.votes[1]);
@@ -66,28 +71,44 @@ __device__ __forceinline__ void exact_tile(const Params& p, const ExactTile& til
   const bool mine = group < groups && f < p.out_channels;
   const bool inexact = mine && p.inexact[f] != 0;
   const int weight_pitch = p.splits * filters;
+  const int padded = (reduction + exact_unroll - 1) / exact_unroll * exact_unroll;
   for (int at = 0; at < count; at += ExactScratch::pixels) {
-    for (int i = thread; i < max_reduction * ExactScratch::pixels; i += 128) {
-      const int k = i / ExactScratch::pixels, which = at + i % ExactScratch::pixels;
-      float x = 0.0f;
-      if (k < reduction && which < count) {
-        const int offset = pixel_offset(p, tile.map, scratch.list[which] >> 1);
-        const int c = k / taps, kh = (k - c * taps) / p.kernel_width, kw = k - c * taps - kh * p.kernel_width;
-        const int oh = p.by_out_width.divide(offset), ow = offset - oh * p.out_width;
-        const int y = oh * p.stride - p.padding_height + kh, column = ow * p.stride - p.padding_width + kw;
-        if (y >= 0 && y < p.in_height && column >= 0 && column < p.in_width) {
-          x = exact_operand<precision>(__ldg(input + (c * p.in_height + y) * p.in_width + column));
-        }
-      }
-      scratch.window[k][i % ExactScratch::pixels] = x;
+    // Warp w looks at window w and brings it in.
+    const int which = at + (thread >> 5);
+    const int offset = which < count ? pixel_offset(p, tile.map, scratch.list[which]) : 0;
+    const int oh = p.by_out_width.divide(offset), ow = offset - oh * p.out_width;
+    const int top = oh * p.stride - p.padding_height, left = ow * p.stride - p.padding_width;
+    int small = 0;
+    for (int k = thread & 31; k < padded; k += 32) {
+      const int c = p.by_taps.divide(k), tap = k - c * taps, kh = p.by_kernel_width.divide(tap);
+      const int y = top + kh, x = left + tap - kh * p.kernel_width;
+      const bool inside = k < reduction && which < count && y >= 0 && y < p.in_height && x >= 0 && x < p.in_width;
+      const float value = inside ? __ldg(input + (c * p.in_height + y) * p.in_width + x) : 0.0f;
+      const std::uint32_t bits = __float_as_uint(value) & 0x7FFFFFFFu;
+      small += k < reduction && bits < Mode<precision>::smallest + (6u << 23);  // 64 times: 6 more in the exponent
+      scratch.window[k][thread >> 5] = exact_operand<precision>(value);
+    }
+    small = __reduce_add_sync(0xFFFFFFFFu, small);
+    if ((thread & 31) == 0) {
+      const bool large = which < count && (scratch.state[scratch.list[which]] & BadUnits::large) != 0;
+      scratch.harmless[thread >> 5] = !large && small <= p.tolerated;
     }
     warpgroup_sync(barrier);
-    if (mine) {
+    bool wanted[pixels], any = false;
+#pragma unroll
+    for (int i = 0; i < pixels; ++i) {
+      const int mine_at = at + group * pixels + i;
+      const bool bad =
+          mine_at < count && scratch.state[scratch.list[mine_at]] != 0 && !scratch.harmless[group * pixels + i];
+      wanted[i] = mine && mine_at < count && (inexact || bad);
+      any |= wanted[i];
+    }
+    if (any) {
       float sum[pixels];
 #pragma unroll
-      for (int k = 0; k < pixels; ++k) sum[k] = 0.0f;
+      for (int i = 0; i < pixels; ++i) sum[i] = 0.0f;
       const float* weight = p.exact_weights + f;
-      for (int k = 0; k < reduction; k += exact_unroll, weight += exact_unroll * weight_pitch) {
+      for (int k = 0; k < padded; k += exact_unroll, weight += exact_unroll * weight_pitch) {
         float w[exact_unroll];
 #pragma unroll
         for (int e = 0; e < exact_unroll; ++e) w[e] = __ldg(weight + e * weight_pitch);
@@ -99,11 +120,11 @@ __device__ __forceinline__ void exact_tile(const Params& p, const ExactTile& til
       }
 #pragma unroll
       for (int i = 0; i < pixels; ++i) {
-        const int which = at + group * pixels + i;
-        if (which >= count || !(inexact || (scratch.list[which] & 1) != 0)) continue;
-        const std::int64_t plane = (tile.image * p.out_channels + f) * p.out_height * p.out_width;
-        static_cast<Out*>(p.output)[plane + pixel_offset(p, tile.map, scratch.list[which] >> 1)] =
-            to_output<Out>(p.relu ? relu(sum[i] + p.bias[f]) : sum[i] + p.bias[f]);
+        if (!wanted[i]) continue;
+        const int pixel = pixel_offset(p, tile.map, scratch.list[at + group * pixels + i]);
+        const std::int64_t plane = (tile.map.image * p.out_channels + f) * p.out_height * p.out_width;
+        const float y = sum[i] + p.bias[f];
+        static_cast<Out*>(p.output)[plane + pixel] = to_output<Out>(p.relu ? relu(y) : y);
       }
     }
     warpgroup_sync(barrier);

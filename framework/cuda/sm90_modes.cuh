@@ -83,8 +83,9 @@ struct RangeCheck {
     most = max(most, bits);
     if constexpr (M::smallest != 0) least = min(least, bits - 1);  // zero wraps around to the largest
   }
+  __device__ __forceinline__ bool too_large() const { return most > M::largest; }
   __device__ __forceinline__ bool failed() const {
-    return most > M::largest || (M::smallest != 0 && least < M::smallest - 1);
+    return too_large() || (M::smallest != 0 && least < M::smallest - 1);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "lamina/tensor/dtype.h"
 #include "lamina/tensor/math.h"
@@ -45,6 +46,20 @@ int filter_exponent(const float* weight, int count, bool scaled) {
   return scaled && largest > 0 && std::isfinite(largest) ? 14 - std::ilogb(largest) : 0;
 }
 
+/// The most weights that together never exceed half of the filter's sum of magnitudes.
+int minority(const float* weight, int count) {
+  std::vector<double> magnitude(weight, weight + count);
+  double sum = 0;
+  for (double& m : magnitude) sum += m = std::abs(m);
+  std::sort(magnitude.begin(), magnitude.end(), std::greater<>());
+  double part = 0;
+  int taken = 0;
+  while (taken < count && part + magnitude[static_cast<std::size_t>(taken)] <= sum / 2) {
+    part += magnitude[static_cast<std::size_t>(taken++)];
+  }
+  return taken;
+}
+
 }  // namespace
 
 Packed pack(const Plan& plan, const Steps& steps, Precision precision, const float* weight, const float* bias) {
@@ -59,6 +74,7 @@ Packed pack(const Plan& plan, const Steps& steps, Precision precision, const flo
   packed.bias.assign(padded, 0.0f);
   packed.exact.assign(padded * static_cast<std::size_t>(lamina::detail::round_up(reduction, exact_unroll)), 0.0f);
   packed.inexact.assign(padded, 0);
+  packed.tolerated = scaled ? reduction : -1;
   for (int oc = 0; oc < p.out_channels; ++oc) {
     const auto f = static_cast<std::size_t>(oc);
     const float* filter = weight + std::int64_t{oc} * reduction;
@@ -75,6 +91,7 @@ Packed pack(const Plan& plan, const Steps& steps, Precision precision, const flo
       const double wanted = std::ldexp(static_cast<double>(filter[k]), exponent);
       if (!(std::abs(o.value - wanted) <= tolerance(precision) * std::abs(wanted))) packed.inexact[f] = 1;
     }
+    if (scaled && packed.inexact[f] == 0) packed.tolerated = std::min(packed.tolerated, minority(filter, reduction));
     const int split = oc / plan.filters, column = filter_column(oc % plan.filters);
     const auto slot = [&](int step, int half_step, int col, int e) -> std::uint16_t& {
       const std::int64_t block = (std::int64_t{split} * p.steps + step) * 2 + half_step;

@@ -16,6 +16,8 @@ struct Packed {
   std::vector<float> bias;            // [splits * filters]
   std::vector<float> exact;           // [C * KH * KW, padded][splits * filters]: as the exact path multiplies them
   std::vector<std::uint8_t> inexact;  // [splits * filters]: 1 if the filter's operands are not close enough
+  /// However these many values of a window are chosen, no filter has more than half of its sum |w| there.
+  int tolerated = 0;
 };
 
 Packed pack(const Plan& plan, const Steps& steps, Precision precision,

@@ -19,21 +19,16 @@ inline constexpr int max_groups = 8;       ///< runs of k16 steps that read the 
 inline constexpr int max_phases = 4;       ///< first rows of units, modulo the stride
 inline constexpr int max_ring_rows = 80;   ///< 64 one-pixel output rows and a halo still fit
 inline constexpr int staging_warps = 4;    ///< stage one ring row together; each leaves its own range flag
-inline constexpr int max_reduction = 496;  ///< 11 * 11 * 4, rounded up to the exact path's stride
-inline constexpr int exact_unroll = 16;    ///< K per round of loads on the exact path; its weights are zero-padded
+inline constexpr int max_reduction = 512;  ///< 11 * 11 * 4, rounded up to the exact path's stride
+inline constexpr int exact_unroll = 32;    ///< K per round of loads on the exact path; its weights are zero-padded
 
-inline constexpr int least_buffer_bytes = 8448;  ///< of a store buffer: the exact path works there too
+inline constexpr int least_buffer_bytes = 8832;  ///< of a store buffer: the exact path works there too
 
-/// The store buffer: 64 pixels of a filter per row, and 3 to spare for alignment. f32 tiles pass in two halves.
-/// Pitches of 4 (mod 32) words keep fragment stores off each other's banks.
-inline constexpr int f32_row_pitch = 68, f16_row_pitch = 72, f32_buffer_rows = 48;
-LAMINA_HOST_DEVICE constexpr int buffer_rows(int filters, int element_bytes) {
-  return element_bytes == 4 && filters > f32_buffer_rows && filters % f32_buffer_rows == 0 ? f32_buffer_rows
-         : element_bytes == 4 && filters > f32_buffer_rows                                 ? filters / 2
-                                                                                           : filters;
-}
+/// The store buffer: 64 pixels of a filter per row, and 3 to spare for alignment; pitches of 4 (mod 32) words keep
+/// fragment stores off each other's banks.
+inline constexpr int f32_row_pitch = 68, f16_row_pitch = 72;
 LAMINA_HOST_DEVICE constexpr int buffer_bytes(int filters, int element_bytes) {
-  const int bytes = buffer_rows(filters, element_bytes) * (element_bytes == 4 ? f32_row_pitch * 4 : f16_row_pitch * 2);
+  const int bytes = filters * (element_bytes == 4 ? f32_row_pitch * 4 : f16_row_pitch * 2);
   return bytes > least_buffer_bytes ? bytes : least_buffer_bytes;
 }
 
@@ -123,6 +118,8 @@ struct Params {
 
   int raw_rows;        // image rows of one channel that a ring row is made from
   int raw_line_bytes;  // one such row as staged, f32, for a strip's columns
+  int tolerated;       // values of a window that may be smaller than the fast path likes; see sm90_exact.cuh
+  Divider by_taps, by_kernel_width;
   Divider by_pitch, by_pieces, by_tiles_per_strip, by_out_width;  // pieces: pitch + 1, see sm90_stage.cuh
 
   bool relu;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "lamina/cuda/conv2d.h"
 #include "lamina/cuda/sm90_params.h"
 
@@ -26,8 +28,9 @@ struct Limits {
 /// True if the geometry is one that the kernel's K order and index arithmetic can express.
 bool expressible(const ConvGeometry& geometry);
 
-/// The cheapest plan by a clock estimate. Throws Error if nothing fits the shared memory.
-Plan plan(const ConvGeometry& geometry, const Conv2dOptions& options, const Limits& limits);
+/// The cheapest plan by a clock estimate; nothing if not even a narrow strip fits the shared memory.
+/// Precondition: `expressible`.
+std::optional<Plan> plan(const ConvGeometry& geometry, const Conv2dOptions& options, const Limits& limits);
 
 /// K unit `half` (0 or 1) of a k16 step: rows kernel_row .. of channel, columns kernel_column ..; empty when padding
 /// the step to 16.

@@ -14,16 +14,33 @@
 /// Image rows arrive in shared memory asynchronously, a few ring rows ahead (RawRows); one warpgroup converts them.
 namespace lamina::cuda::sm90 {
 
-/// Unit range [low, high] of a ring row in which some value failed the range check; low > high: none did.
+/// The units [low, high] of a ring row in which some value failed the range check, and whether one was too large, as
+/// one word; low > high: none failed.
 struct BadUnits {
-  std::uint32_t low = 0xFFFF, high = 0;
+  static constexpr std::uint32_t none = 0xFFFF0000u, large = 0x8000u;
+  std::uint32_t low = 0xFFFF, high = 0, too_large = 0;
 
-  __device__ __forceinline__ void add(int first, int last) {
+  __device__ __forceinline__ void add(int first, int last, bool is_too_large) {
     low = min(low, static_cast<std::uint32_t>(max(first, 0)));
     high = max(high, static_cast<std::uint32_t>(last));
+    if (is_too_large) too_large = large;
+  }
+  /// Of a whole warp.
+  __device__ __forceinline__ std::uint32_t word() const {
+    constexpr unsigned all = 0xFFFFFFFFu;
+    if (!__any_sync(all, low <= high)) return none;
+    BadUnits sum = *this;
+    for (int distance = 16; distance > 0; distance /= 2) {
+      sum.low = min(sum.low, __shfl_xor_sync(all, sum.low, distance));
+      sum.high = max(sum.high, __shfl_xor_sync(all, sum.high, distance));
+      sum.too_large |= __shfl_xor_sync(all, sum.too_large, distance);
+    }
+    return sum.low << 16 | sum.high | sum.too_large;
+  }
+  __device__ __forceinline__ static bool any(const uint4& words) {
+    return words.x != none || words.y != none || words.z != none || words.w != none;
   }
 };
-inline constexpr std::uint32_t no_bad_units = 0xFFFF0000u;
 
 /// The image rows of one ring row, in flight: [channels][raw_rows][raw_line_bytes]. What lies outside the image is not
 /// copied, and not read either. Where whole rows are staged a channel's rows are one run of memory, and one copy.
@@ -105,6 +122,14 @@ struct Stager {
   __device__ __forceinline__ Stager(const Params& params, std::uint32_t ring_address, int thread_index)
       : p(params), ring(ring_address), thread(thread_index) {}
 
+  /// Works out the pieces of a strip's rows, where they fit `piece`.
+  __device__ __forceinline__ void prepare_strip(int first_column, int raw_column) {
+    const int count = p.phases * p.channels * (wide ? p.pitch + 1 : p.pitch);
+#pragma unroll
+    for (int i = 0; i < pieces; ++i) prepare(piece[i], 128 * i + thread, count, first_column, raw_column);
+    prepared_column = first_column;
+  }
+
   /// Converts the raw rows of one ring row.
   __device__ __forceinline__ BadUnits convert_row(const RowWalk& row, const unsigned char* raw, int raw_column,
                                                   int slot) {
@@ -127,7 +152,9 @@ struct Stager {
         RangeCheck<M> check;
 #pragma unroll
         for (int e = 0; e < 8; ++e) check.see(v[i][e]);
-        if (check.failed()) bad.add(piece[i].unit, min(piece[i].unit + (wide ? 1 : 0), p.pitch - 1));
+        if (check.failed()) {
+          bad.add(piece[i].unit, min(piece[i].unit + (wide ? 1 : 0), p.pitch - 1), check.too_large());
+        }
         std::uint32_t word[parts][4];
 #pragma unroll
         for (int w = 0; w < 4; ++w) convert(v[i][2 * w], v[i][2 * w + 1], word[0][w], word[parts - 1][w]);
