@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lamina/cuda/sm90_pack.h"
-#include "tests/reference.h"
+#include "reference.h"
 
 namespace lamina::test {
 namespace {
