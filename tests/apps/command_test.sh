@@ -98,7 +98,7 @@ expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/network.safetensors"
 expect 1 'FAIL.*first to diverge is' verify --model "$golden/network.safetensors" --golden "$golden/network-wrong.safetensors"
 expect 1 'names no node' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
 
-for network in layers tiny-alexnet tiny-resnet; do
+for network in layers tiny-alexnet tiny-resnet exported; do
   expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/$network.safetensors" --golden "$golden/$network-golden.safetensors"
 done
 
@@ -128,6 +128,12 @@ expect 1 '--model FILE' classify "$photo"
 expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
 expect 2 'arch' classify "$photo" --arch lenet --weights "$classifier"
 expect 2 'excludes' classify "$photo" --model "$classifier" --json --csv
+
+# the shipped digits say what they are
+names=(zero one two three four five six seven eight nine)
+for digit in "${!names[@]}"; do
+  expect 0 "^ +[0-9.]+ %  ${names[digit]}\$" classify "$source/weights/digits/$digit.png" --model "$source/weights/digits.safetensors" --top 1
+done
 
 # convert: the same tensors, a model where it was one, half the size in f16
 expect 0 'wrote.*and the graph' convert "$classifier" half.safetensors --dtype f16
