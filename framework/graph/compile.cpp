@@ -208,6 +208,7 @@ class Compiler {
                                         .device = o.device,
                                         .precision = o.precision,
                                         .algorithm = o.algorithm,
+                                        .linear_weights = o.linear_weights,
                                         .threads = o.threads,
                                         .relu = fused_relu_[static_cast<std::size_t>(i)],
                                         .workspace_limit = o.workspace_limit});

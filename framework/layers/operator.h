@@ -20,6 +20,7 @@ struct Preparation {
   Precision precision = Precision::fp32;
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;
   DType output = DType::f32;                             ///< of a convolution on a GPU: f32, or the precision's own
+  DType linear_weights = DType::f32;                     ///< of a fully connected layer on the CPU: f32, bf16 or f16
   int threads = 1;                                       ///< of the pool that will run it
   bool relu = false;                                     ///< apply a ReLU to the output
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
