@@ -11,9 +11,8 @@
 // Sources: of the register tile, Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008; of the
 // direct form, Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures", 2018.
 
-// Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "lamina/cpu/simd_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/conv2d_blocked_kernel.cpp"
 #include <hwy/foreach_target.h>
@@ -103,13 +102,10 @@ constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 
 // 32 registers: 2 x 14 accumulators (NEON, whose vectors are short: 4 x 6); 16 registers: 2 x 6.
 #if HWY_TARGET == HWY_AVX3
-constexpr const char* target_name = "AVX-512";
 constexpr int wide_vectors = 2, wide_pixels = 14, narrow_pixels = 14;
 #elif HWY_TARGET == HWY_NEON
-constexpr const char* target_name = "NEON";
 constexpr int wide_vectors = 4, wide_pixels = 6, narrow_pixels = 14;
 #else
-constexpr const char* target_name = HWY_TARGET == HWY_AVX2 ? "AVX2" : "scalar";
 constexpr int wide_vectors = 2, wide_pixels = 6, narrow_pixels = 12;
 #endif
 
@@ -290,7 +286,7 @@ void block(const BlockedJob& job) {
 }
 
 constexpr BlockedKernel kernel = {
-    target_name, lanes, wide_vectors, wide_pixels, block<wide_vectors, wide_pixels>, block<1, narrow_pixels>};
+    LAMINA_SIMD_SET, lanes, wide_vectors, wide_pixels, block<wide_vectors, wide_pixels>, block<1, narrow_pixels>};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace
@@ -300,31 +296,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-// Highway's own dispatch would leave its library to the final link of every program that uses Lamina.
 std::span<const BlockedKernel> blocked_kernels() {
-#if HWY_ARCH_X86
-  static constexpr std::array kernels = {
-#if HWY_TARGETS & HWY_AVX3
-    N_AVX3::kernel,
-#endif
-#if HWY_TARGETS & HWY_AVX2
-    N_AVX2::kernel,
-#endif
-#if HWY_STATIC_TARGET != HWY_AVX3 && HWY_STATIC_TARGET != HWY_AVX2
-    HWY_STATIC_DISPATCH(kernel),
-#endif
-  };
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd");
-  const std::span<const BlockedKernel> all(kernels);
-  return avx512 ? all : all.subspan(avx2 ? 1 : 2);
-#else
-  static constexpr std::array kernels = {HWY_STATIC_DISPATCH(kernel)};
-  return kernels;
-#endif
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  return supported_kernels(std::span<const BlockedKernel>(kernels));
 }
 
 }  // namespace lamina::cpu
