@@ -3,6 +3,7 @@ target_sources(lamina_objects PRIVATE
   cuda/architectures.cu
   cuda/backend.cpp
   cuda/check.cpp
+  cuda/constant.cpp
   cuda/conv2d.cpp
   cuda/conv2d_direct.cu
   cuda/conv2d_direct_fixed.cu
@@ -31,6 +32,7 @@ target_sources(lamina_objects PRIVATE
   cuda/linear.cpp
   cuda/linear_rows.cu
   cuda/local_response_norm.cu
+  cuda/overlap.cpp
   cuda/peak.cpp
   cuda/pool2d.cu
   cuda/relu.cu

@@ -40,8 +40,6 @@ class Negotiator {
   bool takes(const Operation& op, Preparation& preparation, Format input, Format output) const {
     preparation.input = input;
     preparation.output = output;
-    // What everybody takes needs no question, and leaves an impossible request for prepare to explain.
-    if (input == Format{} && output == Format{} && !op.pool && !op.view) return true;
     return op.module->takes(preparation);
   }
 
