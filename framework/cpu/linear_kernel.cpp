@@ -73,6 +73,9 @@ struct Tile {
   std::int64_t weight_pitch;
   std::int64_t count;  // at most `block`
   float* totals;       // [R, O, lanes], aligned: what to add to
+  // Weights that will be wanted next, fetched meanwhile: [next_rows, count], rows weight_pitch apart.
+  const typename Weights::Stored* next;
+  int next_rows;
 };
 
 /// sum[r][o] += the products of one vector of terms.
@@ -106,8 +109,6 @@ HWY_INLINE void multiply(const float* input, const typename Weights::Stored* wei
 template <class Weights, int R, int O>
 HWY_NOINLINE void tile(const Tile<Weights>& t) {
   using Stored = typename Weights::Stored;
-  // Some lines ahead along each row of weights: the hardware looks no further than the end of a page.
-  constexpr std::int64_t ahead = 1024 / sizeof(Stored);
   const Tag d;
   const float* input = t.input;
   const Stored* weight = t.weight;
@@ -118,9 +119,10 @@ HWY_NOINLINE void tile(const Tile<Weights>& t) {
 #pragma GCC unroll 8
     for (int o = 0; o < O; ++o) sum[r][o] = hn::Zero(d);
   }
-  for (std::int64_t i = t.count / lanes; i > 0; --i, input += R * lanes, weight += lanes) {
-#pragma GCC unroll 8
-    for (int o = 0; o < O; ++o) hwy::Prefetch(weight + o * pitch + ahead);
+  const Stored* next = t.next;
+  for (std::int64_t i = t.count / lanes; i > 0; --i, input += R * lanes, weight += lanes, next += lanes) {
+    const Stored* fetched = next;
+    for (int o = 0; o < t.next_rows; ++o, fetched += pitch) hwy::Prefetch(fetched);
     multiply<Weights, R, O>(input, weight, pitch, sum);
   }
   if (const auto rest = static_cast<std::size_t>(t.count % lanes); rest > 0) {
@@ -162,15 +164,22 @@ void outputs_of(const LinearJob& job, std::int64_t first) {
   const Tag d;
   const std::int64_t packed_row = detail::round_up<std::int64_t>(job.in, lanes);
   std::fill(totals[0], totals[0] + job.rows * O * lanes, 0.0f);
+  const auto* const weight = static_cast<const typename Weights::Stored*>(job.weight) + first * job.in;
+  const auto passes = static_cast<int>(detail::ceil_div<std::int64_t>(job.rows, R));
   for (std::int64_t k = 0; k < job.in; k += block) {
+    // Every pass over this block fetches its share of the next one, or else memory would rest during all but the first.
+    const auto* const next = k + block < job.in ? weight + k + block : weight + O * job.in;
     for (std::int64_t row = 0; row < job.rows; row += R) {
       const std::int64_t rows = std::min<std::int64_t>(R, job.rows - row);
-      tiles[static_cast<std::size_t>(rows - 1)](
-          {.input = job.input + row * packed_row + k * rows,
-           .weight = static_cast<const typename Weights::Stored*>(job.weight) + first * job.in + k,
-           .weight_pitch = job.in,
-           .count = std::min(block, job.in - k),
-           .totals = totals[row / R]});
+      const auto pass = static_cast<int>(row / R);
+      const int fetched = O * pass / passes;
+      tiles[static_cast<std::size_t>(rows - 1)]({.input = job.input + row * packed_row + k * rows,
+                                                 .weight = weight + k,
+                                                 .weight_pitch = job.in,
+                                                 .count = std::min(block, job.in - k),
+                                                 .totals = totals[pass],
+                                                 .next = next + fetched * job.in,
+                                                 .next_rows = O * (pass + 1) / passes - fetched});
     }
   }
   const float* total = totals[0];
