@@ -45,6 +45,9 @@ void RunOptions::add_to(CLI::App& command) {
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")
       ->check(accepted_by([](std::string_view text) { (void)parse_conv_algorithm(text); }, "auto|direct|im2col|..."))
       ->capture_default_str();
+  command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
   command.add_option("--threads", threads, "CPU threads; 0: one for each core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -58,6 +61,9 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
   return {.device = parse_device(device),
           .batch = n,
           .precision = parse_precision(precision),
+          .linear_weights = linear_weights == "bf16"  ? DType::bf16
+                            : linear_weights == "f16" ? DType::f16
+                                                      : DType::f32,
           .threads = threads,
           .algorithm = parse_conv_algorithm(algorithm)};
 }

@@ -18,8 +18,9 @@ struct LinearPointers {
 };
 
 /// output = input * weight' + bias, in fp32 arithmetic. For few rows the weights stream from memory once, as fast as it
-/// goes. Allocates nothing.
+/// goes. Allocates nothing; `workspace` is 64-byte aligned and linear_workspace() bytes.
 void linear(const LinearKernel& kernel, std::int64_t rows, std::int64_t in, std::int64_t out,
-            const LinearPointers& pointers, ThreadPool& pool);
+            const LinearPointers& pointers, ThreadPool& pool, float* workspace);
+std::size_t linear_workspace(const LinearKernel& kernel, std::int64_t rows, std::int64_t in);
 
 }  // namespace lamina::cpu

@@ -40,9 +40,9 @@ std::unique_ptr<Operator> prepare_cpu(std::int64_t rows, const LinearOptions& o,
   const Tensor stored = type == DType::f32 ? weight : narrowed(weight, type);
   const cpu::LinearKernel& kernel = cpu::linear_kernels().front();
   return detail::make_operator(
-      detail::concat("dot products", rows <= kernel.rows ? ", weights streamed once" : "",
+      detail::concat("dot products", rows <= cpu::LinearJob::most_rows ? ", weights streamed once" : "",
                      type == DType::f32 ? "" : detail::concat(" as ", type), ", ", cpu::name(kernel.set)),
-      {.workspace = 0, .parameters = type == DType::f32 ? 0 : stored.bytes()},
+      {.workspace = cpu::linear_workspace(kernel, rows, o.in), .parameters = type == DType::f32 ? 0 : stored.bytes()},
       [=, &kernel, relu = preparation.relu](std::span<const Tensor> inputs, Tensor& output,
                                             const Execution& execution) {
         const cpu::LinearPointers pointers = {.input = floats(inputs[0]),
@@ -51,7 +51,7 @@ std::unique_ptr<Operator> prepare_cpu(std::int64_t rows, const LinearOptions& o,
                                               .output = floats(output),
                                               .relu = relu,
                                               .weight_type = type};
-        cpu::linear(kernel, rows, o.in, o.out, pointers, *execution.pool);
+        cpu::linear(kernel, rows, o.in, o.out, pointers, *execution.pool, static_cast<float*>(execution.workspace));
       });
 }
 
