@@ -19,7 +19,8 @@ struct CompileOptions {
   Device device = Device::cpu();
   std::int64_t batch = 1;
   Precision precision = Precision::fp32;
-  int threads = 0;                                     ///< on the CPU; 0: one for each core
+  DType linear_weights = DType::f32;  ///< on the CPU: how fully connected layers keep theirs, or bf16, f16
+  int threads = 0;                    ///< on the CPU; 0: one for each core
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;  ///< for every convolution
   bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
   bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing

@@ -40,7 +40,9 @@ for command in features classify run verify inspect convert doctor 'bench conv2d
 done
 
 # usage errors
-expect 2 'COMMAND|subcommand' nonsense
+expect 2 'Usage: lamina'
+expect 2 'no command "clasify"; did you mean classify' clasify photo.png
+expect 2 'no command "modle"; did you mean model' bench modle
 expect 2 '' --nonsense
 expect 2 'required' run --model "$model"
 expect 2 'precision' features "$photo" --model "$model" --precision fp8
