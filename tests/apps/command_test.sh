@@ -98,6 +98,32 @@ expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/network.safetensors"
 expect 1 'FAIL.*first to diverge is' verify --model "$golden/network.safetensors" --golden "$golden/network-wrong.safetensors"
 expect 1 'names no node' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
 
+# verify's tolerance is in proportion to the tensor: elements near 0 of a large one may be a little off, not more
+python3 - <<'EOF'
+import json, struct
+def write(path, tensors, metadata=None):
+    header, begin = {"__metadata__": metadata} if metadata else {}, 0
+    for name, values in tensors.items():
+        header[name] = {"dtype": "F32", "shape": [1, len(values)], "data_offsets": [begin, begin + 4 * len(values)]}
+        begin += 4 * len(values)
+    text = json.dumps(header).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(struct.pack(f"<{len(v)}f", *v) for v in tensors.values()))
+graph = {"version": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N", 4]}],
+         "nodes": [{"name": "y", "op": "relu", "inputs": ["x"]}], "outputs": ["y"]}
+write("relu.safetensors", {}, {"lamina.graph": json.dumps(graph)})
+for scale in 1e-4, 1e4:  # the root mean square is half of the first element
+    for off in 1e-5, 2e-5:
+        write(f"off-{off}-{scale}.safetensors", {"x": [scale, 0, 0, 0], "y": [scale, off * scale, 0, 0]})
+write("nan.safetensors", {"x": [1, 2, 3, 4], "y": [1, float("nan"), 3, 4]})
+EOF
+for scale in 0.0001 10000.0; do
+  expect 0 'pass: 2 comparisons' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors"
+  expect 1 'FAIL.*1 of 4 elements differ, first at .0, 1.' verify --model relu.safetensors --golden "off-2e-05-$scale.safetensors"
+  expect 0 'pass' verify --model relu.safetensors --golden "off-2e-05-$scale.safetensors" --atol 1e-4
+  expect 1 'FAIL' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors" --atol 0
+done
+expect 1 'FAIL.*1 of 4 elements differ' verify --model relu.safetensors --golden nan.safetensors
+
 for network in layers tiny-alexnet tiny-resnet exported; do
   expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/$network.safetensors" --golden "$golden/$network-golden.safetensors"
 done
