@@ -13,19 +13,17 @@
 /// What the host and the device code of the channels-last convolution agree on. docs/nhwc.md has the pictures.
 namespace lamina::cuda::nhwc {
 
-inline constexpr int step_bytes = 128;     // of K in every row of a tile: the span of the 128-byte swizzle
-inline constexpr int block_filters = 64;   // the rows of one wgmma; what one warpgroup owns
+inline constexpr int step_bytes = 128;    // of K in every row of a tile: the span of the 128-byte swizzle
+inline constexpr int block_filters = 64;  // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
 inline constexpr int most_stages = 8;
-inline constexpr int most_splits = 8;      // of K: the blocks of a cluster
+inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
 
 /// Pixels of one copy from a store buffer to the output: boxes of 128 bytes of channels.
 constexpr int store_box_pixels(DType output) { return output == DType::f32 ? 8 : 16; }
 
 /// Byte `column` (a multiple of 16) of row `row` among 128-byte rows under the 128-byte swizzle.
-__host__ __device__ constexpr int swizzled(int row, int column) {
-  return row * step_bytes + (column ^ (row & 7) << 4);
-}
+__host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
 
 /// The bits of an f32 rounded to TF32: to nearest, ties away from zero, except that what is finite stays so.
 __host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {

@@ -77,9 +77,9 @@ __device__ __forceinline__ std::uint32_t in_block(std::uint32_t address, std::ui
 }
 
 __device__ __forceinline__ void barrier_arrive_in(std::uint64_t* barrier, std::uint32_t rank) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-                   in_block(shared_address(barrier), rank))
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(in_block(shared_address(barrier), rank))
+      : "memory");
 }
 
 /// Waits until the phase of parity `parity` has completed, with blocks of the whole cluster arriving.
@@ -115,11 +115,10 @@ __device__ __forceinline__ void store_transposed(std::uint32_t address, std::uin
 /// Joins the 128 threads of one warpgroup; true for all if it is for one.
 __device__ __forceinline__ bool warpgroup_any(int id, bool value) {
   int any;
-  asm volatile(
-      "{\n.reg .pred p, q;\nsetp.ne.b32 p, %1, 0;\nbar.red.or.pred q, %2, 128, p;\nselp.b32 %0, 1, 0, q;\n}\n"
-      : "=r"(any)
-      : "r"(static_cast<int>(value)), "r"(id)
-      : "memory");
+  asm volatile("{\n.reg .pred p, q;\nsetp.ne.b32 p, %1, 0;\nbar.red.or.pred q, %2, 128, p;\nselp.b32 %0, 1, 0, q;\n}\n"
+               : "=r"(any)
+               : "r"(static_cast<int>(value)), "r"(id)
+               : "memory");
   return any != 0;
 }
 

@@ -48,8 +48,9 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
   using Stored = typename Element<T>::Stored;
   const ConvGeometry& g = args.geometry;
   const Corner corner = corner_of(g, pixel);
-  const auto* weight = static_cast<const unsigned char*>(args.weight) +
-                       static_cast<std::size_t>(filter / block_filters) * static_cast<unsigned>(args.steps) * block_bytes;
+  const auto* weight =
+      static_cast<const unsigned char*>(args.weight) +
+      static_cast<std::size_t>(filter / block_filters) * static_cast<unsigned>(args.steps) * block_bytes;
   float sum = 0.0f;
 #pragma unroll 1
   for (int channel = 0; channel < g.in_channels; channel += step_terms<T>) {
@@ -57,7 +58,8 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
     for (int tap_row = 0; tap_row < g.kernel_height; ++tap_row) {
 #pragma unroll 1
       for (int tap_column = 0; tap_column < g.kernel_width; ++tap_column, weight += block_bytes) {
-        const int row = corner.row + tap_row * g.dilation_height, column = corner.column + tap_column * g.dilation_width;
+        const int row = corner.row + tap_row * g.dilation_height,
+                  column = corner.column + tap_column * g.dilation_width;
         if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
         const auto* x = static_cast<const Stored*>(args.input) +
                         ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) +
@@ -124,8 +126,9 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
       const int filter = piece.first_filter + warp * 16 + lane / 4 + i / 2 % 2 * 8;
       if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
       const float bias = i / 2 % 2 == 0 ? piece.bias[0] : piece.bias[1];
-      write<T>(args, static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
-                         static_cast<unsigned>(filter),
+      write<T>(args,
+               static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
+                   static_cast<unsigned>(filter),
                activate(args, exact_sum<T>(args, filter, pixel) + bias));
     }
   }

@@ -32,9 +32,7 @@ struct Walk {
   int m_tiles, tiles, step, tile, width, rank;
 
   __device__ Walk(const Arguments& args, int cluster_rank)
-      : m_tiles(args.m_tiles),
-        width(args.multicast),
-        rank(args.splits > 1 ? 0 : cluster_rank) {
+      : m_tiles(args.m_tiles), width(args.multicast), rank(args.splits > 1 ? 0 : cluster_rank) {
     const int blocks = args.splits > 1 ? args.splits : args.multicast;
     tiles = (args.n_tiles + width - 1) / width * m_tiles;
     step = static_cast<int>(gridDim.x) / blocks;
@@ -148,7 +146,9 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
 
 /// Pixels of the widest instruction that ptxas accepts with the registers a thread has at the launch.
 template <int groups>
-inline constexpr int widest = groups == 4 ? 128 : groups == 3 ? 192 : 256;
+inline constexpr int widest = groups == 4   ? 128
+                              : groups == 3 ? 192
+                                            : 256;
 
 template <class T, int n, int most>
 __device__ __forceinline__ void issue(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
@@ -187,7 +187,8 @@ __device__ __forceinline__ void multiply(const Arguments& args, const Shared<gro
     sm90::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
-      issue<T, n, widest<groups>>(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i), step > 0 || i > 0);
+      issue<T, n, widest<groups>>(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i),
+                                  step > 0 || i > 0);
     }
     sm90::wgmma_commit();
     if (step > 0) {
@@ -305,8 +306,8 @@ template <class T>
 std::vector<Tile> make_tiles() {
   return {make_tile<T, 1, 48>(),  make_tile<T, 1, 64>(),  make_tile<T, 1, 96>(),  make_tile<T, 1, 128>(),
           make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),  make_tile<T, 2, 128>(), make_tile<T, 2, 176>(),
-          make_tile<T, 2, 256>(), make_tile<T, 3, 96>(),  make_tile<T, 3, 160>(), make_tile<T, 3, 192>(),
-          make_tile<T, 3, 224>(), make_tile<T, 3, 240>(), make_tile<T, 4, 112>(), make_tile<T, 4, 176>()};
+          make_tile<T, 2, 224>(), make_tile<T, 2, 256>(), make_tile<T, 3, 96>(),  make_tile<T, 3, 160>(),
+          make_tile<T, 3, 192>(), make_tile<T, 3, 240>(), make_tile<T, 4, 112>(), make_tile<T, 4, 128>()};
 }
 
 }  // namespace lamina::cuda::nhwc

@@ -10,7 +10,7 @@ namespace lamina::cuda::nhwc {
 /// Floats from one pixel's sums to the next: four more than there are filters, so that the eight filters and four
 /// pixels of a store are 32 different banks.
 template <int groups>
-inline constexpr int partial_pitch = groups * block_filters + 4;
+inline constexpr int partial_pitch = groups* block_filters + 4;
 
 template <int groups, int n>
 __device__ __forceinline__ void leave_partial(float* partial,  // [n, partial_pitch], shared
@@ -71,8 +71,9 @@ __device__ __forceinline__ void reduce(const Arguments& args, const float* parti
     }
     y[0] = activate(args, y[0] + bias.x), y[1] = activate(args, y[1] + bias.y);
     y[2] = activate(args, y[2] + bias.z), y[3] = activate(args, y[3] + bias.w);
-    write4<T>(args, static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
-                        static_cast<unsigned>(filter),
+    write4<T>(args,
+              static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
+                  static_cast<unsigned>(filter),
               y);
   }
 }
