@@ -19,9 +19,6 @@ inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, p
 inline constexpr int most_stages = 8;
 inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
 
-/// Pixels of one copy from a store buffer to the output: boxes of 128 bytes of channels.
-constexpr int store_box_pixels(DType output) { return output == DType::f32 ? 8 : 16; }
-
 /// Byte `column` (a multiple of 16) of row `row` among 128-byte rows under the 128-byte swizzle.
 __host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
 
@@ -51,6 +48,7 @@ struct Arguments {
 /// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups.
 struct Tile {
   int groups = 0, pixels = 0;
+  int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
   int store_bytes = 0;           // of shared memory behind the ring
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
 

@@ -87,7 +87,8 @@ class NhwcConv2d final : public Conv2dKernel {
     args.output = output;
     // Maps hold addresses. Making them takes the host less than the launch does.
     CUtensorMap input_map = nhwc::input_map(args.geometry, options_.precision, choice_.tile.pixels, input);
-    CUtensorMap output_map = nhwc::output_map(args.geometry, options_.output, output);
+    CUtensorMap output_map = nhwc::output_map(
+        args.geometry, options_.output, choice_.tile.store_pixels / (options_.output == DType::f32 ? 2 : 1), output);
     cudaLaunchAttribute attributes[2]{};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;

@@ -76,23 +76,11 @@ __device__ __forceinline__ std::uint32_t in_block(std::uint32_t address, std::ui
   return mapped;
 }
 
+/// Arrives at the barrier of block `rank`. What is handed over was read and will be written by the asynchronous proxy
+/// alone, so that no fence over the whole cluster is needed.
 __device__ __forceinline__ void barrier_arrive_in(std::uint64_t* barrier, std::uint32_t rank) {
-  asm volatile(
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(in_block(shared_address(barrier), rank))
-      : "memory");
-}
-
-/// Waits until the phase of parity `parity` has completed, with blocks of the whole cluster arriving.
-__device__ __forceinline__ void barrier_wait_cluster(std::uint64_t* barrier, int parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "WAIT_%=:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1, %2;\n"
-      "@!done bra WAIT_%=;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity), "r"(1000000)
-      : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(in_block(shared_address(barrier), rank))
+               : "memory");
 }
 
 __device__ __forceinline__ float4 load_cluster(std::uint32_t address) {

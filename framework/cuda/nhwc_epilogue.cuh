@@ -174,17 +174,16 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
 /// Stores a piece through two buffers of `chunk` pixels of 16-bit channels, or half as many of f32.
 template <class T, int n, int chunk>
 struct Store {
-  static_assert(n % 16 == 0 && chunk % 16 == 0, "whole boxes");
+  static_assert(n % chunk == 0 && chunk % 16 == 0, "whole boxes");
   static constexpr int buffer_bytes = chunk * step_bytes;
 
   template <int first, int fragments, bool f32>
   __device__ __forceinline__ static void run_from(const Arguments& args, const CUtensorMap& map, const Piece& piece,
                                                   std::uint32_t buffers, const float (&d)[n / 2]) {
     if constexpr (first < n / 8) {
-      constexpr int last = first + fragments < n / 8 ? first + fragments : n / 8;
+      constexpr int last = first + fragments;
       constexpr int planes_apart = buffer_bytes / 2;
-      const int lane = static_cast<int>(threadIdx.x) % 32;
-      const bool storing = static_cast<int>(threadIdx.x) / 32 % 4 == 0;
+      const bool storing = threadIdx.x % 128 == 0;
       const std::uint32_t buffer = buffers + first / fragments % 2 * buffer_bytes;
       if (storing) wait_stores_read<1>();
       sm90::warpgroup_sync(piece.group + 1);
@@ -193,16 +192,9 @@ struct Store {
       sm90::warpgroup_sync(piece.group + 1);
       if (storing) {
         const int pixel = piece.first_pixel + first * 8;
+        store_box(map, buffer, piece.first_filter, pixel);
         if constexpr (f32) {
-          for (int box = lane; box < (last - first) * 2; box += 32) {
-            const int plane = box % 2, row = box / 2;
-            store_box(map, buffer + static_cast<std::uint32_t>(plane * planes_apart + row * 1024),
-                      piece.first_filter + plane * 32, pixel + row * 8);
-          }
-        } else {
-          for (int box = lane; box < (last - first) / 2; box += 32) {
-            store_box(map, buffer + static_cast<std::uint32_t>(box * 2048), piece.first_filter, pixel + box * 16);
-          }
+          store_box(map, buffer + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
         }
         commit_stores();
       }

@@ -134,7 +134,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     Tap tap(g, span.first, terms);
     for (int step = 0; step < span.count; ++step, tap.next(g, terms), ring.advance()) {
       if (step >= ahead) {
-        barrier_wait_cluster(shared.empty + ring.stage, ring.parity ^ 1);
+        sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
         sm90::barrier_arrive_expect(shared.full + ring.stage, Ring_::stage_bytes);
         load_weights(ring.stage, step);
       }
@@ -224,14 +224,16 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
       leave_partial<groups, n>(reinterpret_cast<float*>(shared.ring), group, d);
     }
   }
-  if (threadIdx.x / 32 % 4 == 0) wait_stores_read<0>();
+  if (threadIdx.x % 128 == 0) wait_stores_read<0>();
 }
 
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  constexpr int consumer_registers = groups == 4 ? 112 : groups == 3 ? 152 : 216;
-  constexpr int producer_registers = groups == 2 ? 72 : 56;
+  // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
+  constexpr int at_launch = 65536 / ((groups + 1) * 128) / 8 * 8;
+  constexpr int producer_registers = groups == 4 ? 64 : groups == 3 ? 56 : 72;
+  constexpr int consumer_registers = at_launch + (at_launch - producer_registers) / groups / 8 * 8;
   const Shared<groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
   const int rank = cluster > 1 ? static_cast<int>(cluster_rank()) : 0;
@@ -294,9 +296,10 @@ __global__ void __launch_bounds__((groups + 1) * 128, 1)
 
 template <class T, int groups, int n>
 Tile make_tile() {
-  constexpr int chunk = groups == 4 ? 48 : n < 64 ? n : 64;
+  constexpr int chunk = n % 32 == 0 ? 32 : n == 240 ? 80 : n == 48 ? 48 : 16;
   return {.groups = groups,
           .pixels = n,
+          .store_pixels = chunk,
           .store_bytes = groups * 2 * chunk * step_bytes,
           .kernel = reinterpret_cast<const void*>(&nhwc_conv2d_kernel<T, groups, n, chunk>)};
 }
@@ -305,9 +308,10 @@ Tile make_tile() {
 template <class T>
 std::vector<Tile> make_tiles() {
   return {make_tile<T, 1, 48>(),  make_tile<T, 1, 64>(),  make_tile<T, 1, 96>(),  make_tile<T, 1, 128>(),
-          make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),  make_tile<T, 2, 128>(), make_tile<T, 2, 176>(),
-          make_tile<T, 2, 224>(), make_tile<T, 2, 256>(), make_tile<T, 3, 96>(),  make_tile<T, 3, 160>(),
-          make_tile<T, 3, 192>(), make_tile<T, 3, 240>(), make_tile<T, 4, 112>(), make_tile<T, 4, 128>()};
+          make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),  make_tile<T, 2, 128>(), make_tile<T, 2, 160>(),
+          make_tile<T, 2, 192>(), make_tile<T, 2, 224>(), make_tile<T, 2, 256>(), make_tile<T, 3, 96>(),
+          make_tile<T, 3, 160>(), make_tile<T, 3, 192>(), make_tile<T, 3, 240>(), make_tile<T, 4, 112>(),
+          make_tile<T, 4, 128>()};
 }
 
 }  // namespace lamina::cuda::nhwc

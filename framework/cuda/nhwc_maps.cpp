@@ -71,13 +71,12 @@ CUtensorMap input_map(const ConvGeometry& g, Precision precision, int pixels, co
   return map;
 }
 
-CUtensorMap output_map(const ConvGeometry& g, DType type, void* output) {
+CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, void* output) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   const auto element = static_cast<cuuint64_t>(size_of(type)), channels = static_cast<cuuint64_t>(g.out_channels);
   const std::array<cuuint64_t, 2> sizes{channels, static_cast<cuuint64_t>(g.batch * g.out_pixels())};
   const std::array<cuuint64_t, 1> strides{channels * element};
-  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element),
-                                      static_cast<cuuint32_t>(store_box_pixels(type))};
+  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(pixels)};
   const std::array<cuuint32_t, 2> steps{1, 1};
   CUtensorMap map{};
   const CUresult status = encode(&map, data_type(type), 2, output, sizes.data(), strides.data(), box.data(),

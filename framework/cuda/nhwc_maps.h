@@ -16,7 +16,7 @@ bool expressible(const ConvGeometry& geometry);
 CUtensorMap input_map(const ConvGeometry& geometry, Precision precision, int pixels,
                       const void* input);  // [N, H, W, C]
 
-/// Boxes of 128 bytes of channels by store_box_pixels pixels. Throws Error if the driver refuses.
-CUtensorMap output_map(const ConvGeometry& geometry, DType type, void* output);  // [N, OH, OW, OC]
+/// Boxes of 128 bytes of channels by `pixels` pixels. Throws Error if the driver refuses.
+CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, void* output);  // [N, OH, OW, OC]
 
 }  // namespace lamina::cuda::nhwc

@@ -240,7 +240,7 @@ TEST_F(NhwcConv2d, GivesF32From16Bits) {
       const Data data = draw(g, normal, normal, 7);
       expect_nhwc(g, options, data, true);
       expect_nhwc(g, options, data, true, {.tile = 5, .multicast = 1, .splits = 2});
-      expect_nhwc(g, options, data, true, {.tile = 15, .multicast = 2, .splits = 1});
+      expect_nhwc(g, options, data, true, {.tile = 16, .multicast = 2, .splits = 1});
     }
   }
 }
