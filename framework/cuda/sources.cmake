@@ -32,6 +32,13 @@ target_sources(lamina_objects PRIVATE
   cuda/linear.cpp
   cuda/linear_rows.cu
   cuda/local_response_norm.cu
+  cuda/nhwc_bf16.cu
+  cuda/nhwc_choice.cpp
+  cuda/nhwc_conv2d.cpp
+  cuda/nhwc_fp16.cu
+  cuda/nhwc_maps.cpp
+  cuda/nhwc_tf32.cu
+  cuda/nhwc_weights.cpp
   cuda/overlap.cpp
   cuda/peak.cpp
   cuda/pool2d.cu
