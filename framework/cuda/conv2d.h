@@ -6,6 +6,7 @@
 
 #include "lamina/tensor/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
+#include "lamina/tensor/format.h"
 
 /// The CUDA convolution as the layers see it. No CUDA type appears here; stub.cpp stands in without the toolkit.
 namespace lamina::cuda {
@@ -17,8 +18,10 @@ struct Conv2dOptions {
   int device = 0;
   Precision precision = Precision::fp32;
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;
-  DType input = DType::f32;                              ///< f32, or f16 / bf16 under that precision
-  DType output = DType::f32;                             ///< likewise
+  DType input = DType::f32;   ///< f32, or f16 / bf16 under that precision
+  DType output = DType::f32;  ///< likewise
+  Layout input_layout = Layout::nchw;
+  Layout output_layout = Layout::nchw;
   bool relu = false;                                     ///< y = max(y, 0) in the epilogue; NaN stays NaN
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes; a kernel that would need more works in slices
 };
