@@ -11,6 +11,10 @@ namespace {
 
 using detail::fail;
 
+bool plain_layouts(const Conv2dOptions& o) {
+  return o.input_layout == Layout::nchw && o.output_layout == Layout::nchw && !o.pool;
+}
+
 /// The tensor-core kernels, fastest first; null if none takes this geometry and these options.
 std::unique_ptr<Conv2dKernel> make_tensor_core_kernel(const ConvGeometry& geometry, const Conv2dOptions& options,
                                                       const float* weight, const float* bias) {
@@ -42,9 +46,23 @@ void require_textbook(ConvAlgorithm algorithm, const Conv2dOptions& options) {
 
 }  // namespace
 
+bool conv2d_takes(const ConvGeometry& geometry, const Conv2dOptions& options) {
+  const bool automatic =
+      options.algorithm == ConvAlgorithm::automatic || options.algorithm == ConvAlgorithm::implicit_gemm;
+  if (automatic && implicit_gemm_sm90_supports(geometry, options)) return true;
+  if (!plain_layouts(options)) return false;
+  if (options.input == DType::f32 && options.output == DType::f32) return true;  // or prepare_conv2d says why not
+  return automatic && implicit_gemm_supports(geometry, options);
+}
+
 std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,
                                              const float* weight, const float* bias) {
   detail::require_cuda_device(options.device);
+  if (!conv2d_takes(geometry, options)) {
+    fail("conv2d: no kernel on CUDA takes ", Format{options.input, options.input_layout}, " and gives ",
+         Format{options.output, options.output_layout}, options.pool ? ", pooled," : "", " in ",
+         name(options.precision), " with algorithm ", name(options.algorithm));
+  }
   ConvAlgorithm algorithm = options.algorithm;
   if (algorithm == ConvAlgorithm::automatic || algorithm == ConvAlgorithm::implicit_gemm) {
     if (auto kernel = make_tensor_core_kernel(geometry, options, weight, bias)) return kernel;

@@ -119,7 +119,7 @@ bool has_device_code(const sm90::Instance& instance) {
 }  // namespace
 
 bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
-  if (options.input != DType::f32 || options.input_layout != Layout::nchw) return false;
+  if (options.input != DType::f32 || options.input_layout != Layout::nchw || options.pool) return false;
   if (!output_allowed(options) || !sm90::expressible(geometry)) return false;
   const DeviceGuard guard(options.device);
   if (attribute(cudaDevAttrComputeCapabilityMajor, options.device) != 9 ||

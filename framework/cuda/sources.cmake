@@ -12,6 +12,7 @@ target_sources(lamina_objects PRIVATE
   cuda/conv2d_textbook.cpp
   cuda/conv2d_tiled.cpp
   cuda/conv2d_tiled.cu
+  cuda/convert.cu
   cuda/cublas.cpp
   cuda/elementwise.cu
   cuda/implicit_gemm.cpp

@@ -2,6 +2,7 @@
 // What can only be reached with a device in hand fails as requiring one does.
 
 #include "lamina/cuda/conv2d.h"
+#include "lamina/cuda/convert.h"
 #include "lamina/cuda/device_info.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/linear.h"
@@ -68,6 +69,8 @@ void copy_on_device(int device, void*, const void*, std::size_t, Stream) { refus
 void fill_bytes(int device, void*, int, std::size_t, Stream) { refuse(device); }
 void synchronize(int device, Stream) { refuse(device); }
 
+bool conv2d_takes(const ConvGeometry&, const Conv2dOptions&) { return false; }
+
 std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOptions& options, const float*,
                                              const float*) {
   refuse(options.device);
@@ -79,6 +82,7 @@ std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const
   refuse(options.device);
 }
 
+void convert(int device, const Activation&, Format, const void*, Format, void*, Stream) { refuse(device); }
 void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
 void sigmoid(int device, const float*, float*, std::int64_t, Stream) { refuse(device); }
 void add(int device, const float*, const float*, float*, std::int64_t, bool, Stream) { refuse(device); }

@@ -21,6 +21,8 @@ struct Plan::Impl {
   struct Step {
     std::string name;   ///< of the node whose module runs
     std::string fused;  ///< of the nodes folded into it, or empty
+    Format input_format;
+    Format output_format;
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
     Tensor output;
@@ -31,6 +33,7 @@ struct Plan::Impl {
     std::size_t step;
     int slot;  ///< input number, or -1 for the output
     Shape shape;
+    DType dtype;
   };
 
   struct Buffer {
@@ -75,8 +78,9 @@ struct Plan::Impl {
 
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
-  /// The activation of that shape in a buffer, wherever the buffer is bound now.
-  Tensor view(std::size_t buffer, const Shape& shape) const;
+  /// The activation of that shape in a buffer, wherever the buffer is bound now. What Layout::blocked adds to the
+  /// shape's elements lies behind them.
+  Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
   void bind_inputs(std::span<const Tensor> tensors, void* stream);
   void run_steps(void* stream);
 };
