@@ -116,7 +116,7 @@ TEST(Sm90Plan, CutsWhatTheDeviceHas) {
   EXPECT_EQ(plan_of(256, Precision::fp16).params.steps, 27);
   EXPECT_EQ(plan_of(256, Precision::fp32).filters, 48);
   EXPECT_EQ(plan_of(256, Precision::fp32).params.splits, 2);
-  EXPECT_EQ(plan_of(256, Precision::fp32).params.tiles, 256 * 49);
+  EXPECT_EQ(plan_of(256, Precision::fp32).params.units, 256 * 49);
 }
 
 TEST(Sm90Plan, FindsFiltersThatTwoHalvesCannotHold) {
