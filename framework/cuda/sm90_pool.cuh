@@ -70,13 +70,7 @@ struct PooledRow {
 
  private:
   __device__ __forceinline__ uint4 load(int position, int unit) const {
-    const std::uint32_t at = ring + (position & (pool_ring_pixels - 1)) * row_bytes + unit * 16;
-    uint4 v;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(at)
-                 : "memory");
-    return v;
+    return load_shared_bits(ring + (position & (pool_ring_pixels - 1)) * row_bytes + unit * 16);
   }
 };
 

@@ -11,7 +11,7 @@ template <Precision precision>
 struct Team {
   static constexpr int staging = 2, computing = 2;  // and one that stores
   static constexpr int raw_slots = 2;               // per staging warpgroup: ring rows on their way
-  static constexpr int computing_registers = 128, other_registers = 80;
+  static constexpr int computing_registers = 128, other_registers = 72;
   static constexpr int threads = 128 * (staging + computing + 1);
 };
 /// Three sets of accumulators (see multiply): fewer threads with more registers.
@@ -21,6 +21,16 @@ struct Team<Precision::fp32> {
   static constexpr int computing_registers = 176, other_registers = 80;
   static constexpr int threads = 128 * (staging + computing + 1);
 };
+
+/// Registers change hands within what the block is launched with; a warpgroup that asks for more would wait for ever.
+template <Precision precision>
+constexpr bool registers_suffice() {
+  using T = Team<precision>;
+  const int at_launch = 65536 / T::threads / 8 * 8;
+  return 128 * (T::computing * T::computing_registers + (T::staging + 1) * T::other_registers) <=
+         T::threads * at_launch;
+}
+static_assert(registers_suffice<Precision::fp16>() && registers_suffice<Precision::fp32>());
 
 inline constexpr int staging_barrier = 8;  ///< named barriers 8, 9 join the staging warpgroups, 1, 2, 3 the computing
 

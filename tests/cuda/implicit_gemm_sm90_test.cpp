@@ -399,12 +399,14 @@ std::string kind_name(const testing::TestParamInfo<Kind>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Precisions, Sm90,
-    testing::Values(Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32},
-                    Kind{Precision::fp16, DType::f16}, Kind{Precision::fp16, DType::f32},
-                    Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32},
-                    Kind{Precision::fp32, DType::f32, Layout::nhwc}, Kind{Precision::tf32, DType::f32, Layout::nhwc},
-                    Kind{Precision::fp16, DType::f16, Layout::nhwc}, Kind{Precision::fp16, DType::f32, Layout::nhwc},
-                    Kind{Precision::bf16, DType::bf16, Layout::nhwc}, Kind{Precision::bf16, DType::f32, Layout::nhwc}),
+    testing::Values(
+        Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32}, Kind{Precision::fp16, DType::f16},
+        Kind{Precision::fp16, DType::f32}, Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32},
+        Kind{Precision::fp32, DType::f32, Layout::nhwc}, Kind{Precision::tf32, DType::f32, Layout::nhwc},
+        Kind{Precision::fp16, DType::f16, Layout::nhwc}, Kind{Precision::fp16, DType::f32, Layout::nhwc},
+        Kind{Precision::bf16, DType::bf16, Layout::nhwc}, Kind{Precision::bf16, DType::f32, Layout::nhwc},
+        Kind{Precision::fp32, DType::f32, Layout::nhwc, true}, Kind{Precision::tf32, DType::f32, Layout::nhwc, true},
+        Kind{Precision::fp16, DType::f16, Layout::nhwc, true}, Kind{Precision::bf16, DType::bf16, Layout::nhwc, true}),
     kind_name);
 
 TEST(Sm90Supports, DeclinesWhatItCannotDo) {
