@@ -16,6 +16,14 @@ bool is_device_syntax(std::string_view text) {
 
 }  // namespace
 
+CLI::Validator device_syntax() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return is_device_syntax(text) ? "" : "device: expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
+      },
+      "auto|cpu|cuda[:INDEX]");
+}
+
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
   return CLI::Validator(
       [parse](std::string& text) {
@@ -30,17 +38,15 @@ CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& d
 }
 
 void RunOptions::add_to(CLI::App& command) {
-  const auto device_syntax = CLI::Validator(
-      [](std::string& text) {
-        return is_device_syntax(text) ? "" : "device: expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
-      },
-      "auto|cpu|cuda[:INDEX]");
-  command.add_option("--device", device, "where to run")->check(device_syntax)->capture_default_str();
+  command.add_option("--device", device, "where to run")->check(device_syntax())->capture_default_str();
   command.add_option("--precision", precision, "arithmetic; all but fp32 need a GPU")
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")
       ->check(accepted_by([](std::string_view text) { (void)parse_conv_algorithm(text); }, "auto|direct|im2col|..."))
+      ->capture_default_str();
+  command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "CPU threads; 0: one for each core")
       ->check(CLI::Range(0, 1024))
@@ -55,6 +61,9 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
   return {.device = parse_device(device),
           .batch = n,
           .precision = parse_precision(precision),
+          .linear_weights = linear_weights == "bf16"  ? DType::bf16
+                            : linear_weights == "f16" ? DType::f16
+                                                      : DType::f32,
           .threads = threads,
           .algorithm = parse_conv_algorithm(algorithm)};
 }

@@ -12,14 +12,18 @@ struct RunOptions {
   std::string device = "auto";
   std::string precision = "fp32";
   std::string algorithm = "auto";
+  std::string linear_weights = "f32";
   int threads = 0;
 
-  /// Adds --device, --precision, --threads and --algorithm.
+  /// Adds --device, --precision, --algorithm, --linear-weights and --threads.
   void add_to(CLI::App& command);
   /// For a batch of n. Throws Error if the device cannot be used here; where `auto` means the CPU in a build with CUDA,
   /// stderr says why.
   CompileOptions compile_options(std::int64_t n) const;
 };
+
+/// Accepts auto, cpu, cuda and cuda:INDEX.
+CLI::Validator device_syntax();
 
 /// Accepts what `parse` accepts, and turns its Error into a usage error.
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description);

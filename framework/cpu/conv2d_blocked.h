@@ -3,6 +3,7 @@
 #include <span>
 
 #include "lamina/cpu/conv2d.h"
+#include "lamina/cpu/simd.h"
 
 /// Register-blocked convolution: no columns, weights packed once, vectors of filters.
 ///
@@ -29,7 +30,7 @@ struct BlockedJob {
 
 /// The kernel compiled for one instruction set.
 struct BlockedKernel {
-  const char* name;                       // "AVX-512"
+  InstructionSet set;
   int lanes;                              // L: floats in a vector
   int vectors;                            // V: vectors of filters in a wide block
   int pixels;                             // P: the most pixels in a tile of a wide block

@@ -11,9 +11,8 @@
 // Sources: of the register tile, Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008; of the
 // direct form, Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures", 2018.
 
-// Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#include "lamina/cpu/simd_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/conv2d_blocked_kernel.cpp"
 #include <hwy/foreach_target.h>
@@ -22,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "lamina/cpu/conv2d_blocked.h"
@@ -45,7 +45,10 @@ struct Chunk {
 };
 
 /// Splits [0, count) into the fewest parts of at most `most`, as equal as can be; returns part `index`.
-constexpr int parts(int count, int most) { return (count + most - 1) / most; }
+template <class T, class U>
+constexpr auto parts(T count, U most) {
+  return (count + most - 1) / most;
+}
 constexpr Range part(int count, int most, int index) {
   const int n = parts(count, most);
   const auto at = [&](int i) { return static_cast<int>(std::int64_t{count} * i / n); };
@@ -73,17 +76,24 @@ void for_each_chunk(const ConvGeometry& g, const Body& body) {
   }
 }
 
+/// A row of the kernel in a chunk: floats from the tile's first input value, and from the chunk's first weight. A list
+/// of them costs one loop and few registers. With a loop for channels and one for rows g++ ran out of those and kept
+/// addresses in vector registers: they waited for the multiply-adds, and the tile took a tenth longer.
+struct Row {
+  std::int64_t input, weight;
+};
+
 /// One tile's share of one chunk.
 struct Step {
-  const float* input;                       // at the first channel, row and tap, first pixel
-  const float* weights;                     // [channels, rows, taps, filters], strided
-  std::int64_t input_channel, input_row;    // floats from channel to channel, row to row
-  std::int64_t weight_channel, weight_row;  // likewise
-  std::int64_t tap;                         // floats from tap to tap of the input
-  std::int64_t pixel;                       // floats from pixel to pixel: stride_width
-  int channels, rows, taps;
-  const float* bias;  // of the first chunk's sums; null: add to what `sums` holds
-  float* sums;        // [P, filters]
+  const float* input;    // at the first channel, row and tap, first pixel
+  const float* weights;  // at the first channel, row and tap, first filter
+  const Row* rows;
+  std::int64_t row_count, taps;
+  std::int64_t tap;         // floats from tap to tap of the input: dilation_width
+  std::int64_t pixel;       // floats from pixel to pixel: stride_width
+  const float* before;      // what to add to: biases [filters], or what `sums` holds
+  std::int64_t next_pixel;  // floats from pixel to pixel of `before`
+  float* sums;              // [P, filters]
   bool relu;
 };
 
@@ -103,13 +113,10 @@ constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 
 // 32 registers: 2 x 14 accumulators (NEON, whose vectors are short: 4 x 6); 16 registers: 2 x 6.
 #if HWY_TARGET == HWY_AVX3
-constexpr const char* target_name = "AVX-512";
 constexpr int wide_vectors = 2, wide_pixels = 14, narrow_pixels = 14;
 #elif HWY_TARGET == HWY_NEON
-constexpr const char* target_name = "NEON";
 constexpr int wide_vectors = 4, wide_pixels = 6, narrow_pixels = 14;
 #else
-constexpr const char* target_name = HWY_TARGET == HWY_AVX2 ? "AVX2" : "scalar";
 constexpr int wide_vectors = 2, wide_pixels = 6, narrow_pixels = 12;
 #endif
 
@@ -124,41 +131,44 @@ HWY_NOINLINE void tile(const Step& s) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sum[p][v] = hn::Zero(d);
   }
-  const float* channel = s.input;
-  const float* channel_weights = s.weights;
-  for (int c = 0; c < s.channels; ++c, channel += s.input_channel, channel_weights += s.weight_channel) {
-    const float* row = channel;
-    const float* row_weights = channel_weights;
-    for (int r = 0; r < s.rows; ++r, row += s.input_row, row_weights += s.weight_row) {
-      const float* x = row;
-      const float* w = row_weights;
-      for (int t = 0; t < s.taps; ++t, x += s.tap, w += V * lanes) {
-        Vector weight[V];
+  const float* const input = s.input;
+  const float* const weights = s.weights;
+  const Row* const end = s.rows + s.row_count;
+  const std::int64_t row_weights = s.taps * (V * lanes);
+  const std::int64_t tap = s.tap;
+  for (const Row* row = s.rows; row != end; ++row) {
+    const float* x = input + row->input;
+    const float* w = weights + row->weight;
+    const float* const row_end = w + row_weights;
+    do {
+      Vector weight[V];
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) weight[v] = hn::Load(d, w + v * lanes);
+      for (int v = 0; v < V; ++v) weight[v] = hn::Load(d, w + v * lanes);
 #pragma GCC unroll 16
-        for (int p = 0; p < P; ++p) {
-          const Vector value = hn::Set(d, x[p * pixel]);
+      for (int p = 0; p < P; ++p) {
+        const Vector value = hn::Set(d, x[p * pixel]);
 #pragma GCC unroll 4
-          for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
-        }
+        for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
+      }
+      x += tap;
+      w += V * lanes;
+    } while (w != row_end);
+  }
+  const std::int64_t next_pixel = s.next_pixel;
+  float* const sums = s.sums;
+  const auto finish = [&](auto relu) HWY_ATTR {
+    const float* before = s.before;
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p, before += next_pixel) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        Vector y = hn::Add(sum[p][v], hn::Load(d, before + v * lanes));
+        if constexpr (relu) y = hn::IfThenZeroElse(hn::Lt(y, hn::Zero(d)), y);  // not Max: NaN stays NaN
+        hn::Store(y, d, sums + (p * V + v) * lanes);
       }
     }
-  }
-  const float* const bias = s.bias;
-  float* const sums = s.sums;
-  const bool relu = s.relu;
-#pragma GCC unroll 16
-  for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      float* const at = sums + (p * V + v) * lanes;
-      Vector y = hn::Add(sum[p][v], hn::Load(d, bias != nullptr ? bias + v * lanes : at));
-      // Not Max: NaN stays NaN.
-      if (relu) y = hn::IfThenZeroElse(hn::Lt(y, hn::Zero(d)), y);
-      hn::Store(y, d, at);
-    }
-  }
+  };
+  s.relu ? finish(std::true_type()) : finish(std::false_type());
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -248,17 +258,19 @@ void block(const BlockedJob& job) {
   const int tiles = parts(g.out_width, most_pixels);
   const auto& compute = tiles_for<V, most_pixels>(g.stride_width);
   static constexpr auto write = write_functions<filters>(std::make_integer_sequence<int, most_pixels>());
+  const std::int64_t weight_row = std::int64_t{g.kernel_width} * filters;
+  const std::int64_t weight_channel = g.kernel_height * weight_row;
   for_each_chunk(g, [&](const Chunk& chunk, bool first, bool last) {
+    Row list[chunk_terms];
+    Range listed = {0, 0};  // rows of the kernel in the list
     Step step{};
-    step.input_channel = job.channel_pitch;
-    step.input_row = g.dilation_height * job.row_pitch;
-    step.weight_row = std::int64_t{g.kernel_width} * filters;
-    step.weight_channel = g.kernel_height * step.weight_row;
-    step.tap = g.dilation_width;
-    step.pixel = g.stride_width;
-    step.channels = chunk.channels.size();
+    step.rows = list;
     step.taps = chunk.taps.size();
-    step.bias = first ? job.packed : nullptr;
+    step.tap = g.dilation_width;
+    step.weights = job.packed + filters + chunk.channels.begin * weight_channel + chunk.rows.begin * weight_row +
+                   std::int64_t{chunk.taps.begin} * filters;
+    step.pixel = g.stride_width;
+    step.next_pixel = first ? 0 : filters;
     step.relu = last && job.relu;
     for (int oh = job.first_row; oh < job.last_row; ++oh) {
       // Rows of the kernel that fall outside of the image are left out.
@@ -266,23 +278,34 @@ void block(const BlockedJob& job) {
       const int low = top >= 0 ? 0 : parts(-top, g.dilation_height);
       const int high = top >= g.in_height ? 0 : parts(g.in_height - top, g.dilation_height);
       const Range rows = {std::max(chunk.rows.begin, low), std::min(chunk.rows.end, high)};
-      step.rows = rows.size();
-      const int from = step.rows > 0 ? rows.begin : 0;
-      step.weights = job.packed + filters + chunk.channels.begin * step.weight_channel + from * step.weight_row +
-                     std::int64_t{chunk.taps.begin} * filters;
+      if (rows.size() > 0 && (rows.begin != listed.begin || rows.end != listed.end)) {
+        Row* row = list;
+        for (int c = 0; c < chunk.channels.size(); ++c) {
+          for (int r = rows.begin; r < rows.end; ++r) {
+            *row++ = {c * job.channel_pitch + std::int64_t{r - rows.begin} * g.dilation_height * job.row_pitch,
+                      c * weight_channel + (r - chunk.rows.begin) * weight_row};
+          }
+        }
+        listed = rows;
+      }
+      step.row_count = std::int64_t{chunk.channels.size()} * rows.size();
       const float* input =
           job.input + chunk.channels.begin * job.channel_pitch + std::int64_t{chunk.taps.begin} * g.dilation_width;
-      if (step.rows > 0) input += (std::int64_t{top} + from * g.dilation_height - job.input_row) * job.row_pitch;
+      if (rows.size() > 0) {
+        input += (std::int64_t{top} + rows.begin * g.dilation_height - job.input_row) * job.row_pitch;
+      }
       float* sums = job.sums + std::int64_t{oh - job.first_row} * g.out_width * filters;
       for (int i = 0; i < tiles; ++i) {
         const Range pixels = part(g.out_width, most_pixels, i);
         const auto at = static_cast<std::size_t>(pixels.size() - 1);
-        step.input = input + std::int64_t{pixels.begin} * g.stride_width;
-        step.sums = sums + std::int64_t{pixels.begin} * filters;
-        compute[at](step);
+        Step tile = step;
+        tile.input = input + std::int64_t{pixels.begin} * g.stride_width;
+        tile.sums = sums + std::int64_t{pixels.begin} * filters;
+        tile.before = first ? job.packed : tile.sums;
+        compute[at](tile);
         if (last) {
           float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
-          write[at](step.sums, output, g.out_pixels(), job.filters);
+          write[at](tile.sums, output, g.out_pixels(), job.filters);
         }
       }
     }
@@ -290,7 +313,7 @@ void block(const BlockedJob& job) {
 }
 
 constexpr BlockedKernel kernel = {
-    target_name, lanes, wide_vectors, wide_pixels, block<wide_vectors, wide_pixels>, block<1, narrow_pixels>};
+    LAMINA_SIMD_SET, lanes, wide_vectors, wide_pixels, block<wide_vectors, wide_pixels>, block<1, narrow_pixels>};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace
@@ -300,31 +323,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-// Highway's own dispatch would leave its library to the final link of every program that uses Lamina.
 std::span<const BlockedKernel> blocked_kernels() {
-#if HWY_ARCH_X86
-  static constexpr std::array kernels = {
-#if HWY_TARGETS & HWY_AVX3
-    N_AVX3::kernel,
-#endif
-#if HWY_TARGETS & HWY_AVX2
-    N_AVX2::kernel,
-#endif
-#if HWY_STATIC_TARGET != HWY_AVX3 && HWY_STATIC_TARGET != HWY_AVX2
-    HWY_STATIC_DISPATCH(kernel),
-#endif
-  };
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd");
-  const std::span<const BlockedKernel> all(kernels);
-  return avx512 ? all : all.subspan(avx2 ? 1 : 2);
-#else
-  static constexpr std::array kernels = {HWY_STATIC_DISPATCH(kernel)};
-  return kernels;
-#endif
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  return supported_kernels(std::span<const BlockedKernel>(kernels));
 }
 
 }  // namespace lamina::cpu

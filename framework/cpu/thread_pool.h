@@ -48,9 +48,10 @@ class ThreadPool {
 
   std::vector<std::thread> workers_;
   Loop loop_;
-  std::atomic<std::int64_t> next_{0};
-  std::atomic<int> busy_{0};                  // workers that have not finished the current loop
-  std::atomic<std::uint64_t> generation_{0};  // counts loops; a change is the signal to start
+  // Each on a cache line of its own: what one thread writes must not slow the others' reads of its neighbours.
+  alignas(64) std::atomic<std::int64_t> next_{0};
+  alignas(64) std::atomic<int> busy_{0};                  // workers that have not finished the current loop
+  alignas(64) std::atomic<std::uint64_t> generation_{0};  // counts loops; a change is the signal to start
   std::atomic<bool> stop_{false};
 
   std::mutex mutex_;

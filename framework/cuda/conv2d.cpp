@@ -3,6 +3,7 @@
 #include "lamina/cuda/conv2d_textbook.h"
 #include "lamina/cuda/implicit_gemm.h"
 #include "lamina/cuda/implicit_gemm_sm90.h"
+#include "lamina/cuda/nhwc_conv2d.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
 
@@ -18,6 +19,8 @@ bool plain_layouts(const Conv2dOptions& o) {
 /// The tensor-core kernels, fastest first; null if none takes this geometry and these options.
 std::unique_ptr<Conv2dKernel> make_tensor_core_kernel(const ConvGeometry& geometry, const Conv2dOptions& options,
                                                       const float* weight, const float* bias) {
+  if (nhwc_conv2d_supports(geometry, options)) return make_nhwc_conv2d(geometry, options, weight, bias);
+  if (!plain_layouts(options)) return nullptr;
   if (implicit_gemm_sm90_supports(geometry, options)) return make_implicit_gemm_sm90(geometry, options, weight, bias);
   if (implicit_gemm_supports(geometry, options)) return make_implicit_gemm(geometry, options, weight, bias);
   return nullptr;
@@ -49,7 +52,9 @@ void require_textbook(ConvAlgorithm algorithm, const Conv2dOptions& options) {
 bool conv2d_takes(const ConvGeometry& geometry, const Conv2dOptions& options) {
   const bool automatic =
       options.algorithm == ConvAlgorithm::automatic || options.algorithm == ConvAlgorithm::implicit_gemm;
-  if (automatic && implicit_gemm_sm90_supports(geometry, options)) return true;
+  if (automatic && (nhwc_conv2d_supports(geometry, options) || implicit_gemm_sm90_supports(geometry, options))) {
+    return true;
+  }
   if (!plain_layouts(options)) return false;
   if (options.input == DType::f32 && options.output == DType::f32) return true;  // or prepare_conv2d says why not
   return automatic && implicit_gemm_supports(geometry, options);

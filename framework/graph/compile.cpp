@@ -25,17 +25,28 @@ class Compiler {
   }
 
   std::unique_ptr<Plan::Impl> compile() {
-    check_options();
-    program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
-    assign_buffers();
-    prepare_steps();
+    prepare();
     add_ports();
     allocate();
     return std::move(plan_);
   }
 
+  PlanMemory memory() {
+    const detail::DryRun nothing_taken;
+    prepare();
+    return plan_->memory;
+  }
+
  private:
   using Operation = Program::Operation;
+
+  void prepare() {
+    check_options();
+    program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
+    assign_buffers();
+    prepare_steps();
+    place_buffers();
+  }
 
   void check_options() {
     CompileOptions& o = plan_->options;
@@ -135,6 +146,8 @@ class Compiler {
         fail(op.name, ": ", error.what());
       }
       step.inputs.resize(shapes.size());
+      step.flops = op.module == nullptr ? 0 : op.module->flops(shapes);
+      step.bytes = bytes_moved(op, *step.op);
       plan_->memory.workspace = std::max(plan_->memory.workspace, step.op->workspace_bytes());
       plan_->memory.parameters += step.op->parameter_bytes() + folded_bytes(op);
 
@@ -145,14 +158,24 @@ class Compiler {
     }
   }
 
+  static std::size_t parameter_bytes(const Module& module) {
+    std::size_t bytes = 0;
+    // Parameters are listed for loading, hence not of a const module; nothing is changed here.
+    for (const auto& parameter : const_cast<Module&>(module).parameters()) bytes += parameter.value->bytes();
+    return bytes;
+  }
+
+  std::size_t bytes_moved(const Operation& op, const Operator& prepared) {
+    std::size_t bytes = prepared.parameter_bytes();
+    if (bytes == 0 && op.module != nullptr) bytes = parameter_bytes(*op.module);
+    for (const int input : op.inputs) bytes += detail::bytes_of(program_.value(input).shape, op.input_format);
+    const Program::Value& output = program_.value(op.output);
+    return bytes + detail::bytes_of(output.shape, output.format);
+  }
+
   /// Bytes of folded parameters that the operator uses in place; on a GPU it has copies, which it counts itself.
   std::size_t folded_bytes(const Operation& op) const {
-    if (!op.folded || plan_->options.device.is_cuda()) return 0;
-    std::size_t bytes = 0;
-    for (const Module::Parameter& parameter : std::const_pointer_cast<Module>(op.module)->parameters()) {
-      bytes += parameter.value->bytes();
-    }
-    return bytes;
+    return op.folded && plan_->options.device.is_cpu() ? parameter_bytes(*op.module) : 0;
   }
 
   void use(int value, std::size_t step, int slot) {
@@ -202,29 +225,34 @@ class Compiler {
     return Tensor::borrow(memory->data(), shape, DType::f32, Device::cpu(), memory);
   }
 
-  void allocate() {
-    const Device device = plan_->options.device;
+  void place_buffers() {
     // A CPU plan reads its inputs where the caller has them; on a GPU they may have to be uploaded to somewhere.
     std::vector<detail::Lifetime> lives;
-    std::vector<std::size_t> homed;
     for (std::size_t b = 0; b < plan_->buffers.size(); ++b) {
-      if (plan_->buffers[b].input && device.is_cpu()) continue;
+      if (plan_->buffers[b].input && plan_->options.device.is_cpu()) continue;
       lives.push_back(plan_->buffers[b].life);
-      homed.push_back(b);
+      homed_.push_back(b);
     }
-    const detail::Arena arena = detail::plan_arena(lives);
+    arena_ = detail::plan_arena(lives);
+    plan_->memory.activations = arena_.bytes;
+  }
+
+  void allocate() {
+    const Device device = plan_->options.device;
     const auto bytes = [](std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; };
-    plan_->memory.activations = arena.bytes;
-    plan_->arena = Tensor(bytes(arena.bytes), DType::u8, device);
+    plan_->arena = Tensor(bytes(arena_.bytes), DType::u8, device);
     plan_->workspace = Tensor(bytes(plan_->memory.workspace), DType::u8, device);
-    for (std::size_t i = 0; i < homed.size(); ++i) {
-      Plan::Impl::Buffer& buffer = plan_->buffers[homed[i]];
-      const auto offset = static_cast<std::int64_t>(arena.offsets[i]);
+    for (std::size_t i = 0; i < homed_.size(); ++i) {
+      Plan::Impl::Buffer& buffer = plan_->buffers[homed_[i]];
+      const auto offset = static_cast<std::int64_t>(arena_.offsets[i]);
       buffer.home = plan_->arena.slice(offset, offset + static_cast<std::int64_t>(buffer.life.bytes));
-      plan_->bind(homed[i], buffer.home);
+      plan_->bind(homed_[i], buffer.home);
     }
     for (auto& output : plan_->outputs) {
       if (device.is_cuda()) output.staging = pinned(output.shape);
+    }
+    for (auto& recording : plan_->recordings) {
+      recording.addresses.reserve(plan_->inputs.size() + plan_->outputs.size());
     }
     plan_->results.resize(plan_->outputs.size());
     plan_->named_inputs.resize(plan_->inputs.size());
@@ -236,9 +264,13 @@ class Compiler {
   std::vector<int> reads_of_class_;  // by value, see count_readers
   std::vector<int> readers_;         // the same, by buffer
   std::vector<int> buffer_of_;       // by value
+  std::vector<std::size_t> homed_;   // buffers that live in the arena
+  detail::Arena arena_;
 };
 
 }  // namespace
+
+PlanMemory Graph::plan_memory(const CompileOptions& options) const { return Compiler(*this, options).memory(); }
 
 Plan Graph::compile(const CompileOptions& options) const { return Plan(Compiler(*this, options).compile()); }
 

@@ -40,8 +40,6 @@ class Negotiator {
   bool takes(const Operation& op, Preparation& preparation, Format input, Format output) const {
     preparation.input = input;
     preparation.output = output;
-    // What everybody takes needs no question, and leaves an impossible request for prepare to explain.
-    if (input == Format{} && output == Format{} && !op.pool && !op.view) return true;
     return op.module->takes(preparation);
   }
 
@@ -149,6 +147,7 @@ Preparation preparation_of(const Program& program, const Program::Operation& op,
           .device = options.device,
           .precision = options.precision,
           .algorithm = options.algorithm,
+          .linear_weights = options.linear_weights,
           .input = op.input_format,
           .output = program.value(op.output).format,
           .threads = options.threads,

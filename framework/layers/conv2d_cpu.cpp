@@ -35,7 +35,7 @@ class Conv2dCpu : public Operator {
       case ConvAlgorithm::im2col: return "im2col: whole images unfolded, Eigen product";
       case ConvAlgorithm::blocked:
         return concat("blocked: ", kernel_->vectors * kernel_->lanes, " filters x ", kernel_->pixels,
-                      " pixels in registers, ", kernel_->name);
+                      " pixels in registers, ", cpu::name(kernel_->set));
       default:
         return concat("eigen: tiles of ", cpu::conv2d_eigen_tile(geometry_), " pixels, Eigen product",
                       automatic_ ? " (too few filters a group, or no FMA, for blocked)" : "");

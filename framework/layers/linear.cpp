@@ -1,5 +1,7 @@
 #include "lamina/layers/linear.h"
 
+#include <cmath>
+
 #include "lamina/cpu/linear.h"
 #include "lamina/cuda/linear.h"
 #include "lamina/layers/make_operator.h"
@@ -10,28 +12,57 @@ namespace {
 using detail::fail;
 using detail::floats;
 
+/// The weights as f16 or bf16. Throws Error if a finite one becomes infinite.
+Tensor narrowed(const Tensor& weight, DType type) {
+  Tensor result = weight.to(type);
+  const std::span<const float> exact = weight.values<float>();
+  const auto check = [&](const auto& rounded) {
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      if (std::isfinite(exact[i]) && !std::isfinite(to_float(rounded[i]))) {
+        fail("linear: weight ", exact[i], " is beyond the range of ", type, "; keep linear weights in f32");
+      }
+    }
+  };
+  type == DType::f16 ? check(result.values<half>()) : check(result.values<bfloat16>());
+  return result;
+}
+
 std::unique_ptr<Operator> prepare_cpu(std::int64_t rows, const LinearOptions& o, const Preparation& preparation,
                                       const Tensor& weight, const Tensor& bias) {
   if (preparation.precision != Precision::fp32) {
     fail("linear: the CPU computes in fp32; precision ", name(preparation.precision), " needs a CUDA device");
   }
-  // The lambda shares the parameters with the module: several plans use one copy.
+  // The lambda shares the parameters with the module: several plans use one copy. 16-bit weights are its own.
+  const DType type = preparation.linear_weights;
+  if (type != DType::f32 && type != DType::bf16 && type != DType::f16) {
+    fail("linear: expected linear_weights of f32, bf16 or f16, got ", type);
+  }
+  const Tensor stored = type == DType::f32 ? weight : narrowed(weight, type);
+  const cpu::LinearKernel& kernel = cpu::linear_kernels().front();
   return detail::make_operator(
-      cpu::linear_uses_dot_products(rows) ? "dot products, weights streamed once" : "Eigen product",
-      [=, relu = preparation.relu](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+      detail::concat("dot products", rows <= cpu::LinearJob::most_rows ? ", weights streamed once" : "",
+                     type == DType::f32 ? "" : detail::concat(" as ", type), ", ", cpu::name(kernel.set)),
+      {.workspace = cpu::linear_workspace(kernel, rows, o.in), .parameters = type == DType::f32 ? 0 : stored.bytes()},
+      [=, &kernel, relu = preparation.relu](std::span<const Tensor> inputs, Tensor& output,
+                                            const Execution& execution) {
         const cpu::LinearPointers pointers = {.input = floats(inputs[0]),
-                                              .weight = floats(weight),
+                                              .weight = stored.raw(),
                                               .bias = floats(bias),
                                               .output = floats(output),
-                                              .relu = relu};
-        cpu::linear(rows, o.in, o.out, pointers, *execution.pool);
+                                              .relu = relu,
+                                              .weight_type = type};
+        cpu::linear(kernel, rows, o.in, o.out, pointers, *execution.pool, static_cast<float*>(execution.workspace));
       });
 }
 
 std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o, const Preparation& preparation,
                                        const Tensor& weight, const Tensor& bias) {
+  if (preparation.linear_weights != DType::f32) {
+    fail("linear: linear_weights of ", preparation.linear_weights, " are for the CPU; on a GPU the precision decides");
+  }
   const cuda::LinearOptions options = {.device = preparation.device.index,
                                        .precision = preparation.precision,
+                                       .output = preparation.output.dtype,
                                        .rows = rows,
                                        .in = o.in,
                                        .out = o.out,
@@ -42,7 +73,7 @@ std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o
   return detail::make_operator(kernel->description(),
                                {.workspace = kernel->workspace_bytes(), .parameters = kernel->parameter_bytes()},
                                [kernel](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-                                 kernel->run(floats(inputs[0]), floats(output), execution.workspace, execution.stream);
+                                 kernel->run(inputs[0].raw(), output.raw(), execution.workspace, execution.stream);
                                });
 }
 
@@ -85,6 +116,12 @@ Shape Linear::output_shape(std::span<const Shape> inputs) const {
 double Linear::flops(std::span<const Shape> inputs) const {
   const double rows = static_cast<double>(inputs[0].with_batch(1).numel()) / options_.in;
   return 2.0 * rows * options_.in * options_.out;
+}
+
+bool Linear::takes(const Preparation& p) const {
+  if (p.device.is_cpu()) return Module::takes(p);
+  const DType storage = cuda::linear_storage(p.precision);
+  return p.input == Format{storage} && !p.pool && (p.output == Format{storage} || p.output == Format{});
 }
 
 std::unique_ptr<Operator> Linear::prepare(const Preparation& preparation) const {

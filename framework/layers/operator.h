@@ -22,6 +22,7 @@ struct Preparation {
   Device device;
   Precision precision = Precision::fp32;
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;
+  DType linear_weights = DType::f32;                     ///< of a fully connected layer on the CPU: f32, bf16 or f16
   Format input = {};                                     ///< how every input is stored
   Format output = {};                                    ///< how the output is to be stored
   int threads = 1;                                       ///< of the pool that will run it

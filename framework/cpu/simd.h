@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+/// Kernels that are compiled once for each instruction set, and chosen by the processor at run time. Highway's own
+/// dispatch would leave its library to the final link of every program that uses Lamina.
+namespace lamina::cpu {
+
+enum class InstructionSet { avx512, avx2, neon, scalar };
+
+/// "AVX-512"
+constexpr const char* name(InstructionSet set) {
+  constexpr const char* names[] = {"AVX-512", "AVX2", "NEON", "scalar"};
+  return names[static_cast<std::size_t>(set)];
+}
+
+/// Whether this machine runs it.
+inline bool supported(InstructionSet set) {
+#if defined(__x86_64__) || defined(__i386__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2");  // and F16C, which no AVX2 processor lacks
+  if (set == InstructionSet::avx2) return avx2;
+  if (set == InstructionSet::avx512) {
+    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd");
+  }
+#endif
+  return true;
+}
+
+/// Of kernels with a member `set`, the fastest first: those from the first that this machine runs.
+template <class Kernel>
+std::span<const Kernel> supported_kernels(std::span<const Kernel> kernels) {
+  while (!supported(kernels.front().set)) kernels = kernels.subspan(1);
+  return kernels;
+}
+
+}  // namespace lamina::cpu

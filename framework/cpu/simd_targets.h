@@ -1,0 +1,39 @@
+// What a kernel file says to Highway before it includes <hwy/foreach_target.h>, and how it lists what came of it.
+// Not a header of the usual kind: only files that Highway compiles once for each instruction set include it.
+
+#ifndef LAMINA_CPU_SIMD_TARGETS_H
+#define LAMINA_CPU_SIMD_TARGETS_H
+
+// Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
+#include <hwy/detect_targets.h>
+
+#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3)
+#define LAMINA_SIMD_AVX512(constant) N_AVX3::constant,
+#else
+#define LAMINA_SIMD_AVX512(constant)
+#endif
+#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX2)
+#define LAMINA_SIMD_AVX2(constant) N_AVX2::constant,
+#else
+#define LAMINA_SIMD_AVX2(constant)
+#endif
+#if HWY_ARCH_X86 && (HWY_STATIC_TARGET == HWY_AVX3 || HWY_STATIC_TARGET == HWY_AVX2)
+#define LAMINA_SIMD_BASELINE(constant)
+#else
+#define LAMINA_SIMD_BASELINE(constant) HWY_STATIC_DISPATCH(constant),
+#endif
+
+// Inside a per-target namespace: the InstructionSet it is compiled for.
+#define LAMINA_SIMD_SET                                             \
+  (HWY_TARGET == HWY_AVX3   ? ::lamina::cpu::InstructionSet::avx512 \
+   : HWY_TARGET == HWY_AVX2 ? ::lamina::cpu::InstructionSet::avx2   \
+   : HWY_TARGET == HWY_NEON ? ::lamina::cpu::InstructionSet::neon   \
+                            : ::lamina::cpu::InstructionSet::scalar)
+
+/// The values of a constant of the anonymous per-target namespaces, the fastest instruction set first.
+#define LAMINA_SIMD_ALL(constant) LAMINA_SIMD_AVX512(constant) LAMINA_SIMD_AVX2(constant) LAMINA_SIMD_BASELINE(constant)
+
+#endif
