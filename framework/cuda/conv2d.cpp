@@ -20,8 +20,8 @@ bool plain_layouts(const Conv2dOptions& o) {
 std::unique_ptr<Conv2dKernel> make_tensor_core_kernel(const ConvGeometry& geometry, const Conv2dOptions& options,
                                                       const float* weight, const float* bias) {
   if (nhwc_conv2d_supports(geometry, options)) return make_nhwc_conv2d(geometry, options, weight, bias);
-  if (!plain_layouts(options)) return nullptr;
   if (implicit_gemm_sm90_supports(geometry, options)) return make_implicit_gemm_sm90(geometry, options, weight, bias);
+  if (!plain_layouts(options)) return nullptr;
   if (implicit_gemm_supports(geometry, options)) return make_implicit_gemm(geometry, options, weight, bias);
   return nullptr;
 }
