@@ -59,11 +59,11 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
 
   std::string description() const override {
     const sm90::Params& p = plan_.params;
-    return lamina::detail::concat("implicit_gemm (wgmma) ", sm90::tile_pixels, " pixels x ", plan_.filters,
-                                  " channels, ", p.steps, " k16 steps", plan_.split ? " x 3 products" : "",
-                                  ", ring of ", p.ring_rows, " rows", p.strips > 1 ? " in strips" : "", ", ",
-                                  plan_.blocks, " blocks, ", (plan_.shared_bytes + 1023) / 1024, " KB shared memory",
-                                  p.any_inexact ? ", some filters in plain fp32" : "");
+    return lamina::detail::concat(
+        "implicit_gemm (wgmma) ", sm90::tile_pixels, " pixels x ", plan_.filters, " channels, ", p.steps, " k16 steps",
+        plan_.split ? " x 3 products" : "", ", ring of ", p.ring_rows, " rows", p.strips > 1 ? " in strips" : "",
+        p.pool_kernel != 0 ? ", pooled" : "", ", ", plan_.blocks, " blocks, ", (plan_.shared_bytes + 1023) / 1024,
+        " KB shared memory", p.any_inexact ? ", some filters in plain fp32" : "");
   }
 
   std::size_t workspace_bytes() const override { return 0; }
@@ -119,8 +119,9 @@ bool has_device_code(const sm90::Instance& instance) {
 }  // namespace
 
 bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
-  if (options.input != DType::f32 || options.input_layout != Layout::nchw || options.pool) return false;
+  if (options.input != DType::f32 || options.input_layout != Layout::nchw) return false;
   if (!output_allowed(options) || !sm90::expressible(geometry)) return false;
+  if (options.pool && !sm90::poolable(geometry, options)) return false;
   const DeviceGuard guard(options.device);
   if (attribute(cudaDevAttrComputeCapabilityMajor, options.device) != 9 ||
       attribute(cudaDevAttrComputeCapabilityMinor, options.device) != 0) {

@@ -114,6 +114,15 @@ __device__ __forceinline__ float4 load_shared4(std::uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ uint4 load_shared_bits(std::uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
 /// Shared memory written by ordinary stores is read next by wgmma.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -18,16 +18,16 @@ namespace lamina::cuda::sm90 {
 
 struct ExactTile {
   TileMap map;
+  std::uint32_t ring;  // shared address, in units
   int first_slot;      // ring slot of the tile's first row
   const uint4* flags;  // [ring_rows], shared
 };
 
 /// What it works with in shared memory; the windows follow, [reduction, padded to exact_unroll].
 struct alignas(16) ExactScratch {
-  int list[tile_pixels];  // the tile rows to look at
-  std::uint32_t state[tile_pixels];
-  unsigned votes[2];            // which tile rows are listed
-  bool harmless[exact_pixels];  // the window at hand need not be recomputed for its values' sake
+  int list[tile_pixels];             // the tile rows to recompute
+  std::uint32_t state[tile_pixels];  // what is wrong with their windows
+  unsigned suspects[2], listed[2];   // tile rows, a bit each
 
   using Window = float[exact_pixels];
   __device__ __forceinline__ Window* window() { return reinterpret_cast<Window*>(this + 1); }
@@ -50,6 +50,29 @@ __device__ __forceinline__ std::uint32_t window_state(const Params& p, const Exa
   return state;
 }
 
+/// How many of the values that tile row i's window takes from the ring are too small, zeros among them, to hide the
+/// error of a value that is smaller still. By a whole warp. (Slots that only pad K may be counted; that errs on the
+/// safe side.)
+template <class M>
+__device__ __forceinline__ int small_values(const Params& p, const ExactTile& tile, int i) {
+  int small = 0;
+  for (int g = 0; g < p.groups; ++g) {
+    const int slot = tile.first_slot + p.group[g].shift;
+    const std::uint32_t row = tile.ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + tile.map.column;
+    for (int half = 2 * p.group[g].begin + (threadIdx.x & 31); half < 2 * p.group[g].end; half += 32) {
+      const std::uint32_t entry = p.step[half / 2];
+      const uint4 unit =
+          load_shared_bits((row + i + (entry & 0xFFFF) + (half % 2 == 0 ? 0 : entry >> 16)) * unit_bytes);
+      const std::uint32_t word[4] = {unit.x, unit.y, unit.z, unit.w};
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        small += p.tap[e].row >= 0 && (word[e / 2] >> 16 * (e % 2) & 0x7FFF) < M::small_operand;
+      }
+    }
+  }
+  return __reduce_add_sync(0xFFFFFFFFu, small);
+}
+
 inline constexpr int exact_loads = 6;  ///< of a window's values in flight: half of 11x11x3
 
 /// To be called by the whole warpgroup. `first_filter` .. + filters are the block's.
@@ -59,19 +82,36 @@ __device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, 
   constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
   const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
+  const bool pixel = thread < tile_pixels && pixel_offset(p, tile.map, thread) >= 0;
   if (thread < tile_pixels) {
-    const bool pixel = pixel_offset(p, tile.map, thread) >= 0;
     scratch.state[thread] = pixel ? window_state(p, tile, thread) : 0;
-    const unsigned votes = __ballot_sync(0xFFFFFFFFu, scratch.state[thread] != 0 || (pixel && p.any_inexact));
-    if ((thread & 31) == 0) scratch.votes[thread >> 5] = votes;
+    const unsigned suspects = __ballot_sync(0xFFFFFFFFu, scratch.state[thread] != 0);
+    if ((thread & 31) == 0) scratch.suspects[thread >> 5] = suspects;
   }
   warpgroup_sync(barrier);
-  if (thread < tile_pixels && (scratch.votes[thread >> 5] >> (thread & 31) & 1) != 0) {
-    const int before = __popc(scratch.votes[thread >> 5] & ((1u << (thread & 31)) - 1));
-    scratch.list[before + (thread < 32 ? 0 : __popc(scratch.votes[0]))] = thread;
+  if constexpr (Mode<precision>::smallest != 0) {
+    std::uint64_t suspects = scratch.suspects[0] | std::uint64_t{scratch.suspects[1]} << 32;
+    for (int number = 0; suspects != 0; suspects &= suspects - 1, ++number) {
+      if (number % 4 != thread >> 5) continue;
+      const int i = __ffsll(static_cast<long long>(suspects)) - 1;
+      if ((scratch.state[i] & BadUnits::large) != 0) continue;
+      const int small = small_values<Mode<precision>>(p, tile, i);
+      if (small <= p.tolerated && (thread & 31) == 0) scratch.state[i] = 0;
+    }
+    warpgroup_sync(barrier);
+  }
+  const bool listed = pixel && (scratch.state[thread] != 0 || p.any_inexact);
+  if (thread < tile_pixels) {
+    const unsigned all = __ballot_sync(0xFFFFFFFFu, listed);
+    if ((thread & 31) == 0) scratch.listed[thread >> 5] = all;
   }
   warpgroup_sync(barrier);
-  const int count = __popc(scratch.votes[0]) + __popc(scratch.votes[1]);
+  if (listed) {
+    const int before = __popc(scratch.listed[thread >> 5] & ((1u << (thread & 31)) - 1));
+    scratch.list[before + (thread < 32 ? 0 : __popc(scratch.listed[0]))] = thread;
+  }
+  warpgroup_sync(barrier);
+  const int count = __popc(scratch.listed[0]) + __popc(scratch.listed[1]);
   const int group = thread / filters, f = first_filter + thread % filters;
   const bool mine = group < groups && f < p.out_channels;
   const bool inexact = mine && p.inexact[f] != 0;
@@ -83,7 +123,6 @@ __device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, 
     const int offset = which < count ? pixel_offset(p, tile.map, scratch.list[which]) : 0;
     const int oh = p.by_out_width.divide(offset), ow = offset - oh * p.out_width;
     const int top = oh * p.stride - p.padding_height, left = ow * p.stride - p.padding_width;
-    int small = 0;
     for (int from = thread & 31; from < padded; from += 32 * exact_loads) {
       float value[exact_loads];
 #pragma unroll
@@ -96,23 +135,15 @@ __device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, 
 #pragma unroll
       for (int i = 0; i < exact_loads; ++i) {
         const int k = from + 32 * i;
-        const std::uint32_t bits = __float_as_uint(value[i]) & 0x7FFFFFFFu;
-        small += k < reduction && bits < Mode<precision>::smallest + (6u << 23);  // 64 times: 6 more in the exponent
         if (k < padded) scratch.window()[k][thread >> 5] = exact_operand<precision>(value[i]);
       }
-    }
-    small = __reduce_add_sync(0xFFFFFFFFu, small);
-    if ((thread & 31) == 0) {
-      const bool large = which < count && (scratch.state[scratch.list[which]] & BadUnits::large) != 0;
-      scratch.harmless[thread >> 5] = !large && small <= p.tolerated;
     }
     warpgroup_sync(barrier);
     bool wanted[pixels], any = false;
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
       const int mine_at = at + group * pixels + i;
-      const bool bad =
-          mine_at < count && scratch.state[scratch.list[mine_at]] != 0 && !scratch.harmless[group * pixels + i];
+      const bool bad = mine_at < count && scratch.state[scratch.list[mine_at]] != 0;
       wanted[i] = mine && mine_at < count && (inexact || bad);
       any |= wanted[i];
     }

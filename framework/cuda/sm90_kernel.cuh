@@ -7,7 +7,7 @@
 /// Block: persistent, one per SM; owns `filters` output channels (their packed weights stay in shared memory) and a
 /// contiguous range of 64-pixel tiles. Staging warpgroups fill the ring of input rows; computing warpgroups take
 /// tiles in turn, wgmma straight from the ring; storing warpgroups write finished tiles while the next are multiplied.
-/// Dynamic shared memory: weights | ring | a store buffer per computing warpgroup | image rows on their way | scratch
+/// Dynamic shared memory: weights | ring | store buffers | image rows on their way | scratch
 /// memory per computing warpgroup.
 namespace lamina::cuda::sm90 {
 
@@ -22,12 +22,12 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
 
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, threadIdx.x >> 7, 0);
   const int split = blockIdx.x % p.splits, ranges = gridDim.x / p.splits, range = blockIdx.x / p.splits;
-  const int tile = static_cast<int>(std::int64_t{p.tiles} * range / ranges);
-  const int last = static_cast<int>(std::int64_t{p.tiles} * (range + 1) / ranges);
+  const int first = static_cast<int>(std::int64_t{p.units} * range / ranges);
+  const int last = static_cast<int>(std::int64_t{p.units} * (range + 1) / ranges);
 
   if (threadIdx.x == 0) {
     barrier_init(&control.weights_landed, 1);
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < p.buffers; ++i) {
       barrier_init(&control.buffer_full[i], 128);
       barrier_init(&control.buffer_free[i], 128);
     }
@@ -51,27 +51,29 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   let_next_kernel_start();
 
   unsigned char* buffers = ring + ring_bytes;
-  constexpr int one_buffer = buffer_bytes(filters, sizeof(Out));
   constexpr int computing = Team<precision>::computing, staging = Team<precision>::staging;
   if (warpgroup < computing) {
     take_registers<Team<precision>::computing_registers>();
     compute_tiles<precision, Out, filters>(
-        p, control, shared_address(shared) / unit_bytes, shared_address(ring) / unit_bytes,
-        reinterpret_cast<Out*>(buffers + warpgroup * one_buffer),
+        p, control, shared_address(shared) / unit_bytes, shared_address(ring) / unit_bytes, buffers,
         *reinterpret_cast<ExactScratch*>(shared + p.exact_scratch + warpgroup * p.exact_scratch_bytes), warpgroup,
-        split, tile, last);
+        split, first, last);
   } else {
     give_registers_back<Team<precision>::other_registers>();
     const int group = warpgroup - computing;
-    unsigned char* raw = buffers + computing * one_buffer;
-    if (group >= staging && p.nhwc) {
-      store_tiles<precision, Out, filters, Pixels>(p, control, buffers, group - staging, split, tile, last);
-    } else if (group >= staging) {
-      store_tiles<precision, Out, filters, Planes>(p, control, buffers, group - staging, split, tile, last);
-    } else if (p.wide_pieces) {
-      stage_rows<precision, true>(p, control, shared_address(ring), raw, group, tile, last);
+    unsigned char* raw = buffers + p.buffers * p.buffer_bytes;
+    if (group < staging) {
+      if (p.wide_pieces) {
+        stage_rows<precision, true>(p, control, shared_address(ring), raw, group, first, last);
+      } else {
+        stage_rows<precision, false>(p, control, shared_address(ring), raw, group, first, last);
+      }
+    } else if (p.pool_kernel != 0) {
+      pool_rows<Out, filters>(p, control, buffers, split, first, last);
+    } else if (p.nhwc) {
+      store_tiles<precision, Out, filters, Pixels>(p, control, buffers, split, first, last);
     } else {
-      stage_rows<precision, false>(p, control, shared_address(ring), raw, group, tile, last);
+      store_tiles<precision, Out, filters, Planes>(p, control, buffers, split, first, last);
     }
   }
 #endif

@@ -38,8 +38,9 @@ template <>
 struct Mode<Precision::tf32> {
   using Operand = __half;
   static constexpr bool scaled = true, split = false;
-  static constexpr std::uint32_t largest = 0x43FFE000;   // 511.75 * 128 = 65504
-  static constexpr std::uint32_t smallest = 0x35000000;  // 2^-21 * 128 = 2^-14
+  static constexpr std::uint32_t largest = 0x43FFE000;    // 511.75 * 128 = 65504
+  static constexpr std::uint32_t smallest = 0x35000000;   // 2^-21 * 128 = 2^-14
+  static constexpr std::uint32_t small_operand = 0x1C01;  // f16 bits behind those of 64 * smallest * 128 = 2^-8
 };
 
 /// 128 x = high + residual / 2048, both f16: |x| from 2^-23 up is represented within 2^-20 of itself, from 2^-21 up
@@ -49,7 +50,8 @@ struct Mode<Precision::fp32> {
   using Operand = __half;
   static constexpr bool scaled = true, split = true;
   static constexpr std::uint32_t largest = 0x43FFE000;
-  static constexpr std::uint32_t smallest = 0x34000000;  // 2^-23
+  static constexpr std::uint32_t smallest = 0x34000000;   // 2^-23
+  static constexpr std::uint32_t small_operand = 0x1401;  // behind 2^-10
 };
 
 /// Two neighbouring K slots.

@@ -76,6 +76,12 @@ LAMINA_HOST_DEVICE constexpr int filter_column(int f) {
   return (f & ~15) + 8 * ((f >> 1) & 1) + 2 * ((f >> 2) & 3) + (f & 1);
 }
 
+/// Pooling reads the store buffers as one ring of pixels, so that a row of them may begin in one and end in another.
+inline constexpr int pool_buffers = 4;
+inline constexpr int pool_ring_pixels = pool_buffers * tile_pixels;
+/// 16-byte units of a row of the pooled map that each of the storing warpgroup's threads can hold.
+LAMINA_HOST_DEVICE constexpr int pool_tasks(int element_bytes) { return element_bytes == 4 ? 6 : 4; }
+
 /// k16 steps [begin, end) read ring row (output row + shift).
 struct StepGroup {
   int shift, begin, end;
@@ -93,7 +99,7 @@ struct Params {
   const float* bias;            // [splits * filters_per_block], zeros where there is none
   const float* exact_weights;   // [C * KH * KW, padded to exact_unroll][splits * filters_per_block]
   const std::uint8_t* inexact;  // [splits * filters_per_block]: 1 where a filter does not survive packing
-  void* output;                 // [N, OC, OH, OW] or [N, OH, OW, OC]
+  void* output;                 // [N, OC, OH, OW] or [N, OH, OW, OC], or pooled [N, pool_height, pool_width, OC]
 
   int channels, in_height, in_width;
   int out_channels, out_height, out_width;
@@ -105,7 +111,7 @@ struct Params {
   int pitch;            // units per ring row = strip_width + column_units - 1
   int column_units;     // units that one window covers in a row
   int tiles_per_strip;  // ceil(OH * pitch / 64)
-  int tiles;            // N * strips * tiles_per_strip
+  int units;            // what blocks share out: N * strips * tiles_per_strip tiles, or N * pool_height rows
   int ring_rows;        // rows of units in the ring
   int mirror_units;     // the ring's first units, repeated behind its end so that no tile's read wraps
   int plane_units;      // ring_rows * pitch + mirror_units
@@ -121,9 +127,14 @@ struct Params {
   int raw_rows;        // image rows of one channel that a ring row is made from
   int raw_line_bytes;  // one such row as staged, f32, for a strip's columns
   int tolerated;       // values of a window that may be smaller than the fast path likes; see sm90_exact.cuh
+  // Square windows that reach at most one row into the next ones; pool_kernel 0: no pooling.
+  int pool_kernel, pool_stride, pool_padding, pool_height, pool_width;
+  Divider by_pool_height;
+
   Divider by_taps, by_kernel_width;
   Divider by_pitch, by_pieces, by_tiles_per_strip, by_out_width;  // pieces: pitch + 1, see sm90_stage.cuh
 
+  int buffers, buffer_bytes;               // store buffers; computing warpgroup g takes those congruent to it, in turn
   int exact_scratch, exact_scratch_bytes;  // where in dynamic shared memory the exact path works; of each warpgroup
 
   bool relu;

@@ -33,7 +33,7 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
   p.column_units = ceil_div(g.kernel_width, g.stride_width);
   p.pitch = strip_width + p.column_units - 1;
   p.tiles_per_strip = ceil_div(g.out_height * p.pitch, tile_pixels);
-  p.tiles = static_cast<int>(g.batch) * p.strips * p.tiles_per_strip;
+  p.units = static_cast<int>(g.batch) * p.strips * p.tiles_per_strip;
   p.mirror_units = tile_pixels - 1 + p.column_units;
   p.halo_rows = halo_rows(g);
   const int rows = unit_rows(p.stride);
@@ -42,6 +42,13 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
     if (std::find(p.phase_row, p.phase_row + p.phases, phase) == p.phase_row + p.phases) {
       p.phase_row[p.phases++] = phase;
     }
+  }
+  if (options.pool) {
+    const PoolGeometry& pool = *options.pool;
+    p.pool_kernel = pool.kernel_height, p.pool_stride = pool.stride_height, p.pool_padding = pool.padding_height;
+    p.pool_height = pool.out_height, p.pool_width = pool.out_width;
+    p.by_pool_height = Divider(p.pool_height);
+    p.units = static_cast<int>(g.batch) * p.pool_height;
   }
   p.by_pitch = Divider(p.pitch), p.by_pieces = Divider(p.pitch + 1);
   p.by_taps = Divider(p.kernel_height * p.kernel_width), p.by_kernel_width = Divider(p.kernel_width);
@@ -58,6 +65,16 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
   return p;
 }
 
+/// The most tiles that one of `ranges` blocks has.
+int tiles_of_block(const Params& p, int ranges) {
+  const int units = ceil_div(p.units, ranges);
+  if (p.pool_kernel == 0) return units;
+  // Ranges overlap: each needs all rows of its windows.
+  const int images = ceil_div(units, p.pool_height);
+  const int rows = std::min((units - images) * p.pool_stride + images * p.pool_kernel, images * p.out_height);
+  return ceil_div(rows * p.pitch, tile_pixels);
+}
+
 /// The plan for `filters` per block and one strip width, or nothing if it does not fit.
 std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, const Limits& limits, int filters,
                         int strip_width) {
@@ -71,7 +88,14 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   const int parts = plan.split ? 2 : 1;
   const int weight_bytes = p.steps * parts * filters * 32;
   const int element = static_cast<int>(size_of(options.output));
-  const int store_bytes = limits.computing_groups * buffer_bytes(filters, element);
+  if (options.pool) {
+    p.buffers = pool_buffers, p.buffer_bytes = tile_pixels * filters * element;
+    if (p.strips > 1 || ceil_div(p.out_width - 1, tile_pixels) + 1 > pool_buffers) return std::nullopt;
+    if (p.pool_width > pool_tasks(element) * (128 * 16 / (filters * element))) return std::nullopt;
+  } else {
+    p.buffers = limits.computing_groups, p.buffer_bytes = buffer_bytes(filters, element);
+  }
+  const int store_bytes = p.buffers * p.buffer_bytes;
   const int raw_bytes = limits.raw_slots * p.channels * p.raw_rows * p.raw_line_bytes;
   p.exact_scratch_bytes =
       exact_header_bytes + round_up(static_cast<int>(g.reduction()), exact_unroll) * exact_pixels * 4;
@@ -80,8 +104,8 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   const int ring_limit =
       (limits.shared_bytes - weight_bytes - store_bytes - raw_bytes - exact_bytes) / unit_planes - p.mirror_units;
   const int needed = std::max(rows_per_tile(p), ceil_div(p.mirror_units, p.pitch));
-  const int ranges = std::clamp(limits.multiprocessors / p.splits, 1, p.tiles);
-  const int waves = ceil_div(p.tiles, ranges);
+  const int ranges = std::clamp(limits.multiprocessors / p.splits, 1, p.units);
+  const int waves = tiles_of_block(p, ranges);
   // More ring than one block will ever fill only delays its start.
   const int useful = std::max(needed, ceil_div(waves * tile_pixels, p.pitch) + 2 + 2 * p.halo_rows);
   p.ring_rows = std::min({ring_limit / p.pitch, useful, max_ring_rows});
@@ -104,12 +128,23 @@ double clocks(const Plan& plan, const Limits& limits) {
   const double step = plan.split ? std::max(1.5 * n, 32 + 0.75 * n) : std::max(0.5 * n, 16 + 0.25 * n);
   const double stage = 96.0 * p.phases * p.channels * (plan.split ? 2 : 1) * p.pitch / p.strip_width / 6;
   const double tile = p.steps * step + stage + 4.0 * n + 1200;
-  const double waves = ceil_div(p.tiles, plan.blocks / p.splits);
+  const double waves = tiles_of_block(p, plan.blocks / p.splits);
   const double weights = p.steps * n * 32.0 * (plan.split ? 2 : 1) / 40;
   return waves * tile + rows_per_tile(p) * 400.0 + (2 * plan.blocks <= limits.multiprocessors ? 0 : weights);
 }
 
 }  // namespace
+
+bool poolable(const ConvGeometry& g, const Conv2dOptions& options) {
+  const PoolGeometry& pool = *options.pool;
+  const bool square = pool.kernel_height == pool.kernel_width && pool.stride_height == pool.stride_width &&
+                      pool.padding_height == pool.padding_width;
+  // One row of the map may be the last of a window and the first of the next, no more.
+  return square && pool.dilation_height == 1 && pool.dilation_width == 1 && pool.kernel_height <= 3 &&
+         pool.kernel_height <= pool.stride_height + 1 && options.output_layout == Layout::nhwc &&
+         pool.in_height == g.out_height && pool.in_width == g.out_width && pool.out_height > 0 && pool.out_width > 0 &&
+         g.out_channels * size_of(options.output) % 16 == 0;
+}
 
 bool expressible(const ConvGeometry& g) {
   if (g.groups != 1 || g.dilation_height != 1 || g.dilation_width != 1) return false;

@@ -28,8 +28,11 @@ struct Limits {
 /// True if the geometry is one that the kernel's K order and index arithmetic can express.
 bool expressible(const ConvGeometry& geometry);
 
+/// True if the epilogue can do options.pool: small square windows, whole 16-byte units of NHWC.
+bool poolable(const ConvGeometry& geometry, const Conv2dOptions& options);
+
 /// The cheapest plan by a clock estimate; nothing if not even a narrow strip fits the shared memory.
-/// Precondition: `expressible`.
+/// Precondition: `expressible`, and `poolable` if there is a pool.
 std::optional<Plan> plan(const ConvGeometry& geometry, const Conv2dOptions& options, const Limits& limits);
 
 /// K unit `half` (0 or 1) of a k16 step: rows kernel_row .. of channel, columns kernel_column ..; empty when padding

@@ -4,6 +4,7 @@
 #include "lamina/cuda/sm90_multiply.cuh"
 #include "lamina/cuda/sm90_pixels.cuh"
 #include "lamina/cuda/sm90_planes.cuh"
+#include "lamina/cuda/sm90_pool.cuh"
 #include "lamina/cuda/sm90_stage.cuh"
 #include "lamina/cuda/sm90_team.cuh"
 #include "lamina/cuda/sm90_walk.cuh"
@@ -14,13 +15,13 @@ namespace lamina::cuda::sm90 {
 
 template <Precision precision, bool wide>
 __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& control, std::uint32_t ring,
-                                           unsigned char* raw_slots_start, int group, int tile, int last) {
+                                           unsigned char* raw_slots_start, int group, int first, int last) {
   constexpr int groups = Team<precision>::staging, slots = Team<precision>::raw_slots;  // groups take rows in turn
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31;
   RawRows raw{p, raw_slots_start, control.raw_landed + group * slots, thread};
   raw.slots = raw.slot(group * slots);
   Stager<Mode<precision>, wide> stager(p, ring, thread);
-  RowWalk row(p, tile, last), coming(p, tile, last);
+  RowWalk row(p, first, last), coming(p, first, last);
   RingCursor to{p.ring_rows}, from{slots};
   row.advance(p, group), coming.advance(p, group), to.advance(group);
   if (!row.done()) stager.prepare_strip(row.segment.first_column, raw.first_column(row));
@@ -44,8 +45,8 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
 
 template <Precision precision, class Out, int filters>
 __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& control, std::uint32_t weights,
-                                              std::uint32_t ring, Out* buffer, ExactScratch& scratch, int group,
-                                              int split, int tile, int last) {
+                                              std::uint32_t ring, unsigned char* buffers, ExactScratch& scratch,
+                                              int group, int split, int at, int last) {
   using M = Mode<precision>;
   constexpr int computing_groups = Team<precision>::computing;
   const int thread = threadIdx.x & 127, lane = thread & 31;
@@ -70,14 +71,15 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
   };
 
   int number = 0, turn = group;  // of the segment's first row; tiles until this warpgroup's next one
-  int parity = 0;                // of this tile's use of the buffer
-  while (tile < last) {
-    const Segment segment(p, tile, last);
+  const int in_turn = p.buffers / computing_groups - 1;  // buffers but one, a power of two
+  int count = 0;                                         // of this warpgroup's tiles
+  while (at < last) {
+    const Segment segment(p, at, last);
     int t = segment.begin + turn;
-    for (; t < segment.end; t += computing_groups, parity ^= 1) {
-      const int row = p.by_pitch.divide(t * tile_pixels), column = t * tile_pixels - row * p.pitch;
-      const int first = number + row - segment.first_row;
-      const int rows = Segment::last_row(p, t) - row + 1;
+    for (; t < segment.end; t += computing_groups, ++count) {
+      const int down = p.by_pitch.divide(t * tile_pixels), column = t * tile_pixels - down * p.pitch;
+      const int row = segment.base_row + down, first = number + row - segment.first_row;
+      const int rows = segment.last_row(p, t) - row + 1;
       release(first);
       wait_ready(first + rows);
       bool bad = p.any_inexact;
@@ -96,8 +98,9 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
       multiply<precision, filters>(p, ring, weights, released.slot, column, y, check_flags);
 
       const int first_slot = released.slot, next = t + computing_groups;
-      const int done = next < segment.end ? number + p.by_pitch.divide(next * tile_pixels) - segment.first_row
-                                          : number + segment.rows;
+      const int done = next < segment.end
+                           ? number + segment.base_row + p.by_pitch.divide(next * tile_pixels) - segment.first_row
+                           : number + segment.rows;
       if (!bad) release(done);
 
       if constexpr (M::scaled) {
@@ -115,51 +118,55 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
 #pragma unroll
         for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
       }
-      barrier_wait(&control.buffer_free[group], parity);
+      const int which = group + computing_groups * (count & in_turn), parity = count >> in_turn & 1;
+      const PixelPlaces& places = control.places[which];
+      Out* buffer = reinterpret_cast<Out*>(buffers + which * p.buffer_bytes);
+      barrier_wait(&control.buffer_free[which], parity);
       if (p.nhwc) {
-        Pixels<Out, filters>{p, buffer, first_filter, thread}.put(control.places[group], y);
+        Pixels<Out, filters>{p, buffer, first_filter, thread}.put(places, y);
       } else {
-        Planes<Out, filters>{p, buffer, first_filter, thread}.put(control.places[group], y);
+        Planes<Out, filters>{p, buffer, first_filter, thread}.put(places, y);
       }
       if (bad) {
-        const TileMap map(p, tile + t - segment.begin);
-        exact_tile<precision, Out, filters>(p, {map, first_slot, control.bad_units}, control.places[group], buffer,
-                                            scratch, first_filter, 1 + group, thread);
+        exact_tile<precision, Out, filters>(p, {TileMap(p, segment, t), ring, first_slot, control.bad_units}, places,
+                                            buffer, scratch, first_filter, 1 + group, thread);
       }
-      barrier_arrive(&control.buffer_full[group]);
+      barrier_arrive(&control.buffer_full[which]);
       if (bad) release(done);
     }
     turn = t - segment.end;
     number += segment.rows;
     release(number);
-    tile += segment.end - segment.begin;
+    at += segment.units;
   }
 }
 
-/// Storing warpgroup `group` of Team::storing takes every tile of the computing groups congruent to it.
+/// The storing warpgroup takes tile i from buffer i % p.buffers.
 template <Precision precision, class Out, int filters, template <class, int> class Store>
-__device__ __forceinline__ void store_tiles(const Params& p, SharedControl& control, unsigned char* buffers, int group,
-                                            int split, int tile, int last) {
-  constexpr int storing = Team<precision>::storing, computing = Team<precision>::computing;
-  const int thread = threadIdx.x & 127;
-  const auto store_of = [&](int computing_group) {
-    Out* buffer = reinterpret_cast<Out*>(buffers + computing_group * buffer_bytes(filters, sizeof(Out)));
-    return Store<Out, filters>{p, buffer, split * filters, thread};
+__device__ __forceinline__ void store_tiles(const Params& p, SharedControl& control, unsigned char* buffers, int split,
+                                            int first, int last) {
+  const auto store_of = [&](int which) {
+    Out* buffer = reinterpret_cast<Out*>(buffers + which * p.buffer_bytes);
+    return Store<Out, filters>{p, buffer, split * filters, static_cast<int>(threadIdx.x & 127)};
   };
-  const auto hand_over = [&](int computing_group, int next) {
-    if (next < last) store_of(computing_group).announce(TileMap(p, next), control.places[computing_group]);
-    barrier_arrive(&control.buffer_free[computing_group]);
+  TileWalk tile(p, first, last), coming(p, first, last);
+  const auto hand_over = [&](int which) {
+    if (!coming.done()) {
+      store_of(which).announce(TileMap(p, coming.segment, coming.tile), control.places[which]);
+      coming.advance(p);
+    }
+    barrier_arrive(&control.buffer_free[which]);
   };
-  for (int g = group; g < computing; g += storing) hand_over(g, tile + g);
-  for (int i = group; tile + i < last; i += storing) {
-    const int g = i % computing, parity = i / computing & 1;
-    const Store<Out, filters> store = store_of(g);
-    const TileMap map(p, tile + i);
+  for (int which = 0; which < p.buffers; ++which) hand_over(which);
+  for (int which = 0, parity = 0; !tile.done(); tile.advance(p)) {
+    const Store<Out, filters> store = store_of(which);
+    const TileMap map(p, tile.segment, tile.tile);
     const typename Store<Out, filters>::Places places = store.prepare(map);
-    barrier_wait(&control.buffer_full[g], parity);
-    if (i == group) wait_for_previous_kernel();  // it may still read what this one writes
+    barrier_wait(&control.buffer_full[which], parity);
+    if (tile.at == first) wait_for_previous_kernel();  // it may still read what this one writes
     store.drain(map, places);
-    hand_over(g, tile + i + computing);
+    hand_over(which);
+    if (++which == p.buffers) which = 0, parity ^= 1;
   }
 }
 

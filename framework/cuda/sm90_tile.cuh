@@ -2,6 +2,7 @@
 
 #include "lamina/cuda/sm90_barrier.cuh"
 #include "lamina/cuda/sm90_params.h"
+#include "lamina/cuda/sm90_walk.cuh"
 
 /// A tile's place in the output, seen from the ring (its 64 positions) and from memory (its pixels).
 namespace lamina::cuda::sm90 {
@@ -10,18 +11,16 @@ namespace lamina::cuda::sm90 {
 /// columns that windows reach into, not outputs.
 struct TileMap {
   int row;           // output row of tile row 0
-  int column;        // its column within the strip, 0 .. pitch - 1
+  int end_row;       // behind the last one that is wanted
+  int column;        // tile row 0's, within the strip, 0 .. pitch - 1
   int first_column;  // of the strip
   std::int64_t image;
 
-  /// Tile `t` of all tiles.
-  __device__ __forceinline__ TileMap(const Params& p, int t) {
-    const int strip = p.by_tiles_per_strip.divide(t);
-    image = p.strips == 1 ? strip : strip / p.strips;
-    first_column = (strip - static_cast<int>(image) * p.strips) * p.strip_width;
-    const int position = (t - strip * p.tiles_per_strip) * tile_pixels;
-    row = p.by_pitch.divide(position);
-    column = position - row * p.pitch;
+  __device__ __forceinline__ TileMap(const Params& p, const Segment& segment, int tile)
+      : end_row(segment.end_row), first_column(segment.first_column), image(segment.image) {
+    const int down = p.by_pitch.divide(tile * tile_pixels);
+    row = segment.base_row + down;
+    column = tile * tile_pixels - down * p.pitch;
   }
 };
 
@@ -39,7 +38,7 @@ __device__ __forceinline__ int pixel_offset(const Params& p, const TileMap& tile
   const int down = p.by_pitch.divide(position);
   const int row = tile.row + down, column = position - down * p.pitch;
   const int x = tile.first_column + column;
-  return row < p.out_height && column < p.strip_width && x < p.out_width ? row * p.out_width + x : -1;
+  return row < tile.end_row && column < p.strip_width && x < p.out_width ? row * p.out_width + x : -1;
 }
 
 /// With one strip, a tile's pixels are consecutive in memory: [start, start + count) of the output plane.

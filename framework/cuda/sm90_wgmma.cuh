@@ -27,174 +27,51 @@ __device__ __forceinline__ void pin(float (&d)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+/// d = A * B + (accumulate ? d : 0), for operands T and one of the shapes below.
 template <class T, int columns>
 struct Wgmma;
 
+// Inline assembly wants every register by name: lists of outputs, and of their numbers in the template.
 // clang-format off
+#define LAMINA_WGMMA_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
+                           "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define LAMINA_WGMMA_D16(i) LAMINA_WGMMA_D8(i), LAMINA_WGMMA_D8(i + 8)
+#define LAMINA_WGMMA_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LAMINA_WGMMA_R24 LAMINA_WGMMA_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LAMINA_WGMMA_R32 LAMINA_WGMMA_R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LAMINA_WGMMA_R48 LAMINA_WGMMA_R32 ", %32, %33, %34, %35, %36, %37, %38, %39" \
+                                          ", %40, %41, %42, %43, %44, %45, %46, %47"
 
-template <>
-struct Wgmma<__half, 32> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[16], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "%16, %17, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+#define LAMINA_WGMMA(T, type, columns, registers, a_number, b_number, accumulate_number, ...)                          \
+  template <>                                                                                                          \
+  struct Wgmma<T, columns> {                                                                                           \
+    __device__ __forceinline__ static void run(float (&d)[columns / 2], std::uint64_t a, std::uint64_t b,              \
+                                               bool accumulate) {                                                      \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate_number ", 0;\n"                                      \
+                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type                               \
+                   " {" registers "}, " a_number ", " b_number ", p, 1, 1, 0, 0;\n}\n"                                 \
+                   : __VA_ARGS__                                                                                       \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                                               \
+    }                                                                                                                  \
   }
-};
+#define LAMINA_WGMMA_SHAPES(T, type)                                                                                   \
+  LAMINA_WGMMA(T, type, 32, LAMINA_WGMMA_R16, "%16", "%17", "%18", LAMINA_WGMMA_D16(0));                               \
+  LAMINA_WGMMA(T, type, 48, LAMINA_WGMMA_R24, "%24", "%25", "%26", LAMINA_WGMMA_D16(0), LAMINA_WGMMA_D8(16));          \
+  LAMINA_WGMMA(T, type, 64, LAMINA_WGMMA_R32, "%32", "%33", "%34", LAMINA_WGMMA_D16(0), LAMINA_WGMMA_D16(16));         \
+  LAMINA_WGMMA(T, type, 96, LAMINA_WGMMA_R48, "%48", "%49", "%50", LAMINA_WGMMA_D16(0), LAMINA_WGMMA_D16(16),          \
+               LAMINA_WGMMA_D16(32))
 
-template <>
-struct Wgmma<__half, 48> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[24], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\nwgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, "
-        "%24, %25, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
-
-template <>
-struct Wgmma<__half, 64> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "%32, %33, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
-
-template <>
-struct Wgmma<__half, 96> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[48], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-        "%48, %49, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-          "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
-
-template <>
-struct Wgmma<__nv_bfloat16, 32> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[16], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-        "%16, %17, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
-
-template <>
-struct Wgmma<__nv_bfloat16, 48> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[24], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\nwgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23}, "
-        "%24, %25, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
-
-template <>
-struct Wgmma<__nv_bfloat16, 64> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "%32, %33, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
-
-template <>
-struct Wgmma<__nv_bfloat16, 96> {
-  /// d = A * B + (accumulate ? d : 0)
-  __device__ __forceinline__ static void run(float (&d)[48], std::uint64_t a, std::uint64_t b, bool accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\nwgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
-        "%48, %49, p, 1, 1, 0, 0;\n}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-          "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
-  }
-};
+LAMINA_WGMMA_SHAPES(__half, "f16");
+LAMINA_WGMMA_SHAPES(__nv_bfloat16, "bf16");
 // clang-format on
+
+#undef LAMINA_WGMMA_SHAPES
+#undef LAMINA_WGMMA
+#undef LAMINA_WGMMA_R48
+#undef LAMINA_WGMMA_R32
+#undef LAMINA_WGMMA_R24
+#undef LAMINA_WGMMA_R16
+#undef LAMINA_WGMMA_D16
+#undef LAMINA_WGMMA_D8
 
 }  // namespace lamina::cuda::sm90

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -81,7 +82,25 @@ struct Kind {
   Precision precision;
   DType output;
   Layout layout = Layout::nchw;
+  bool pooled = false;  // by windows of 3x3, stride 2, where the map is large enough
 };
+
+/// Max pooling of g's output as PyTorch does it.
+PoolGeometry pool_geometry(const ConvGeometry& g, int kernel = 3, int stride = 2, int padding = 0, bool ceil = false) {
+  PoolGeometry pool;
+  pool.planes = g.batch * g.out_channels;
+  pool.in_height = g.out_height, pool.in_width = g.out_width;
+  pool.kernel_height = pool.kernel_width = kernel;
+  pool.stride_height = pool.stride_width = stride;
+  pool.padding_height = pool.padding_width = padding;
+  const auto extent = [&](int in) {
+    int out = (in + 2 * padding - kernel + (ceil ? stride - 1 : 0)) / stride + 1;
+    if (ceil && (out - 1) * stride >= in + padding) --out;
+    return out;
+  };
+  pool.out_height = extent(g.out_height), pool.out_width = extent(g.out_width);
+  return pool;
+}
 
 class Sm90 : public testing::TestWithParam<Kind> {
  protected:
@@ -100,13 +119,25 @@ class Sm90 : public testing::TestWithParam<Kind> {
     return o;
   }
 
-  /// Raw bytes of the output. The device buffer starts as NaN and stands between guards, which must survive.
-  std::vector<unsigned char> run_raw(const ConvGeometry& g, const Data& d, bool relu = false, bool bias = true) const {
+  cuda::Conv2dOptions options(const ConvGeometry& g) const {
     cuda::Conv2dOptions o = options();
-    o.relu = relu;
+    if (GetParam().pooled) o.pool = pool_geometry(g);
+    return o;
+  }
+
+  /// The shape that comes out.
+  static ConvGeometry output_shape(const ConvGeometry& g, const cuda::Conv2dOptions& o) {
+    ConvGeometry out = g;
+    if (o.pool) out.out_height = o.pool->out_height, out.out_width = o.pool->out_width;
+    return out;
+  }
+
+  /// Raw bytes of the output. The device buffer starts as NaN and stands between guards, which must survive.
+  static std::vector<unsigned char> run_raw(const ConvGeometry& g, const Data& d, const cuda::Conv2dOptions& o,
+                                            bool bias = true) {
     EXPECT_TRUE(cuda::implicit_gemm_sm90_supports(g, o)) << describe(g);
     const auto kernel = cuda::make_implicit_gemm_sm90(g, o, d.w.data(), bias ? d.b.data() : nullptr);
-    const std::size_t bytes = static_cast<std::size_t>(g.output_size()) * size_of(o.output);
+    const std::size_t bytes = static_cast<std::size_t>(output_shape(g, o).output_size()) * size_of(o.output);
     constexpr std::size_t guard = 4096;
     std::vector<unsigned char> poison(bytes + 2 * guard, 0xFF);
     const cuda::Buffer input(0, d.x.data(), d.x.size() * sizeof(float));
@@ -120,46 +151,96 @@ class Sm90 : public testing::TestWithParam<Kind> {
   }
 
   /// [N, OC, OH, OW]
-  std::vector<float> run(const ConvGeometry& g, const Data& d, bool relu = false, bool bias = true) const {
-    const std::vector<unsigned char> raw = run_raw(g, d, relu, bias);
-    std::vector<float> y(static_cast<std::size_t>(g.output_size()));
-    const auto channels = static_cast<std::size_t>(g.out_channels), pixels = static_cast<std::size_t>(g.out_pixels());
+  static std::vector<float> run(const ConvGeometry& g, const Data& d, const cuda::Conv2dOptions& o, bool bias) {
+    const std::vector<unsigned char> raw = run_raw(g, d, o, bias);
+    const ConvGeometry shape = output_shape(g, o);
+    std::vector<float> y(static_cast<std::size_t>(shape.output_size()));
+    const auto channels = static_cast<std::size_t>(g.out_channels),
+               pixels = static_cast<std::size_t>(shape.out_pixels());
     for (std::size_t i = 0; i < y.size(); ++i) {
       const std::size_t image = i / (channels * pixels), channel = i / pixels % channels, pixel = i % pixels;
-      const std::size_t at = GetParam().layout == Layout::nchw ? i : (image * pixels + pixel) * channels + channel;
-      if (GetParam().output == DType::f32) {
+      const std::size_t at = o.output_layout == Layout::nchw ? i : (image * pixels + pixel) * channels + channel;
+      if (o.output == DType::f32) {
         std::memcpy(&y[i], &raw[4 * at], 4);
       } else {
         std::uint16_t bits = 0;
         std::memcpy(&bits, &raw[2 * at], 2);
-        y[i] = GetParam().output == DType::f16 ? to_float(half{bits}) : to_float(bfloat16{bits});
+        y[i] = o.output == DType::f16 ? to_float(half{bits}) : to_float(bfloat16{bits});
       }
     }
     return y;
   }
 
-  /// Every output against the contract; 16-bit outputs may add half a unit of their last place, and overflow to Inf.
-  void expect_contract(const ConvGeometry& g, const Data& d, bool relu = false, bool bias = true) const {
-    const Precision precision = GetParam().precision;
+  /// What the contract says of one output: its value, how far from it, and whether it says anything.
+  struct Expected {
+    double value = 0, bound = 0;
+    bool overflows = false;
+  };
+
+  static Expected expected(const ConvGeometry& g, const cuda::Conv2dOptions& o, double value, double scale) {
+    // 16-bit outputs may add half a unit of their last place, and overflow to Inf.
+    const double last_place = o.output == DType::f16 ? 0x1p-11 : o.output == DType::bf16 ? 0x1p-8 : 0;
+    const double tiny = o.output == DType::f16 ? 0x1p-25 : 0;
+    const double largest = o.output == DType::f16 ? 65504 : 3.4028234e38;
+    const double y = o.relu && value < 0 ? 0 : value;
+    return {y, error_bound(g, o.precision, scale) + last_place * std::abs(y) + tiny,
+            std::isfinite(y) && std::abs(y) > 0.99 * largest};
+  }
+
+  /// The largest of a window is off by no more than the worst of it; NaN wins.
+  static std::vector<Expected> pooled(const ConvGeometry& g, const PoolGeometry& pool,
+                                      const std::vector<Expected>& map) {
+    std::vector<Expected> result;
+    for (std::int64_t plane = 0; plane < g.batch * g.out_channels; ++plane) {
+      for (int oh = 0; oh < pool.out_height; ++oh) {
+        for (int ow = 0; ow < pool.out_width; ++ow) {
+          Expected most{-std::numeric_limits<double>::infinity(), 0, false};
+          for (int i = 0; i < pool.kernel_height * pool.kernel_width; ++i) {
+            const int ih = oh * pool.stride_height - pool.padding_height + i / pool.kernel_width;
+            const int iw = ow * pool.stride_width - pool.padding_width + i % pool.kernel_width;
+            if (ih < 0 || ih >= g.out_height || iw < 0 || iw >= g.out_width) continue;
+            const Expected& e = map[static_cast<std::size_t>((plane * g.out_height + ih) * g.out_width + iw)];
+            if (!(e.value <= most.value) && !std::isnan(most.value)) most.value = e.value;
+            most.bound = std::max(most.bound, e.bound);
+            most.overflows |= e.overflows;
+          }
+          result.push_back(most);
+        }
+      }
+    }
+    return result;
+  }
+
+  /// Every output against the contract.
+  static void expect_contract(const ConvGeometry& g, const Data& d, const cuda::Conv2dOptions& o, bool bias) {
     Data seen = d;
-    for (float& v : seen.x) v = rounded(precision, v);
-    for (float& v : seen.w) v = rounded(precision, v);
-    const ConvReference want = reference_conv2d(g, seen.x.data(), seen.w.data(), bias ? d.b.data() : nullptr);
-    const std::vector<float> got = run(g, d, relu, bias);
-    const double last_place = GetParam().output == DType::f16 ? 0x1p-11 : GetParam().output == DType::bf16 ? 0x1p-8 : 0;
-    const double tiny = GetParam().output == DType::f16 ? 0x1p-25 : 0;
-    const double largest = GetParam().output == DType::f16 ? 65504 : 3.4028234e38;
+    for (float& v : seen.x) v = rounded(o.precision, v);
+    for (float& v : seen.w) v = rounded(o.precision, v);
+    const ConvReference reference = reference_conv2d(g, seen.x.data(), seen.w.data(), bias ? d.b.data() : nullptr);
+    std::vector<Expected> want;
+    for (std::size_t i = 0; i < reference.value.size(); ++i) {
+      want.push_back(expected(g, o, reference.value[i], reference.scale[i]));
+    }
+    if (o.pool) want = pooled(g, *o.pool, want);
+    const std::vector<float> got = run(g, d, o, bias);
+    ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < got.size(); ++i) {
-      const double y = relu && want.value[i] < 0 ? 0 : want.value[i];
+      const auto [y, bound, overflows] = want[i];
+      if (overflows) continue;
       if (!std::isfinite(y)) {
         ASSERT_TRUE(std::isnan(y) ? std::isnan(got[i]) : got[i] == static_cast<float>(y))
             << describe(g) << ", output " << i << ": got " << got[i] << ", want " << y;
         continue;
       }
-      if (std::abs(y) > 0.99 * largest) continue;
-      const double bound = error_bound(g, precision, want.scale[i]) + last_place * std::abs(y) + tiny;
       ASSERT_LE(std::abs(got[i] - y), bound) << describe(g) << ", output " << i << ": got " << got[i] << ", want " << y;
     }
+  }
+
+  void expect_contract(const ConvGeometry& g, const Data& d, bool relu = false, bool bias = true) const {
+    cuda::Conv2dOptions o = options(g);
+    o.relu = relu;
+    if (GetParam().pooled && !cuda::implicit_gemm_sm90_supports(g, o)) return;  // Pooling says what it must take
+    expect_contract(g, d, o, bias);
   }
 };
 
@@ -171,7 +252,7 @@ TEST_P(Sm90, MeetsContractOnAlexNet) {
 }
 
 TEST_P(Sm90, FilterCountsAroundTiles) {
-  for (const int filters : {1, 7, 31, 33, 47, 49, 63, 65, 95, 97, 130}) {
+  for (const int filters : {1, 7, 8, 24, 31, 33, 47, 49, 56, 63, 65, 72, 95, 97, 104, 130}) {
     const ConvGeometry g = geometry(1, 67, 75, filters);
     expect_contract(g, random_data(g, static_cast<unsigned>(filters), normal, normal));
   }
@@ -284,23 +365,48 @@ TEST_P(Sm90, SameBitsEveryRun) {
   const ConvGeometry g = geometry(5, 224, 224, 96);
   Data d = random_data(g, 14, normal, normal);
   d.x[1234] = 1e-12f;
-  const std::vector<unsigned char> first = run_raw(g, d);
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(first, run_raw(g, d));
+  const std::vector<unsigned char> first = run_raw(g, d, options(g));
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(first, run_raw(g, d, options(g)));
+}
+
+TEST_P(Sm90, Pooling) {
+  if (!GetParam().pooled) GTEST_SKIP() << "for kinds that pool";
+  const ConvGeometry resnet = geometry(1, 224, 224, 64, 7, 2, 3), alexnet = geometry(3, 224, 224, 64);
+  cuda::Conv2dOptions o = options();
+  o.pool = pool_geometry(resnet, 3, 2, 1);
+  expect_contract(resnet, random_data(resnet, 15, normal, normal), o, true);
+  const Data d = random_data(alexnet, 16, normal, normal);
+  o.relu = true;
+  for (const auto [kernel, stride, padding, ceil] :
+       {std::array{3, 2, 0, 0}, {3, 2, 1, 0}, {2, 2, 0, 0}, {2, 2, 0, 1}, {2, 1, 1, 0}, {3, 3, 0, 1}, {1, 2, 0, 0}}) {
+    o.pool = pool_geometry(alexnet, kernel, stride, padding, ceil != 0);
+    expect_contract(alexnet, d, o, true);
+  }
+  o.pool = pool_geometry(alexnet);
+  o.pool->kernel_width = 2;
+  EXPECT_FALSE(cuda::implicit_gemm_sm90_supports(alexnet, o));
+  o.pool = pool_geometry(alexnet, 3, 1);  // a row of the map would belong to three windows
+  EXPECT_FALSE(cuda::implicit_gemm_sm90_supports(alexnet, o));
+  o.pool = pool_geometry(alexnet);
+  o.output_layout = Layout::nchw;
+  EXPECT_FALSE(cuda::implicit_gemm_sm90_supports(alexnet, o));
 }
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) {
   return std::string(name(info.param.precision)) + "_" + std::string(name(info.param.output)) +
-         (info.param.layout == Layout::nhwc ? "_nhwc" : "");
+         (info.param.layout == Layout::nhwc ? "_nhwc" : "") + (info.param.pooled ? "_pooled" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Precisions, Sm90,
-    testing::Values(Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32},
-                    Kind{Precision::fp16, DType::f16}, Kind{Precision::fp16, DType::f32},
-                    Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32},
-                    Kind{Precision::fp32, DType::f32, Layout::nhwc}, Kind{Precision::tf32, DType::f32, Layout::nhwc},
-                    Kind{Precision::fp16, DType::f16, Layout::nhwc}, Kind{Precision::fp16, DType::f32, Layout::nhwc},
-                    Kind{Precision::bf16, DType::bf16, Layout::nhwc}, Kind{Precision::bf16, DType::f32, Layout::nhwc}),
+    testing::Values(
+        Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32}, Kind{Precision::fp16, DType::f16},
+        Kind{Precision::fp16, DType::f32}, Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32},
+        Kind{Precision::fp32, DType::f32, Layout::nhwc}, Kind{Precision::tf32, DType::f32, Layout::nhwc},
+        Kind{Precision::fp16, DType::f16, Layout::nhwc}, Kind{Precision::fp16, DType::f32, Layout::nhwc},
+        Kind{Precision::bf16, DType::bf16, Layout::nhwc}, Kind{Precision::bf16, DType::f32, Layout::nhwc},
+        Kind{Precision::fp32, DType::f32, Layout::nhwc, true}, Kind{Precision::tf32, DType::f32, Layout::nhwc, true},
+        Kind{Precision::fp16, DType::f16, Layout::nhwc, true}, Kind{Precision::bf16, DType::bf16, Layout::nhwc, true}),
     kind_name);
 
 TEST(Sm90Supports, DeclinesWhatItCannotDo) {

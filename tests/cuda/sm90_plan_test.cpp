@@ -109,14 +109,16 @@ TEST(Sm90Plan, CutsWhatTheDeviceHas) {
     g.batch = batch;
     cuda::Conv2dOptions options;
     options.precision = precision;
-    return sm90::plan(g, options, limits).value();
+    sm90::Limits of_team = limits;
+    if (precision == Precision::fp32) of_team.raw_slots = 2;
+    return sm90::plan(g, options, of_team).value();
   };
   EXPECT_EQ(plan_of(256, Precision::fp16).filters, 96);
   EXPECT_EQ(plan_of(256, Precision::fp16).blocks, 132);
   EXPECT_EQ(plan_of(256, Precision::fp16).params.steps, 27);
   EXPECT_EQ(plan_of(256, Precision::fp32).filters, 48);
   EXPECT_EQ(plan_of(256, Precision::fp32).params.splits, 2);
-  EXPECT_EQ(plan_of(256, Precision::fp32).params.tiles, 256 * 49);
+  EXPECT_EQ(plan_of(256, Precision::fp32).params.units, 256 * 49);
 }
 
 TEST(Sm90Plan, FindsFiltersThatTwoHalvesCannotHold) {
