@@ -292,6 +292,11 @@ void block(const BlockedJob& job) {
         tile.input = input + std::int64_t{pixels.begin} * g.stride_width;
         tile.sums = sums + std::int64_t{pixels.begin} * filters;
         tile.before = first ? job.packed : tile.sums;
+        if (last) {
+          // Fetched while the tile is computed: lines that are to be overwritten in part would be waited for.
+          const float* out = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
+          for (int f = 0; f < job.filters; ++f, out += g.out_pixels()) __builtin_prefetch(out, 1);
+        }
         compute[at](tile);
         if (last) {
           float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
