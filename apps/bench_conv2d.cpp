@@ -282,18 +282,18 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(positive)
       ->capture_default_str();
-  command->add_option("--device", options->device, "auto|cpu|cuda[:INDEX]")->capture_default_str();
-  command->add_option("--precision", options->precisions, "fp32,tf32,fp16,bf16")
+  command->add_option("--device", options->device, "where to run")->check(device_syntax())->capture_default_str();
+  command->add_option("--precision", options->precisions, "arithmetic; all but fp32 need a GPU")
       ->delimiter(',')
-      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, ""))
+      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
-  command->add_option("--algorithm", options->algorithms, "all, or a list: docs/kernels.md explains them")
+  command->add_option("--algorithm", options->algorithms, "docs/kernels.md explains them")
       ->delimiter(',')
       ->check(accepted_by(
           [](std::string_view text) {
             if (text != "all") (void)parse_conv_algorithm(text);
           },
-          ""))
+          "all|auto|direct|im2col|..."))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")
       ->check(CLI::Range(0, 1024))

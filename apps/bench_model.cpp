@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "bench_timer.h"
@@ -20,6 +22,7 @@ struct Options {
   ModelOptions model;
   std::int64_t batch = 1;
   double seconds = 1;
+  std::string json;
   RunOptions run;
 };
 
@@ -35,17 +38,21 @@ std::vector<Tensor> random_inputs(const Plan& plan) {
   return inputs;
 }
 
-/// FLOPs of every node.
-std::map<std::string, double> flops_of(const Graph& graph, std::int64_t batch) {
-  const std::vector<Shape> shapes = graph.shapes(batch);
-  std::map<std::string, double> result;
-  for (const Graph::Node& node : graph.nodes()) {
-    if (node.module == nullptr) continue;
-    std::vector<Shape> inputs;
-    for (const int input : node.inputs) inputs.push_back(shapes[static_cast<std::size_t>(input)]);
-    result[node.name] = node.module->flops(inputs);
+void write_json(const std::string& path, const Plan& plan, const Timing& whole, std::span<const StepTime> steps) {
+  nlohmann::ordered_json root = {{"batch", plan.options().batch},
+                                 {"precision", name(plan.options().precision)},
+                                 {"ms", whole.median},
+                                 {"p10", whole.p10},
+                                 {"p90", whole.p90}};
+  for (const StepTime& step : steps) {
+    root["steps"].push_back(
+        {{"name", step.name}, {"fused", step.fused}, {"kernel", step.kernel}, {"ms", step.milliseconds}});
   }
-  return result;
+  std::ofstream file;
+  if (path != "-") file.open(path);
+  std::ostream& out = path == "-" ? std::cout : file;
+  out << root.dump(2) << '\n';
+  if (!out.flush()) throw Error(path + ": cannot be written");
 }
 
 void bench(const Options& options) {
@@ -56,18 +63,22 @@ void bench(const Options& options) {
   const Device device = plan.options().device;
   const Timing whole =
       time_calls(device, 1, options.seconds, [&](int, void* stream) { (void)plan.run(inputs, stream); });
-  const std::vector<StepTime> steps = plan.profile(inputs, std::max(5, whole.samples));
+  const std::vector<StepTime> steps = plan.profile(inputs, std::clamp(whole.samples, 5, 100));
+  if (!options.json.empty()) write_json(options.json, plan, whole, steps);
+  if (options.json == "-") return;
 
   double sum = 0;
   for (const StepTime& step : steps) sum += step.milliseconds;
-  auto flops = flops_of(model.graph, options.batch);
-  detail::TextTable table({"step", "fused", "kernel", "ms", "%", "GFLOP/s"});
+  const auto per_second = [](double amount, double ms) {
+    return amount > 0 ? detail::format_fixed(amount / (ms * 1e6), 0) : std::string();
+  };
+  detail::TextTable table({"step", "fused", "kernel", "ms", "%", "GFLOP/s", "GB/s"});
   for (const StepTime& step : steps) {
-    const double rate = flops[step.name] / (step.milliseconds * 1e6);
-    table.add({step.name, step.fused, step.kernel, detail::format_fixed(step.milliseconds, 3),
-               detail::format_fixed(100 * step.milliseconds / sum, 1), rate > 0 ? detail::format_fixed(rate, 0) : ""});
+    const double ms = step.milliseconds;
+    table.add({step.name, step.fused, step.kernel, detail::format_fixed(ms, 4), detail::format_fixed(100 * ms / sum, 1),
+               per_second(step.flops, ms), per_second(static_cast<double>(step.bytes), ms)});
   }
-  table.add_total({"sum of the steps", "", "", detail::format_fixed(sum, 3), "100.0", ""});
+  table.add_total({"sum of the steps", "", "", detail::format_fixed(sum, 4), "100.0", "", ""});
   fmt::print("{}", table.to_string());
   fmt::print("a whole run of batch {}: {:.3f} ms (p10 {:.3f}, p90 {:.3f}), {:.1f} images/s, {} on {}\n", options.batch,
              whole.median, whole.p10, whole.p90, static_cast<double>(options.batch) / whole.median * 1e3,
@@ -86,10 +97,12 @@ void add_bench_model(CLI::App& group) {
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();
+  command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
   options->run.add_to(*command);
   command->footer(
-      "Medians after a warm-up, on random inputs that are on the device already. Steps are timed one by one, so their\n"
-      "sum differs from a whole run.\n"
+      "Medians after a warm-up, on random inputs that are on the device already. On a GPU a whole run is one launch "
+      "of\n"
+      "the captured graph; steps are timed one by one, each with its own launch, so their sum is larger.\n"
       "Example:\n"
       "  lamina bench model --model weights/alexnet-conv1.safetensors --batch 8");
   command->callback([options] { bench(*options); });

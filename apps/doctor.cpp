@@ -16,6 +16,7 @@ void doctor() {
   const cuda::BackendInfo backend = cuda::backend_info();
   fmt::print("lamina {}\n", version());
   fmt::print("cpu: {} threads\n", cpu::ThreadPool::default_threads());
+  fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {
     fmt::print("cuda: {}\n", detail::cuda_unavailable_reason());
   } else {

@@ -16,6 +16,7 @@ namespace {
 struct Options {
   std::string file;
   std::int64_t batch = 1;
+  bool plan = false;
   RunOptions run;
 };
 
@@ -67,8 +68,14 @@ void print_preprocess(const Preprocess& p) {
              p.resize, p.crop, p.mean[0], p.mean[1], p.mean[2], p.std[0], p.std[1], p.std[2]);
 }
 
+void print_plan(const Model& model, const Options& options) {
+  const Plan plan = model.graph.compile(options.run.compile_options(options.batch));
+  fmt::print("{}", plan.summary());
+}
+
 void inspect(const Options& options) {
   const Weights weights = Weights::open(options.file);
+  if (options.plan) return print_plan(model_from(weights), options);
   fmt::print("{}: {} tensors\n\n", options.file, weights.size());
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
@@ -79,8 +86,8 @@ void inspect(const Options& options) {
   const Model model = model_from(weights);
   print_warnings(model);
   fmt::print("\n{}", model.graph.summary(options.batch));
-  const Plan plan = model.graph.compile(options.run.compile_options(options.batch));
-  fmt::print("\n{}", plan.summary());
+  fmt::print("\n");
+  print_plan(model, options);
   if (model.preprocess) print_preprocess(*model.preprocess);
   if (!model.labels.empty())
     fmt::print("labels: {}, from \"{}\" to \"{}\"\n", model.labels.size(), model.labels.front(), model.labels.back());
@@ -96,6 +103,8 @@ void add_inspect(CLI::App& app) {
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
+  command->add_flag("--plan", options->plan,
+                    "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
   command->callback([options] { inspect(*options); });

@@ -3,6 +3,7 @@
 #include <lamina/lamina.h>
 
 #include "commands.h"
+#include "help.h"
 
 namespace {
 
@@ -13,6 +14,7 @@ constexpr int exit_usage = 2;
 
 int main(int argc, char** argv) {
   CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
+  app.formatter(std::make_shared<lamina::app::HelpFormatter>());  // before the commands, which inherit it
   app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
   app.require_subcommand(1);
   app.footer(
@@ -27,7 +29,15 @@ int main(int argc, char** argv) {
   lamina::app::add_bench(app);
   lamina::app::add_doctor(app);
 
+  if (argc == 1) {
+    fmt::print(stderr, "{}", app.help());
+    return exit_usage;
+  }
   try {
+    if (const std::string problem = lamina::app::unknown_command(app, {argv + 1, argv + argc}); !problem.empty()) {
+      fmt::print(stderr, "lamina: {}\n", problem);
+      return exit_usage;
+    }
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::Success& request) {  // --help, --version

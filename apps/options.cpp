@@ -16,6 +16,14 @@ bool is_device_syntax(std::string_view text) {
 
 }  // namespace
 
+CLI::Validator device_syntax() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return is_device_syntax(text) ? "" : "device: expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
+      },
+      "auto|cpu|cuda[:INDEX]");
+}
+
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
   return CLI::Validator(
       [parse](std::string& text) {
@@ -30,12 +38,7 @@ CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& d
 }
 
 void RunOptions::add_to(CLI::App& command) {
-  const auto device_syntax = CLI::Validator(
-      [](std::string& text) {
-        return is_device_syntax(text) ? "" : "device: expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
-      },
-      "auto|cpu|cuda[:INDEX]");
-  command.add_option("--device", device, "where to run")->check(device_syntax)->capture_default_str();
+  command.add_option("--device", device, "where to run")->check(device_syntax())->capture_default_str();
   command.add_option("--precision", precision, "arithmetic; all but fp32 need a GPU")
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();

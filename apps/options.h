@@ -22,6 +22,9 @@ struct RunOptions {
   CompileOptions compile_options(std::int64_t n) const;
 };
 
+/// Accepts auto, cpu, cuda and cuda:INDEX.
+CLI::Validator device_syntax();
+
 /// Accepts what `parse` accepts, and turns its Error into a usage error.
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description);
 

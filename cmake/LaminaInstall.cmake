@@ -26,6 +26,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/laminaConfigVersion.cmak
 install(FILES "${PROJECT_BINARY_DIR}/laminaConfig.cmake" "${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 if(LAMINA_APPS)
-  install(FILES weights/alexnet-conv1.safetensors DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)
+  install(FILES weights/alexnet-conv1.safetensors weights/digits.safetensors weights/imagenet_classes.txt
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)
   install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -127,6 +127,13 @@ DeviceInfo device_info(int index) {
           .usable = runs_kernels(index, properties.major, properties.minor)};
 }
 
+std::size_t free_memory(int index) {
+  const DeviceGuard guard(index);
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
 std::string device_name(int index) { return device_info(index).name; }
 
 }  // namespace lamina::cuda
@@ -146,8 +153,22 @@ void require_cuda_device(int index) {
        count == 1 ? " device, cuda:0" : " devices, from cuda:0");
 }
 
+namespace {
+
+thread_local int dry_runs = 0;
+
+/// Not null and aligned, as kernels that look at addresses when they are prepared expect.
+void* nowhere() { return reinterpret_cast<void*>(std::uintptr_t{1} << 40); }
+
+}  // namespace
+
+DryRun::DryRun() { ++dry_runs; }
+DryRun::~DryRun() { --dry_runs; }
+bool DryRun::active() { return dry_runs > 0; }
+
 void* device_allocate(Device device, std::size_t bytes) {
   require_cuda_device(device.index);
+  if (DryRun::active()) return nowhere();
   const cuda::DeviceGuard guard(device.index);
   void* pointer = nullptr;
   const cudaError_t status = cudaMalloc(&pointer, bytes);
@@ -164,7 +185,7 @@ void* device_allocate(Device device, std::size_t bytes) {
 }
 
 void device_free(Device device, void* pointer) noexcept {
-  if (pointer == nullptr) return;
+  if (pointer == nullptr || pointer == nowhere()) return;
   int previous = 0;
   // Runs in destructors, also while the process ends and the driver is gone: a failure here has nobody to tell.
   if (cudaGetDevice(&previous) == cudaSuccess && cudaSetDevice(device.index) == cudaSuccess) {
@@ -175,7 +196,7 @@ void device_free(Device device, void* pointer) noexcept {
 }
 
 void copy_bytes(void* destination, Device to, const void* source, Device from, std::size_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || (to.is_cuda() && destination == nowhere())) return;
   if (to.is_cpu() && from.is_cpu()) {
     std::memmove(destination, source, bytes);
     return;

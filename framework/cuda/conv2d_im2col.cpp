@@ -2,8 +2,8 @@
 #include <cstring>
 #include <vector>
 
-#include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/conv2d_kernels.h"
 #include "lamina/cuda/conv2d_textbook.h"
 #include "lamina/cuda/cublas.h"
@@ -88,9 +88,9 @@ class Im2col final : public Conv2dKernel {
         plan_(make_plan(geometry, options)),
         cublas_(Cublas::on_device(options.device)) {
     const std::vector<float> packed = pack(weight);
-    weight_ = Buffer(options.device, packed.data(), packed.size() * sizeof(float));
+    weight_ = Constant(options.device, packed.data(), packed.size() * sizeof(float));
     if (bias != nullptr) {
-      bias_ = Buffer(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
+      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
     }
   }
 
@@ -185,8 +185,8 @@ class Im2col final : public Conv2dKernel {
   Conv2dOptions options_;
   Im2colPlan plan_;
   std::shared_ptr<Cublas> cublas_;
-  Buffer weight_;
-  Buffer bias_;
+  Constant weight_;
+  Constant bias_;
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/conv2d_kernels.h"
 #include "lamina/cuda/conv2d_tiled.h"
 #include "lamina/tensor/error.h"
@@ -24,7 +24,7 @@ class Textbook : public Conv2dKernel {
         weight_(options.device, weight.data(), weight.size() * sizeof(float)),
         description_(std::move(description)) {
     if (bias != nullptr) {
-      bias_ = Buffer(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
+      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
     }
   }
 
@@ -46,8 +46,8 @@ class Textbook : public Conv2dKernel {
  private:
   ConvGeometry geometry_;
   Conv2dOptions options_;
-  Buffer weight_;
-  Buffer bias_;
+  Constant weight_;
+  Constant bias_;
   std::string description_;
 };
 

@@ -34,6 +34,9 @@ BackendInfo backend_info();
 /// Throws Error if this host has no such device.
 DeviceInfo device_info(int index);
 
+/// Bytes that the device has free now. Throws Error if this host has no such device.
+std::size_t free_memory(int index);
+
 /// "NVIDIA H200". Throws Error if this host has no such device.
 std::string device_name(int index);
 

@@ -1,86 +1,104 @@
-// Elementwise f32 work: one thread per element, a block owns 256 of them, neighbours in a warp in memory.
+// Elementwise work: a thread owns 16 bytes of elements, a block 256 of such; the first threads of the grid also take
+// the few elements after the last whole pack. Arrays that do not start on 16 bytes go element by element.
 //
 // Shared memory: none. Preconditions: none; the output may be the first input. The limit is memory.
 
-#include <algorithm>
-#include <limits>
-
-#include "lamina/cuda/check.h"
 #include "lamina/cuda/conv2d_device.cuh"
+#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
 
 constexpr int threads = 256;
 
-/// output[i] = f(i)
-template <class F>
-__global__ void __launch_bounds__(threads) elementwise_kernel(float* output, std::int64_t count, F f) {
+/// output[i] = f(a[i], b[i], i); b is not read where it is null.
+template <class T, class F>
+__global__ void __launch_bounds__(threads)
+    elementwise_kernel(const T* a, const T* b, T* output, std::int64_t packs, std::int64_t count, F f) {
+  wait_for_predecessor();
+  using P = Pack<T>;
+  const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) output[i] = f(i);
+  for (std::int64_t i = first; i < packs; i += step) {
+    P x = reinterpret_cast<const P*>(a)[i];
+    const P y = b != nullptr ? reinterpret_cast<const P*>(b)[i] : x;
+#pragma unroll
+    for (int j = 0; j < P::size; ++j) {
+      x.values[j] = from_f32<T>(f(to_f32(x.values[j]), to_f32(y.values[j]), i * P::size + j));
+    }
+    reinterpret_cast<P*>(output)[i] = x;
+  }
+  for (std::int64_t i = packs * P::size + first; i < count; i += step) {
+    output[i] = from_f32<T>(f(to_f32(a[i]), b != nullptr ? to_f32(b[i]) : 0.0f, i));
+  }
 }
 
 template <class F>
-void launch(int device, float* output, std::int64_t count, Stream stream, const F& f) {
+void launch(int device, DType dtype, const void* a, const void* b, void* output, std::int64_t count, Stream stream,
+            const F& f) {
   if (count == 0) return;
   const DeviceGuard guard(device);
-  const std::int64_t blocks = std::min<std::int64_t>((count + threads - 1) / threads, std::numeric_limits<int>::max());
-  elementwise_kernel<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(stream)>>>(output, count,
-                                                                                                       f);
-  check_launch();
+  with_element_type(dtype, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    const bool aligned = aligned_to_16(a) && aligned_to_16(b) && aligned_to_16(output);
+    const std::int64_t packs = aligned ? count / Pack<T>::size : 0;
+    launch_overlapping(elementwise_kernel<T, F>, dim3(grid_for(packs > 0 ? packs : count, threads)), dim3(threads),
+                       static_cast<cudaStream_t>(stream), static_cast<const T*>(a), static_cast<const T*>(b),
+                       static_cast<T*>(output), packs, count, f);
+  });
 }
 
-struct SigmoidOf {
-  const float* input;
-  __device__ float operator()(std::int64_t i) const { return 1.0f / (1.0f + expf(-input[i])); }
+struct Sigmoid {
+  __device__ float operator()(float x, float, std::int64_t) const { return 1.0f / (1.0f + expf(-x)); }
 };
 
-struct SumOf {
-  const float* a;
-  const float* b;
+struct Sum {
   bool relu;
-  __device__ float operator()(std::int64_t i) const { return activate(a[i] + b[i], relu); }
+  __device__ float operator()(float x, float y, std::int64_t) const { return activate(x + y, relu); }
 };
 
-struct ScaledAndShifted {
-  const float* input;  // [images, channels, pixels]
+/// Element i belongs to channel i / run % channels.
+struct ScaleAndShift {
   const float* scale;  // [channels]
   const float* shift;  // [channels]
-  std::int64_t channels, pixels;
+  std::int64_t run, channels;
   bool relu;
-  __device__ float operator()(std::int64_t i) const {
-    const std::int64_t c = i / pixels % channels;
-    return activate(fmaf(input[i], scale[c], shift[c]), relu);
+  __device__ float operator()(float x, float, std::int64_t i) const {
+    const std::int64_t c = i / run % channels;
+    return activate(fmaf(x, scale[c], shift[c]), relu);
   }
 };
 
 }  // namespace
 
-void sigmoid(int device, const float* input, float* output, std::int64_t count, Stream stream) {
-  launch(device, output, count, stream, SigmoidOf{input});
+void sigmoid(int device, DType dtype, const void* input, void* output, std::int64_t count, Stream stream) {
+  launch(device, dtype, input, nullptr, output, count, stream, Sigmoid{});
 }
 
-void add(int device, const float* a, const float* b, float* output, std::int64_t count, bool relu, Stream stream) {
-  launch(device, output, count, stream, SumOf{a, b, relu});
+void add(int device, DType dtype, const void* a, const void* b, void* output, std::int64_t count, bool relu,
+         Stream stream) {
+  launch(device, dtype, a, b, output, count, stream, Sum{relu});
 }
 
-void scale_and_shift(int device, const float* input, const float* scale, const float* shift, float* output,
-                     std::int64_t images, std::int64_t channels, std::int64_t pixels, bool relu, Stream stream) {
-  launch(device, output, images * channels * pixels, stream,
-         ScaledAndShifted{input, scale, shift, channels, pixels, relu});
+void scale_and_shift(int device, Format format, const Activation& a, const void* input, const float* scale,
+                     const float* shift, void* output, bool relu, Stream stream) {
+  const std::int64_t run = format.layout == Layout::nhwc ? 1 : a.pixels;
+  launch(device, format.dtype, input, nullptr, output, a.size(), stream,
+         ScaleAndShift{scale, shift, run, a.channels, relu});
 }
 
-void copy_rows(int device, const float* input, float* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,
+void copy_rows(int device, const void* input, void* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,
                Stream stream) {
   if (rows == 0 || width == 0) return;
   const DeviceGuard guard(device);
-  const auto bytes = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); };
+  const auto bytes = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   if (rows == 1) {  // no pitch to respect, whatever CUDA's limit on it
     return check(
         cudaMemcpyAsync(output, input, bytes(width), cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
   }
-  check(cudaMemcpy2DAsync(output, bytes(pitch), input, bytes(width), bytes(width), static_cast<std::size_t>(rows),
+  check(cudaMemcpy2DAsync(output, bytes(pitch), input, bytes(width), bytes(width), bytes(rows),
                           cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/implicit_gemm_choice.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
@@ -66,11 +66,11 @@ class ImplicitGemm final : public Conv2dKernel {
     std::vector<FilterRange> filters;
     const auto packed = pack_weights(geometry, layout_, options.precision, choice_.tile.block_m, weight, filters);
     const auto taps = make_taps(geometry, layout_);
-    weight_ = Buffer(options.device, packed.data(), packed.size());
-    taps_ = Buffer(options.device, taps.data(), taps.size() * sizeof(Position));
-    filters_ = Buffer(options.device, filters.data(), filters.size() * sizeof(FilterRange));
+    weight_ = Constant(options.device, packed.data(), packed.size());
+    taps_ = Constant(options.device, taps.data(), taps.size() * sizeof(Position));
+    filters_ = Constant(options.device, filters.data(), filters.size() * sizeof(FilterRange));
     if (bias != nullptr) {
-      bias_ = Buffer(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
+      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
     }
   }
 
@@ -155,7 +155,7 @@ class ImplicitGemm final : public Conv2dKernel {
   Layout layout_;
   std::int64_t images_ = 0;
   Choice choice_;
-  Buffer weight_, taps_, filters_, bias_;
+  Constant weight_, taps_, filters_, bias_;
 };
 
 }  // namespace

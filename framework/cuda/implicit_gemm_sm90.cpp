@@ -100,6 +100,7 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
 };
 
 bool output_allowed(const Conv2dOptions& o) {
+  if (o.output_layout == Layout::blocked) return false;
   if (o.output == DType::f32) return true;
   return (o.precision == Precision::fp16 && o.output == DType::f16) ||
          (o.precision == Precision::bf16 && o.output == DType::bf16);
@@ -118,7 +119,8 @@ bool has_device_code(const sm90::Instance& instance) {
 }  // namespace
 
 bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
-  if (options.input != DType::f32 || !output_allowed(options) || !sm90::expressible(geometry)) return false;
+  if (options.input != DType::f32 || options.input_layout != Layout::nchw || options.pool) return false;
+  if (!output_allowed(options) || !sm90::expressible(geometry)) return false;
   const DeviceGuard guard(options.device);
   if (attribute(cudaDevAttrComputeCapabilityMajor, options.device) != 9 ||
       attribute(cudaDevAttrComputeCapabilityMinor, options.device) != 0) {

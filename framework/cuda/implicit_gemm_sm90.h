@@ -10,7 +10,7 @@ namespace lamina::cuda {
 
 /// True if this kernel can run the convolution: a compute-capability-9.0 device and a binary that holds sm_90a code,
 /// at most 4 input channels, one group, no dilation, equal strides of 1 to 4, kernels up to 11x11,
-/// f32 input, and f32 output (or f16 / bf16 output under that precision).
+/// f32 NCHW input, and f32 output (or f16 / bf16 output under that precision), NCHW or NHWC.
 bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options);
 
 /// Packs and uploads the weights. Precondition: `implicit_gemm_sm90_supports`.

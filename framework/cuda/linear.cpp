@@ -1,14 +1,15 @@
 #include "lamina/cuda/linear.h"
 
 #include <algorithm>
-#include <vector>
 
-#include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/cublas.h"
+#include "lamina/cuda/implicit_gemm.h"
 #include "lamina/cuda/linear_kernels.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
+#include "lamina/tensor/tensor.h"
 
 namespace lamina::cuda {
 namespace {
@@ -20,9 +21,11 @@ constexpr std::size_t least_gemm_workspace = 16u << 10;
 /// Terms that cuBLAS adds one after another at most, as in conv2d_im2col.cpp.
 constexpr int product_depth = 128;
 
-Buffer upload(int device, const float* values, std::int64_t count) {
+/// f32 values on the device in another type.
+Constant upload(int device, DType type, const float* values, std::int64_t count) {
   if (values == nullptr) return {};
-  return Buffer(device, values, static_cast<std::size_t>(count) * sizeof(float));
+  const Tensor host = Tensor::borrow(const_cast<float*>(values), {count}, DType::f32).to(type);
+  return Constant(device, host.raw(), host.bytes());
 }
 
 /// Few rows: the weights stream once for every 8 of them.
@@ -30,20 +33,28 @@ class FewRows final : public LinearKernel {
  public:
   FewRows(const LinearOptions& options, const float* weight, const float* bias)
       : options_(options),
-        weight_(upload(options.device, weight, std::int64_t{options.out} * options.in)),
-        bias_(upload(options.device, bias, options.out)) {}
+        storage_(linear_storage(options.precision)),
+        weight_(upload(options.device, storage_, weight, std::int64_t{options.out} * options.in)),
+        bias_(upload(options.device, DType::f32, bias, options.out)) {}
 
-  std::string description() const override { return "a warp for each output, weights streamed in fp32"; }
+  std::string description() const override {
+    return detail::concat("weights streamed in ", name(storage_), ", a block for 2 to 4 outputs");
+  }
   std::size_t workspace_bytes() const override { return 0; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
 
-  void run(const float* input, float* output, void*, Stream stream) const override {
+  void run(const void* input, void* output, void*, Stream stream) const override {
     const DeviceGuard guard(options_.device);
+    const auto offset = [](std::int64_t elements, DType type) {
+      return static_cast<std::size_t>(elements) * size_of(type);
+    };
     for (std::int64_t row = 0; row < options_.rows; row += linear_rows_at_once) {
-      linear_few_rows({.input = input + row * options_.in,
-                       .weight = weight_.as<float>(),
+      linear_few_rows({.input = static_cast<const std::byte*>(input) + offset(row * options_.in, storage_),
+                       .weight = weight_.data(),
                        .bias = bias_.as<float>(),
-                       .output = output + row * options_.out,
+                       .output = static_cast<std::byte*>(output) + offset(row * options_.out, options_.output),
+                       .storage = storage_,
+                       .output_type = options_.output,
                        .rows = std::min<std::int64_t>(linear_rows_at_once, options_.rows - row),
                        .in = options_.in,
                        .out = options_.out,
@@ -54,44 +65,54 @@ class FewRows final : public LinearKernel {
 
  private:
   LinearOptions options_;
-  Buffer weight_;  // [out, in]
-  Buffer bias_;    // [out]
+  DType storage_;
+  Constant weight_;  // [out, in]
+  Constant bias_;    // [out]
 };
 
-/// Many rows: products by cuBLAS in fp32, cut along `in` as the precision contract needs, see product_depth.
+std::size_t gemm_workspace(const LinearOptions& options) {
+  return std::clamp(detail::round_up(options.workspace_limit / 16, alignment), least_gemm_workspace,
+                    usual_gemm_workspace);
+}
+
+/// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
 class Product final : public LinearKernel {
  public:
   Product(const LinearOptions& options, const float* weight, const float* bias)
       : options_(options),
-        gemm_bytes_(std::clamp(detail::round_up(options.workspace_limit / 16, alignment), least_gemm_workspace,
-                               usual_gemm_workspace)),
+        storage_(linear_storage(options.precision)),
+        depth_(storage_ == DType::f32 ? product_depth : options.in),
+        gemm_bytes_(gemm_workspace(options)),
         cublas_(Cublas::on_device(options.device)),
-        bias_(upload(options.device, bias, options.out)) {
-    const std::vector<float> transposed = transpose(weight);
-    weight_ = upload(options.device, transposed.data(), static_cast<std::int64_t>(transposed.size()));
-  }
+        weight_(upload(options.device, storage_, weight, std::int64_t{options.out} * options.in)),
+        bias_(upload(options.device, DType::f32, bias, options.out)) {}
 
   std::string description() const override {
-    const std::int64_t parts = detail::ceil_div(options_.in, product_depth);
-    return detail::concat("cuBLAS in fp32, the sum in ", parts, parts == 1 ? " part" : " parts");
+    const std::int64_t parts = detail::ceil_div(options_.in, depth_);
+    return detail::concat("cuBLAS in ", name(options_.precision), ", the sum in ", parts,
+                          parts == 1 ? " part" : " parts");
   }
   std::size_t workspace_bytes() const override { return alignment + gemm_bytes_; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
 
-  void run(const float* input, float* output, void* workspace, Stream stream) const override {
+  void run(const void* input, void* output, void* workspace, Stream stream) const override {
     const DeviceGuard guard(options_.device);
     auto* aligned = reinterpret_cast<char*>(
         detail::round_up(reinterpret_cast<std::uintptr_t>(workspace), std::uintptr_t{alignment}));
-    // Row-major output [rows, out] = input [rows, in] * weight' [in, out] is, column-major as cuBLAS reads memory,
-    // output' [out, rows] = weight [out, in] * input' [in, rows].
-    for (int first = 0; first < options_.in; first += product_depth) {
-      cublas_->gemm({.m = options_.out,
+    // Row-major output [rows, out] = input [rows, in] * weight' is, column-major as cuBLAS reads memory,
+    // output' [out, rows] = (weight' [in, out])' * input' [in, rows].
+    for (int first = 0; first < options_.in; first += depth_) {
+      const std::size_t skipped = static_cast<std::size_t>(first) * size_of(storage_);
+      cublas_->gemm({.operands = storage_,
+                     .result = options_.output,
+                     .m = options_.out,
                      .n = options_.rows,
-                     .k = std::min(product_depth, options_.in - first),
-                     .a = weight_.as<float>() + std::int64_t{first} * options_.out,
-                     .lda = options_.out,
+                     .k = std::min(depth_, options_.in - first),
+                     .transpose_a = true,
+                     .a = weight_.as<std::byte>() + skipped,
+                     .lda = options_.in,
                      .stride_a = 0,
-                     .b = input + first,
+                     .b = static_cast<const std::byte*>(input) + skipped,
                      .ldb = options_.in,
                      .stride_b = 0,
                      .beta = first == 0 ? 0.0f : 1.0f,
@@ -99,13 +120,15 @@ class Product final : public LinearKernel {
                      .ldc = options_.out,
                      .stride_c = 0,
                      .count = 1},
-                    Precision::fp32, aligned, gemm_bytes_, stream);
+                    options_.precision, aligned, gemm_bytes_, stream);
     }
     if (bias_.data() == nullptr && !options_.relu) return;
     linear_epilogue({.input = input,
                      .weight = nullptr,
                      .bias = bias_.as<float>(),
                      .output = output,
+                     .storage = storage_,
+                     .output_type = options_.output,
                      .rows = options_.rows,
                      .in = options_.in,
                      .out = options_.out,
@@ -114,51 +137,54 @@ class Product final : public LinearKernel {
   }
 
  private:
-  /// [out, in] -> [in, out], in tiles that stay in cache.
-  std::vector<float> transpose(const float* weight) const {
-    constexpr std::int64_t tile = 32;
-    const std::int64_t in = options_.in, out = options_.out;
-    std::vector<float> result(static_cast<std::size_t>(in * out));
-    for (std::int64_t o0 = 0; o0 < out; o0 += tile) {
-      for (std::int64_t i0 = 0; i0 < in; i0 += tile) {
-        for (std::int64_t o = o0; o < std::min(out, o0 + tile); ++o) {
-          for (std::int64_t i = i0; i < std::min(in, i0 + tile); ++i) {
-            result[static_cast<std::size_t>(i * out + o)] = weight[o * in + i];
-          }
-        }
-      }
-    }
-    return result;
-  }
-
   LinearOptions options_;
+  DType storage_;
+  int depth_;  // terms of one product
   std::size_t gemm_bytes_;
   std::shared_ptr<Cublas> cublas_;
-  Buffer weight_;  // [in, out]
-  Buffer bias_;    // [out]
+  Constant weight_;  // [out, in]
+  Constant bias_;    // [out]
 };
 
-/// Tensor cores: a fully connected layer is a 1x1 convolution of 1x1 images.
+/// Tensor cores: a fully connected layer is a 1x1 convolution of 1x1 images, whose layout is any.
 class TensorCores final : public LinearKernel {
  public:
-  TensorCores(const LinearOptions& o, const float* weight, const float* bias) {
+  TensorCores(const LinearOptions& o, const float* weight, const float* bias)
+      : kernel_(prepare_conv2d(geometry(o), convolution(o), weight, bias)) {}
+
+  static bool takes(const LinearOptions& o) {
+    const Conv2dOptions options = convolution(o);
+    return options.input_layout == Layout::nhwc || implicit_gemm_supports(geometry(o), options);
+  }
+
+  static ConvGeometry geometry(const LinearOptions& o) {
     ConvGeometry g;
     g.batch = o.rows;
     g.in_channels = o.in;
     g.out_channels = o.out;
     g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
-    const Conv2dOptions options = {.device = o.device,
-                                   .precision = o.precision,
-                                   .algorithm = ConvAlgorithm::implicit_gemm,
-                                   .relu = o.relu,
-                                   .workspace_limit = o.workspace_limit};
-    kernel_ = prepare_conv2d(g, options, weight, bias);
+    return g;
+  }
+
+  /// Channels last if there is a kernel for it: others rearrange their input first.
+  static Conv2dOptions convolution(const LinearOptions& o) {
+    Conv2dOptions options = {.device = o.device,
+                             .precision = o.precision,
+                             .algorithm = ConvAlgorithm::implicit_gemm,
+                             .input = linear_storage(o.precision),
+                             .output = o.output,
+                             .input_layout = Layout::nhwc,
+                             .output_layout = Layout::nhwc,
+                             .relu = o.relu,
+                             .workspace_limit = o.workspace_limit};
+    if (!conv2d_takes(geometry(o), options)) options.input_layout = options.output_layout = Layout::nchw;
+    return options;
   }
 
   std::string description() const override { return kernel_->description(); }
   std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
   std::size_t parameter_bytes() const override { return kernel_->parameter_bytes(); }
-  void run(const float* input, float* output, void* workspace, Stream stream) const override {
+  void run(const void* input, void* output, void* workspace, Stream stream) const override {
     kernel_->run(input, output, workspace, stream);
   }
 
@@ -180,10 +206,22 @@ bool cublas_available(int device) {
 
 }  // namespace
 
+DType linear_storage(Precision precision) {
+  switch (precision) {
+    case Precision::fp16: return DType::f16;
+    case Precision::bf16: return DType::bf16;
+    default: return DType::f32;
+  }
+}
+
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
-  if (options.rows <= few_rows) return std::make_unique<FewRows>(options, weight, bias);
-  // Without cuBLAS on the host, our own products do: a network must not need what only its last layers use.
-  if (options.precision != Precision::fp32 || !cublas_available(options.device)) {
+  if (options.rows <= few_rows && options.in <= linear_most_terms) {
+    return std::make_unique<FewRows>(options, weight, bias);
+  }
+  // cuBLAS is ahead on 16-bit operands only: its fp32 would have to be cut into short sums, its TF32 truncates. Without
+  // it on the host our own products do: a network must not need what only its last layers use.
+  const bool cublas_is_ahead = linear_storage(options.precision) != DType::f32;
+  if (!(cublas_is_ahead && cublas_available(options.device)) && TensorCores::takes(options)) {
     return std::make_unique<TensorCores>(options, weight, bias);
   }
   return std::make_unique<Product>(options, weight, bias);

@@ -11,13 +11,17 @@ namespace lamina::cuda {
 
 struct LinearOptions {
   int device = 0;
-  Precision precision = Precision::fp32;  ///< least exact arithmetic allowed; operands are f32 throughout
+  Precision precision = Precision::fp32;  ///< least exact arithmetic allowed
+  DType output = DType::f32;              ///< f32, or the precision's storage type
   std::int64_t rows = 1;
   int in = 0;
   int out = 0;
   bool relu = false;  ///< y = max(y, 0) in the epilogue; NaN stays NaN
   std::size_t workspace_limit = std::size_t{256} << 20;
 };
+
+/// What inputs and weights are stored as: f16, bf16, or f32 for the others.
+DType linear_storage(Precision precision);
 
 /// One fully connected layer made ready for one device. Immutable; `run` may be called from several threads.
 class LinearKernel {
@@ -28,8 +32,9 @@ class LinearKernel {
   virtual std::size_t workspace_bytes() const = 0;
   virtual std::size_t parameter_bytes() const = 0;
 
-  /// Enqueues output [rows, out] = input [rows, in] * weight' + bias, all f32 device memory, 16-byte aligned.
-  virtual void run(const float* input, float* output, void* workspace, Stream stream) const = 0;
+  /// Enqueues output [rows, out] = input [rows, in] * weight' + bias in device memory, 16-byte aligned. The input is of
+  /// linear_storage, the output of options.output.
+  virtual void run(const void* input, void* output, void* workspace, Stream stream) const = 0;
 };
 
 /// `weight` [out, in] and `bias` [out] (or null) are f32 in host memory. Throws Error if memory runs out.

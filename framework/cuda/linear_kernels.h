@@ -10,21 +10,26 @@ namespace lamina::cuda {
 /// Rows that one pass over the weights serves.
 inline constexpr int linear_rows_at_once = 8;
 
+/// Terms of a sum up to which linear_few_rows keeps its chains of additions short.
+inline constexpr int linear_most_terms = 1 << 18;
+
 struct LinearArguments {
-  const float* input = nullptr;   // [rows, in]
-  const float* weight = nullptr;  // [out, in]
-  const float* bias = nullptr;    // [out], or null
-  float* output = nullptr;        // [rows, out]
-  std::int64_t rows = 0;          // at most linear_rows_at_once
+  const void* input = nullptr;   // [rows, in] of `storage`
+  const void* weight = nullptr;  // [out, in] of `storage`
+  const float* bias = nullptr;   // [out], or null
+  void* output = nullptr;        // [rows, out] of `output_type`
+  DType storage = DType::f32;
+  DType output_type = DType::f32;
+  std::int64_t rows = 0;  // at most linear_rows_at_once
   int in = 0;
   int out = 0;
   bool relu = false;
 };
 
-/// Streams the weights once, a warp for each output.
+/// Streams the weights once.
 void linear_few_rows(const LinearArguments& arguments, Stream stream);
 
-/// output = output + bias, then the ReLU if asked for.
+/// output = output + bias, then the ReLU if asked for; any number of rows.
 void linear_epilogue(const LinearArguments& arguments, Stream stream);
 
 }  // namespace lamina::cuda

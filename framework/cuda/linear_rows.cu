@@ -1,92 +1,149 @@
 // A fully connected layer for a few rows: a matrix-vector product, limited by reading the weights once.
 //
-// A warp owns one output (a row of weights) for all input rows; a lane owns every 32nd float4 of it, four loads of
-// weights in flight. A block is 4 warps: outputs are few (1000 to 4096), and small blocks spread them over all
-// multiprocessors. The inputs, the same for every warp, come from L1 and L2. Shared memory: none.
-// Every lane's chain of additions is in / 32 terms over 4 partial sums, cut every 32 vectors, as
-// conv2d_device.cuh asks for. Preconditions: rows <= Rows. Rows of weights that do not start on 16 bytes go by floats.
+// A block of 4 warps owns `Outputs` outputs (rows of weights) for all input rows; its 128 threads share out the terms
+// in packs of 16 bytes, `Ahead` packs of every output on their way at a time, and meet in shared memory (at most
+// 512 bytes). Outputs are few (1000 to 4096), so cutting each sum over a block is what keeps enough loads in flight on
+// every multiprocessor: 62 warps of 8 loads each for AlexNet's first layer. The first packs of weights are asked for
+// before the kernel waits for its predecessor: weights are nobody's result. Inputs, the same for every block, come
+// from L1 and L2; weights are read once and do not stay in L1.
+// A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than conv2d_device.cuh
+// allows. Preconditions: rows <= Rows, in <= linear_most_terms. Rows that do not start on 16 bytes go element by
+// element.
 
-#include <cstdint>
-
-#include "lamina/cuda/check.h"
 #include "lamina/cuda/conv2d_device.cuh"
+#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear_kernels.h"
+#include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
 
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
-constexpr int vectors_per_piece = longest_chain / 4;
 
-__device__ inline float4 load(const float4* p) { return __ldg(p); }
+static_assert(linear_most_terms / threads / 8 <= 128 * longest_chain);
 
-__device__ inline float dot(float4 a, float4 b, float sum) {
-  return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, sum))));
+/// One pack of weights, which nobody will read again.
+template <class T, int N>
+__device__ inline Pack<T, N> load_once(const T* p) {
+  Pack<T, N> pack;
+  if constexpr (sizeof(pack) == 16) {
+    auto* words = reinterpret_cast<unsigned*>(&pack);
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(p));
+  } else {
+    pack.values[0] = p[0];
+  }
+  return pack;
 }
 
-__device__ inline float dot(float a, float b, float sum) { return fmaf(a, b, sum); }
+__device__ inline void store(void* output, DType type, std::int64_t i, float x) {
+  switch (type) {
+    case DType::f16: static_cast<__half*>(output)[i] = from_f32<__half>(x); break;
+    case DType::bf16: static_cast<__nv_bfloat16*>(output)[i] = from_f32<__nv_bfloat16>(x); break;
+    default: static_cast<float*>(output)[i] = x;
+  }
+}
 
-__device__ inline float load(const float* p) { return __ldg(p); }
+/// N terms of one output of one row.
+template <class T, int N>
+__device__ inline float dot(const Pack<T, N>& w, const Pack<T, N>& x, float sum) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum = fmaf(to_f32(w.values[i]), to_f32(x.values[i]), sum);
+  return sum;
+}
 
-/// T is float4, or float where rows are not aligned.
-template <int Rows, class T>
+template <class T, int N, int Rows, int Outputs, int Ahead>
 __global__ void __launch_bounds__(threads) linear_few_rows_kernel(LinearArguments a) {
-  constexpr int width = sizeof(T) / sizeof(float);
-  const int output = static_cast<int>(blockIdx.x) * warps + static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (output >= a.out) return;
-  const int count = a.in / width;
-  const T* weight = reinterpret_cast<const T*>(a.weight + std::int64_t{output} * a.in);
-  float total[Rows] = {};
-  for (int piece = lane; piece < count; piece += 32 * vectors_per_piece) {
-    const int end = min(count, piece + 32 * vectors_per_piece);
-    float sum[Rows] = {};
-#pragma unroll 4
-    for (int i = piece; i < end; i += 32) {
-      const T w = load(weight + i);
+  __shared__ float partial[warps][Outputs * Rows];
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int first = static_cast<int>(blockIdx.x) * Outputs;
+  const int packs = a.in / N;
+  const T* weight[Outputs];
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o) {
+    // Outputs beyond the last repeat it: no branch, and their results are dropped. Rows likewise, below.
+    weight[o] = static_cast<const T*>(a.weight) + std::int64_t{min(first + o, a.out - 1)} * a.in;
+  }
+  float total[Outputs][Rows] = {};
+  for (int begin = thread; begin - thread < packs; begin += threads * Ahead) {
+    Pack<T, N> w[Ahead][Outputs];
+#pragma unroll
+    for (int step = 0; step < Ahead; ++step) {
+      const int i = begin + step * threads;
+#pragma unroll
+      for (int o = 0; o < Outputs; ++o) {
+        if (i < packs) w[step][o] = load_once<T, N>(weight[o] + std::int64_t{i} * N);
+      }
+    }
+    if (begin == thread) wait_for_predecessor();
+    float sum[Outputs][Rows] = {};
+#pragma unroll
+    for (int step = 0; step < Ahead; ++step) {
+      const int i = begin + step * threads;
+      if (i >= packs) continue;
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
-        // Rows beyond the last repeat it: no branch, and their results are dropped.
         const std::int64_t row = r < a.rows ? r : a.rows - 1;
-        sum[r] = dot(w, load(reinterpret_cast<const T*>(a.input + row * a.in) + i), sum[r]);
+        const T* input = static_cast<const T*>(a.input) + row * a.in;
+        const auto x = *reinterpret_cast<const Pack<T, N>*>(input + std::int64_t{i} * N);
+#pragma unroll
+        for (int o = 0; o < Outputs; ++o) sum[o][r] = dot(w[step][o], x, sum[o][r]);
       }
     }
 #pragma unroll
-    for (int r = 0; r < Rows; ++r) total[r] += sum[r];
-  }
+    for (int o = 0; o < Outputs; ++o) {
 #pragma unroll
-  for (int r = 0; r < Rows; ++r) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      total[r] += __shfl_xor_sync(0xffffffffu, total[r], distance);
-    }
-    if (lane == 0 && r < a.rows) {
-      const float bias = a.bias != nullptr ? a.bias[output] : 0.0f;
-      a.output[std::int64_t{r} * a.out + output] = activate(total[r] + bias, a.relu);
+      for (int r = 0; r < Rows; ++r) total[o][r] += sum[o][r];
     }
   }
+  let_successor_start();
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o) {
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        total[o][r] += __shfl_xor_sync(0xffffffffu, total[o][r], distance);
+      }
+      if (thread % 32 == 0) partial[thread / 32][o * Rows + r] = total[o][r];
+    }
+  }
+  __syncthreads();
+  const int output = first + thread / Rows, row = thread % Rows;
+  if (thread >= Outputs * Rows || output >= a.out || row >= a.rows) return;
+  float sum = 0;
+#pragma unroll
+  for (const auto& of_warp : partial) sum += of_warp[thread];
+  if (a.bias != nullptr) sum += a.bias[output];
+  store(a.output, a.output_type, std::int64_t{row} * a.out + output, activate(sum, a.relu));
 }
 
-template <int Rows>
-void launch(const LinearArguments& a, Stream stream) {
-  const auto blocks = static_cast<unsigned>((a.out + warps - 1) / warps);
-  const bool aligned = a.in % 4 == 0 && reinterpret_cast<std::uintptr_t>(a.weight) % 16 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(a.input) % 16 == 0;
-  if (aligned) {
-    linear_few_rows_kernel<Rows, float4><<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+template <class T, int Rows, int Outputs, int Ahead>
+void launch(const LinearArguments& a, cudaStream_t stream) {
+  constexpr int widest = Pack<T>::size;
+  const dim3 grid(static_cast<unsigned>((a.out + Outputs - 1) / Outputs));
+  if (a.in % widest == 0 && aligned_to_16(a.weight) && aligned_to_16(a.input)) {
+    launch_overlapping(linear_few_rows_kernel<T, widest, Rows, Outputs, Ahead>, grid, dim3(threads), stream, a);
   } else {
-    linear_few_rows_kernel<Rows, float><<<blocks, threads, 0, static_cast<cudaStream_t>(stream)>>>(a);
+    launch_overlapping(linear_few_rows_kernel<T, 1, Rows, Outputs, Ahead>, grid, dim3(threads), stream, a);
   }
-  check_launch();
 }
 
 __global__ void __launch_bounds__(256) linear_epilogue_kernel(LinearArguments a) {
+  wait_for_predecessor();
   const std::int64_t count = a.rows * a.out;
   const std::int64_t step = std::int64_t{gridDim.x} * 256;
   for (std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x; i < count; i += step) {
     const float bias = a.bias != nullptr ? a.bias[i % a.out] : 0.0f;
-    a.output[i] = activate(a.output[i] + bias, a.relu);
+    float x = 0;
+    switch (a.output_type) {
+      case DType::f16: x = to_f32(static_cast<const __half*>(a.output)[i]); break;
+      case DType::bf16: x = to_f32(static_cast<const __nv_bfloat16*>(a.output)[i]); break;
+      default: x = static_cast<const float*>(a.output)[i];
+    }
+    store(a.output, a.output_type, i, activate(x + bias, a.relu));
   }
 }
 
@@ -94,17 +151,19 @@ __global__ void __launch_bounds__(256) linear_epilogue_kernel(LinearArguments a)
 
 void linear_few_rows(const LinearArguments& a, Stream stream) {
   static_assert(linear_rows_at_once == 8);
-  if (a.rows == 1) return launch<1>(a, stream);
-  if (a.rows == 2) return launch<2>(a, stream);
-  if (a.rows <= 4) return launch<4>(a, stream);
-  launch<8>(a, stream);
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  with_element_type(a.storage, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    if (a.rows == 1) return launch<T, 1, 2, 4>(a, cuda_stream);
+    if (a.rows == 2) return launch<T, 2, 2, 4>(a, cuda_stream);
+    if (a.rows <= 4) return launch<T, 4, 4, 2>(a, cuda_stream);
+    launch<T, 8, 4, 2>(a, cuda_stream);
+  });
 }
 
 void linear_epilogue(const LinearArguments& a, Stream stream) {
-  const std::int64_t blocks = (a.rows * a.out + 255) / 256;
-  linear_epilogue_kernel<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), 256, 0,
-                           static_cast<cudaStream_t>(stream)>>>(a);
-  check_launch();
+  launch_overlapping(linear_epilogue_kernel, dim3(grid_for(std::min<std::int64_t>(a.rows * a.out, 1 << 24), 256)),
+                     dim3(256), static_cast<cudaStream_t>(stream), a);
 }
 
 }  // namespace lamina::cuda

@@ -1,51 +1,55 @@
-// Local response normalisation: one thread per element, neighbours in a warp along the pixels, so that every load is
-// coalesced and the window's channels, which the next threads up read again, come from cache.
+// Local response normalisation: one thread per element, neighbours in a warp along the innermost dimension, so that
+// every load is coalesced and the window's channels, which other threads read again, come from cache.
 //
-// A block owns 256 consecutive elements of [images, channels, pixels]. Shared memory: none.
+// A block owns 256 consecutive elements. Shared memory: none.
 
-#include <algorithm>
-#include <limits>
-
-#include "lamina/cuda/check.h"
+#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/local_response_norm.h"
+#include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
 
 constexpr int threads = 256;
 
+/// Channels lie `pitch` elements apart: element i belongs to channel i / pitch % channels.
+template <class T>
 __global__ void __launch_bounds__(threads)
-    local_response_norm_kernel(LocalResponse s,
-                               const float* __restrict__ input,  // [images, channels, pixels]
-                               float* __restrict__ output) {     // [images, channels, pixels]
+    local_response_norm_kernel(LocalResponse s, std::int64_t pitch, const T* __restrict__ input,
+                               T* __restrict__ output) {
+  wait_for_predecessor();
   const std::int64_t count = s.images * s.channels * s.pixels;
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
-    const auto channel = static_cast<int>(i / s.pixels % s.channels);
+    const auto channel = static_cast<int>(i / pitch % s.channels);
     const int first = max(-(s.size / 2), -channel);
     const int last = min((s.size - 1) / 2, s.channels - 1 - channel);
     float sum = 0;
     for (int c = first; c <= last; ++c) {
-      const float x = input[i + c * s.pixels];
+      const float x = to_f32(input[i + c * pitch]);
       sum = fmaf(x, x, sum);
     }
     const float divisor = fmaf(sum, s.alpha / static_cast<float>(s.size), s.k);
     // Square roots for AlexNet's exponent: a general power costs several times as much.
     const float power = s.beta == 0.75f ? sqrtf(divisor) * sqrtf(sqrtf(divisor)) : powf(divisor, s.beta);
-    output[i] = input[i] / power;
+    output[i] = from_f32<T>(to_f32(input[i]) / power);
   }
 }
 
 }  // namespace
 
-void local_response_norm(int device, const LocalResponse& settings, const float* input, float* output, Stream stream) {
+void local_response_norm(int device, const LocalResponse& settings, Format format, const void* input, void* output,
+                         Stream stream) {
   const std::int64_t count = settings.images * settings.channels * settings.pixels;
   if (count == 0) return;
   const DeviceGuard guard(device);
-  const std::int64_t blocks = std::min<std::int64_t>((count + threads - 1) / threads, std::numeric_limits<int>::max());
-  local_response_norm_kernel<<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(stream)>>>(
-      settings, input, output);
-  check_launch();
+  const std::int64_t pitch = format.layout == Layout::nhwc ? 1 : settings.pixels;
+  with_element_type(format.dtype, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    launch_overlapping(local_response_norm_kernel<T>, dim3(grid_for(count, threads)), dim3(threads),
+                       static_cast<cudaStream_t>(stream), settings, pitch, static_cast<const T*>(input),
+                       static_cast<T*>(output));
+  });
 }
 
 }  // namespace lamina::cuda

@@ -1,123 +1,200 @@
-// Pooling: one thread per output, neighbours in a warp along a row, so that their windows overlap in L1.
+// Pooling in three forms, shared memory only in the last. The limit is memory: each input is fetched from it about
+// once, the overlaps of windows come from cache.
 //
-// A block owns 256 consecutive outputs of [planes, OH, OW]. Shared memory: none. Preconditions: a valid geometry.
-// The limit is memory: each input is fetched from it about once, the overlaps come from cache.
+// nchw to nchw: a thread owns one output, neighbours in a warp along a row.
+// nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
+// neighbours in a warp along the channels.
+// From one layout to the other: a block of 32 x 8 threads owns 32 pixels x 32 channels of the output and turns them in
+// shared memory (4.2 KB, a pitch of 33 against bank conflicts), lanes along the input's innermost dimension first, then
+// along the output's.
+// Preconditions: a valid geometry; planes = images * channels.
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "lamina/cuda/check.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/overlap.cuh"
 #include "lamina/cuda/pool2d.h"
+#include "lamina/tensor/math.h"
 
 namespace lamina::cuda {
 namespace {
 
 constexpr int threads = 256;
+constexpr int tile = 32;
+constexpr int tile_rows = 8;
 
-enum class Kind { largest, average, adaptive };
+__device__ inline std::int64_t in_pixels(const PoolGeometry& g) { return std::int64_t{g.in_height} * g.in_width; }
 
-__device__ float largest(const PoolGeometry& g, const float* plane, int oh, int ow) {
-  float result = -INFINITY;
-  for (int kh = 0; kh < g.kernel_height; ++kh) {
-    const std::int64_t ih =
-        std::int64_t{oh} * g.stride_height - g.padding_height + std::int64_t{kh} * g.dilation_height;
-    if (ih < 0 || ih >= g.in_height) continue;
-    for (int kw = 0; kw < g.kernel_width; ++kw) {
-      const std::int64_t iw = std::int64_t{ow} * g.stride_width - g.padding_width + std::int64_t{kw} * g.dilation_width;
-      if (iw < 0 || iw >= g.in_width) continue;
-      const float x = plane[ih * g.in_width + iw];
-      // Not fmaxf, which drops NaN.
-      result = x <= result || result != result ? result : x;
-    }
-  }
-  return result;
-}
-
-__device__ float sum(const float* plane, int width, std::int64_t top, std::int64_t bottom, std::int64_t left,
-                     std::int64_t right) {
-  float total = 0;
-  for (std::int64_t ih = top; ih < bottom; ++ih) {
-    float row = 0;  // rows are summed apart: no long chain of additions
-    for (std::int64_t iw = left; iw < right; ++iw) row += plane[ih * width + iw];
-    total += row;
-  }
-  return total;
-}
-
-/// As in cpu/pool2d.cpp.
-struct AverageWindow {
-  std::int64_t begin, end, cells;
-
-  __device__ AverageWindow(int index, int extent, int kernel, int stride, int padding) {
-    const std::int64_t first = std::int64_t{index} * stride - padding;
-    const std::int64_t last = min(first + kernel, std::int64_t{extent} + padding);
-    cells = last - first;
-    begin = max(first, std::int64_t{0});
-    end = min(last, std::int64_t{extent});
-  }
+/// The cells of one output's window: [begin, end) in steps, clipped to the image; and what a sum is divided by.
+struct Span {
+  int begin, end, step;
+  float cells;
 };
 
-__device__ float average(const PoolGeometry& g, const float* plane, int oh, int ow) {
-  const AverageWindow rows(oh, g.in_height, g.kernel_height, g.stride_height, g.padding_height);
-  const AverageWindow columns(ow, g.in_width, g.kernel_width, g.stride_width, g.padding_width);
-  if (rows.begin >= rows.end || columns.begin >= columns.end) return 0;
-  const std::int64_t cells =
-      g.count_padding ? rows.cells * columns.cells : (rows.end - rows.begin) * (columns.end - columns.begin);
-  return sum(plane, g.in_width, rows.begin, rows.end, columns.begin, columns.end) / static_cast<float>(cells);
+template <PoolKind kind>
+__device__ Span span_of(int index, int in, int out, int kernel, int stride, int padding, int dilation,
+                        bool count_padding) {
+  if constexpr (kind == PoolKind::adaptive) {
+    const auto begin = static_cast<int>(std::int64_t{index} * in / out);
+    const auto end = static_cast<int>((std::int64_t{index + 1} * in + out - 1) / out);
+    return {begin, end, 1, static_cast<float>(end - begin)};
+  }
+  const std::int64_t first = std::int64_t{index} * stride - padding;
+  if constexpr (kind == PoolKind::largest) {
+    const std::int64_t skipped = first < 0 ? (-first + dilation - 1) / dilation : 0;
+    const std::int64_t last = min(first + std::int64_t{kernel - 1} * dilation + 1, std::int64_t{in});
+    return {static_cast<int>(first + skipped * dilation), static_cast<int>(last), dilation, 1};
+  }
+  const std::int64_t last = min(first + kernel, std::int64_t{in} + padding);
+  const std::int64_t begin = max(first, std::int64_t{0}), end = min(last, std::int64_t{in});
+  return {static_cast<int>(begin), static_cast<int>(end), 1,
+          static_cast<float>(count_padding ? last - first : end - begin)};
 }
 
-__device__ float adaptive(const PoolGeometry& g, const float* plane, std::int64_t oh, std::int64_t ow) {
-  const std::int64_t top = oh * g.in_height / g.out_height;
-  const std::int64_t bottom = ((oh + 1) * g.in_height + g.out_height - 1) / g.out_height;
-  const std::int64_t left = ow * g.in_width / g.out_width;
-  const std::int64_t right = ((ow + 1) * g.in_width + g.out_width - 1) / g.out_width;
-  return sum(plane, g.in_width, top, bottom, left, right) / static_cast<float>((bottom - top) * (right - left));
+/// The pooled values of N neighbouring elements at output (oh, ow). `image` points at the first of them at input
+/// pixel (0, 0); pixels are `pitch` elements apart.
+template <PoolKind kind, int N, class T>
+__device__ void pool(const PoolGeometry& g, int oh, int ow, const T* image, std::int64_t pitch, float (&result)[N]) {
+  const Span rows = span_of<kind>(oh, g.in_height, g.out_height, g.kernel_height, g.stride_height, g.padding_height,
+                                  g.dilation_height, g.count_padding);
+  const Span columns = span_of<kind>(ow, g.in_width, g.out_width, g.kernel_width, g.stride_width, g.padding_width,
+                                     g.dilation_width, g.count_padding);
+#pragma unroll
+  for (float& x : result) x = kind == PoolKind::largest ? -INFINITY : 0.0f;
+  for (int ih = rows.begin; ih < rows.end; ih += rows.step) {
+    float sum[N] = {};  // rows are summed apart: no long chain of additions
+    for (int iw = columns.begin; iw < columns.end; iw += columns.step) {
+      const auto cell = *reinterpret_cast<const Pack<T, N>*>(image + (std::int64_t{ih} * g.in_width + iw) * pitch);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const float x = to_f32(cell.values[i]);
+        // Not fmaxf, which drops NaN.
+        if constexpr (kind == PoolKind::largest) result[i] = x <= result[i] || result[i] != result[i] ? result[i] : x;
+        if constexpr (kind != PoolKind::largest) sum[i] += x;
+      }
+    }
+    if constexpr (kind != PoolKind::largest) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) result[i] += sum[i];
+    }
+  }
+  if constexpr (kind == PoolKind::largest) return;
+  if (rows.begin >= rows.end || columns.begin >= columns.end) return;  // all on the padding: 0
+#pragma unroll
+  for (float& x : result) x /= rows.cells * columns.cells;
 }
 
-template <Kind kind>
-__global__ void __launch_bounds__(threads) pool2d_kernel(PoolGeometry g,
-                                                         const float* __restrict__ input,  // [planes, H, W]
-                                                         float* __restrict__ output) {     // [planes, OH, OW]
-  const std::int64_t out_pixels = std::int64_t{g.out_height} * g.out_width;
-  const std::int64_t in_pixels = std::int64_t{g.in_height} * g.in_width;
-  const std::int64_t count = g.planes * out_pixels;
-  const std::int64_t step = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
-    const std::int64_t plane = i / out_pixels;
-    const std::int64_t pixel = i - plane * out_pixels;
-    const auto oh = static_cast<int>(pixel / g.out_width);
-    const auto ow = static_cast<int>(pixel - std::int64_t{oh} * g.out_width);
-    const float* image = input + plane * in_pixels;
-    if constexpr (kind == Kind::largest) output[i] = largest(g, image, oh, ow);
-    if constexpr (kind == Kind::average) output[i] = average(g, image, oh, ow);
-    if constexpr (kind == Kind::adaptive) output[i] = adaptive(g, image, oh, ow);
+/// Planes or images, whichever lie apart: an output pixel has `inner` packs of N elements side by side.
+template <PoolKind kind, int N, class T, class Index>
+__global__ void __launch_bounds__(threads) pool2d_kernel(PoolGeometry g, std::int64_t outer, Index inner,
+                                                         const T* __restrict__ input,  // [outer, H, W, inner * N]
+                                                         T* __restrict__ output) {     // [outer, OH, OW, inner * N]
+  wait_for_predecessor();
+  const auto width = static_cast<Index>(g.out_width), height = static_cast<Index>(g.out_height);
+  const Index count = static_cast<Index>(outer) * height * width * inner;
+  const std::int64_t pitch = static_cast<std::int64_t>(inner) * N;
+  const Index step = static_cast<Index>(gridDim.x) * threads;
+  for (Index i = static_cast<Index>(blockIdx.x) * threads + threadIdx.x; i < count; i += step) {
+    const Index pixel = i / inner, pack = i % inner;
+    const Index row = pixel / width, column = pixel % width;
+    const Index image = row / height;
+    float result[N];
+    pool<kind>(g, static_cast<int>(row % height), static_cast<int>(column),
+               input + static_cast<std::int64_t>(image) * in_pixels(g) * pitch + pack * N, pitch, result);
+    Pack<T, N> packed;
+#pragma unroll
+    for (int j = 0; j < N; ++j) packed.values[j] = from_f32<T>(result[j]);
+    reinterpret_cast<Pack<T, N>*>(output)[i] = packed;
   }
 }
 
-template <Kind kind>
-void launch(int device, const PoolGeometry& g, const float* input, float* output, Stream stream) {
-  const std::int64_t count = g.planes * g.out_pixels();
-  if (count == 0) return;
-  const DeviceGuard guard(device);
-  const std::int64_t blocks = std::min<std::int64_t>((count + threads - 1) / threads, std::numeric_limits<int>::max());
-  pool2d_kernel<kind>
-      <<<static_cast<unsigned>(blocks), threads, 0, static_cast<cudaStream_t>(stream)>>>(g, input, output);
-  check_launch();
+/// `from_planes`: nchw to nhwc; else nhwc to nchw.
+template <PoolKind kind, class T>
+__global__ void __launch_bounds__(threads)
+    pool2d_turning_kernel(PoolGeometry g, std::int64_t channels, bool from_planes, const T* __restrict__ input,
+                          T* __restrict__ output) {
+  __shared__ float turned[tile][tile + 1];  // [outer, inner] of the input's order
+  wait_for_predecessor();
+  const std::int64_t pixels = std::int64_t{g.out_height} * g.out_width;
+  const std::int64_t pixel_tiles = (pixels + tile - 1) / tile, channel_tiles = (channels + tile - 1) / tile;
+  const std::int64_t images = g.planes / channels;
+  const auto lane = static_cast<int>(threadIdx.x), first = static_cast<int>(threadIdx.y);
+  for (std::int64_t t = blockIdx.x; t < images * pixel_tiles * channel_tiles; t += gridDim.x) {
+    const std::int64_t image = t / (pixel_tiles * channel_tiles);
+    const std::int64_t pixel0 = t / channel_tiles % pixel_tiles * tile, channel0 = t % channel_tiles * tile;
+    for (int i = first; i < tile; i += tile_rows) {
+      const std::int64_t pixel = pixel0 + (from_planes ? lane : i), channel = channel0 + (from_planes ? i : lane);
+      if (pixel >= pixels || channel >= channels) continue;
+      const std::int64_t begin =
+          from_planes ? (image * channels + channel) * in_pixels(g) : image * in_pixels(g) * channels + channel;
+      float result[1];
+      pool<kind>(g, static_cast<int>(pixel / g.out_width), static_cast<int>(pixel % g.out_width), input + begin,
+                 from_planes ? 1 : channels, result);
+      turned[i][lane] = result[0];
+    }
+    __syncthreads();
+    for (int i = first; i < tile; i += tile_rows) {
+      const std::int64_t pixel = pixel0 + (from_planes ? i : lane), channel = channel0 + (from_planes ? lane : i);
+      if (pixel >= pixels || channel >= channels) continue;
+      const std::int64_t at =
+          from_planes ? (image * pixels + pixel) * channels + channel : (image * channels + channel) * pixels + pixel;
+      output[at] = from_f32<T>(turned[lane][i]);
+    }
+    __syncthreads();
+  }
+}
+
+template <PoolKind kind, int N, class T>
+void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, const T* input, T* output,
+            cudaStream_t stream) {
+  const std::int64_t count = outer * g.out_pixels() * inner;
+  const dim3 grid(grid_for(count, threads));
+  // Divisions in 32 bits are several times cheaper; the stride beyond the count must fit too.
+  if (count + std::int64_t{grid.x} * threads <= std::numeric_limits<int>::max()) {
+    launch_overlapping(pool2d_kernel<kind, N, T, std::uint32_t>, grid, dim3(threads), stream, g, outer,
+                       static_cast<std::uint32_t>(inner), input, output);
+  } else {
+    launch_overlapping(pool2d_kernel<kind, N, T, std::int64_t>, grid, dim3(threads), stream, g, outer, inner, input,
+                       output);
+  }
+}
+
+template <PoolKind kind, class T>
+void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* output, cudaStream_t stream) {
+  constexpr int widest = Pack<T>::size;
+  if (f.input != f.output && f.channels > 1) {
+    const std::int64_t tiles = g.planes / f.channels * detail::ceil_div(g.out_pixels(), std::int64_t{tile}) *
+                               detail::ceil_div(f.channels, std::int64_t{tile});
+    launch_overlapping(pool2d_turning_kernel<kind, T>, dim3(grid_for(tiles, 1)), dim3(tile, tile_rows), stream, g,
+                       f.channels, f.input == Layout::nchw, input, output);
+  } else if (f.input == Layout::nchw || f.channels == 1) {
+    launch<kind, 1>(g, g.planes, 1, input, output, stream);
+  } else if (f.channels % widest == 0 && aligned_to_16(input) && aligned_to_16(output)) {
+    launch<kind, widest>(g, g.planes / f.channels, f.channels / widest, input, output, stream);
+  } else {
+    launch<kind, 1>(g, g.planes / f.channels, f.channels, input, output, stream);
+  }
 }
 
 }  // namespace
 
-void max_pool2d(int device, const PoolGeometry& geometry, const float* input, float* output, Stream stream) {
-  launch<Kind::largest>(device, geometry, input, output, stream);
-}
-
-void avg_pool2d(int device, const PoolGeometry& geometry, const float* input, float* output, Stream stream) {
-  launch<Kind::average>(device, geometry, input, output, stream);
-}
-
-void adaptive_avg_pool2d(int device, const PoolGeometry& geometry, const float* input, float* output, Stream stream) {
-  launch<Kind::adaptive>(device, geometry, input, output, stream);
+void pool2d(int device, PoolKind kind, const PoolGeometry& g, const PoolFormat& format, const void* input, void* output,
+            Stream stream) {
+  if (format.input == Layout::blocked || format.output == Layout::blocked) {
+    detail::fail("pooling on a GPU takes and gives nchw or nhwc");
+  }
+  if (g.planes * g.out_pixels() == 0) return;
+  const DeviceGuard guard(device);
+  with_element_type(format.dtype, [&](auto* element) {
+    const auto* in = static_cast<decltype(element)>(const_cast<void*>(input));
+    auto* out = static_cast<decltype(element)>(output);
+    const auto cuda_stream = static_cast<cudaStream_t>(stream);
+    switch (kind) {
+      case PoolKind::largest: return launch<PoolKind::largest>(g, format, in, out, cuda_stream);
+      case PoolKind::average: return launch<PoolKind::average>(g, format, in, out, cuda_stream);
+      case PoolKind::adaptive: return launch<PoolKind::adaptive>(g, format, in, out, cuda_stream);
+    }
+  });
 }
 
 }  // namespace lamina::cuda

@@ -3,12 +3,21 @@
 #include "lamina/cuda/conv2d.h"
 #include "lamina/tensor/pool_geometry.h"
 
-/// Pooling of f32 planes in the memory of CUDA device `device`, input [planes, H, W], output [planes, OH, OW]; see
-/// cpu/pool2d.h for what each computes. All are enqueued on `stream`.
+/// Pooling on a GPU; see cpu/pool2d.h for what each kind computes.
 namespace lamina::cuda {
 
-void max_pool2d(int device, const PoolGeometry& geometry, const float* input, float* output, Stream stream);
-void avg_pool2d(int device, const PoolGeometry& geometry, const float* input, float* output, Stream stream);
-void adaptive_avg_pool2d(int device, const PoolGeometry& geometry, const float* input, float* output, Stream stream);
+enum class PoolKind { largest, average, adaptive };
+
+/// How a pooling's activations are stored: [N, channels, H, W] of f32, f16 or bf16, each side nchw or nhwc.
+struct PoolFormat {
+  std::int64_t channels = 1;
+  DType dtype = DType::f32;
+  Layout input = Layout::nchw;
+  Layout output = Layout::nchw;
+};
+
+/// Enqueues the pooling; both sides are in the memory of CUDA device `device`. Throws Error for other formats.
+void pool2d(int device, PoolKind kind, const PoolGeometry& geometry, const PoolFormat& format, const void* input,
+            void* output, Stream stream);
 
 }  // namespace lamina::cuda

@@ -19,6 +19,8 @@ __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+/// Every thread speaks for itself: one lane behind a __syncwarp would do, but costs the same and racecheck could not
+/// see that it stands for its warp.
 __device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
@@ -50,6 +52,17 @@ __device__ __forceinline__ void bulk_load(void* shared, const void* global, std:
                : "memory");
 }
 
+/// Copies shared memory, on which every writer has called fence_async_proxy, to global memory, both 16-byte aligned.
+/// Returns when the shared memory has been read.
+__device__ __forceinline__ void bulk_store(void* global, const void* shared, std::uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;\n"
+      "cp.async.bulk.wait_group.read 0;" ::"l"(global),
+      "r"(shared_address(shared)), "r"(bytes)
+      : "memory");
+}
+
 /// Copies 4 bytes; this thread's copies so far arrive at a barrier when they have landed.
 __device__ __forceinline__ void copy_async(void* shared, const void* global) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(shared)), "l"(global) : "memory");
@@ -68,6 +81,12 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, uint4 v, boo
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
       "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<int>(wanted))
+      : "memory");
+}
+__device__ __forceinline__ void store_shared(std::uint32_t address, float4 v, bool wanted) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.f32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(static_cast<int>(wanted))
       : "memory");
 }
 

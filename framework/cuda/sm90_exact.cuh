@@ -1,12 +1,14 @@
 #pragma once
 
-#include "lamina/cuda/sm90_epilogue.cuh"
 #include "lamina/cuda/sm90_modes.cuh"
+#include "lamina/cuda/sm90_pixels.cuh"
+#include "lamina/cuda/sm90_planes.cuh"
 #include "lamina/cuda/sm90_stage.cuh"
 
 /// The way out for values that the tensor cores must not touch: Inf and NaN (a padding zero of K would turn them into
 /// someone else's NaN), and what scaled f16 cannot represent closely enough. Plain fp32 sums for exactly the pixels
-/// whose window meets such a value, and for filters that do not survive packing, by the warpgroup that owns the tile.
+/// whose window meets such a value, and for filters that do not survive packing, by the warpgroup that owns the tile:
+/// they replace what the tensor cores made of them in the store buffer, before anyone else sees it.
 ///
 /// A few values that are merely too small do no harm among others that are not: their absolute error is 2^-11 (tf32) or
 /// 2^-20 (fp32) of the smallest value of the fast path, so where no filter has more than half of its sum |w| on values
@@ -20,16 +22,17 @@ struct ExactTile {
   const uint4* flags;  // [ring_rows], shared
 };
 
-/// What the store buffer holds meanwhile.
-struct ExactScratch {
-  static constexpr int pixels = 4;  // at a time, so that a weight is read once for all of them
-  int list[tile_pixels];            // the tile rows to look at
-  unsigned votes[2];                // which tile rows are listed
+/// What it works with in shared memory; the windows follow, [reduction, padded to exact_unroll].
+struct alignas(16) ExactScratch {
+  int list[tile_pixels];  // the tile rows to look at
   std::uint32_t state[tile_pixels];
-  bool harmless[pixels];  // the window at hand need not be recomputed for its values' sake
-  float window[max_reduction][pixels];
+  unsigned votes[2];            // which tile rows are listed
+  bool harmless[exact_pixels];  // the window at hand need not be recomputed for its values' sake
+
+  using Window = float[exact_pixels];
+  __device__ __forceinline__ Window* window() { return reinterpret_cast<Window*>(this + 1); }
 };
-static_assert(sizeof(ExactScratch) <= least_buffer_bytes);
+static_assert(sizeof(ExactScratch) <= exact_header_bytes);
 
 /// Does the window of tile row i, as the tensor cores read it, reach a unit that failed the range check?
 /// BadUnits::large tells that it may reach one with a value that is too large, or NaN.
@@ -47,11 +50,13 @@ __device__ __forceinline__ std::uint32_t window_state(const Params& p, const Exa
   return state;
 }
 
+inline constexpr int exact_loads = 6;  ///< of a window's values in flight: half of 11x11x3
+
 /// To be called by the whole warpgroup. `first_filter` .. + filters are the block's.
 template <Precision precision, class Out, int filters>
-__device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, ExactScratch& scratch, int first_filter,
-                                        int barrier, int thread) {
-  constexpr int groups = 128 / filters, pixels = ExactScratch::pixels / groups;
+__device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, const PixelPlaces& places, Out* buffer,
+                                        ExactScratch& scratch, int first_filter, int barrier, int thread) {
+  constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
   const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
   if (thread < tile_pixels) {
@@ -72,21 +77,29 @@ __device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, 
   const bool inexact = mine && p.inexact[f] != 0;
   const int weight_pitch = p.splits * filters;
   const int padded = (reduction + exact_unroll - 1) / exact_unroll * exact_unroll;
-  for (int at = 0; at < count; at += ExactScratch::pixels) {
+  for (int at = 0; at < count; at += exact_pixels) {
     // Warp w looks at window w and brings it in.
     const int which = at + (thread >> 5);
     const int offset = which < count ? pixel_offset(p, tile.map, scratch.list[which]) : 0;
     const int oh = p.by_out_width.divide(offset), ow = offset - oh * p.out_width;
     const int top = oh * p.stride - p.padding_height, left = ow * p.stride - p.padding_width;
     int small = 0;
-    for (int k = thread & 31; k < padded; k += 32) {
-      const int c = p.by_taps.divide(k), tap = k - c * taps, kh = p.by_kernel_width.divide(tap);
-      const int y = top + kh, x = left + tap - kh * p.kernel_width;
-      const bool inside = k < reduction && which < count && y >= 0 && y < p.in_height && x >= 0 && x < p.in_width;
-      const float value = inside ? __ldg(input + (c * p.in_height + y) * p.in_width + x) : 0.0f;
-      const std::uint32_t bits = __float_as_uint(value) & 0x7FFFFFFFu;
-      small += k < reduction && bits < Mode<precision>::smallest + (6u << 23);  // 64 times: 6 more in the exponent
-      scratch.window[k][thread >> 5] = exact_operand<precision>(value);
+    for (int from = thread & 31; from < padded; from += 32 * exact_loads) {
+      float value[exact_loads];
+#pragma unroll
+      for (int i = 0; i < exact_loads; ++i) {
+        const int k = from + 32 * i, c = p.by_taps.divide(k), tap = k - c * taps, kh = p.by_kernel_width.divide(tap);
+        const int y = top + kh, x = left + tap - kh * p.kernel_width;
+        const bool inside = k < reduction && which < count && y >= 0 && y < p.in_height && x >= 0 && x < p.in_width;
+        value[i] = inside ? __ldg(input + (c * p.in_height + y) * p.in_width + x) : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < exact_loads; ++i) {
+        const int k = from + 32 * i;
+        const std::uint32_t bits = __float_as_uint(value[i]) & 0x7FFFFFFFu;
+        small += k < reduction && bits < Mode<precision>::smallest + (6u << 23);  // 64 times: 6 more in the exponent
+        if (k < padded) scratch.window()[k][thread >> 5] = exact_operand<precision>(value[i]);
+      }
     }
     small = __reduce_add_sync(0xFFFFFFFFu, small);
     if ((thread & 31) == 0) {
@@ -115,20 +128,25 @@ __device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, 
 #pragma unroll
         for (int e = 0; e < exact_unroll; ++e) {
 #pragma unroll
-          for (int i = 0; i < pixels; ++i) sum[i] = fmaf(w[e], scratch.window[k + e][group * pixels + i], sum[i]);
+          for (int i = 0; i < pixels; ++i) sum[i] = fmaf(w[e], scratch.window()[k + e][group * pixels + i], sum[i]);
         }
       }
 #pragma unroll
       for (int i = 0; i < pixels; ++i) {
         if (!wanted[i]) continue;
-        const int pixel = pixel_offset(p, tile.map, scratch.list[at + group * pixels + i]);
-        const std::int64_t plane = (tile.map.image * p.out_channels + f) * p.out_height * p.out_width;
+        const int row = scratch.list[at + group * pixels + i];
         const float y = sum[i] + p.bias[f];
-        static_cast<Out*>(p.output)[plane + pixel] = to_output<Out>(p.relu ? relu(y) : y);
+        const Out out = to_output<Out>(p.relu ? relu(y) : y);
+        if (p.nhwc) {
+          Pixels<Out, filters>{p, buffer, first_filter, thread}.at(places, row, f - first_filter) = out;
+        } else {
+          Planes<Out, filters>{p, buffer, first_filter, thread}.at(places, row, f - first_filter) = out;
+        }
       }
     }
     warpgroup_sync(barrier);
   }
+  fence_async_proxy();
 }
 
 }  // namespace lamina::cuda::sm90

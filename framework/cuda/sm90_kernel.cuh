@@ -7,7 +7,8 @@
 /// Block: persistent, one per SM; owns `filters` output channels (their packed weights stay in shared memory) and a
 /// contiguous range of 64-pixel tiles. Staging warpgroups fill the ring of input rows; computing warpgroups take
 /// tiles in turn, wgmma straight from the ring; storing warpgroups write finished tiles while the next are multiplied.
-/// Dynamic shared memory: weights | ring | a store buffer per computing warpgroup | image rows on their way.
+/// Dynamic shared memory: weights | ring | a store buffer per computing warpgroup | image rows on their way | scratch
+/// memory per computing warpgroup.
 namespace lamina::cuda::sm90 {
 
 template <Precision precision, class Out, int filters>
@@ -27,13 +28,13 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   if (threadIdx.x == 0) {
     barrier_init(&control.weights_landed, 1);
     for (int i = 0; i < 2; ++i) {
-      barrier_init(&control.buffer_full[i], 4);
-      barrier_init(&control.buffer_free[i], 4);
+      barrier_init(&control.buffer_full[i], 128);
+      barrier_init(&control.buffer_free[i], 128);
     }
     for (std::uint64_t& landed : control.raw_landed) barrier_init(&landed, RawRows::arrivals(p));
     for (int i = 0; i < p.ring_rows; ++i) {
-      barrier_init(&control.row_full[i], staging_warps);
-      barrier_init(&control.row_free[i], 4 * Team<precision>::computing);
+      barrier_init(&control.row_full[i], 32 * staging_warps);
+      barrier_init(&control.row_free[i], 128 * Team<precision>::computing);
     }
     barrier_init_fence();
     barrier_arrive_expect(&control.weights_landed, weight_bytes);
@@ -56,13 +57,17 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
     take_registers<Team<precision>::computing_registers>();
     compute_tiles<precision, Out, filters>(
         p, control, shared_address(shared) / unit_bytes, shared_address(ring) / unit_bytes,
-        reinterpret_cast<Out*>(buffers + warpgroup * one_buffer), warpgroup, split, tile, last);
+        reinterpret_cast<Out*>(buffers + warpgroup * one_buffer),
+        *reinterpret_cast<ExactScratch*>(shared + p.exact_scratch + warpgroup * p.exact_scratch_bytes), warpgroup,
+        split, tile, last);
   } else {
     give_registers_back<Team<precision>::other_registers>();
     const int group = warpgroup - computing;
     unsigned char* raw = buffers + computing * one_buffer;
-    if (group >= staging) {
-      store_tiles<precision, Out, filters>(p, control, buffers, group - staging, split, tile, last);
+    if (group >= staging && p.nhwc) {
+      store_tiles<precision, Out, filters, Pixels>(p, control, buffers, group - staging, split, tile, last);
+    } else if (group >= staging) {
+      store_tiles<precision, Out, filters, Planes>(p, control, buffers, group - staging, split, tile, last);
     } else if (p.wide_pieces) {
       stage_rows<precision, true>(p, control, shared_address(ring), raw, group, tile, last);
     } else {

@@ -10,13 +10,6 @@
 namespace lamina::cuda::sm90 {
 namespace {
 
-/// The inverse of column_filter.
-int filter_column(int filter) {
-  int column = filter & ~15;
-  while (column_filter(column) != filter) ++column;
-  return column;
-}
-
 /// A weight's operands and what they stand for.
 struct Operand {
   std::uint16_t high = 0, residual = 0;

@@ -19,17 +19,15 @@ inline constexpr int max_groups = 8;       ///< runs of k16 steps that read the 
 inline constexpr int max_phases = 4;       ///< first rows of units, modulo the stride
 inline constexpr int max_ring_rows = 80;   ///< 64 one-pixel output rows and a halo still fit
 inline constexpr int staging_warps = 4;    ///< stage one ring row together; each leaves its own range flag
-inline constexpr int max_reduction = 512;  ///< 11 * 11 * 4, rounded up to the exact path's stride
 inline constexpr int exact_unroll = 32;    ///< K per round of loads on the exact path; its weights are zero-padded
+inline constexpr int exact_pixels = 4;     ///< at a time there, so that a weight is read once for all of them
+inline constexpr int exact_header_bytes = 544;  ///< of its scratch memory, before the windows
 
-inline constexpr int least_buffer_bytes = 8832;  ///< of a store buffer: the exact path works there too
-
-/// The store buffer: 64 pixels of a filter per row, and 3 to spare for alignment; pitches of 4 (mod 32) words keep
-/// fragment stores off each other's banks.
+/// The store buffer. NCHW: 64 pixels of a filter per row, and 3 to spare for alignment; pitches of 4 (mod 32) words
+/// keep fragment stores off each other's banks. NHWC needs a little less: rows of all filters of a pixel.
 inline constexpr int f32_row_pitch = 68, f16_row_pitch = 72;
 LAMINA_HOST_DEVICE constexpr int buffer_bytes(int filters, int element_bytes) {
-  const int bytes = filters * (element_bytes == 4 ? f32_row_pitch * 4 : f16_row_pitch * 2);
-  return bytes > least_buffer_bytes ? bytes : least_buffer_bytes;
+  return filters * (element_bytes == 4 ? f32_row_pitch * 4 : f16_row_pitch * 2);
 }
 
 /// One 16-byte unit holds `stride` columns (so that the next pixel's unit is the next 16 bytes) of as many rows as fit.
@@ -74,6 +72,10 @@ LAMINA_HOST_DEVICE constexpr int column_filter(int c) {
   return (c & ~15) + 4 * ((c >> 1) & 3) + 2 * ((c >> 3) & 1) + (c & 1);
 }
 
+LAMINA_HOST_DEVICE constexpr int filter_column(int f) {
+  return (f & ~15) + 8 * ((f >> 1) & 1) + 2 * ((f >> 2) & 3) + (f & 1);
+}
+
 /// k16 steps [begin, end) read ring row (output row + shift).
 struct StepGroup {
   int shift, begin, end;
@@ -91,7 +93,7 @@ struct Params {
   const float* bias;            // [splits * filters_per_block], zeros where there is none
   const float* exact_weights;   // [C * KH * KW, padded to exact_unroll][splits * filters_per_block]
   const std::uint8_t* inexact;  // [splits * filters_per_block]: 1 where a filter does not survive packing
-  void* output;                 // [N, OC, OH, OW]
+  void* output;                 // [N, OC, OH, OW] or [N, OH, OW, OC]
 
   int channels, in_height, in_width;
   int out_channels, out_height, out_width;
@@ -122,11 +124,15 @@ struct Params {
   Divider by_taps, by_kernel_width;
   Divider by_pitch, by_pieces, by_tiles_per_strip, by_out_width;  // pieces: pitch + 1, see sm90_stage.cuh
 
+  int exact_scratch, exact_scratch_bytes;  // where in dynamic shared memory the exact path works; of each warpgroup
+
   bool relu;
   bool any_inexact;
+  bool nhwc;         // the output
   bool bulk_rows;    // image rows are multiples of 16 bytes: the copy engine brings them
   bool wide_pieces;  // and stride 4, padding 2 (mod 4): float4 pieces, see sm90_stage.cuh
   bool contiguous;   // one strip: a tile's pixels are consecutive in memory
+  bool one_run;      // and NHWC, and no other block has filters of these pixels: so are its outputs
 };
 
 }  // namespace lamina::cuda::sm90

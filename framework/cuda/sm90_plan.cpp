@@ -48,6 +48,7 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
   p.by_tiles_per_strip = Divider(p.tiles_per_strip), p.by_out_width = Divider(p.out_width);
   for (int e = 0; e < 8; ++e) p.tap[e] = unit_tap(p.stride, e);
   p.relu = options.relu;
+  p.nhwc = options.output_layout == Layout::nhwc;
   for (int i = 0; i < p.phases; ++i) p.raw_rows = std::max(p.raw_rows, p.phase_row[i] + rows);
   p.bulk_rows = p.in_width % 4 == 0;
   p.wide_pieces = p.stride == 4 && p.padding_width % 4 == 2 && p.bulk_rows;
@@ -66,13 +67,18 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   Params& p = plan.params = shape_params(g, options, strip_width);
   order_steps(p);
   p.splits = ceil_div(g.out_channels, filters);
+  p.one_run = p.nhwc && p.contiguous && g.out_channels == filters;
   const int parts = plan.split ? 2 : 1;
   const int weight_bytes = p.steps * parts * filters * 32;
   const int element = static_cast<int>(size_of(options.output));
   const int store_bytes = limits.computing_groups * buffer_bytes(filters, element);
   const int raw_bytes = limits.raw_slots * p.channels * p.raw_rows * p.raw_line_bytes;
+  p.exact_scratch_bytes =
+      exact_header_bytes + round_up(static_cast<int>(g.reduction()), exact_unroll) * exact_pixels * 4;
+  const int exact_bytes = limits.computing_groups * p.exact_scratch_bytes;
   const int unit_planes = parts * p.phases * p.channels * unit_bytes;
-  const int ring_limit = (limits.shared_bytes - weight_bytes - store_bytes - raw_bytes) / unit_planes - p.mirror_units;
+  const int ring_limit =
+      (limits.shared_bytes - weight_bytes - store_bytes - raw_bytes - exact_bytes) / unit_planes - p.mirror_units;
   const int needed = std::max(rows_per_tile(p), ceil_div(p.mirror_units, p.pitch));
   const int ranges = std::clamp(limits.multiprocessors / p.splits, 1, p.tiles);
   const int waves = ceil_div(p.tiles, ranges);
@@ -83,7 +89,8 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   p.plane_units = p.ring_rows * p.pitch + p.mirror_units;
   order_steps(p);
   plan.blocks = ranges * p.splits;
-  plan.shared_bytes = weight_bytes + store_bytes + raw_bytes + unit_planes * p.plane_units;
+  p.exact_scratch = weight_bytes + unit_planes * p.plane_units + store_bytes + raw_bytes;
+  plan.shared_bytes = p.exact_scratch + exact_bytes;
   return plan;
 }
 

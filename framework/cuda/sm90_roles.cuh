@@ -1,8 +1,9 @@
 #pragma once
 
-#include "lamina/cuda/sm90_epilogue.cuh"
 #include "lamina/cuda/sm90_exact.cuh"
 #include "lamina/cuda/sm90_multiply.cuh"
+#include "lamina/cuda/sm90_pixels.cuh"
+#include "lamina/cuda/sm90_planes.cuh"
 #include "lamina/cuda/sm90_stage.cuh"
 #include "lamina/cuda/sm90_team.cuh"
 #include "lamina/cuda/sm90_walk.cuh"
@@ -31,11 +32,8 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
     const BadUnits bad = stager.convert_row(row, raw.slot(from.slot), raw.first_column(row), to.slot);
     const std::uint32_t flag = bad.word();
     fence_async_proxy();
-    __syncwarp();
-    if (lane == 0) {
-      reinterpret_cast<std::uint32_t*>(&control.bad_units[to.slot])[warp] = flag;
-      barrier_arrive(&control.row_full[to.slot]);
-    }
+    if (lane == 0) reinterpret_cast<std::uint32_t*>(&control.bad_units[to.slot])[warp] = flag;
+    barrier_arrive(&control.row_full[to.slot]);
     if (!coming.done()) {
       warpgroup_sync(staging_barrier + group);  // everyone has read the raw rows
       raw.fetch(coming, from.slot);
@@ -46,13 +44,12 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
 
 template <Precision precision, class Out, int filters>
 __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& control, std::uint32_t weights,
-                                              std::uint32_t ring, Out* buffer, int group, int split, int tile,
-                                              int last) {
+                                              std::uint32_t ring, Out* buffer, ExactScratch& scratch, int group,
+                                              int split, int tile, int last) {
   using M = Mode<precision>;
   constexpr int computing_groups = Team<precision>::computing;
   const int thread = threadIdx.x & 127, lane = thread & 31;
   const int first_filter = split * filters;
-  const Epilogue<Out, filters> epilogue{p, buffer, first_filter, thread};
   barrier_wait(&control.weights_landed, 0);
 
   RingCursor ready{p.ring_rows}, released{p.ring_rows};  // the first row not known staged, not yet let go
@@ -64,7 +61,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
   const auto release = [&](int end) {
     for (; released.number < end; released.advance()) {
       wait_ready(released.number + 1);
-      if (lane == 0) barrier_arrive(&control.row_free[released.slot]);
+      barrier_arrive(&control.row_free[released.slot]);
     }
   };
   const auto flags_of = [&](int i) {
@@ -119,16 +116,18 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
         for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
       }
       barrier_wait(&control.buffer_free[group], parity);
-      epilogue.put(control.places[group], y);
-      __syncwarp();
-      if (lane == 0) barrier_arrive(&control.buffer_full[group]);
-      if (bad) {
-        barrier_wait(&control.buffer_free[group], parity ^ 1);  // the exact values come after the others
-        const TileMap map(p, tile + t - segment.begin);
-        exact_tile<precision, Out, filters>(p, {map, first_slot, control.bad_units},
-                                            *reinterpret_cast<ExactScratch*>(buffer), first_filter, 1 + group, thread);
-        release(done);
+      if (p.nhwc) {
+        Pixels<Out, filters>{p, buffer, first_filter, thread}.put(control.places[group], y);
+      } else {
+        Planes<Out, filters>{p, buffer, first_filter, thread}.put(control.places[group], y);
       }
+      if (bad) {
+        const TileMap map(p, tile + t - segment.begin);
+        exact_tile<precision, Out, filters>(p, {map, first_slot, control.bad_units}, control.places[group], buffer,
+                                            scratch, first_filter, 1 + group, thread);
+      }
+      barrier_arrive(&control.buffer_full[group]);
+      if (bad) release(done);
     }
     turn = t - segment.end;
     number += segment.rows;
@@ -138,29 +137,28 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
 }
 
 /// Storing warpgroup `group` of Team::storing takes every tile of the computing groups congruent to it.
-template <Precision precision, class Out, int filters>
+template <Precision precision, class Out, int filters, template <class, int> class Store>
 __device__ __forceinline__ void store_tiles(const Params& p, SharedControl& control, unsigned char* buffers, int group,
                                             int split, int tile, int last) {
   constexpr int storing = Team<precision>::storing, computing = Team<precision>::computing;
-  const int thread = threadIdx.x & 127, lane = thread & 31;
-  const auto epilogue_of = [&](int computing_group) {
+  const int thread = threadIdx.x & 127;
+  const auto store_of = [&](int computing_group) {
     Out* buffer = reinterpret_cast<Out*>(buffers + computing_group * buffer_bytes(filters, sizeof(Out)));
-    return Epilogue<Out, filters>{p, buffer, split * filters, thread};
+    return Store<Out, filters>{p, buffer, split * filters, thread};
   };
   const auto hand_over = [&](int computing_group, int next) {
-    if (next < last) epilogue_of(computing_group).announce(TileMap(p, next), control.places[computing_group]);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&control.buffer_free[computing_group]);
+    if (next < last) store_of(computing_group).announce(TileMap(p, next), control.places[computing_group]);
+    barrier_arrive(&control.buffer_free[computing_group]);
   };
   for (int g = group; g < computing; g += storing) hand_over(g, tile + g);
   for (int i = group; tile + i < last; i += storing) {
     const int g = i % computing, parity = i / computing & 1;
-    const Epilogue<Out, filters> epilogue = epilogue_of(g);
+    const Store<Out, filters> store = store_of(g);
     const TileMap map(p, tile + i);
-    const typename Epilogue<Out, filters>::Places places = epilogue.prepare(map);
+    const typename Store<Out, filters>::Places places = store.prepare(map);
     barrier_wait(&control.buffer_full[g], parity);
     if (i == group) wait_for_previous_kernel();  // it may still read what this one writes
-    epilogue.drain(map, places);
+    store.drain(map, places);
     hand_over(g, tile + i + computing);
   }
 }

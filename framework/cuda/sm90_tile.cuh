@@ -25,8 +25,9 @@ struct TileMap {
   }
 };
 
-/// What a storing warpgroup tells the computing one about the tile to come (f32, one strip): where in a buffer row tile
-/// row i goes, in bytes (-1: nowhere), and the address of the tile's first pixel modulo 16 bytes, in floats.
+/// What a storing warpgroup tells the computing one about the tile to come: where tile row i goes, in bytes (-1:
+/// nowhere), in the store buffer (NHWC) or in each of its rows (NCHW, f32, one strip); and for NCHW the address of the
+/// tile's first pixel modulo 16 bytes, in floats.
 struct PixelPlaces {
   int offset[tile_pixels];
   int base;

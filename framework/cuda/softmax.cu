@@ -4,11 +4,10 @@
 // for the row's maximum and sum. inner > 1: a thread owns one position of [outer, inner] and walks along the extent,
 // neighbours in a warp along inner, so that loads are coalesced.
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "lamina/cuda/check.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/overlap.cuh"
 #include "lamina/cuda/softmax.h"
 
 namespace lamina::cuda {
@@ -38,57 +37,63 @@ __device__ float combine_block(float value, float* shared, Combine combine) {
   return result;
 }
 
-__global__ void __launch_bounds__(threads) softmax_rows_kernel(const float* __restrict__ input,  // [outer, extent]
-                                                               float* __restrict__ output,       // [outer, extent]
+template <class T>
+__global__ void __launch_bounds__(threads) softmax_rows_kernel(const T* __restrict__ input,  // [outer, extent]
+                                                               T* __restrict__ output,       // [outer, extent]
                                                                std::int64_t outer, std::int64_t extent) {
   __shared__ float shared[threads];
+  wait_for_predecessor();
   for (std::int64_t row = blockIdx.x; row < outer; row += gridDim.x) {
-    const float* x = input + row * extent;
-    float* y = output + row * extent;
+    const T* x = input + row * extent;
+    T* y = output + row * extent;
     float largest = -INFINITY;
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) largest = fmaxf(largest, x[i]);
+    for (std::int64_t i = threadIdx.x; i < extent; i += threads) largest = fmaxf(largest, to_f32(x[i]));
     largest = combine_block(largest, shared, Largest{});
     float sum = 0;
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) sum += expf(x[i] - largest);
+    for (std::int64_t i = threadIdx.x; i < extent; i += threads) sum += expf(to_f32(x[i]) - largest);
     sum = combine_block(sum, shared, Sum{});
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) y[i] = expf(x[i] - largest) / sum;
+    for (std::int64_t i = threadIdx.x; i < extent; i += threads) y[i] = from_f32<T>(expf(to_f32(x[i]) - largest) / sum);
   }
 }
 
+template <class T>
 __global__ void __launch_bounds__(threads)
-    softmax_columns_kernel(const float* __restrict__ input,  // [outer, extent, inner]
-                           float* __restrict__ output,       // [outer, extent, inner]
+    softmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
+                           T* __restrict__ output,       // [outer, extent, inner]
                            std::int64_t outer, std::int64_t extent, std::int64_t inner) {
+  wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t p = std::int64_t{blockIdx.x} * threads + threadIdx.x; p < outer * inner; p += step) {
     const std::int64_t first = p / inner * extent * inner + p % inner;
-    const float* x = input + first;
-    float* y = output + first;
+    const T* x = input + first;
+    T* y = output + first;
     float largest = -INFINITY;
-    for (std::int64_t i = 0; i < extent; ++i) largest = fmaxf(largest, x[i * inner]);
+    for (std::int64_t i = 0; i < extent; ++i) largest = fmaxf(largest, to_f32(x[i * inner]));
     float sum = 0;
-    for (std::int64_t i = 0; i < extent; ++i) sum += expf(x[i * inner] - largest);
-    for (std::int64_t i = 0; i < extent; ++i) y[i * inner] = expf(x[i * inner] - largest) / sum;
+    for (std::int64_t i = 0; i < extent; ++i) sum += expf(to_f32(x[i * inner]) - largest);
+    for (std::int64_t i = 0; i < extent; ++i) y[i * inner] = from_f32<T>(expf(to_f32(x[i * inner]) - largest) / sum);
   }
 }
 
 }  // namespace
 
-void softmax(int device, const float* input, float* output, std::int64_t outer, std::int64_t extent, std::int64_t inner,
-             Stream stream) {
+void softmax(int device, DType dtype, const void* input, void* output, std::int64_t outer, std::int64_t extent,
+             std::int64_t inner, Stream stream) {
   if (outer == 0 || extent == 0 || inner == 0) return;
   const DeviceGuard guard(device);
-  const auto grid = [](std::int64_t blocks) {
-    return static_cast<unsigned>(std::min<std::int64_t>(blocks, std::numeric_limits<int>::max()));
-  };
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  if (inner == 1) {
-    softmax_rows_kernel<<<grid(outer), threads, 0, cuda_stream>>>(input, output, outer, extent);
-  } else {
-    softmax_columns_kernel<<<grid((outer * inner + threads - 1) / threads), threads, 0, cuda_stream>>>(
-        input, output, outer, extent, inner);
-  }
-  check_launch();
+  with_element_type(dtype, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    const auto* in = static_cast<const T*>(input);
+    auto* out = static_cast<T*>(output);
+    if (inner == 1) {
+      launch_overlapping(softmax_rows_kernel<T>, dim3(grid_for(outer, 1)), dim3(threads), cuda_stream, in, out, outer,
+                         extent);
+    } else {
+      launch_overlapping(softmax_columns_kernel<T>, dim3(grid_for(outer * inner, threads)), dim3(threads), cuda_stream,
+                         in, out, outer, extent, inner);
+    }
+  });
 }
 
 }  // namespace lamina::cuda

@@ -6,8 +6,9 @@
 
 namespace lamina::cuda {
 
-/// See cpu/softmax.h; f32 [outer, extent, inner] in the memory of CUDA device `device`.
-void softmax(int device, const float* input, float* output, std::int64_t outer, std::int64_t extent, std::int64_t inner,
-             Stream stream);
+/// See cpu/softmax.h; [outer, extent, inner] of f32, f16 or bf16 in the memory of CUDA device `device`. Arithmetic is
+/// in f32.
+void softmax(int device, DType dtype, const void* input, void* output, std::int64_t outer, std::int64_t extent,
+             std::int64_t inner, Stream stream);
 
 }  // namespace lamina::cuda

@@ -3,6 +3,7 @@ target_sources(lamina_objects PRIVATE
   cuda/architectures.cu
   cuda/backend.cpp
   cuda/check.cpp
+  cuda/constant.cpp
   cuda/conv2d.cpp
   cuda/conv2d_direct.cu
   cuda/conv2d_direct_fixed.cu
@@ -12,6 +13,7 @@ target_sources(lamina_objects PRIVATE
   cuda/conv2d_textbook.cpp
   cuda/conv2d_tiled.cpp
   cuda/conv2d_tiled.cu
+  cuda/convert.cu
   cuda/cublas.cpp
   cuda/elementwise.cu
   cuda/implicit_gemm.cpp
@@ -30,6 +32,14 @@ target_sources(lamina_objects PRIVATE
   cuda/linear.cpp
   cuda/linear_rows.cu
   cuda/local_response_norm.cu
+  cuda/nhwc_bf16.cu
+  cuda/nhwc_choice.cpp
+  cuda/nhwc_conv2d.cpp
+  cuda/nhwc_fp16.cu
+  cuda/nhwc_maps.cpp
+  cuda/nhwc_tf32.cu
+  cuda/nhwc_weights.cpp
+  cuda/overlap.cpp
   cuda/peak.cpp
   cuda/pool2d.cu
   cuda/relu.cu

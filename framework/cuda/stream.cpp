@@ -1,5 +1,7 @@
 #include "lamina/cuda/stream.h"
 
+#include <nvtx3/nvToolsExt.h>
+
 #include "lamina/cuda/check.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
@@ -93,6 +95,17 @@ CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>& reco
 void CapturedGraph::launch(Stream stream) const {
   check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_.get()), native(stream)));
 }
+
+bool is_capturing(int device, Stream stream) {
+  if (stream == nullptr) return false;
+  const DeviceGuard guard(device);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(native(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+ProfilerRange::ProfilerRange(const char* name) { (void)nvtxRangePushA(name); }
+ProfilerRange::~ProfilerRange() { (void)nvtxRangePop(); }
 
 void upload(int device, void* destination, const void* host, std::size_t bytes, Stream stream) {
   const DeviceGuard guard(device);

@@ -77,6 +77,18 @@ class CapturedGraph {
   std::unique_ptr<void, DestroyGraph> handle_;
 };
 
+/// Whether what is enqueued on `stream` is being recorded by its owner. Never the default stream.
+bool is_capturing(int device, Stream stream);
+
+/// Marks a span of host time in Nsight's timelines (NVTX); costs a branch when nobody profiles. Ranges nest.
+class ProfilerRange {
+ public:
+  explicit ProfilerRange(const char* name);
+  ~ProfilerRange();
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+};
+
 /// Enqueue copies of `bytes` bytes and return; the host memory must stay until the stream has got there, and should
 /// be pinned. `device` is the device of `stream` (null: that device's default stream).
 void upload(int device, void* destination, const void* host, std::size_t bytes, Stream stream);

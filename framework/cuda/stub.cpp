@@ -2,6 +2,7 @@
 // What can only be reached with a device in hand fails as requiring one does.
 
 #include "lamina/cuda/conv2d.h"
+#include "lamina/cuda/convert.h"
 #include "lamina/cuda/device_info.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/linear.h"
@@ -37,6 +38,10 @@ void copy_bytes(void*, Device to, const void*, Device from, std::size_t) {
   fail("cannot copy from ", from, " to ", to, ": ", reason);
 }
 
+DryRun::DryRun() = default;
+DryRun::~DryRun() = default;
+bool DryRun::active() { return false; }
+
 }  // namespace lamina::detail
 
 namespace lamina::cuda {
@@ -45,6 +50,7 @@ using detail::refuse;
 
 BackendInfo backend_info() { return {}; }
 DeviceInfo device_info(int index) { refuse(index); }
+std::size_t free_memory(int index) { refuse(index); }
 std::string device_name(int index) { refuse(index); }
 
 void DestroyStream::operator()(void*) const noexcept {}
@@ -62,11 +68,17 @@ PinnedBuffer::PinnedBuffer(std::size_t) { refuse(0); }
 CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>&) { refuse(device); }
 void CapturedGraph::launch(Stream) const {}
 
+bool is_capturing(int, Stream) { return false; }
+ProfilerRange::ProfilerRange(const char*) {}
+ProfilerRange::~ProfilerRange() {}
+
 void upload(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
 void download(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
 void copy_on_device(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
 void fill_bytes(int device, void*, int, std::size_t, Stream) { refuse(device); }
 void synchronize(int device, Stream) { refuse(device); }
+
+bool conv2d_takes(const ConvGeometry&, const Conv2dOptions&) { return false; }
 
 std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOptions& options, const float*,
                                              const float*) {
@@ -75,22 +87,27 @@ std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOp
 
 void square_product(int device, const float*, const float*, float*, int, void*, Stream) { refuse(device); }
 
+DType linear_storage(Precision) { return DType::f32; }
+
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float*, const float*) {
   refuse(options.device);
 }
 
+void convert(int device, const Activation&, Format, const void*, Format, void*, Stream) { refuse(device); }
 void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
-void sigmoid(int device, const float*, float*, std::int64_t, Stream) { refuse(device); }
-void add(int device, const float*, const float*, float*, std::int64_t, bool, Stream) { refuse(device); }
-void scale_and_shift(int device, const float*, const float*, const float*, float*, std::int64_t, std::int64_t,
-                     std::int64_t, bool, Stream) {
+void sigmoid(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
+void add(int device, DType, const void*, const void*, void*, std::int64_t, bool, Stream) { refuse(device); }
+void scale_and_shift(int device, Format, const Activation&, const void*, const float*, const float*, void*, bool,
+                     Stream) {
   refuse(device);
 }
-void copy_rows(int device, const float*, float*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
-void max_pool2d(int device, const PoolGeometry&, const float*, float*, Stream) { refuse(device); }
-void avg_pool2d(int device, const PoolGeometry&, const float*, float*, Stream) { refuse(device); }
-void adaptive_avg_pool2d(int device, const PoolGeometry&, const float*, float*, Stream) { refuse(device); }
-void local_response_norm(int device, const LocalResponse&, const float*, float*, Stream) { refuse(device); }
-void softmax(int device, const float*, float*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
+void copy_rows(int device, const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
+void pool2d(int device, PoolKind, const PoolGeometry&, const PoolFormat&, const void*, void*, Stream) {
+  refuse(device);
+}
+void local_response_norm(int device, const LocalResponse&, Format, const void*, void*, Stream) { refuse(device); }
+void softmax(int device, DType, const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) {
+  refuse(device);
+}
 
 }  // namespace lamina::cuda

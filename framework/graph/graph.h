@@ -86,6 +86,10 @@ class LAMINA_API Graph {
   /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be.
   Plan compile(const CompileOptions& options = {}) const;
 
+  /// The bytes that `compile` with these options will hold, exactly, found out without taking any on a GPU. Weights
+  /// that the Plan will share with others are counted in full. Throws Error as `compile` does.
+  PlanMemory plan_memory(const CompileOptions& options = {}) const;
+
   /// The part of this graph that computes node `name`, which becomes the only output. Modules are shared, not copied.
   /// Throws Error if there is no such node.
   Graph until(std::string_view name) const;

@@ -37,12 +37,15 @@ void Plan::Impl::bind(std::size_t index, const Tensor& target) {
   buffer.bound = target;
   for (const Use& use : buffer.uses) {
     Step& step = steps[use.step];
-    (use.slot < 0 ? step.output : step.inputs[static_cast<std::size_t>(use.slot)]) = view(index, use.shape);
+    (use.slot < 0 ? step.output : step.inputs[static_cast<std::size_t>(use.slot)]) = view(index, use.shape, use.dtype);
   }
 }
 
-Tensor Plan::Impl::view(std::size_t index, const Shape& shape) const {
-  return buffers[index].bound.reinterpret(shape, DType::f32);
+Tensor Plan::Impl::view(std::size_t index, const Shape& shape, DType dtype) const {
+  const Tensor& bound = buffers[index].bound;
+  const std::int64_t bytes = shape.numel() * static_cast<std::int64_t>(size_of(dtype));
+  const bool longer = bound.bytes() > static_cast<std::size_t>(bytes);
+  return (longer ? bound.slice(0, bytes) : bound).reinterpret(shape, dtype);
 }
 
 void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
@@ -61,18 +64,13 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
   }
 }
 
-void Plan::Impl::run_steps(void* stream) {
-  const Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
-  for (Step& step : steps) step.op->run(step.inputs, step.output, execution);
-}
-
 std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream) {
   Impl& p = *impl_;
   p.bind_inputs(inputs, stream);
   for (const Impl::Port& output : p.outputs) {
     if (output.bindable) p.bind(output.buffer, p.buffers[output.buffer].home);
   }
-  p.run_steps(stream);
+  p.enqueue(stream);
   const bool download = p.options.device.is_cuda() && all_on_host(inputs);
   for (std::size_t i = 0; i < p.outputs.size(); ++i) {
     Impl::Port& output = p.outputs[i];
@@ -121,7 +119,7 @@ void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, v
     const std::size_t buffer = p.outputs[i].buffer;
     p.bind(buffer, computed_in_place(i) ? outputs[i] : p.buffers[buffer].home);
   }
-  p.run_steps(stream);
+  p.enqueue(stream);
   bool wait = false;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     p.results[i] = p.view(p.outputs[i].buffer, p.outputs[i].shape);

@@ -25,6 +25,7 @@ struct CompileOptions {
   bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
   bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
+  bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
 };
 
 /// Bytes a Plan holds on its device.
@@ -42,10 +43,13 @@ struct StepTime {
   std::string fused;   ///< names of the nodes computed with it
   std::string kernel;  ///< for people
   double milliseconds = 0;
+  double flops = 0;       ///< multiplications and additions
+  std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
 };
 
 /// A Graph compiled for one device, batch and precision. Holds all the memory that running needs: running allocates
-/// nothing. One thread at a time may use a Plan; compile one for each thread, they share the weights.
+/// nothing, but for the CUDA graph that a GPU's second run at the same addresses is captured in. One thread at a time
+/// may use a Plan; compile one for each thread, they share the weights.
 class LAMINA_API Plan {
  public:
   using NamedTensor = std::pair<std::string_view, Tensor>;
@@ -88,7 +92,8 @@ class LAMINA_API Plan {
 
   const CompileOptions& options() const;
   PlanMemory memory() const;
-  /// A table of the steps: node, kernel chosen, what was fused, output shape, arena offset.
+  /// A table of the steps: node, kernel chosen, what was fused, output shape, how that is stored, FLOPs, bytes moved,
+  /// offset in the arena.
   std::string summary() const;
 
  private:

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lamina/cpu/thread_pool.h"
+#include "lamina/cuda/stream.h"
 #include "lamina/graph/memory_planner.h"
 #include "lamina/graph/plan.h"
 #include "lamina/layers/operator.h"
@@ -21,6 +24,10 @@ struct Plan::Impl {
   struct Step {
     std::string name;   ///< of the node whose module runs
     std::string fused;  ///< of the nodes folded into it, or empty
+    Format input_format;
+    Format output_format;
+    double flops = 0;
+    std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
     Tensor output;
@@ -31,6 +38,7 @@ struct Plan::Impl {
     std::size_t step;
     int slot;  ///< input number, or -1 for the output
     Shape shape;
+    DType dtype;
   };
 
   struct Buffer {
@@ -56,6 +64,13 @@ struct Plan::Impl {
     std::size_t buffer = 0;
   };
 
+  /// A run on a GPU at certain addresses. Kernels get addresses by value, so a captured graph serves these alone.
+  struct Recording {
+    std::vector<const void*> addresses;  ///< where the inputs and outputs were bound
+    std::optional<cuda::CapturedGraph> graph;
+    std::uint64_t used = 0;  ///< number of the latest run; 0: free
+  };
+
   CompileOptions options;
   std::unique_ptr<cpu::ThreadPool> pool;
   Tensor arena;
@@ -66,6 +81,10 @@ struct Plan::Impl {
   std::vector<Port> outputs;
   std::vector<NodeOutput> kept;  ///< with keep_all: every node
   PlanMemory memory;
+  /// A caller that feeds a pipeline rotates a few buffers; callers that bring new memory every time are not captured,
+  /// because only the second run at the same addresses is.
+  std::array<Recording, 8> recordings;
+  std::uint64_t runs = 0;
 
   // For the accessors that return spans, and the results of the last run.
   std::vector<std::string> input_names, output_names;
@@ -75,10 +94,18 @@ struct Plan::Impl {
 
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
-  /// The activation of that shape in a buffer, wherever the buffer is bound now.
-  Tensor view(std::size_t buffer, const Shape& shape) const;
+  /// The activation of that shape in a buffer, wherever the buffer is bound now. What Layout::blocked adds to the
+  /// shape's elements lies behind them.
+  Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
   void bind_inputs(std::span<const Tensor> tensors, void* stream);
+  /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
+  void enqueue(void* stream);
   void run_steps(void* stream);
+
+ private:
+  bool bound_as(const Recording& recording) const;
+  /// The recording of the current addresses, new in the place of the one used longest ago if there is none.
+  Recording& recording();
 };
 
 }  // namespace lamina

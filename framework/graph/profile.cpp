@@ -67,8 +67,12 @@ std::vector<StepTime> Plan::profile(std::span<const Tensor> inputs, int runs) {
     const auto middle = samples[i].begin() + runs / 2;
     std::nth_element(samples[i].begin(), middle, samples[i].end());
     const Impl::Step& step = p.steps[i];
-    result.push_back(
-        {.name = step.name, .fused = step.fused, .kernel = step.op->description(), .milliseconds = *middle});
+    result.push_back({.name = step.name,
+                      .fused = step.fused,
+                      .kernel = step.op->description(),
+                      .milliseconds = *middle,
+                      .flops = step.flops,
+                      .bytes = step.bytes});
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include "lamina/graph/graph.h"
 #include "lamina/graph/plan_impl.h"
 #include "lamina/graph/text_table.h"
+#include "lamina/tensor/error.h"
 
 namespace lamina {
 
@@ -41,7 +42,7 @@ std::string Graph::summary(std::int64_t n) const {
 }
 
 std::string Plan::summary() const {
-  detail::TextTable table({"step", "kernel", "fused", "output", "offset"});
+  detail::TextTable table({"step", "kernel", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
   for (const Impl::Step& step : impl_->steps) {
     // The offset of the output's buffer in the arena; the caller's memory has none.
     std::string offset = "caller's";
@@ -52,7 +53,9 @@ std::string Plan::summary() const {
         offset = std::to_string(static_cast<const std::byte*>(buffer.home.raw()) - first);
       }
     }
-    table.add({step.name, step.op->description(), step.fused, step.output.shape().to_string(), offset});
+    table.add({step.name, step.op->description(), step.fused, step.output.shape().to_string(),
+               detail::concat(step.output_format), step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "",
+               detail::format_bytes(step.bytes), offset});
   }
   const PlanMemory memory = impl_->memory;
   std::ostringstream out;

@@ -55,11 +55,14 @@ Shape BatchNorm2d::output_shape(std::span<const Shape> inputs) const {
   return input;
 }
 
+bool BatchNorm2d::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
+
 std::unique_ptr<Operator> BatchNorm2d::prepare(const Preparation& preparation) const {
   const Shape& input = preparation.inputs[0];
   const std::int64_t images = input[0], channels = input[1], pixels = input[2] * input[3];
   const bool relu = preparation.relu;
   const Device device = preparation.device;
+  const Format format = preparation.input;
   const Coefficients host = coefficients();
   const Tensor scale = host.scale.to(device), shift = host.shift.to(device);
   const detail::OperatorMemory memory = {.workspace = 0, .parameters = scale.bytes() + shift.bytes()};
@@ -73,8 +76,8 @@ std::unique_ptr<Operator> BatchNorm2d::prepare(const Preparation& preparation) c
     case DeviceType::cuda:
       return detail::make_operator(
           "scale and shift", memory, [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-            cuda::scale_and_shift(device.index, floats(inputs[0]), floats(scale), floats(shift), floats(output), images,
-                                  channels, pixels, relu, execution.stream);
+            cuda::scale_and_shift(device.index, format, {images, channels, pixels}, inputs[0].raw(), floats(scale),
+                                  floats(shift), output.raw(), relu, execution.stream);
           });
   }
   detail::fail("batch_norm2d: unknown device");

@@ -34,6 +34,7 @@ class LAMINA_API BatchNorm2d : public Module {
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
   bool fuses_relu() const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

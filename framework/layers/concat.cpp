@@ -27,26 +27,36 @@ Shape Concat::output_shape(std::span<const Shape> inputs) const {
   return joined;
 }
 
+bool Concat::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
+
 std::unique_ptr<Operator> Concat::prepare(const Preparation& preparation) const {
-  const int dim = detail::dimension_of(op(), dim_, preparation.inputs[0]);
-  const std::int64_t rows = detail::extent_product(preparation.inputs[0], 0, dim);
+  const Layout layout = preparation.input.layout;
+  const int logical = detail::dimension_of(op(), dim_, preparation.inputs[0]);
+  const auto [first, dim] = detail::stored(preparation.inputs[0], layout, logical);
+  const std::int64_t rows = detail::extent_product(first, 0, dim);
   std::vector<std::int64_t> widths;
   std::int64_t pitch = 0;
   for (const Shape& input : preparation.inputs) {
-    widths.push_back(detail::extent_product(input, dim, static_cast<int>(input.rank())));
+    widths.push_back(
+        detail::extent_product(detail::stored(input, layout, logical).shape, dim, static_cast<int>(input.rank())));
     pitch += widths.back();
   }
-  const bool on_cpu = preparation.device.is_cpu();
+  if (preparation.device.is_cpu()) {
+    return detail::make_operator("copies",
+                                 [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+                                   float* out = floats(output);
+                                   for (std::size_t i = 0; i < inputs.size(); out += widths[i++]) {
+                                     cpu::copy_rows(floats(inputs[i]), out, rows, widths[i], pitch, *execution.pool);
+                                   }
+                                 });
+  }
+  const auto size = static_cast<std::int64_t>(size_of(preparation.input.dtype));
   return detail::make_operator(
       "copies", [=, device = preparation.device.index](std::span<const Tensor> inputs, Tensor& output,
                                                        const Execution& execution) {
-        float* out = floats(output);
-        for (std::size_t i = 0; i < inputs.size(); out += widths[i++]) {
-          if (on_cpu) {
-            cpu::copy_rows(floats(inputs[i]), out, rows, widths[i], pitch, *execution.pool);
-          } else {
-            cuda::copy_rows(device, floats(inputs[i]), out, rows, widths[i], pitch, execution.stream);
-          }
+        auto* out = static_cast<std::byte*>(output.raw());
+        for (std::size_t i = 0; i < inputs.size(); out += size * widths[i++]) {
+          cuda::copy_rows(device, inputs[i].raw(), out, rows, size * widths[i], size * pitch, execution.stream);
         }
       });
 }

@@ -139,6 +139,12 @@ std::shared_ptr<Module> Conv2d::followed_by(const Module& next) const {
   return folded;
 }
 
+bool Conv2d::takes(const Preparation& preparation) const {
+  const ConvGeometry g = geometry(preparation.inputs[0]);
+  return preparation.device.is_cpu() ? detail::conv2d_cpu_takes(g, preparation)
+                                     : detail::conv2d_cuda_takes(g, preparation);
+}
+
 std::unique_ptr<Operator> Conv2d::prepare(const Preparation& preparation) const {
   if (!weight_.defined()) detail::fail("conv2d: the weight was never set; load weights first");
   if (options_.bias && !bias_.defined()) detail::fail("conv2d: the bias was never set; load weights first");

@@ -42,6 +42,7 @@ class LAMINA_API Conv2d : public Module {
   bool fuses_relu() const override { return true; }
   /// A BatchNorm2d becomes part of the weights and the bias.
   std::shared_ptr<Module> followed_by(const Module& next) const override;
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

@@ -88,6 +88,10 @@ class Conv2dCpu : public Operator {
 
 }  // namespace
 
+bool conv2d_cpu_takes(const ConvGeometry&, const Preparation& preparation) {
+  return preparation.input == Format{} && preparation.output == Format{} && !preparation.pool;
+}
+
 std::unique_ptr<Operator> prepare_conv2d_cpu(const ConvGeometry& geometry, const Preparation& preparation,
                                              const Tensor& weight, const Tensor& bias) {
   return std::make_unique<Conv2dCpu>(geometry, preparation, weight, bias);

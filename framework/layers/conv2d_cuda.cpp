@@ -20,17 +20,29 @@ class Conv2dCuda : public Operator {
   std::unique_ptr<cuda::Conv2dKernel> kernel_;
 };
 
+cuda::Conv2dOptions options_from(const Preparation& preparation) {
+  return {.device = preparation.device.index,
+          .precision = preparation.precision,
+          .algorithm = preparation.algorithm,
+          .input = preparation.input.dtype,
+          .output = preparation.output.dtype,
+          .input_layout = preparation.input.layout,
+          .output_layout = preparation.output.layout,
+          .relu = preparation.relu,
+          .pool = preparation.pool,
+          .workspace_limit = preparation.workspace_limit};
+}
+
 }  // namespace
+
+bool conv2d_cuda_takes(const ConvGeometry& geometry, const Preparation& preparation) {
+  return cuda::conv2d_takes(geometry, options_from(preparation));
+}
 
 std::unique_ptr<Operator> prepare_conv2d_cuda(const ConvGeometry& geometry, const Preparation& preparation,
                                               const Tensor& weight, const Tensor& bias) {
-  const cuda::Conv2dOptions options = {.device = preparation.device.index,
-                                       .precision = preparation.precision,
-                                       .algorithm = preparation.algorithm,
-                                       .output = preparation.output,
-                                       .relu = preparation.relu,
-                                       .workspace_limit = preparation.workspace_limit};
-  return std::make_unique<Conv2dCuda>(cuda::prepare_conv2d(geometry, options, weight.values<float>().data(),
+  return std::make_unique<Conv2dCuda>(cuda::prepare_conv2d(geometry, options_from(preparation),
+                                                           weight.values<float>().data(),
                                                            bias.defined() ? bias.values<float>().data() : nullptr));
 }
 

@@ -14,6 +14,8 @@ Shape Add::output_shape(std::span<const Shape> inputs) const {
   return inputs[0];
 }
 
+bool Add::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
+
 std::unique_ptr<Operator> Add::prepare(const Preparation& preparation) const {
   const bool relu = preparation.relu;
   switch (preparation.device.type) {
@@ -25,14 +27,16 @@ std::unique_ptr<Operator> Add::prepare(const Preparation& preparation) const {
     case DeviceType::cuda:
       return detail::make_operator("elementwise",
                                    [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-                                     cuda::add(output.device().index, floats(inputs[0]), floats(inputs[1]),
-                                               floats(output), output.numel(), relu, execution.stream);
+                                     cuda::add(output.device().index, output.dtype(), inputs[0].raw(), inputs[1].raw(),
+                                               output.raw(), output.numel(), relu, execution.stream);
                                    });
   }
   detail::fail("add: unknown device");
 }
 
 Shape Sigmoid::output_shape(std::span<const Shape> inputs) const { return detail::lone_input(op(), inputs); }
+
+bool Sigmoid::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
 
 std::unique_ptr<Operator> Sigmoid::prepare(const Preparation& preparation) const {
   switch (preparation.device.type) {
@@ -42,10 +46,11 @@ std::unique_ptr<Operator> Sigmoid::prepare(const Preparation& preparation) const
                                      cpu::sigmoid(floats(inputs[0]), floats(output), output.numel(), *execution.pool);
                                    });
     case DeviceType::cuda:
-      return detail::make_operator(
-          "elementwise", [](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-            cuda::sigmoid(output.device().index, floats(inputs[0]), floats(output), output.numel(), execution.stream);
-          });
+      return detail::make_operator("elementwise",
+                                   [](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+                                     cuda::sigmoid(output.device().index, output.dtype(), inputs[0].raw(), output.raw(),
+                                                   output.numel(), execution.stream);
+                                   });
   }
   detail::fail("sigmoid: unknown device");
 }

@@ -11,6 +11,7 @@ class LAMINA_API Add : public Module {
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
   bool fuses_relu() const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 
@@ -20,6 +21,7 @@ class LAMINA_API Sigmoid : public Module {
   std::string_view op() const override { return "sigmoid"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 

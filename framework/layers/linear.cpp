@@ -62,6 +62,7 @@ std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o
   }
   const cuda::LinearOptions options = {.device = preparation.device.index,
                                        .precision = preparation.precision,
+                                       .output = preparation.output.dtype,
                                        .rows = rows,
                                        .in = o.in,
                                        .out = o.out,
@@ -72,7 +73,7 @@ std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o
   return detail::make_operator(kernel->description(),
                                {.workspace = kernel->workspace_bytes(), .parameters = kernel->parameter_bytes()},
                                [kernel](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-                                 kernel->run(floats(inputs[0]), floats(output), execution.workspace, execution.stream);
+                                 kernel->run(inputs[0].raw(), output.raw(), execution.workspace, execution.stream);
                                });
 }
 
@@ -115,6 +116,12 @@ Shape Linear::output_shape(std::span<const Shape> inputs) const {
 double Linear::flops(std::span<const Shape> inputs) const {
   const double rows = static_cast<double>(inputs[0].with_batch(1).numel()) / options_.in;
   return 2.0 * rows * options_.in * options_.out;
+}
+
+bool Linear::takes(const Preparation& p) const {
+  if (p.device.is_cpu()) return Module::takes(p);
+  const DType storage = cuda::linear_storage(p.precision);
+  return p.input == Format{storage} && !p.pool && (p.output == Format{storage} || p.output == Format{});
 }
 
 std::unique_ptr<Operator> Linear::prepare(const Preparation& preparation) const {

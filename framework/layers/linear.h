@@ -28,6 +28,7 @@ class LAMINA_API Linear : public Module {
   Shape output_shape(std::span<const Shape> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
   bool fuses_relu() const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

@@ -18,6 +18,8 @@ Attributes LocalResponseNorm::attributes() const {
 
 Shape LocalResponseNorm::output_shape(std::span<const Shape> inputs) const { return detail::lone_image(op(), inputs); }
 
+bool LocalResponseNorm::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
+
 std::unique_ptr<Operator> LocalResponseNorm::prepare(const Preparation& preparation) const {
   const Shape& input = preparation.inputs[0];
   const LocalResponse settings = {.images = input[0],
@@ -35,9 +37,9 @@ std::unique_ptr<Operator> LocalResponseNorm::prepare(const Preparation& preparat
           });
     case DeviceType::cuda:
       return detail::make_operator(
-          "one thread per output", [=, device = preparation.device.index](std::span<const Tensor> inputs,
-                                                                          Tensor& output, const Execution& execution) {
-            cuda::local_response_norm(device, settings, floats(inputs[0]), floats(output), execution.stream);
+          "one thread per output", [=, device = preparation.device.index, format = preparation.input](
+                                       std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+            cuda::local_response_norm(device, settings, format, inputs[0].raw(), output.raw(), execution.stream);
           });
   }
   detail::fail("local_response_norm: unknown device");

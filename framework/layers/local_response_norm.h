@@ -24,6 +24,7 @@ class LAMINA_API LocalResponseNorm : public Module {
   std::string_view op() const override { return "local_response_norm"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

@@ -49,6 +49,23 @@ std::unique_ptr<Operator> make_operator(std::string description, Run run) {
 inline const float* floats(const Tensor& tensor) { return static_cast<const float*>(tensor.raw()); }
 inline float* floats(Tensor& tensor) { return static_cast<float*>(tensor.raw()); }
 
+/// What elementwise layers take on a GPU: one format, which they keep; on the CPU what everybody takes.
+inline bool keeps_format(const Preparation& p) {
+  const bool any = p.device.is_cuda() && p.input.layout != Layout::blocked;
+  return p.input == p.output && !p.pool && (any || p.input == Format{});
+}
+
+/// The extents in the order in which they lie in memory, and where dimension `dim` is among them.
+struct StoredShape {
+  Shape shape;
+  int dim;
+};
+inline StoredShape stored(const Shape& shape, Layout layout, int dim) {
+  if (layout != Layout::nhwc) return {shape, dim};
+  constexpr int place[] = {0, 3, 1, 2};
+  return {{shape[0], shape[2], shape[3], shape[1]}, place[dim]};
+}
+
 inline const Shape& lone_input(std::string_view op, std::span<const Shape> inputs) {
   if (inputs.size() != 1) fail(op, ": expected 1 input, got ", inputs.size());
   return inputs[0];

@@ -18,7 +18,7 @@ Tensor Module::forward(std::span<const Tensor> inputs) const {
     shapes.push_back(input.shape());
   }
   const Shape shape = output_shape(shapes);
-  if (is_view()) return inputs[0].view(shape);
+  if (is_view(shapes)) return inputs[0].view(shape);
 
   const Device device = inputs[0].device();
   cpu::ThreadPool pool(device.is_cpu() ? cpu::ThreadPool::default_threads() : 1);

@@ -37,7 +37,12 @@ class LAMINA_API Module {
   virtual double flops(std::span<const Shape>) const { return 0; }
 
   /// The output is the input's elements under another shape: nothing is computed.
-  virtual bool is_view() const { return false; }
+  virtual bool is_view(std::span<const Shape> /*inputs*/) const { return false; }
+  /// Whether `prepare` has a kernel for these formats, this pool and this device; of a view, whether the output is in
+  /// place. Everybody takes and gives f32 nchw. Cheap: a Plan asks for every combination before it settles on one.
+  virtual bool takes(const Preparation& preparation) const {
+    return preparation.input == Format{} && preparation.output == Format{} && !preparation.pool;
+  }
   /// The output may be written over the input.
   virtual bool in_place() const { return false; }
   /// This module can apply a ReLU to its output for free.

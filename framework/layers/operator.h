@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "lamina/tensor/conv_geometry.h"
+#include "lamina/tensor/format.h"
+#include "lamina/tensor/pool_geometry.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {
@@ -19,10 +22,12 @@ struct Preparation {
   Device device;
   Precision precision = Precision::fp32;
   ConvAlgorithm algorithm = ConvAlgorithm::automatic;
-  DType output = DType::f32;                             ///< of a convolution on a GPU: f32, or the precision's own
   DType linear_weights = DType::f32;                     ///< of a fully connected layer on the CPU: f32, bf16 or f16
+  Format input = {};                                     ///< how every input is stored
+  Format output = {};                                    ///< how the output is to be stored
   int threads = 1;                                       ///< of the pool that will run it
   bool relu = false;                                     ///< apply a ReLU to the output
+  std::optional<PoolGeometry> pool = {};                 ///< then max pooling; the output is the pooled map
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
 };
 
@@ -45,7 +50,8 @@ class LAMINA_API Operator {
   /// Bytes of packed copies of the parameters that this operator owns.
   virtual std::size_t parameter_bytes() const { return 0; }
 
-  /// Computes `output` from `inputs`, all on the operator's device and of the shapes it was prepared for.
+  /// Computes `output` from `inputs`, all on the operator's device, of the shapes and in the formats it was prepared
+  /// for. A tensor has its logical shape; its address is where the elements begin, in the order of its layout.
   virtual void run(std::span<const Tensor> inputs, Tensor& output, const Execution& execution) const = 0;
 };
 

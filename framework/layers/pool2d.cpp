@@ -86,10 +86,16 @@ Shape pooled_shape(const Shape& input, const PoolGeometry& g) {
 std::vector<std::int64_t> pair(Size2d size) { return {size.height, size.width}; }
 
 using CpuPool = void (*)(const PoolGeometry&, const float*, float*, cpu::ThreadPool&, float*);
-using CudaPool = void (*)(int, const PoolGeometry&, const float*, float*, cuda::Stream);
+
+/// On a GPU pooling may turn the layout on its way.
+bool pool_takes(const Preparation& p) {
+  if (p.pool) return false;
+  if (p.device.is_cpu()) return p.input == Format{} && p.output == Format{};
+  return p.input.dtype == p.output.dtype && p.input.layout != Layout::blocked && p.output.layout != Layout::blocked;
+}
 
 std::unique_ptr<Operator> prepare_pool(const PoolGeometry& g, const Preparation& preparation, CpuPool on_cpu,
-                                       CudaPool on_cuda) {
+                                       cuda::PoolKind kind) {
   switch (preparation.device.type) {
     case DeviceType::cpu:
       return detail::make_operator(
@@ -97,12 +103,17 @@ std::unique_ptr<Operator> prepare_pool(const PoolGeometry& g, const Preparation&
           [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
             on_cpu(g, floats(inputs[0]), floats(output), *execution.pool, static_cast<float*>(execution.workspace));
           });
-    case DeviceType::cuda:
-      return detail::make_operator("one thread per output",
-                                   [=, device = preparation.device.index](std::span<const Tensor> inputs,
-                                                                          Tensor& output, const Execution& execution) {
-                                     on_cuda(device, g, floats(inputs[0]), floats(output), execution.stream);
-                                   });
+    case DeviceType::cuda: {
+      const cuda::PoolFormat format = {.channels = preparation.inputs[0][1],
+                                       .dtype = preparation.input.dtype,
+                                       .input = preparation.input.layout,
+                                       .output = preparation.output.layout};
+      return detail::make_operator(
+          "each window by one thread", [=, device = preparation.device.index](
+                                           std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
+            cuda::pool2d(device, kind, g, format, inputs[0].raw(), output.raw(), execution.stream);
+          });
+    }
   }
   fail("pooling: unknown device");
 }
@@ -133,8 +144,10 @@ Shape MaxPool2d::output_shape(std::span<const Shape> inputs) const {
   return pooled_shape(input, geometry(input));
 }
 
+bool MaxPool2d::takes(const Preparation& preparation) const { return pool_takes(preparation); }
+
 std::unique_ptr<Operator> MaxPool2d::prepare(const Preparation& preparation) const {
-  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::max_pool2d, cuda::max_pool2d);
+  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::max_pool2d, cuda::PoolKind::largest);
 }
 
 AvgPool2d::AvgPool2d(const AvgPool2dOptions& options) : options_(options) {
@@ -163,8 +176,10 @@ Shape AvgPool2d::output_shape(std::span<const Shape> inputs) const {
   return pooled_shape(input, geometry(input));
 }
 
+bool AvgPool2d::takes(const Preparation& preparation) const { return pool_takes(preparation); }
+
 std::unique_ptr<Operator> AvgPool2d::prepare(const Preparation& preparation) const {
-  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::avg_pool2d, cuda::avg_pool2d);
+  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::avg_pool2d, cuda::PoolKind::average);
 }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : output_(output) { require_at_least(op(), 1, output, "output"); }
@@ -183,9 +198,16 @@ Shape AdaptiveAvgPool2d::output_shape(std::span<const Shape> inputs) const {
   return pooled_shape(input, geometry(input));
 }
 
+bool AdaptiveAvgPool2d::is_view(std::span<const Shape> inputs) const {
+  return inputs[0][2] == output_.height && inputs[0][3] == output_.width;
+}
+
+bool AdaptiveAvgPool2d::takes(const Preparation& preparation) const {
+  return is_view(preparation.inputs) ? preparation.input == preparation.output : pool_takes(preparation);
+}
+
 std::unique_ptr<Operator> AdaptiveAvgPool2d::prepare(const Preparation& preparation) const {
-  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::adaptive_avg_pool2d,
-                      cuda::adaptive_avg_pool2d);
+  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::adaptive_avg_pool2d, cuda::PoolKind::adaptive);
 }
 
 }  // namespace lamina

@@ -28,6 +28,7 @@ class LAMINA_API MaxPool2d : public Module {
   std::string_view op() const override { return "max_pool2d"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:
@@ -54,6 +55,7 @@ class LAMINA_API AvgPool2d : public Module {
   std::string_view op() const override { return "avg_pool2d"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:
@@ -71,8 +73,11 @@ class LAMINA_API AdaptiveAvgPool2d : public Module {
   PoolGeometry geometry(const Shape& input) const;
 
   std::string_view op() const override { return "adaptive_avg_pool2d"; }
+  /// Where the image has the wanted size already.
+  bool is_view(std::span<const Shape> inputs) const override;
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

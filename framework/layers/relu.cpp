@@ -2,7 +2,7 @@
 
 #include "lamina/cpu/elementwise.h"
 #include "lamina/cuda/relu.h"
-#include "lamina/tensor/error.h"
+#include "lamina/layers/make_operator.h"
 
 namespace lamina {
 namespace {
@@ -29,6 +29,8 @@ Shape ReLU::output_shape(std::span<const Shape> inputs) const {
   if (inputs.size() != 1) detail::fail("relu: expected 1 input, got ", inputs.size());
   return inputs[0];
 }
+
+bool ReLU::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
 
 std::unique_ptr<Operator> ReLU::prepare(const Preparation& preparation) const {
   switch (preparation.device.type) {

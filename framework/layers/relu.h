@@ -10,6 +10,7 @@ class LAMINA_API ReLU : public Module {
   std::string_view op() const override { return "relu"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 

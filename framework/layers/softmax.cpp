@@ -16,9 +16,12 @@ Shape Softmax::output_shape(std::span<const Shape> inputs) const {
   return input;
 }
 
+bool Softmax::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
+
 std::unique_ptr<Operator> Softmax::prepare(const Preparation& preparation) const {
-  const Shape& input = preparation.inputs[0];
-  const int dim = detail::dimension_of(op(), dim_, input);
+  const Shape& logical = preparation.inputs[0];
+  const auto [input, dim] =
+      detail::stored(logical, preparation.input.layout, detail::dimension_of(op(), dim_, logical));
   const std::int64_t outer = detail::extent_product(input, 0, dim);
   const std::int64_t extent = input[dim];
   const std::int64_t inner = detail::extent_product(input, dim + 1, static_cast<int>(input.rank()));
@@ -29,11 +32,11 @@ std::unique_ptr<Operator> Softmax::prepare(const Preparation& preparation) const
             cpu::softmax(floats(inputs[0]), floats(output), outer, extent, inner, *execution.pool);
           });
     case DeviceType::cuda:
-      return detail::make_operator(
-          "three passes", [=, device = preparation.device.index](std::span<const Tensor> inputs, Tensor& output,
-                                                                 const Execution& execution) {
-            cuda::softmax(device, floats(inputs[0]), floats(output), outer, extent, inner, execution.stream);
-          });
+      return detail::make_operator("three passes", [=, device = preparation.device.index](
+                                                       std::span<const Tensor> inputs, Tensor& output,
+                                                       const Execution& execution) {
+        cuda::softmax(device, output.dtype(), inputs[0].raw(), output.raw(), outer, extent, inner, execution.stream);
+      });
   }
   detail::fail("softmax: unknown device");
 }

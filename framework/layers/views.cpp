@@ -13,6 +13,12 @@ std::unique_ptr<Operator> Flatten::prepare(const Preparation&) const {
   detail::fail("flatten: a view has no operator");
 }
 
+/// The elements of an image in another order than nchw would be joined in that order.
+bool Flatten::takes(const Preparation& p) const {
+  return p.input.dtype == p.output.dtype && p.output.layout == Layout::nchw &&
+         detail::same_order(p.inputs[0], p.input.layout, Layout::nchw);
+}
+
 Shape Dropout::output_shape(std::span<const Shape> inputs) const {
   if (inputs.size() != 1) detail::fail("dropout: expected 1 input, got ", inputs.size());
   return inputs[0];
@@ -21,5 +27,7 @@ Shape Dropout::output_shape(std::span<const Shape> inputs) const {
 std::unique_ptr<Operator> Dropout::prepare(const Preparation&) const {
   detail::fail("dropout: a view has no operator");
 }
+
+bool Dropout::takes(const Preparation& p) const { return p.input == p.output; }
 
 }  // namespace lamina

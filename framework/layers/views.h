@@ -9,7 +9,8 @@ class LAMINA_API Flatten : public Module {
  public:
   std::string_view op() const override { return "flatten"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool is_view() const override { return true; }
+  bool is_view(std::span<const Shape>) const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 
@@ -18,7 +19,8 @@ class LAMINA_API Dropout : public Module {
  public:
   std::string_view op() const override { return "dropout"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool is_view() const override { return true; }
+  bool is_view(std::span<const Shape>) const override { return true; }
+  bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 

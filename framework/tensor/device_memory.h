@@ -25,4 +25,17 @@ void device_free(Device device, void* pointer) noexcept;
 /// Copies between any two places (host memory is Device::cpu()) and waits until the copy is done.
 void copy_bytes(void* destination, Device to, const void* source, Device from, std::size_t bytes);
 
+/// While one lives, this thread's device memory is counted by whoever asks for it, but not taken: device_allocate
+/// returns an address that must not be read or written, and copies to it are skipped. What a Plan will need is found
+/// out by preparing it like this. Does nothing in a build without CUDA.
+class DryRun {
+ public:
+  DryRun();
+  ~DryRun();
+  DryRun(const DryRun&) = delete;
+  DryRun& operator=(const DryRun&) = delete;
+
+  static bool active();
+};
+
 }  // namespace lamina::detail

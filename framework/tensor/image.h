@@ -33,12 +33,17 @@ LAMINA_API bool is_image(std::span<const std::byte> bytes);
 /// Decodes PNG, JPEG, BMP, TGA, binary PGM or PPM, whichever the content says it is. `name` goes into errors.
 ///
 /// The pixels are those of Pillow's `Image.open(...).convert("RGB")`: alpha is dropped, grey replicated, palettes
-/// looked up; EXIF orientation, gamma and colour profiles are ignored. Two exceptions: JPEG decoders differ by a few
-/// levels, and 16-bit grey samples keep their high byte, where Pillow would turn everything from 255 up to white.
+/// looked up; EXIF orientation, gamma and colour profiles are ignored. Two exceptions: JPEG differs by a few levels
+/// where `jpeg_decoder()` is stb_image, and 16-bit grey samples keep their high byte, where Pillow would turn
+/// everything from 255 up to white.
 ///
 /// Throws Error if the bytes are no picture, a kind that is not read (the message says which), damaged or truncated,
 /// or have more than `max_image_pixels`. Bytes after the picture are ignored.
 LAMINA_API Image decode_image(std::span<const std::byte> bytes, std::string_view name);
+
+/// What decodes JPEG in this build: "libjpeg-turbo 2.1.5", whose pixels are Pillow's and torchvision's to the bit, or
+/// "stb_image".
+LAMINA_API std::string_view jpeg_decoder();
 
 /// Decodes a file; also a pipe. Throws Error as `decode_image` does, and if the file cannot be read.
 LAMINA_API Image read_image(const std::filesystem::path& path);

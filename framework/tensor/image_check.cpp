@@ -3,7 +3,7 @@
 
 #include "lamina/tensor/image_codec.h"
 
-// Walks PNG and JPEG files from end to end before stb_image sees them.
+// Walks PNG and JPEG files from end to end before a decoder sees them.
 namespace lamina::detail {
 namespace {
 
@@ -79,9 +79,10 @@ ImageSize check_png(const EncodedImage& file) {
 
 // ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.
 ImageSize check_jpeg(const EncodedImage& file) {
+  constexpr int most_scans = 500;  // progressive encoders make about ten
   ImageSize size;
   std::uint32_t channels = 0;
-  int adobe_transform = -1;
+  int adobe_transform = -1, scans = 0;
   std::size_t at = 2;
   const auto next_marker = [&] {
     // Skips entropy-coded data, in which 0xff is followed by 0 or a restart marker, and fill bytes.
@@ -118,13 +119,17 @@ ImageSize check_jpeg(const EncodedImage& file) {
         if (symbols > 256) file.fail("damaged: a JPEG Huffman table of ", symbols, " symbols");
         table += 17 + symbols;
       }
+    } else if (marker == 0xda) {
+      // Each scan may cost a pass over the whole picture, and a kilobyte can ask for a hundred of them.
+      if (++scans > most_scans) file.fail("damaged: a JPEG of more than ", most_scans, " scans");
     } else if (marker == 0xee && length >= 14 && std::memcmp(file.data(at + 2, 5), "Adobe", 5) == 0) {
       adobe_transform = static_cast<int>(file.u8(at + 13));
     }
     at = end;
   }
   if (channels == 0) file.fail("damaged: a JPEG without a frame");
-  // Without Adobe's marker stb_image would take inks for YCbCr and transparency.
+  if (channels == 2 || channels > 4) file.fail("JPEG of ", channels, " channels is not read");
+  // Without Adobe's marker decoders guess whether the inks are inverted, and differently.
   if (channels == 4 && adobe_transform != 0 && adobe_transform != 2) {
     file.fail("a JPEG of four channels is read only if Adobe's marker says which; save it as RGB");
   }

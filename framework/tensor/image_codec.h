@@ -62,7 +62,8 @@ Image decode_bmp(const EncodedImage& file);
 Image decode_tga(const EncodedImage& file);
 Image decode_pnm(const EncodedImage& file);
 Image decode_png(const EncodedImage& file);
-Image decode_jpeg(const EncodedImage& file);
+Image decode_jpeg(const EncodedImage& file);      // by libjpeg-turbo where it was found, else by stb_image
+Image decode_jpeg_stb(const EncodedImage& file);  // a few levels off in places
 
 struct ImageSize {
   int width = 0;
@@ -70,7 +71,7 @@ struct ImageSize {
 };
 
 /// Throw Error unless the file is whole from its signature to its end marker, its size is allowed, and it keeps to
-/// what stb_image decodes both safely and as Pillow does.
+/// what both decoders decode safely and as Pillow does.
 ImageSize check_png(const EncodedImage& file);
 ImageSize check_jpeg(const EncodedImage& file);
 

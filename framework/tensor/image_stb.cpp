@@ -72,7 +72,7 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format) 
 
 Image decode_png(const EncodedImage& file) { return decode(file, check_png(file), "PNG"); }
 
-Image decode_jpeg(const EncodedImage& file) { return decode(file, check_jpeg(file), "JPEG"); }
+Image decode_jpeg_stb(const EncodedImage& file) { return decode(file, check_jpeg(file), "JPEG"); }
 
 std::string encode_png(const Image& image) {
   std::string encoded;

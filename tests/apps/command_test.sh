@@ -40,7 +40,9 @@ for command in features classify run verify inspect convert doctor 'bench conv2d
 done
 
 # usage errors
-expect 2 'COMMAND|subcommand' nonsense
+expect 2 'Usage: lamina'
+expect 2 'no command "clasify"; did you mean classify' clasify photo.png
+expect 2 'no command "modle"; did you mean model' bench modle
 expect 2 '' --nonsense
 expect 2 'required' run --model "$model"
 expect 2 'precision' features "$photo" --model "$model" --precision fp8
@@ -96,7 +98,33 @@ expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/network.safetensors"
 expect 1 'FAIL.*first to diverge is' verify --model "$golden/network.safetensors" --golden "$golden/network-wrong.safetensors"
 expect 1 'names no node' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
 
-for network in layers tiny-alexnet tiny-resnet; do
+# verify's tolerance is in proportion to the tensor: elements near 0 of a large one may be a little off, not more
+python3 - <<'EOF'
+import json, struct
+def write(path, tensors, metadata=None):
+    header, begin = {"__metadata__": metadata} if metadata else {}, 0
+    for name, values in tensors.items():
+        header[name] = {"dtype": "F32", "shape": [1, len(values)], "data_offsets": [begin, begin + 4 * len(values)]}
+        begin += 4 * len(values)
+    text = json.dumps(header).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(struct.pack(f"<{len(v)}f", *v) for v in tensors.values()))
+graph = {"version": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": ["N", 4]}],
+         "nodes": [{"name": "y", "op": "relu", "inputs": ["x"]}], "outputs": ["y"]}
+write("relu.safetensors", {}, {"lamina.graph": json.dumps(graph)})
+for scale in 1e-4, 1e4:  # the root mean square is half of the first element
+    for off in 1e-5, 2e-5:
+        write(f"off-{off}-{scale}.safetensors", {"x": [scale, 0, 0, 0], "y": [scale, off * scale, 0, 0]})
+write("nan.safetensors", {"x": [1, 2, 3, 4], "y": [1, float("nan"), 3, 4]})
+EOF
+for scale in 0.0001 10000.0; do
+  expect 0 'pass: 2 comparisons' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors"
+  expect 1 'FAIL.*1 of 4 elements differ, first at .0, 1.' verify --model relu.safetensors --golden "off-2e-05-$scale.safetensors"
+  expect 0 'pass' verify --model relu.safetensors --golden "off-2e-05-$scale.safetensors" --atol 1e-4
+  expect 1 'FAIL' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors" --atol 0
+done
+expect 1 'FAIL.*1 of 4 elements differ' verify --model relu.safetensors --golden nan.safetensors
+
+for network in layers tiny-alexnet tiny-resnet exported; do
   expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/$network.safetensors" --golden "$golden/$network-golden.safetensors"
 done
 
@@ -126,6 +154,12 @@ expect 1 '--model FILE' classify "$photo"
 expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
 expect 2 'arch' classify "$photo" --arch lenet --weights "$classifier"
 expect 2 'excludes' classify "$photo" --model "$classifier" --json --csv
+
+# the shipped digits say what they are
+names=(zero one two three four five six seven eight nine)
+for digit in "${!names[@]}"; do
+  expect 0 "^ +[0-9.]+ %  ${names[digit]}\$" classify "$source/weights/digits/$digit.png" --model "$source/weights/digits.safetensors" --top 1
+done
 
 # convert: the same tensors, a model where it was one, half the size in f16
 expect 0 'wrote.*and the graph' convert "$classifier" half.safetensors --dtype f16

@@ -80,6 +80,7 @@ float rounded(Precision precision, float value) {
 struct Kind {
   Precision precision;
   DType output;
+  Layout layout = Layout::nchw;
 };
 
 class Sm90 : public testing::TestWithParam<Kind> {
@@ -95,6 +96,7 @@ class Sm90 : public testing::TestWithParam<Kind> {
     cuda::Conv2dOptions o;
     o.precision = GetParam().precision;
     o.output = GetParam().output;
+    o.output_layout = GetParam().layout;
     return o;
   }
 
@@ -117,15 +119,19 @@ class Sm90 : public testing::TestWithParam<Kind> {
     return {result.begin() + guard, result.end() - guard};
   }
 
+  /// [N, OC, OH, OW]
   std::vector<float> run(const ConvGeometry& g, const Data& d, bool relu = false, bool bias = true) const {
     const std::vector<unsigned char> raw = run_raw(g, d, relu, bias);
     std::vector<float> y(static_cast<std::size_t>(g.output_size()));
+    const auto channels = static_cast<std::size_t>(g.out_channels), pixels = static_cast<std::size_t>(g.out_pixels());
     for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t image = i / (channels * pixels), channel = i / pixels % channels, pixel = i % pixels;
+      const std::size_t at = GetParam().layout == Layout::nchw ? i : (image * pixels + pixel) * channels + channel;
       if (GetParam().output == DType::f32) {
-        std::memcpy(&y[i], &raw[4 * i], 4);
+        std::memcpy(&y[i], &raw[4 * at], 4);
       } else {
         std::uint16_t bits = 0;
-        std::memcpy(&bits, &raw[2 * i], 2);
+        std::memcpy(&bits, &raw[2 * at], 2);
         y[i] = GetParam().output == DType::f16 ? to_float(half{bits}) : to_float(bfloat16{bits});
       }
     }
@@ -283,14 +289,19 @@ TEST_P(Sm90, SameBitsEveryRun) {
 }
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) {
-  return std::string(name(info.param.precision)) + "_" + std::string(name(info.param.output));
+  return std::string(name(info.param.precision)) + "_" + std::string(name(info.param.output)) +
+         (info.param.layout == Layout::nhwc ? "_nhwc" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, Sm90,
-                         testing::Values(Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32},
-                                         Kind{Precision::fp16, DType::f16}, Kind{Precision::fp16, DType::f32},
-                                         Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32}),
-                         kind_name);
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, Sm90,
+    testing::Values(Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32},
+                    Kind{Precision::fp16, DType::f16}, Kind{Precision::fp16, DType::f32},
+                    Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32},
+                    Kind{Precision::fp32, DType::f32, Layout::nhwc}, Kind{Precision::tf32, DType::f32, Layout::nhwc},
+                    Kind{Precision::fp16, DType::f16, Layout::nhwc}, Kind{Precision::fp16, DType::f32, Layout::nhwc},
+                    Kind{Precision::bf16, DType::bf16, Layout::nhwc}, Kind{Precision::bf16, DType::f32, Layout::nhwc}),
+    kind_name);
 
 TEST(Sm90Supports, DeclinesWhatItCannotDo) {
   if (detail::cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
@@ -308,6 +319,8 @@ TEST(Sm90Supports, DeclinesWhatItCannotDo) {
   EXPECT_FALSE(supports([](ConvGeometry& g, auto&) { g.kernel_height = 13; }));
   EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.output = DType::f16; }));
   EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.input = DType::f16; }));
+  EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.input_layout = Layout::nhwc; }));
+  EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.output_layout = Layout::blocked; }));
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lamina/cpu/reference.h"
+#include "lamina/cuda/convert.h"
 #include "lamina/lamina.h"
 #include "lamina/tensor/device_memory.h"
 #include "layer_cases.h"
@@ -23,6 +26,16 @@ Graph graph_of(const test::LayerCase& c) {
   return g;
 }
 
+double relative_error(const Tensor& a, const Tensor& b) {
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(b.numel()); ++i) {
+    const double x = a.values<float>()[i], y = b.values<float>()[i];
+    error += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return std::sqrt(error / norm);
+}
+
 TEST_F(CudaLayers, AgreeWithTheReference) {
   for (const test::LayerCase& c : test::layer_cases()) {
     const Graph g = graph_of(c);
@@ -35,13 +48,107 @@ TEST_F(CudaLayers, AgreeWithTheReference) {
   }
 }
 
+/// What a layer's kernel makes of inputs stored in one format when it gives another, as f32 nchw on the host.
+Tensor run_in(const test::LayerCase& c, Precision precision, Format input, Format output) {
+  std::vector<Shape> shapes;
+  for (const Tensor& x : c.inputs) shapes.push_back(x.shape());
+  const Shape shape = c.module->output_shape(shapes);
+  const auto convert = [](const Tensor& x, const Shape& logical, Format from, Format to) {
+    Tensor y(logical, to.dtype, Device::cuda());
+    cuda::convert(0, detail::activation_of(logical), from, x.raw(), to, y.raw(), nullptr);
+    return y;
+  };
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : c.inputs) inputs.push_back(convert(x.to(Device::cuda()), x.shape(), {}, input));
+  const auto op = c.module->prepare(
+      {.inputs = shapes, .device = Device::cuda(), .precision = precision, .input = input, .output = output});
+  const Tensor poison =
+      Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), NAN), shape).to(output.dtype);
+  Tensor result = poison.to(Device::cuda());
+  const Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, Device::cuda());
+  op->run(inputs, result, {.workspace = const_cast<void*>(workspace.raw())});
+  return convert(result, shape, output, {}).to(Device::cpu());
+}
+
+TEST_F(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
+  struct Kind {
+    Precision precision;
+    DType dtype;
+    double tolerance;  // operands are rounded once, results once
+  };
+  int pairs = 0;
+  for (const Kind kind : {Kind{Precision::fp32, DType::f32, 0}, Kind{Precision::fp16, DType::f16, 4e-3},
+                          Kind{Precision::bf16, DType::bf16, 3e-2}}) {
+    for (test::LayerCase c : test::layer_cases()) {
+      if (c.module->op() == "linear") continue;  // see the next test
+      // A batch norm multiplies the rounding of its operand by its scale, here up to 1 / sqrt(0.01) times a weight.
+      c.tolerance = std::max(c.tolerance, kind.tolerance * (c.module->op() == "batch_norm2d" ? 20 : 1));
+      std::vector<Shape> shapes;
+      for (const Tensor& x : c.inputs) shapes.push_back(x.shape());
+      if (c.module->is_view(shapes)) continue;
+      for (const Layout from : {Layout::nchw, Layout::nhwc}) {
+        for (const Layout to : {Layout::nchw, Layout::nhwc}) {
+          if (shapes[0].rank() != 4 && (from == Layout::nhwc || to == Layout::nhwc)) continue;
+          const Format input = {kind.dtype, from}, output = {kind.dtype, to};
+          if (!c.module->takes({.inputs = shapes,
+                                .device = Device::cuda(),
+                                .precision = kind.precision,
+                                .input = input,
+                                .output = output}))
+            continue;
+          ++pairs;
+          const Tensor y = run_in(c, kind.precision, input, output);
+          ASSERT_EQ(test::mismatch(c, y.values<float>()), "") << c.name << ", " << input << " to " << output;
+        }
+      }
+    }
+  }
+  EXPECT_GT(pairs, 2000);  // pooling takes all four pairs of layouts in three types, the others two
+}
+
+/// Every pair of formats, at sizes around the tile and the vector; the values are exact in all three types.
+TEST_F(CudaLayers, ConversionsKeepEveryElement) {
+  for (const Shape& shape :
+       std::vector<Shape>{{1, 1, 1, 1}, {2, 3, 7, 5}, {3, 33, 4, 8}, {1, 64, 31, 1}, {2, 130, 9, 11}}) {
+    Tensor x(shape);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(x.numel()); ++i) {
+      x.values<float>()[i] = static_cast<float>(i * 37 % 251) - 125;
+    }
+    const Activation a = detail::activation_of(shape);
+    for (const DType first : {DType::f32, DType::f16, DType::bf16}) {
+      for (const DType second : {DType::f32, DType::f16, DType::bf16}) {
+        for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+          for (const Layout other : {Layout::nchw, Layout::nhwc}) {
+            const Format one = {first, layout}, two = {second, other};
+            Tensor u(shape, first, Device::cuda()), v(shape, second, Device::cuda()),
+                y(shape, DType::f32, Device::cuda());
+            cuda::convert(0, a, {}, x.to(Device::cuda()).raw(), one, u.raw(), nullptr);
+            cuda::convert(0, a, one, u.raw(), two, v.raw(), nullptr);
+            cuda::convert(0, a, two, v.raw(), {}, y.raw(), nullptr);
+            const Tensor host = y.to(Device::cpu());
+            ASSERT_TRUE(std::ranges::equal(host.values<float>(), x.values<float>())) << shape << one << " to " << two;
+            if (layout != Layout::nhwc) continue;
+            // The order itself: channels of a pixel lie side by side.
+            const Tensor stored = u.to(Device::cpu()).to(DType::f32);
+            for (std::int64_t c = 0; c < shape[1]; ++c) {
+              EXPECT_EQ(stored.values<float>()[static_cast<std::size_t>(c)],
+                        x.values<float>()[static_cast<std::size_t>(c * shape[2] * shape[3])]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 /// Linear layers of every precision: K terms, each product within the precision's bound of its scale.
 TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
   for (const Precision precision : {Precision::tf32, Precision::fp16, Precision::bf16}) {
-    for (const std::int64_t rows : {1, 5, 16, 17, 64}) {
-      Linear linear({.in = 300, .out = 77});
+    for (const auto& [rows, in] : std::vector<std::pair<std::int64_t, int>>{
+             {1, 300}, {2, 304}, {3, 8}, {4, 1}, {5, 2048}, {8, 129}, {16, 300}, {17, 300}, {64, 4096}, {1, 9216}}) {
+      Linear linear({.in = in, .out = 77});
       test::set_parameters(linear, 5);
-      const Tensor x = test::drawn({rows, 300}, 6);
+      const Tensor x = test::drawn({rows, in}, 6);
       const std::vector<double> truth = test::reference_linear(linear, x);
       Graph g;
       g.output(g.add("linear", linear, g.input("input", x.shape())));
@@ -49,7 +156,7 @@ TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
       const Tensor y = plan.run(x);
       for (std::size_t i = 0; i < truth.size(); ++i) {
         // In 16 bits the operands' own rounding comes on top: truth is of the unrounded ones.
-        const double bound = 1.5 * cpu::error_bound(precision, 300, 300 * 0.64 + 3);
+        const double bound = 1.5 * cpu::error_bound(precision, in, in * 0.64 + 3);
         ASSERT_LE(std::abs(static_cast<double>(y.values<float>()[i]) - truth[i]), bound)
             << name(precision) << ", " << rows << " rows, output " << i;
       }
@@ -89,6 +196,30 @@ TEST_F(CudaLayers, NetworksAgreeWithTheCpu) {
           ASSERT_TRUE(same) << name << ' ' << output << " [" << i << "] is " << u << ", expected " << v;
         }
       }
+    }
+  }
+}
+
+/// Every node of whole networks in the narrow precisions, whatever formats its kernels chose, fused and not.
+TEST_F(CudaLayers, NetworksAgreeWithTheCpuInEveryPrecision) {
+  for (const Precision precision : {Precision::tf32, Precision::fp16, Precision::bf16}) {
+    for (const char* name : {"tiny-alexnet", "tiny-resnet"}) {
+      const Model model = load_model(std::string(LAMINA_TEST_DATA) + "/golden/" + name + ".safetensors");
+      const Graph& graph = model.graph;
+      const Shape shape = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape.with_batch(3);
+      const std::vector<Tensor> inputs = {test::drawn(shape, 7)};
+      Plan truth = graph.compile({.batch = 3, .keep_all = true});
+      truth.run(inputs);
+      Plan kept = graph.compile({.device = Device::cuda(), .batch = 3, .precision = precision, .keep_all = true});
+      kept.run(inputs);
+      const double tolerance = precision == Precision::bf16 ? 2e-2 : 3e-3;
+      for (const Graph::Node& node : graph.nodes()) {
+        const double error = relative_error(kept.activation(node.name).to(Device::cpu()), truth.activation(node.name));
+        EXPECT_LT(error, tolerance) << name << ' ' << node.name << " in " << lamina::name(precision);
+      }
+      Plan fused = graph.compile({.device = Device::cuda(), .batch = 3, .precision = precision});
+      const auto outputs = fused.run(inputs);
+      EXPECT_LT(relative_error(outputs[0], truth.run(inputs)[0]), tolerance) << fused.summary();
     }
   }
 }

@@ -4,8 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <thread>
+
 #include "graph/networks.h"
+#include "lamina/cuda/device_info.h"
 #include "lamina/cuda/stream.h"
+#include "lamina/graph/model.h"
+#include "lamina/layers/linear.h"
 #include "lamina/tensor/device_memory.h"
 #include "tensor/file_test.h"
 
@@ -113,6 +119,122 @@ TEST_F(CudaPlan, TheSameBitsTwice) {
   const Tensor first = plan.run(inputs)[0].clone();
   const auto again = plan.run(inputs)[0].values<float>();
   EXPECT_TRUE(std::equal(again.begin(), again.end(), first.values<float>().begin()));
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+/// Runs are replayed from a captured graph where their addresses come back: more addresses than a Plan remembers, in
+/// turn and again, always give what running step by step gives.
+TEST_F(CudaPlan, ReplayedRunsGiveTheSameBitsWhereverTheInputsAre) {
+  const Graph graph = branching_network();
+  for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+    Plan plan = graph.compile({.device = Device::cuda(), .batch = 2, .precision = precision});
+    Plan plainly = graph.compile({.device = Device::cuda(), .batch = 2, .precision = precision, .capture = false});
+    std::vector<Tensor> host, device, expected;
+    std::vector<std::vector<Tensor>> outputs;
+    for (unsigned i = 0; i < 11; ++i) {
+      host.push_back(random_tensor({2, 3, 16, 16}, i));
+      device.push_back(host.back().to(Device::cuda()));
+      expected.push_back(plainly.run(std::vector<Tensor>{host.back()})[0].clone());
+      outputs.push_back({Tensor(plan.output_shapes()[0], DType::f32, Device::cuda()),
+                         Tensor(plan.output_shapes()[1], DType::f32, Device::cuda())});
+    }
+    cuda::OwnedStream stream(0);
+    for (const std::size_t i : {0, 0, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1, 2, 10, 10, 10, 9, 9, 9}) {
+      EXPECT_TRUE(same_bits(plan.run(std::vector<Tensor>{host[i]})[0], expected[i])) << i;
+      const std::vector<Tensor> inputs = {device[i]};
+      const Tensor result = plan.run(inputs, stream.get())[0];
+      cuda::synchronize(0, stream.get());
+      EXPECT_TRUE(same_bits(result.to(Device::cpu()), expected[i])) << i;
+      plan.run_into(inputs, outputs[i], stream.get());
+      cuda::synchronize(0, stream.get());
+      EXPECT_TRUE(same_bits(outputs[i][0].to(Device::cpu()), expected[i])) << i;
+    }
+    // New contents at an address that was captured long ago.
+    device[0].copy_from(host[5]);
+    plan.run_into(std::vector<Tensor>{device[0]}, outputs[0], stream.get());
+    cuda::synchronize(0, stream.get());
+    EXPECT_TRUE(same_bits(outputs[0][0].to(Device::cpu()), expected[5]));
+  }
+}
+
+/// One linear layer of 64 MiB in fp32.
+Graph heavy_network() {
+  Graph graph;
+  const Value x = graph.input("input", {batch, 4096});
+  graph.output(graph.add("linear", Linear({.in = 4096, .out = 4096}), x));
+  test::randomize(graph);
+  return graph;
+}
+
+TEST_F(CudaPlan, PlansShareOneCopyOfTheWeights) {
+  constexpr std::size_t weights = std::size_t{64} << 20;
+  const Graph graph = heavy_network();
+  Plan first = graph.compile({.device = Device::cuda()});
+  const std::size_t before = cuda::free_memory(0);
+  {
+    std::vector<Plan> plans;
+    for (const std::int64_t n : {1, 2, 5, 8}) plans.push_back(graph.compile({.device = Device::cuda(), .batch = n}));
+    EXPECT_LT(before - cuda::free_memory(0), weights / 2);
+    const Graph other = heavy_network();  // the same weights at other addresses
+    plans.push_back(other.compile({.device = Device::cuda()}));
+    EXPECT_LT(before - cuda::free_memory(0), weights / 2);
+    std::vector<std::thread> threads;
+    std::vector<Tensor> results(4);
+    for (std::size_t t = 0; t < results.size(); ++t) {
+      threads.emplace_back([&, t] {
+        Plan plan = graph.compile({.device = Device::cuda()});
+        const Tensor input = random_tensor({1, 4096}, 7);
+        for (int i = 0; i < 5; ++i) results[t] = plan.run(input).clone();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Tensor& result : results) EXPECT_TRUE(same_bits(result, results[0]));
+    EXPECT_LT(before - cuda::free_memory(0), weights / 2);
+    plans.push_back(graph.compile({.device = Device::cuda(), .precision = Precision::fp16}));
+    EXPECT_GT(before - cuda::free_memory(0), weights / 2 - 1);  // another copy: half the bytes
+    first = std::move(plans.back());
+  }
+  EXPECT_GT(cuda::free_memory(0), before);  // all but the fp16 copy went with the last that used it
+}
+
+TEST_F(CudaPlan, MemoryIsKnownBeforeAnyIsTaken) {
+  const Graph heavy = heavy_network();
+  const Graph branching = branching_network();
+  const Model model = load_model(std::string(LAMINA_TEST_DATA) + "/golden/tiny-alexnet.safetensors");
+  for (const Graph* graph : {&heavy, &branching, &model.graph}) {
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+      for (const bool keep_all : {false, true}) {
+        const CompileOptions options = {
+            .device = Device::cuda(), .batch = 20, .precision = precision, .keep_all = keep_all};
+        const std::size_t before = cuda::free_memory(0);
+        const PlanMemory expected = graph->plan_memory(options);
+        EXPECT_EQ(cuda::free_memory(0), before);
+        const PlanMemory memory = graph->compile(options).memory();
+        EXPECT_EQ(expected.activations, memory.activations);
+        EXPECT_EQ(expected.workspace, memory.workspace);
+        EXPECT_EQ(expected.parameters, memory.parameters);
+      }
+    }
+  }
+}
+
+TEST_F(CudaPlan, ACallerMayCaptureARunHimself) {
+  const Graph graph = branching_network();
+  Plan plan = graph.compile({.device = Device::cuda()});
+  const Tensor host = random_tensor({1, 3, 16, 16}, 5);
+  const std::vector<Tensor> inputs = {host.to(Device::cuda())};
+  std::vector<Tensor> outputs = {Tensor(plan.output_shapes()[0], DType::f32, Device::cuda()),
+                                 Tensor(plan.output_shapes()[1], DType::f32, Device::cuda())};
+  plan.run_into(inputs, outputs);
+  plan.run_into(inputs, outputs);
+  const cuda::CapturedGraph captured(0, [&](cuda::Stream stream) { plan.run_into(inputs, outputs, stream); });
+  outputs[0].copy_from(Tensor::zeros(outputs[0].shape()));
+  captured.launch(nullptr);
+  cuda::synchronize(0, nullptr);
+  expect_close(outputs[0].to(Device::cpu()), on_cpu(graph, {host})[0]);
 }
 
 TEST_F(CudaPlan, AModelTooLargeIsAnErrorAndTheProcessGoesOn) {

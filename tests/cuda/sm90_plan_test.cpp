@@ -38,8 +38,7 @@ double through_steps(const sm90::Plan& plan, const sm90::Packed& packed, const f
   const sm90::Params& p = plan.params;
   const int columns = plan.filters * (plan.split ? 2 : 1);
   const int split = oc / plan.filters;
-  int column = 0;
-  while (sm90::column_filter(column) != oc % plan.filters) ++column;
+  const int column = sm90::filter_column(oc % plan.filters);
   double sum = 0;
   for (int g = 0; g < p.groups; ++g) {
     for (int s = p.group[g].begin; s < p.group[g].end; ++s) {

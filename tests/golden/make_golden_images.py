@@ -14,7 +14,8 @@ Each line of images.txt is
 
 with the picture's path from the root of the repository and 64-bit FNV-1a hashes of the bytes of: the decoded RGB
 picture; Resize(resize) and CenterCrop(crop) of it, [crop, crop, 3]; after ToTensor and Normalize, f32 [3, crop, crop].
-JPEG pictures are not listed, since decoders differ: NAME.jpg stands beside NAME.jpg.png, the pixels Pillow decodes.
+JPEG decoders differ: builds without libjpeg-turbo pass over the lines of .jpg, and NAME.jpg stands beside NAME.jpg.png,
+the pixels Pillow decodes, for them to come close to.
 """
 
 import io
@@ -157,12 +158,15 @@ def write_pictures() -> list[str]:
         picture.save(encoded, "JPEG", **options)
         (PICTURES / name).write_bytes(encoded.getvalue())
         Image.open(PICTURES / name).convert("RGB").save(PICTURES / f"{name}.png")
+        names.append(name)
 
     save_jpeg("colour.jpg", square, quality=90, subsampling=0)
     save_jpeg("subsampled.jpg", coffee, quality=85)
     save_jpeg("progressive.jpg", square, quality=85, progressive=True)
     save_jpeg("grey.jpg", square.convert("L"), quality=90)
     save_jpeg("cmyk.jpg", eye.convert("CMYK"), quality=95)
+    save_jpeg("halved.jpg", coffee, quality=80, subsampling=1)
+    save_jpeg("restarts.jpg", coffee, quality=75, restart_marker_blocks=3)
     return names
 
 
@@ -178,6 +182,7 @@ def main() -> None:
     paths = [f"tests/golden/images/{name}" for name in names]
     cases = [(path, 256, 224) for path in paths]
     cases += [(f"docs/images/{name}.png", 256, 224) for name in ("astronaut", "chelsea", "coffee")]
+    cases.append(("docs/images/rocket.jpg", 256, 224))
     cases += [(f"tests/golden/images/{name}.jpg.png", 256, 224) for name in ("colour", "subsampled")]
     # Other sizes: shrinking, an odd crop, the crop as large as the picture, larger than one side and than both.
     others = [("landscape", 32, 27), ("landscape", 299, 299), ("landscape", 40, 50), ("portrait", 33, 64),

@@ -215,6 +215,17 @@ TEST(Plan, MemoryIsWhatTheArenaHolds) {
   EXPECT_EQ(graph.compile({.batch = 4, .keep_all = true}).memory().activations, 2560u + 2400u);
 }
 
+TEST(Plan, MemoryIsKnownBeforeAnyIsTaken) {
+  const Graph graph = branching_network();
+  for (const bool keep_all : {false, true}) {
+    const CompileOptions options = {.batch = 3, .threads = 2, .keep_all = keep_all};
+    const PlanMemory expected = graph.plan_memory(options), memory = graph.compile(options).memory();
+    EXPECT_EQ(expected.activations, memory.activations);
+    EXPECT_EQ(expected.workspace, memory.workspace);
+    EXPECT_EQ(expected.parameters, memory.parameters);
+  }
+}
+
 /// A result written over its operand may have several readers of its own: the next in-place operation must not
 /// overwrite it under them.
 TEST(Plan, InPlaceResultsOutliveEveryReader) {

@@ -4,18 +4,18 @@
 #include "lamina/cuda/sm90_modes.cuh"
 #include "lamina/cuda/sm90_tile.cuh"
 
-/// The way out of a tile, 64 pixels x filters: a computing warpgroup puts its registers into a transposing buffer, and
-/// a storing warpgroup writes that to NCHW while the next tile is multiplied, consecutive pixels of one or two filters
-/// at a time.
+/// The way out of a tile, 64 pixels x filters, to NCHW: a computing warpgroup puts its registers into a transposing
+/// buffer, and the storing warpgroup writes that out while the next tile is multiplied, consecutive pixels of one or
+/// two filters at a time.
 namespace lamina::cuda::sm90 {
 
 template <class Out, int filters>
-struct Epilogue {
+struct Planes {
   static constexpr int pitch = sizeof(Out) == 4 ? f32_row_pitch : f16_row_pitch;
   static_assert(filters % 16 == 0, "column_filter permutes within 16 columns");
 
   const Params& p;
-  Out* buffer;  // [rows of all passes][pitch], shared
+  Out* buffer;  // [column of B][pitch], shared
   int first_filter;
   int thread;  // within its warpgroup
 
@@ -26,6 +26,13 @@ struct Epilogue {
     } else {
       put_rows(y);
     }
+  }
+
+  /// Where the buffer holds tile row i of filter `f`, which `put` has written: for values that replace others.
+  __device__ __forceinline__ Out& at(const PixelPlaces& places, int i, int f) const {
+    const int row = filter_column(f) * pitch;
+    if (sizeof(Out) != 4 || !p.contiguous) return buffer[row + i];
+    return buffer[row + ((places.base + f * p.out_height * p.out_width) & 3) + places.offset[i] / 4];
   }
 
   /// Storing side: where this thread's part of a tile comes from and goes to; worked out before the buffer is full.

@@ -1,0 +1,87 @@
+#include "help.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/names.h"
+
+namespace lamina::app {
+namespace {
+
+constexpr std::size_t description_width = 78;
+
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.starts_with(s); });
+}
+
+/// What stands for the value: the choices where there are some, else N for a number, else FILE, which is what all
+/// texts without a validator are here. CLI11's type names are the C++ type, then a colon and what the validators say.
+std::string value_name(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (const auto colon = type.find(':'); colon != std::string::npos) {
+    std::string choices = type.substr(colon + 1);
+    if (choices.front() == '{') {
+      choices = choices.substr(1, choices.find('}') - 1);
+      std::replace(choices.begin(), choices.end(), ',', '|');
+      return choices;
+    }
+    if (choices.find('|') != std::string::npos) return choices;
+  }
+  return starts_with_any(type, {"INT", "UINT", "FLOAT", "NUMBER"}) ? "N" : "FILE";
+}
+
+std::string unbracketed(std::string text) {
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+  return text;
+}
+
+/// `text` with line breaks between words, so that no line is longer than `width` if it can be helped.
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::istringstream words(text);
+  std::string result, word;
+  std::size_t column = 0;
+  while (words >> word) {
+    const bool breaks = column > 0 && column + 1 + word.size() > width;
+    if (column > 0) result += breaks ? '\n' : ' ';
+    column = breaks || column == 0 ? word.size() : column + 1 + word.size();
+    result += word;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  if (option->get_positional()) return option->get_expected_max() > 1 ? "..." : "";
+  if (option->get_type_name().empty()) return "";  // a flag
+  std::string value = value_name(*option);
+  if (option->get_expected_max() > 1) value += "[," + (value.find('|') == std::string::npos ? value : "") + "...]";
+  return " " + value;
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  std::string description = option->get_description();
+  const std::string preset = unbracketed(option->get_default_str());
+  if (!option->get_type_name().empty() && !preset.empty()) description += " (default: " + preset + ")";
+  if (option->get_required() && !option->get_positional()) description += " (required)";
+  for (const CLI::Option* other : option->get_excludes()) description += "; not with " + other->get_name();
+  return wrapped(description, description_width);
+}
+
+std::string unknown_command(const CLI::App& app, std::span<char* const> arguments) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (commands.empty() || arguments.empty() || arguments[0][0] == '-') return "";
+  const std::string word = arguments[0];
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) {
+    if (command->get_name() == word) return unknown_command(*command, arguments.subspan(1));
+    names.push_back(command->get_name());
+  }
+  return detail::concat("there is no command ", detail::quote(word), "; did you mean ",
+                        detail::nearest_names(word, names, 1).front(), "? (lamina --help lists them)");
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,133 @@
+#include "lamina/cuda/nhwc_conv2d.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "lamina/cuda/buffer.h"
+#include "lamina/cuda/check.h"
+#include "lamina/cuda/nhwc_choice.h"
+#include "lamina/cuda/nhwc_maps.h"
+#include "lamina/cuda/nhwc_weights.h"
+#include "lamina/tensor/error.h"
+#include "lamina/tensor/math.h"
+
+namespace lamina::cuda {
+namespace {
+
+using lamina::detail::ceil_div;
+
+constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
+
+DType storage(Precision precision) {
+  return precision == Precision::fp16 ? DType::f16 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
+}
+
+/// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
+bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
+
+bool formats_fit(const ConvGeometry& g, const Conv2dOptions& o) {
+  return o.precision != Precision::fp32 && !o.pool && o.input == storage(o.precision) &&
+         (o.output == o.input || o.output == DType::f32) && channels_last(o.input_layout, g.in_pixels()) &&
+         channels_last(o.output_layout, g.out_pixels()) &&
+         static_cast<std::size_t>(g.in_channels) * size_of(o.input) % 16 == 0 &&
+         static_cast<std::size_t>(g.out_channels) * size_of(o.output) % 16 == 0;
+}
+
+class NhwcConv2d final : public Conv2dKernel {
+ public:
+  NhwcConv2d(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias,
+             const NhwcChoice& wanted)
+      : options_(options) {
+    const DeviceGuard guard(options.device);
+    const auto choice = nhwc::choose(geometry, options, wanted);
+    if (!choice) lamina::detail::fail("implicit_gemm: no channels-last tile fits this device");
+    choice_ = *choice;
+    args_.geometry = geometry;
+    args_.output_type = options.output;
+    args_.relu = options.relu;
+    args_.pixels = static_cast<int>(geometry.batch * geometry.out_pixels());
+    args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, nhwc::block_filters), choice_.tile.groups);
+    args_.n_tiles = ceil_div(args_.pixels, choice_.tile.pixels);
+    args_.steps = nhwc::step_count(geometry, options.precision);
+    args_.stages = choice_.stages;
+    args_.multicast = choice_.multicast;
+    args_.splits = choice_.splits;
+
+    const int filter_blocks = args_.m_tiles * choice_.tile.groups;
+    const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight);
+    std::vector<float> biases(static_cast<std::size_t>(filter_blocks * nhwc::block_filters));
+    if (bias != nullptr) std::copy(bias, bias + geometry.out_channels, biases.begin());
+    weight_ = Buffer(options.device, packed.data(), packed.size());
+    bias_ = Buffer(options.device, biases.data(), biases.size() * sizeof(float));
+    args_.weight = weight_.data();
+    args_.bias = bias_.as<float>();
+  }
+
+  ConvAlgorithm algorithm() const override { return ConvAlgorithm::implicit_gemm; }
+
+  std::string description() const override {
+    return lamina::detail::concat(
+        "implicit_gemm (wgmma, ", name(options_.precision), ", nhwc): ", choice_.tile.groups * nhwc::block_filters,
+        " filters x ", choice_.tile.pixels, " pixels per block, K in ", args_.steps, " steps of 128 bytes",
+        args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
+        args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
+                            : std::string(),
+        ", ring of ", args_.stages, ", ", choice_.blocks, " blocks");
+  }
+
+  std::size_t workspace_bytes() const override { return 0; }
+
+  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
+
+  void run(const void* input, void* output, void*, Stream stream) const override {
+    const DeviceGuard guard(options_.device);
+    nhwc::Arguments args = args_;
+    args.input = input;
+    args.output = output;
+    // Maps hold addresses. Making them takes the host less than the launch does.
+    CUtensorMap input_map = nhwc::input_map(args.geometry, options_.precision, choice_.tile.pixels, input);
+    CUtensorMap output_map = nhwc::output_map(
+        args.geometry, options_.output, choice_.tile.store_pixels / (options_.output == DType::f32 ? 2 : 1), output);
+    cudaLaunchAttribute attributes[2]{};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = static_cast<unsigned>(choice_.cluster());
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(choice_.blocks));
+    config.blockDim = dim3(static_cast<unsigned>(choice_.tile.threads()));
+    config.dynamicSmemBytes = static_cast<std::size_t>(choice_.tile.shared_bytes(choice_.stages, choice_.splits));
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = attributes;
+    config.numAttrs = choice_.cluster() > 1 ? 2 : 1;
+    void* arguments[] = {&args, &input_map, &output_map};
+    check(cudaLaunchKernelExC(&config, choice_.tile.kernel, arguments));
+  }
+
+ private:
+  Conv2dOptions options_;
+  nhwc::Choice choice_;
+  nhwc::Arguments args_;
+  Buffer weight_, bias_;
+};
+
+}  // namespace
+
+bool nhwc_conv2d_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
+  if (!formats_fit(geometry, options) || geometry.groups != 1 || !nhwc::expressible(geometry)) return false;
+  if (geometry.batch * geometry.out_pixels() > most_pixels) return false;
+  const DeviceGuard guard(options.device);
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device));
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, options.device));
+  return major == 9 && minor == 0 && nhwc::choose(geometry, options, {}).has_value();
+}
+
+std::unique_ptr<Conv2dKernel> make_nhwc_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,
+                                               const float* weight, const float* bias, const NhwcChoice& choice) {
+  return std::make_unique<NhwcConv2d>(geometry, options, weight, bias, choice);
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,317 @@
+#pragma once
+
+// Convolution between channels-last tensors on Hopper: output [filters, pixels] = weight [filters, K] * windows
+// [K, pixels], K = channels * taps, with neither operand ever passing through a thread.
+//
+// A block owns groups * 64 filters x n output pixels (which may span images) at a time and goes on to another such tile
+// when it is done. One warp tells the copy engine what to bring: for each step of K (one tap of 128 bytes of channels)
+// a column of n windows, whose padding the engine's im2col mode fills with zeros, and packed weights. `groups`
+// warpgroups multiply 64 filters x n pixels each, sums in registers.
+// Two or four blocks of a cluster may hold different pixels and bring the weights for each other (multicast), or a
+// cluster's blocks share one tile, each with a piece of K (nhwc_reduce.cuh).
+// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers. docs/nhwc.md draws it.
+// Preconditions: compute capability 9.0; Arguments and maps filled in by nhwc_conv2d.cpp.
+// Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
+
+#include "lamina/cuda/nhwc_reduce.cuh"
+
+namespace lamina::cuda::nhwc {
+
+/// A place in the ring and how often it has come round.
+struct Ring {
+  int stages, stage = 0, parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+/// The tiles of one block, in turn: tile = pixel tile * m_tiles + filter tile, filters fastest, so that blocks that run
+/// together share pixels.
+struct Walk {
+  int m_tiles, tiles, step, tile, width, rank;
+
+  __device__ Walk(const Arguments& args, int cluster_rank)
+      : m_tiles(args.m_tiles), width(args.multicast), rank(args.splits > 1 ? 0 : cluster_rank) {
+    const int blocks = args.splits > 1 ? args.splits : args.multicast;
+    tiles = (args.n_tiles + width - 1) / width * m_tiles;
+    step = static_cast<int>(gridDim.x) / blocks;
+    tile = static_cast<int>(blockIdx.x) / blocks;
+  }
+  __device__ bool more() const { return tile < tiles; }
+  __device__ void next() { tile += step; }
+  __device__ int filter_tile() const { return tile % m_tiles; }
+  __device__ int pixel_tile() const { return tile / m_tiles * width + rank; }
+};
+
+/// The steps of K that a block takes.
+struct Span {
+  int first, count;
+  __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
+    if (args.splits == 1) return;
+    const int each = args.steps / args.splits, more = args.steps % args.splits;
+    first = cluster_rank * each + min(cluster_rank, more);
+    count = each + (cluster_rank < more);
+  }
+};
+
+/// A tap of a slab of channels, in the order of K.
+struct Tap {
+  int channel = 0, row = 0, column = 0;
+  __device__ Tap(const ConvGeometry& g, int step, int terms) {
+    const int slab = step / (g.kernel_height * g.kernel_width), tap = step - slab * g.kernel_height * g.kernel_width;
+    channel = slab * terms, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
+  }
+  __device__ void next(const ConvGeometry& g, int terms) {
+    if (++column < g.kernel_width) return;
+    column = 0;
+    if (++row < g.kernel_height) return;
+    row = 0, channel += terms;
+  }
+};
+
+/// What a block keeps in shared memory.
+template <int groups, int n>
+struct Shared {
+  static constexpr int weight_offset = n * step_bytes;
+  static constexpr int stage_bytes = weight_offset + groups * block_bytes;
+
+  unsigned char* ring;
+  unsigned char* stores;
+  std::uint64_t *full, *empty;
+
+  __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
+    const int ring_bytes = args.stages * stage_bytes;
+    const int partial = n * partial_pitch<groups> * 4;
+    const int body = args.splits > 1 ? max(ring_bytes, partial) : ring_bytes + store_bytes;
+    stores = base + ring_bytes;
+    full = reinterpret_cast<std::uint64_t*>(base + (body + 7) / 8 * 8);
+    empty = full + most_stages;
+  }
+};
+
+/// The thread that feeds the ring.
+template <class T, int groups, int n>
+__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input, Shared<groups, n> shared,
+                                        int rank) {
+  using Ring_ = Shared<groups, n>;
+  constexpr int terms = step_terms<T>;
+  const ConvGeometry& g = args.geometry;
+  const Span span(args, rank);
+  const int width = args.multicast;
+  const std::uint32_t piece = static_cast<std::uint32_t>(block_bytes / width), mask = (1u << width) - 1;
+  bool waited = false;
+  Ring ring{args.stages};
+  for (Walk walk(args, rank); walk.more(); walk.next()) {
+    const Corner corner = corner_of(g, walk.pixel_tile() * n);
+    const std::size_t block_stride = static_cast<std::size_t>(args.steps) * block_bytes;
+    const unsigned char* weight = static_cast<const unsigned char*>(args.weight) +
+                                  static_cast<std::size_t>(walk.filter_tile() * groups) * block_stride +
+                                  static_cast<std::size_t>(span.first) * block_bytes + (width > 1 ? rank * piece : 0);
+    const auto load_weights = [&](int stage, int step) {
+      unsigned char* destination =
+          shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + (width > 1 ? rank * piece : 0);
+      const unsigned char* source = weight + static_cast<std::size_t>(step) * block_bytes;
+#pragma unroll
+      for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
+        if (width > 1) {
+          bulk_load_multicast(destination, source, piece, shared.full + stage, mask);
+        } else {
+          sm90::bulk_load(destination, source, piece, shared.full + stage);
+        }
+      }
+    };
+    // The weights do not depend on the kernel before this one: the first of them come while it finishes.
+    int ahead = 0;
+    if (!waited) {
+      for (; ahead < min(args.stages, span.count); ++ahead) {
+        sm90::barrier_arrive_expect(shared.full + ahead, Ring_::stage_bytes);
+        load_weights(ahead, ahead);
+      }
+      sm90::wait_for_previous_kernel();
+      waited = true;
+    }
+    Tap tap(g, span.first, terms);
+    for (int step = 0; step < span.count; ++step, tap.next(g, terms), ring.advance()) {
+      if (step >= ahead) {
+        sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+        sm90::barrier_arrive_expect(shared.full + ring.stage, Ring_::stage_bytes);
+        load_weights(ring.stage, step);
+      }
+      load_pixels(shared.ring + ring.stage * Ring_::stage_bytes, input, tap.channel, corner,
+                  tap.row * g.dilation_height, tap.column * g.dilation_width, shared.full + ring.stage);
+    }
+  }
+}
+
+/// Pixels of the widest instruction that ptxas accepts with the registers a thread has at the launch.
+template <int groups>
+inline constexpr int widest = groups == 4   ? 128
+                              : groups == 3 ? 192
+                                            : 256;
+
+template <class T, int n, int most>
+__device__ __forceinline__ void issue(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (n <= most) {
+    Product<T, n>::issue(d, a, b, accumulate);
+  } else {
+    constexpr int first = (n / 2 + 15) / 16 * 16;
+    Product<T, first>::issue(reinterpret_cast<float(&)[first / 2]>(d[0]), a, b, accumulate);
+    Product<T, n - first>::issue(reinterpret_cast<float(&)[(n - first) / 2]>(d[first / 2]), a,
+                                 b + static_cast<unsigned>(first * step_bytes / 16), accumulate);
+  }
+}
+
+/// A warpgroup's products: d = its 64 filters * the tile's pixels, over the block's steps.
+template <class T, int groups, int n>
+__device__ __forceinline__ void multiply(const Arguments& args, const Shared<groups, n>& shared, Ring& ring, int group,
+                                         int steps, float (&d)[n / 2]) {
+  using Ring_ = Shared<groups, n>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto release = [&](int stage) {
+    if (lane < args.multicast) {
+      if (args.multicast == 1) {
+        sm90::barrier_arrive(shared.empty + stage);
+      } else {
+        barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
+      }
+    }
+  };
+  const std::uint32_t base = shared_address(shared.ring);
+  int previous = 0;
+  for (int step = 0; step < steps; ++step, ring.advance()) {
+    sm90::barrier_wait(shared.full + ring.stage, ring.parity);
+    const std::uint32_t tile = base + static_cast<std::uint32_t>(ring.stage * Ring_::stage_bytes);
+    const std::uint64_t a = descriptor(tile + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes));
+    const std::uint64_t b = descriptor(tile);
+    sm90::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
+      issue<T, n, widest<groups>>(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i),
+                                  step > 0 || i > 0);
+    }
+    sm90::wgmma_commit();
+    if (step > 0) {
+      wait_products<1>();
+      release(previous);
+    }
+    previous = ring.stage;
+  }
+  wait_products<0>();
+  sm90::pin(d);
+  release(previous);
+}
+
+template <class T, int groups, int n, int chunk>
+__device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap& output, Shared<groups, n> shared,
+                                        int rank) {
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const Span span(args, rank);
+  using Stores = Store<T, n, chunk>;
+  const std::uint32_t buffers = shared_address(shared.stores + group * 2 * Stores::buffer_bytes);
+  Ring ring{args.stages};
+  for (Walk walk(args, rank); walk.more(); walk.next()) {
+    Piece piece{group, (walk.filter_tile() * groups + group) * block_filters, walk.pixel_tile() * n};
+    const float* bias = args.bias + piece.first_filter + warp * 16 + lane / 4;
+    piece.bias[0] = __ldg(bias), piece.bias[1] = __ldg(bias + 8);
+    float d[n / 2];
+    multiply<T, groups, n>(args, shared, ring, group, span.count, d);
+    if (args.splits == 1) {
+      Stores::run(args, output, piece, buffers, d);
+    } else {
+      threads_sync(1, groups * 128);  // all products are done: their operands' place is free
+      leave_partial<groups, n>(reinterpret_cast<float*>(shared.ring), group, d);
+    }
+  }
+  if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+}
+
+template <class T, int groups, int n, int chunk>
+__device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
+  constexpr int at_launch = 65536 / ((groups + 1) * 128) / 8 * 8;
+  constexpr int producer_registers = groups == 4 ? 64 : groups == 3 ? 56 : 72;
+  constexpr int consumer_registers = at_launch + (at_launch - producer_registers) / groups / 8 * 8;
+  const Shared<groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
+  const int cluster = args.multicast * args.splits;
+  const int rank = cluster > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int thread = static_cast<int>(threadIdx.x);
+
+  if (thread == 0) {
+    for (int stage = 0; stage < args.stages; ++stage) {
+      sm90::barrier_init(shared.full + stage, 1);
+      sm90::barrier_init(shared.empty + stage, groups * 4 * args.multicast);
+    }
+    sm90::barrier_init_fence();
+  }
+  if (cluster > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+  sm90::let_next_kernel_start();
+
+  if (thread >= groups * 128) {
+    if constexpr (groups > 1) sm90::give_registers_back<producer_registers>();
+    if (thread == groups * 128) produce<T, groups, n>(args, input, shared, rank);
+    __syncwarp();
+  } else {
+    if constexpr (groups > 1) sm90::take_registers<consumer_registers>();
+    consume<T, groups, n, chunk>(args, output, shared, rank);
+  }
+  if (cluster == 1) return;
+  // Until here a block may write to another's shared memory or read it.
+  cluster_sync();
+  if (args.splits == 1) return;
+  if (thread < groups * 128) {
+    const Walk walk(args, rank);
+    reduce<T, groups, n>(args, reinterpret_cast<const float*>(shared.ring), rank,
+                         walk.filter_tile() * groups * block_filters, walk.pixel_tile() * n, thread);
+  }
+  cluster_sync();
+}
+
+// wgmma exists for sm_90a and nothing else, not even for sm_90.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+inline constexpr bool compiled = true;
+#else
+inline constexpr bool compiled = false;
+#endif
+
+template <class T, int groups, int n, int chunk>
+__global__ void __launch_bounds__((groups + 1) * 128, 1)
+    nhwc_conv2d_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
+                       const __grid_constant__ CUtensorMap output) {
+  if constexpr (compiled) {
+    convolve<T, groups, n, chunk>(args, input, output);
+  } else {
+    // Tells the host (nhwc_choice.cpp) that this build has no code for the device.
+    __shared__ volatile int not_compiled;
+    not_compiled = 1;
+    __trap();
+  }
+}
+
+template <class T, int groups, int n>
+Tile make_tile() {
+  constexpr int chunk = n % 32 == 0 ? 32 : n == 240 ? 80 : n == 48 ? 48 : 16;
+  return {.groups = groups,
+          .pixels = n,
+          .store_pixels = chunk,
+          .store_bytes = groups * 2 * chunk * step_bytes,
+          .kernel = reinterpret_cast<const void*>(&nhwc_conv2d_kernel<T, groups, n, chunk>)};
+}
+
+/// Tiles that between them leave few multiprocessors idle; the 16-bit types and TF32 share the list.
+template <class T>
+std::vector<Tile> make_tiles() {
+  return {make_tile<T, 1, 48>(),  make_tile<T, 1, 64>(),  make_tile<T, 1, 96>(),  make_tile<T, 1, 128>(),
+          make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),  make_tile<T, 2, 128>(), make_tile<T, 2, 160>(),
+          make_tile<T, 2, 192>(), make_tile<T, 2, 224>(), make_tile<T, 2, 256>(), make_tile<T, 3, 96>(),
+          make_tile<T, 3, 160>(), make_tile<T, 3, 192>(), make_tile<T, 3, 240>(), make_tile<T, 4, 112>(),
+          make_tile<T, 4, 128>()};
+}
+
+}  // namespace lamina::cuda::nhwc

@@ -1,0 +1,90 @@
+#include "lamina/cuda/nhwc_maps.h"
+
+#include <cudaTypedefs.h>
+
+#include <array>
+
+#include "lamina/cuda/check.h"
+#include "lamina/tensor/error.h"
+
+namespace lamina::cuda::nhwc {
+namespace {
+
+using lamina::detail::fail;
+
+template <class Function>
+Function driver_function(const char* name) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess || address == nullptr) fail("CUDA: this driver has no ", name);
+  return reinterpret_cast<Function>(address);
+}
+
+CUtensorMapDataType data_type(DType type) {
+  switch (type) {
+    case DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    default: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  }
+}
+
+/// Where the last window's corner lies, seen from the image's far corner.
+constexpr int far_corner(int padding, int kernel, int dilation) { return padding - (kernel - 1) * dilation; }
+
+bool axis_expressible(int stride, int padding, int kernel, int dilation) {
+  const int far = far_corner(padding, kernel, dilation);
+  return stride <= 8 && padding <= 128 && far >= -128 && far <= 127 && (kernel - 1) * dilation <= 255;
+}
+
+}  // namespace
+
+bool expressible(const ConvGeometry& g) {
+  return axis_expressible(g.stride_height, g.padding_height, g.kernel_height, g.dilation_height) &&
+         axis_expressible(g.stride_width, g.padding_width, g.kernel_width, g.dilation_width);
+}
+
+CUtensorMap input_map(const ConvGeometry& g, Precision precision, int pixels, const void* input) {
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  const CUtensorMapDataType type = precision == Precision::fp16   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                   : precision == Precision::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                                  : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  const cuuint64_t element = precision == Precision::tf32 ? 4 : 2;
+  const auto channels = static_cast<cuuint64_t>(g.in_channels), width = static_cast<cuuint64_t>(g.in_width),
+             height = static_cast<cuuint64_t>(g.in_height);
+  const std::array<cuuint64_t, 4> sizes{channels, width, height, static_cast<cuuint64_t>(g.batch)};
+  const std::array<cuuint64_t, 3> strides{channels * element, width * channels * element,
+                                          height * width * channels * element};
+  const std::array<int, 2> near{-g.padding_width, -g.padding_height};
+  const std::array<int, 2> far{far_corner(g.padding_width, g.kernel_width, g.dilation_width),
+                               far_corner(g.padding_height, g.kernel_height, g.dilation_height)};
+  const std::array<cuuint32_t, 4> steps{1, static_cast<cuuint32_t>(g.stride_width),
+                                        static_cast<cuuint32_t>(g.stride_height), 1};
+  CUtensorMap map{};
+  const CUresult status =
+      encode(&map, type, 4, const_cast<void*>(input), sizes.data(), strides.data(), near.data(), far.data(),
+             static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(pixels), steps.data(),
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("CUDA: cuTensorMapEncodeIm2col refused an input with error ", static_cast<int>(status));
+  return map;
+}
+
+CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, void* output) {
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  const auto element = static_cast<cuuint64_t>(size_of(type)), channels = static_cast<cuuint64_t>(g.out_channels);
+  const std::array<cuuint64_t, 2> sizes{channels, static_cast<cuuint64_t>(g.batch * g.out_pixels())};
+  const std::array<cuuint64_t, 1> strides{channels * element};
+  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(pixels)};
+  const std::array<cuuint32_t, 2> steps{1, 1};
+  CUtensorMap map{};
+  const CUresult status = encode(&map, data_type(type), 2, output, sizes.data(), strides.data(), box.data(),
+                                 steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("CUDA: cuTensorMapEncodeTiled refused an output with error ", static_cast<int>(status));
+  return map;
+}
+
+}  // namespace lamina::cuda::nhwc

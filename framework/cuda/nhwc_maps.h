@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cuda.h>
+
+#include "lamina/cuda/nhwc_arguments.h"
+
+/// Descriptions of tensors for the copy engine. The driver's functions are looked up at run time, so that the library
+/// links no more than it did.
+namespace lamina::cuda::nhwc {
+
+/// Whether the copy engine's im2col mode can express the windows of this convolution.
+bool expressible(const ConvGeometry& geometry);
+
+/// Windows of `pixels` consecutive output pixels, 128 bytes of channels of one tap at a time. Under tf32 the copy
+/// engine rounds f32 to TF32 as it copies. Throws Error if the driver refuses.
+CUtensorMap input_map(const ConvGeometry& geometry, Precision precision, int pixels,
+                      const void* input);  // [N, H, W, C]
+
+/// Boxes of 128 bytes of channels by `pixels` pixels. Throws Error if the driver refuses.
+CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, void* output);  // [N, OH, OW, OC]
+
+}  // namespace lamina::cuda::nhwc

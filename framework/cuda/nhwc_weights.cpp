@@ -1,0 +1,48 @@
+#include "lamina/cuda/nhwc_weights.h"
+
+#include <bit>
+#include <cstring>
+
+#include "lamina/cuda/nhwc_choice.h"
+
+namespace lamina::cuda::nhwc {
+namespace {
+
+template <class Round>
+std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int filter_blocks, const float* weight,
+                                Round&& round) {
+  using Stored = decltype(round(0.0f));
+  const int terms = step_terms(precision), taps = g.kernel_height * g.kernel_width;
+  const auto steps = static_cast<std::size_t>(step_count(g, precision));
+  std::vector<unsigned char> packed(static_cast<std::size_t>(filter_blocks) * steps * block_bytes);
+  for (int filter = 0; filter < g.out_channels; ++filter) {
+    unsigned char* block = packed.data() + static_cast<std::size_t>(filter / block_filters) * steps * block_bytes;
+    for (int channel = 0; channel < g.in_channels; ++channel) {
+      const int column = channel % terms * static_cast<int>(sizeof(Stored));
+      const int byte = swizzled(filter % block_filters, column / 16 * 16) + column % 16;
+      for (int tap = 0; tap < taps; ++tap) {
+        const Stored value = round(*weight++);
+        const auto step = static_cast<std::size_t>(channel / terms * taps + tap);
+        std::memcpy(block + step * block_bytes + byte, &value, sizeof(value));
+      }
+    }
+  }
+  return packed;
+}
+
+}  // namespace
+
+std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Precision precision, int filter_blocks,
+                                        const float* weight) {
+  switch (precision) {
+    case Precision::fp16:
+      return pack(geometry, precision, filter_blocks, weight, [](float w) { return to_half(w).bits; });
+    case Precision::bf16:
+      return pack(geometry, precision, filter_blocks, weight, [](float w) { return to_bfloat16(w).bits; });
+    default:
+      return pack(geometry, precision, filter_blocks, weight,
+                  [](float w) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
+  }
+}
+
+}  // namespace lamina::cuda::nhwc

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lamina/graph/graph.h"
+#include "lamina/tensor/format.h"
+
+/// What a Graph becomes on its way to a Plan: the operations that are left after fusion, in order, and the activations
+/// between them, each in the format that its producer and its readers agreed on.
+namespace lamina::detail {
+
+struct Program {
+  struct Value {
+    std::string name;  ///< of the node that computes it
+    Shape shape;
+    Format format;
+  };
+
+  struct Operation {
+    std::string name;                      ///< of the node whose module runs
+    std::string fused;                     ///< names of the nodes folded into it
+    std::shared_ptr<const Module> module;  ///< null: a conversion from the input's format to the output's
+    std::vector<int> inputs;               ///< values
+    int output = -1;                       ///< a value
+    bool view = false;                     ///< the output is the input's memory
+    bool folded = false;                   ///< the module is not the graph's own, but what folding made of it
+    bool relu = false;
+    std::optional<PoolGeometry> pool;
+    Format input_format;  ///< of all inputs
+  };
+
+  std::vector<Value> values;
+  std::vector<Operation> operations;
+  std::vector<int> inputs;                        ///< values of the graph's inputs
+  std::vector<int> outputs;                       ///< values of the graph's outputs
+  std::vector<std::pair<std::string, int>> kept;  ///< with keep_all: every node's name and value
+
+  const Value& value(int index) const { return values[static_cast<std::size_t>(index)]; }
+  Value& value(int index) { return values[static_cast<std::size_t>(index)]; }
+};
+
+/// The formats that a value of that shape may be stored in, the best first.
+std::vector<Format> formats(const Shape& shape, const CompileOptions& options);
+
+/// What operation `op` is to be prepared for. `shapes` receives the shapes of its inputs and must outlive the result.
+Preparation preparation_of(const Program& program, const Program::Operation& op, const CompileOptions& options,
+                           std::vector<Shape>& shapes);
+
+/// The operations that are left of a graph once batch norms, ReLUs and poolings are folded into what they follow, all
+/// values f32 nchw.
+Program fuse(const Graph& graph, const CompileOptions& options);
+
+/// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
+/// of the graph, and kept values, are f32 nchw.
+Program negotiate(Program program, const CompileOptions& options);
+
+}  // namespace lamina::detail
