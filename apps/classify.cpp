@@ -7,9 +7,9 @@
 
 #include "commands.h"
 #include "inputs.h"
-#include "lamina/cpu/thread_pool.h"
 #include "model_options.h"
 #include "options.h"
+#include "photo_batches.h"
 #include "progress.h"
 
 namespace lamina::app {
@@ -32,66 +32,53 @@ struct Answer {
   std::string error;
 };
 
+/// How photographs become the model's one input. Throws Error if that is not known, or the input is of another form.
+Preprocess preprocess_of(const Model& model, const Options& options) {
+  const std::string& arch = options.model.arch;
+  if (arch == "caffenet" || arch == "alexnet_original") {
+    throw Error(arch +
+                ": Caffe's networks take blue, green, red from 0 to 255 less a mean, which the preprocessing of " +
+                "photographs cannot say; lamina run takes inputs that you have prepared");
+  }
+  if (!model.preprocess) {
+    throw Error(options.model.source() +
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess)");
+  }
+  const std::int64_t crop = model.preprocess->crop;
+  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const Shape photo = {1, 3, crop, crop};
+  if (model.graph.inputs().size() != 1 || input.shape.with_batch(1) != photo || !input.shape.has_batch()) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}",
+                            options.model.source(), crop, crop, input.name, input.shape.to_string()));
+  }
+  return *model.preprocess;
+}
+
 /// Runs batches of photographs through a network that ends in scores.
 class Classifier {
  public:
-  Classifier(const Model& model, const Options& options, std::int64_t batch)
-      : preprocess_(preprocess_of(model)),
-        probabilities_(ends_in_softmax(model.graph)),
+  Classifier(const Model& model, const Options& options, std::size_t batch)
+      : probabilities_(model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() ==
+                       "softmax"),
         top_(options.top),
-        plan_(model.graph.compile(options.run.compile_options(batch))),
-        input_(Tensor::zeros(plan_.input_shapes()[0])),
-        decoders_(cpu::ThreadPool::default_threads()) {}
+        plan_(model.graph.compile(options.run.compile_options(static_cast<std::int64_t>(batch)))) {}
 
-  /// At most a batch of them. Photographs that cannot be read get an error in place of classes.
-  std::vector<Answer> classify(std::span<const fs::path> photos) {
-    std::vector<Answer> answers(photos.size());
-    decoders_.parallel_for(static_cast<std::int64_t>(photos.size()), [&](std::int64_t i, int) {
-      Answer& answer = answers[static_cast<std::size_t>(i)];
-      answer.photo = photos[static_cast<std::size_t>(i)];
-      try {
-        const Image crop = resize_and_crop(read_image(answer.photo), preprocess_);
-        Tensor slot = input_.slice(i, i + 1);
-        normalize_into(crop, preprocess_, slot.values<float>());
-      } catch (const Error& error) {
-        answer.error = error.what();
-      }
-    });
-    const Tensor output = plan_.run(input_);
+  std::vector<Answer> classify(const PhotoBatches::Batch& batch) {
+    const Tensor output = plan_.run(batch.input);
     const Tensor scores = probabilities_ ? output : softmax(output);
-    for (std::size_t i = 0; i < answers.size(); ++i) {
+    std::vector<Answer> answers;
+    for (std::size_t i = 0; i < batch.photos.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      if (answers[i].error.empty()) answers[i].classes = top_k(scores.slice(row, row + 1), top_);
+      answers.push_back({batch.photos[i], {}, batch.errors[i]});
+      if (batch.errors[i].empty()) answers.back().classes = top_k(scores.slice(row, row + 1), top_);
     }
     return answers;
   }
 
  private:
-  static Preprocess preprocess_of(const Model& model) {
-    if (!model.preprocess) {
-      throw Error("the model does not say how a photograph becomes its input (no lamina.preprocess)");
-    }
-    const std::int64_t crop = model.preprocess->crop;
-    const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
-    const Shape photo = {1, 3, crop, crop};
-    if (model.graph.inputs().size() != 1 || input.shape.with_batch(1) != photo || !input.shape.has_batch()) {
-      throw Error(fmt::format("expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}", crop,
-                              crop, input.name, input.shape.to_string()));
-    }
-    return *model.preprocess;
-  }
-
-  static bool ends_in_softmax(const Graph& graph) {
-    (void)class_count(graph);
-    return graph.nodes()[static_cast<std::size_t>(graph.outputs()[0])].module->op() == "softmax";
-  }
-
-  Preprocess preprocess_;
   bool probabilities_;  // the network gives them itself
   int top_;
   Plan plan_;
-  Tensor input_;  // [batch, 3, crop, crop]
-  cpu::ThreadPool decoders_;
 };
 
 std::string class_name(const Model& model, int index) {
@@ -147,30 +134,42 @@ class Report {
   nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
 };
 
+/// Throws Error unless the model ends in scores and its names are as many.
+void require_classes(const Model& model, const std::string& source) {
+  std::int64_t classes = 0;
+  try {
+    classes = class_count(model.graph);
+  } catch (const Error& error) {
+    throw Error(source + ": " + error.what());
+  }
+  if (!model.labels.empty() && static_cast<std::int64_t>(model.labels.size()) != classes) {
+    throw Error(fmt::format("{}: has {} labels for {} classes", source, model.labels.size(), classes));
+  }
+}
+
 void classify(const Options& options) {
   const std::vector<fs::path> photos = find_photos(options.photos);
   const Model model = options.model.load();
   print_warnings(model);
-  const std::int64_t classes = class_count(model.graph);
-  if (!model.labels.empty() && static_cast<std::int64_t>(model.labels.size()) != classes) {
-    throw Error(fmt::format("{}: has {} labels for {} classes", options.model.model, model.labels.size(), classes));
-  }
-  const std::size_t batch = std::min(photos.size(), static_cast<std::size_t>(options.batch));
-  Classifier classifier(model, options, static_cast<std::int64_t>(batch));
+  require_classes(model, options.model.source());
+  const auto start = std::chrono::steady_clock::now();
+  const std::size_t batch_size = std::min(photos.size(), static_cast<std::size_t>(options.batch));
+  PhotoBatches batches(photos, preprocess_of(model, options), batch_size);  // decodes while the plan is compiled
+  Classifier classifier(model, options, batch_size);
   Report report(model, options);
   Progress progress(photos.size(), "images");
-  const auto start = std::chrono::steady_clock::now();
   std::size_t failed = 0;
-  for (std::size_t first = 0; first < photos.size(); first += batch) {
-    const auto answers = classifier.classify(std::span(photos).subspan(first, std::min(batch, photos.size() - first)));
+  while (const PhotoBatches::Batch* batch = batches.next()) {
+    const std::vector<Answer> answers = classifier.classify(*batch);
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
-      if (!answer.error.empty()) fmt::print(stderr, "lamina: {}\n", answer.error);
-      if (!answer.error.empty()) ++failed;
+      if (answer.error.empty()) continue;
+      fmt::print(stderr, "lamina: {}\n", answer.error);
+      ++failed;
     }
     std::fflush(stdout);
-    for (std::size_t i = 0; i < answers.size(); ++i) progress.advance();
+    progress.advance(answers.size());
   }
   progress.clear();
   report.finish();

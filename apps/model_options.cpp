@@ -3,48 +3,12 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <fstream>
+
+#include "known_weights.h"
 
 namespace lamina::app {
 namespace {
-
-/// The name of the last fully connected layer: its outputs are the classes.
-std::string last_linear(const Graph& graph) {
-  std::string name;
-  for (const Graph::Node& node : graph.nodes()) {
-    if (node.module != nullptr && node.module->op() == "linear") name = node.name;
-  }
-  return name;
-}
-
-/// The ready-made network with as many classes as the weights have, 1000 where they do not say.
-Graph fitting_network(std::string_view arch, const Weights& weights) {
-  Graph graph = network(arch);
-  const TensorInfo* info = weights.info(last_linear(graph) + ".weight");
-  const bool says = info != nullptr && info->shape.size() == 2 && info->shape[0] > 0 && info->shape[0] <= 1 << 24;
-  return says && info->shape[0] != 1000 ? network(arch, static_cast<int>(info->shape[0])) : std::move(graph);
-}
-
-bool fits(const Graph& graph, const Weights& weights) {
-  for (const Graph::Node& node : graph.nodes()) {
-    if (node.module == nullptr) continue;
-    for (const auto& parameter : node.module->parameters()) {
-      const TensorInfo* info = weights.info(node.name + '.' + parameter.name);
-      if (info == nullptr || !std::ranges::equal(info->shape, parameter.shape.extents())) return false;
-    }
-  }
-  return true;
-}
-
-/// "vgg16", or nothing.
-std::string recognised(const Weights& weights) {
-  std::string names;
-  for (const std::string_view name : network_names()) {
-    if (fits(fitting_network(name, weights), weights)) names += (names.empty() ? "" : " or ") + std::string(name);
-  }
-  return names;
-}
 
 void load_into(Model& model, const Weights& weights, const std::string& path) {
   try {
@@ -52,11 +16,22 @@ void load_into(Model& model, const Weights& weights, const std::string& path) {
       model.warnings.push_back(fmt::format("the graph does not use tensor \"{}\"", name));
     }
   } catch (const Error& error) {
-    const std::string owner = recognised(weights);
-    if (!owner.empty())
-      throw Error(fmt::format("{}: the weights do not fit the graph: they are those of {}", path, owner));
+    const std::string owner = whose(weights);
+    if (!owner.empty()) throw Error(fmt::format("{}: the weights do not fit the graph: {}", path, owner));
     throw Error(path + ": " + error.what());
   }
+}
+
+/// A model file; where there are weights alone in it, says what to do with them.
+Model open_model(const std::string& path) {
+  const Weights weights = Weights::open(path);
+  if (weights.metadata().contains("lamina.graph")) return load_model(path);
+  const std::string owner = whose(weights);
+  throw Error(
+      fmt::format("{}: holds weights without a graph{}{}; --arch NETWORK --weights FILE runs them, lamina convert "
+                  "--arch makes a model "
+                  "file",
+                  path, owner.empty() ? "" : ": ", owner));
 }
 
 }  // namespace
@@ -69,9 +44,7 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
   Model model;
   model.graph = fitting_network(arch, weights);
   load_into(model, weights, path);
-  // Caffe's networks see BGR pixels less a mean image, which our preprocessing cannot say.
-  const bool caffe = model.graph.nodes()[0].name == "data";
-  if (!caffe) model.preprocess = torchvision_imagenet();
+  if (arch != "caffenet" && arch != "alexnet_original") model.preprocess = torchvision_imagenet();
   return model;
 }
 
@@ -119,13 +92,13 @@ void ModelOptions::add_to(CLI::App& command) {
 Model ModelOptions::load() const {
   if (!model.empty() && !arch.empty()) throw Error("--model and --arch both say which network: give one of them");
   if (model.empty() && (arch.empty() || weights.empty())) {
-    throw Error("expected --model FILE, or --arch NETWORK and --weights FILE");
+    throw Error("expected --model FILE, or --arch NETWORK and --weights FILE; weights/README.md tells which there are");
   }
   Model result;
   if (!arch.empty()) {
     result = model_of(arch, Weights::open(weights), weights);
   } else {
-    result = load_model(model);
+    result = open_model(model);
     if (!weights.empty()) load_into(result, Weights::open(weights), weights);
   }
   if (!labels.empty()) set_labels(result, read_labels(labels), labels);

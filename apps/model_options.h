@@ -16,6 +16,8 @@ struct ModelOptions {
   void add_to(CLI::App& command);
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
   Model load() const;
+  /// What to call the model in errors.
+  const std::string& source() const { return model.empty() ? weights : model; }
 };
 
 /// Accepts the names of ready-made networks.

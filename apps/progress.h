@@ -16,8 +16,8 @@ class Progress {
     draw();
   }
 
-  void advance() {
-    ++done_;
+  void advance(std::size_t items = 1) {
+    done_ += items;
     draw();
   }
 

@@ -76,24 +76,20 @@ void for_each_chunk(const ConvGeometry& g, const Body& body) {
   }
 }
 
-/// A row of the kernel in a chunk: floats from the tile's first input value, and from the chunk's first weight. A list
-/// of them costs one loop and few registers. With a loop for channels and one for rows g++ ran out of those and kept
-/// addresses in vector registers: they waited for the multiply-adds, and the tile took a tenth longer.
-struct Row {
-  std::int64_t input, weight;
-};
-
 /// One tile's share of one chunk.
 struct Step {
   const float* input;    // at the first channel, row and tap, first pixel
   const float* weights;  // at the first channel, row and tap, first filter
-  const Row* rows;
-  std::int64_t row_count, taps;
-  std::int64_t tap;         // floats from tap to tap of the input: dilation_width
-  std::int64_t pixel;       // floats from pixel to pixel: stride_width
-  const float* before;      // what to add to: biases [filters], or what `sums` holds
-  std::int64_t next_pixel;  // floats from pixel to pixel of `before`
-  float* sums;              // [P, filters]
+  std::int64_t channels, rows, taps;
+  // From value to value, in floats. One address runs through each of input and weights, so that the loops need few
+  // registers: when they needed more, g++ kept some addresses in vector registers, where they waited for
+  // multiply-adds, and the tile took a tenth longer.
+  std::int64_t tap, row;                  // of the input
+  std::int64_t channel_end, weights_end;  // from the last row of a channel to the first of the next
+  std::int64_t pixel;                     // stride_width
+  const float* before;                    // what to add to: biases [filters], or what `sums` holds
+  std::int64_t next_pixel;                // from pixel to pixel of `before`
+  float* sums;                            // [P, filters]
   bool relu;
 };
 
@@ -131,28 +127,31 @@ HWY_NOINLINE void tile(const Step& s) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sum[p][v] = hn::Zero(d);
   }
-  const float* const input = s.input;
-  const float* const weights = s.weights;
-  const Row* const end = s.rows + s.row_count;
+  const float* row = s.input;
+  const float* w = s.weights;
   const std::int64_t row_weights = s.taps * (V * lanes);
-  const std::int64_t tap = s.tap;
-  for (const Row* row = s.rows; row != end; ++row) {
-    const float* x = input + row->input;
-    const float* w = weights + row->weight;
-    const float* const row_end = w + row_weights;
+  for (std::int64_t c = s.rows > 0 ? s.channels : 0; c > 0; --c) {
+    std::int64_t rows = s.rows;
     do {
-      Vector weight[V];
+      const float* x = row;
+      const float* const row_end = w + row_weights;
+      do {
+        Vector weight[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) weight[v] = hn::Load(d, w + v * lanes);
+        for (int v = 0; v < V; ++v) weight[v] = hn::Load(d, w + v * lanes);
 #pragma GCC unroll 16
-      for (int p = 0; p < P; ++p) {
-        const Vector value = hn::Set(d, x[p * pixel]);
+        for (int p = 0; p < P; ++p) {
+          const Vector value = hn::Set(d, x[p * pixel]);
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
-      }
-      x += tap;
-      w += V * lanes;
-    } while (w != row_end);
+          for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
+        }
+        x += s.tap;
+        w += V * lanes;
+      } while (w != row_end);
+      row += s.row;
+    } while (--rows > 0);
+    row += s.channel_end;
+    w += s.weights_end;
   }
   const std::int64_t next_pixel = s.next_pixel;
   float* const sums = s.sums;
@@ -261,14 +260,11 @@ void block(const BlockedJob& job) {
   const std::int64_t weight_row = std::int64_t{g.kernel_width} * filters;
   const std::int64_t weight_channel = g.kernel_height * weight_row;
   for_each_chunk(g, [&](const Chunk& chunk, bool first, bool last) {
-    Row list[chunk_terms];
-    Range listed = {0, 0};  // rows of the kernel in the list
     Step step{};
-    step.rows = list;
+    step.channels = chunk.channels.size();
     step.taps = chunk.taps.size();
     step.tap = g.dilation_width;
-    step.weights = job.packed + filters + chunk.channels.begin * weight_channel + chunk.rows.begin * weight_row +
-                   std::int64_t{chunk.taps.begin} * filters;
+    step.row = g.dilation_height * job.row_pitch;
     step.pixel = g.stride_width;
     step.next_pixel = first ? 0 : filters;
     step.relu = last && job.relu;
@@ -278,22 +274,16 @@ void block(const BlockedJob& job) {
       const int low = top >= 0 ? 0 : parts(-top, g.dilation_height);
       const int high = top >= g.in_height ? 0 : parts(g.in_height - top, g.dilation_height);
       const Range rows = {std::max(chunk.rows.begin, low), std::min(chunk.rows.end, high)};
-      if (rows.size() > 0 && (rows.begin != listed.begin || rows.end != listed.end)) {
-        Row* row = list;
-        for (int c = 0; c < chunk.channels.size(); ++c) {
-          for (int r = rows.begin; r < rows.end; ++r) {
-            *row++ = {c * job.channel_pitch + std::int64_t{r - rows.begin} * g.dilation_height * job.row_pitch,
-                      c * weight_channel + (r - chunk.rows.begin) * weight_row};
-          }
-        }
-        listed = rows;
-      }
-      step.row_count = std::int64_t{chunk.channels.size()} * rows.size();
+      step.rows = rows.size();
+      const int from = step.rows > 0 ? rows.begin : 0;
+      // A row is in parts only if it is longer than a chunk, which then has no other: weights of rows lie side by side.
+      step.channel_end = job.channel_pitch - step.rows * step.row;
+      step.weights_end = weight_channel - step.rows * weight_row;
+      step.weights = job.packed + filters + chunk.channels.begin * weight_channel + from * weight_row +
+                     std::int64_t{chunk.taps.begin} * filters;
       const float* input =
           job.input + chunk.channels.begin * job.channel_pitch + std::int64_t{chunk.taps.begin} * g.dilation_width;
-      if (rows.size() > 0) {
-        input += (std::int64_t{top} + rows.begin * g.dilation_height - job.input_row) * job.row_pitch;
-      }
+      if (step.rows > 0) input += (std::int64_t{top} + from * g.dilation_height - job.input_row) * job.row_pitch;
       float* sums = job.sums + std::int64_t{oh - job.first_row} * g.out_width * filters;
       for (int i = 0; i < tiles; ++i) {
         const Range pixels = part(g.out_width, most_pixels, i);
@@ -302,6 +292,11 @@ void block(const BlockedJob& job) {
         tile.input = input + std::int64_t{pixels.begin} * g.stride_width;
         tile.sums = sums + std::int64_t{pixels.begin} * filters;
         tile.before = first ? job.packed : tile.sums;
+        if (last) {
+          // Fetched while the tile is computed: lines that are to be overwritten in part would be waited for.
+          const float* out = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
+          for (int f = 0; f < job.filters; ++f, out += g.out_pixels()) __builtin_prefetch(out, 1);
+        }
         compute[at](tile);
         if (last) {
           float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;

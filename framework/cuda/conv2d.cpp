@@ -1,5 +1,8 @@
 #include "lamina/cuda/conv2d.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "lamina/cuda/conv2d_textbook.h"
 #include "lamina/cuda/implicit_gemm.h"
 #include "lamina/cuda/implicit_gemm_sm90.h"
@@ -16,14 +19,30 @@ bool plain_layouts(const Conv2dOptions& o) {
   return o.input_layout == Layout::nchw && o.output_layout == Layout::nchw && !o.pool;
 }
 
-/// The tensor-core kernels, fastest first; null if none takes this geometry and these options.
-std::unique_ptr<Conv2dKernel> make_tensor_core_kernel(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                                      const float* weight, const float* bias) {
-  if (nhwc_conv2d_supports(geometry, options)) return make_nhwc_conv2d(geometry, options, weight, bias);
-  if (implicit_gemm_sm90_supports(geometry, options)) return make_implicit_gemm_sm90(geometry, options, weight, bias);
-  if (!plain_layouts(options)) return nullptr;
-  if (implicit_gemm_supports(geometry, options)) return make_implicit_gemm(geometry, options, weight, bias);
-  return nullptr;
+bool general_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
+  return plain_layouts(options) && implicit_gemm_supports(geometry, options);
+}
+
+std::unique_ptr<Conv2dKernel> make_general(const ConvGeometry& geometry, const Conv2dOptions& options,
+                                           const float* weight, const float* bias) {
+  return make_implicit_gemm(geometry, options, weight, bias);
+}
+
+std::unique_ptr<Conv2dKernel> make_nhwc(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight,
+                                        const float* bias) {
+  return make_nhwc_conv2d(geometry, options, weight, bias);
+}
+
+/// The tensor-core kernels behind `implicit_gemm`, fastest first.
+constexpr struct {
+  bool (*supports)(const ConvGeometry&, const Conv2dOptions&);
+  std::unique_ptr<Conv2dKernel> (*make)(const ConvGeometry&, const Conv2dOptions&, const float*, const float*);
+} tensor_core_kernels[] = {{implicit_gemm_sm90_supports, make_implicit_gemm_sm90},
+                           {nhwc_conv2d_supports, make_nhwc},
+                           {general_supports, make_general}};
+
+bool wants_tensor_cores(const Conv2dOptions& options) {
+  return options.algorithm == ConvAlgorithm::automatic || options.algorithm == ConvAlgorithm::implicit_gemm;
 }
 
 /// The rule behind `automatic`: tensor cores if they take it (prepare_conv2d tries them first); TF32 otherwise means
@@ -50,14 +69,11 @@ void require_textbook(ConvAlgorithm algorithm, const Conv2dOptions& options) {
 }  // namespace
 
 bool conv2d_takes(const ConvGeometry& geometry, const Conv2dOptions& options) {
-  const bool automatic =
-      options.algorithm == ConvAlgorithm::automatic || options.algorithm == ConvAlgorithm::implicit_gemm;
-  if (automatic && (nhwc_conv2d_supports(geometry, options) || implicit_gemm_sm90_supports(geometry, options))) {
-    return true;
-  }
-  if (!plain_layouts(options)) return false;
-  if (options.input == DType::f32 && options.output == DType::f32) return true;  // or prepare_conv2d says why not
-  return automatic && implicit_gemm_supports(geometry, options);
+  // Plain f32 always has a kernel, or prepare_conv2d says why not.
+  if (plain_layouts(options) && options.input == DType::f32 && options.output == DType::f32) return true;
+  return wants_tensor_cores(options) &&
+         std::any_of(std::begin(tensor_core_kernels), std::end(tensor_core_kernels),
+                     [&](const auto& kernel) { return kernel.supports(geometry, options); });
 }
 
 std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,
@@ -69,8 +85,10 @@ std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry& geometry, const
          name(options.precision), " with algorithm ", name(options.algorithm));
   }
   ConvAlgorithm algorithm = options.algorithm;
-  if (algorithm == ConvAlgorithm::automatic || algorithm == ConvAlgorithm::implicit_gemm) {
-    if (auto kernel = make_tensor_core_kernel(geometry, options, weight, bias)) return kernel;
+  if (wants_tensor_cores(options)) {
+    for (const auto& [supports, make] : tensor_core_kernels) {
+      if (supports(geometry, options)) return make(geometry, options, weight, bias);
+    }
     if (algorithm == ConvAlgorithm::implicit_gemm) {
       fail("conv2d: implicit_gemm has no ", name(options.precision),
            " kernel for this geometry and device; auto has one ", "in fp32");

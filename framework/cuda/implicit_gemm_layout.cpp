@@ -13,9 +13,19 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-/// The power of two that brings a filter's weights between 2^-100 and 2^100. There, neither a low word (2^-12 of its
-/// weight) nor a high word divided by 2^13 is subnormal. Ordinary filters have 0; far too small ones, which training
-/// with weight decay leaves behind, are scaled up. scale = 0 if they span more than that.
+/// Writes one operand of the product.
+void store(unsigned char* destination, Precision precision, float value) {
+  const auto copy = [destination](auto bits) { std::memcpy(destination, &bits, sizeof(bits)); };
+  switch (precision) {
+    case Precision::fp32: return copy(value);
+    case Precision::tf32: return copy(round_to_tf32(std::bit_cast<std::uint32_t>(value)));
+    case Precision::fp16: return copy(to_half(value).bits);
+    case Precision::bf16: return copy(to_bfloat16(value).bits);
+  }
+}
+
+}  // namespace
+
 FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
   shift = 0;
   double total = 0;
@@ -39,19 +49,6 @@ FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
   // where the sum is below 2^-129 of all |w|; the rest is margin.
   return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, shift - 126))};
 }
-
-/// Writes one operand of the product.
-void store(unsigned char* destination, Precision precision, float value) {
-  const auto copy = [destination](auto bits) { std::memcpy(destination, &bits, sizeof(bits)); };
-  switch (precision) {
-    case Precision::fp32: return copy(value);
-    case Precision::tf32: return copy(round_to_tf32(std::bit_cast<std::uint32_t>(value)));
-    case Precision::fp16: return copy(to_half(value).bits);
-    case Precision::bf16: return copy(to_bfloat16(value).bits);
-  }
-}
-
-}  // namespace
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision) {
   Layout layout;

@@ -29,12 +29,21 @@ __host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
   return (magnitude >= 0x7f7ff000u ? bits : bits + 0x1000u) & 0xffffe000u;
 }
 
+/// What the epilogue of fp32 knows of a filter, whose packed weights are multiplied by a power of two: `factor` undoes
+/// it, or is NaN if no power brings them into the reach of the split; outputs below `smallest` can come from subnormal
+/// inputs alone, whose low words are no longer small beside them. Both are summed exactly.
+struct FilterEnd {
+  float factor = 1.0f;
+  float smallest = 0.0f;
+};
+
 struct Arguments {
   ConvGeometry geometry;
-  const void* input = nullptr;   // [N, H, W, C]
-  const void* weight = nullptr;  // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
-  const float* bias = nullptr;   // [m_tiles * groups * 64], zeros where there is none
-  void* output = nullptr;        // [N, OH, OW, OC]
+  const void* input = nullptr;      // [N, H, W, C]
+  const void* weight = nullptr;     // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
+  const float* bias = nullptr;      // [m_tiles * groups * 64], zeros where there is none
+  const FilterEnd* ends = nullptr;  // [m_tiles * groups * 64], fp32 only
+  void* output = nullptr;           // [N, OH, OW, OC]
   DType output_type = DType::f32;
   bool relu = false;
   int pixels = 0;                // N * OH * OW
@@ -45,21 +54,22 @@ struct Arguments {
   int splits = 1;                // blocks of a cluster that share one tile, each with a piece of K
 };
 
-/// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups.
+/// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
+/// them.
 struct Tile {
-  int groups = 0, pixels = 0;
+  int groups = 0, pixels = 0, helpers = 1;
+  int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
   int store_bytes = 0;           // of shared memory behind the ring
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
 
-  int threads() const { return (groups + 1) * 128; }
-  int stage_bytes() const { return (groups * block_filters + pixels) * step_bytes; }
+  int threads() const { return (groups + helpers) * 128; }
   /// What a split tile's sums take in each of its blocks, in place of the ring.
   int partial_bytes() const { return pixels * (groups * block_filters + 4) * static_cast<int>(sizeof(float)); }
   int shared_bytes(int stages, int splits) const {
-    const int ring = stages * stage_bytes();
+    const int ring = stages * stage_bytes;
     const int body = splits > 1 ? (ring > partial_bytes() ? ring : partial_bytes()) : ring + store_bytes;
-    return (body + 7) / 8 * 8 + 2 * most_stages * static_cast<int>(sizeof(std::uint64_t));
+    return (body + 7) / 8 * 8 + 3 * most_stages * static_cast<int>(sizeof(std::uint64_t));
   }
 };
 
@@ -67,5 +77,6 @@ struct Tile {
 std::vector<Tile> tiles_fp16();
 std::vector<Tile> tiles_bf16();
 std::vector<Tile> tiles_tf32();
+std::vector<Tile> tiles_fp32();
 
 }  // namespace lamina::cuda::nhwc

@@ -18,14 +18,19 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-/// What a step takes in clock cycles: of the tensor cores, or of shared memory (128 bytes a cycle, into which the
-/// copies go and out of which both operands come), or of this multiprocessor's share of what L2 delivers.
-double step_cycles(const Tile& tile, int multicast) {
-  constexpr double l2_bytes_per_cycle = 28;
-  const double products = 2.0 * tile.groups * tile.pixels;
-  const double read = tile.groups * 4.0 * (64 + tile.pixels) * 32, written = tile.stage_bytes();
-  const double fetched = (tile.groups * 64.0 / multicast + tile.pixels) * step_bytes;
-  return std::max({products, (read + written) / 128, fetched / l2_bytes_per_cycle});
+/// What a step takes in clock cycles: of the tensor cores, or of shared memory, into which the copies go and out of
+/// which both operands come, or of this multiprocessor's share of what L2 delivers. The constants, here and in
+/// `choose`, are fitted to 1,188 measured combinations of layer, batch, tile and sharing on an H200 (docs/nhwc.md).
+double step_cycles(const Tile& tile, int multicast, bool split) {
+  constexpr double l2_bytes_per_cycle = 60, shared_bytes_per_cycle = 157, waiting = 13, waiting_for_others = 60;
+  const double products = 2.0 * tile.groups * tile.pixels * (split ? 3 : 1);
+  const double weights = tile.groups * 64.0 * step_bytes, pixels = tile.pixels * double{step_bytes};
+  // Split: low words are made from pixels; each product reads the pixels again, and the weights come once, by ldmatrix.
+  const double read = split ? weights + pixels * (3 * tile.groups + 1) : weights + pixels * tile.groups;
+  const double written = weights + pixels * (split ? 2 : 1);
+  return std::max({products, (read + written) / shared_bytes_per_cycle,
+                   (weights / multicast + pixels) / l2_bytes_per_cycle}) +
+         waiting + (multicast > 1 ? waiting_for_others : 0.0);
 }
 
 /// Clusters of that many blocks, one block to a multiprocessor, that the device holds at a time.
@@ -54,7 +59,9 @@ int stages_that_fit(const Tile& tile, int splits, int limit) {
 
 }  // namespace
 
-int step_terms(Precision precision) { return precision == Precision::tf32 ? step_bytes / 4 : step_bytes / 2; }
+int step_terms(Precision precision) {
+  return precision == Precision::fp32 || precision == Precision::tf32 ? step_bytes / 4 : step_bytes / 2;
+}
 
 int step_count(const ConvGeometry& geometry, Precision precision) {
   return ceil_div(geometry.in_channels, step_terms(precision)) * geometry.kernel_height * geometry.kernel_width;
@@ -65,7 +72,7 @@ std::vector<Tile> tiles(Precision precision) {
     case Precision::fp16: return tiles_fp16();
     case Precision::bf16: return tiles_bf16();
     case Precision::tf32: return tiles_tf32();
-    case Precision::fp32: break;
+    case Precision::fp32: return tiles_fp32();
   }
   return {};
 }
@@ -108,9 +115,11 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& 
                                       ceil_div(filter_blocks, tile.groups);
         if (clusters * cluster > std::numeric_limits<int>::max()) continue;
         const auto waves = static_cast<double>(ceil_div<std::int64_t>(clusters, slots));
-        constexpr double end_of_tile = 2500, reduction = 3000;
+        constexpr double beginning = 3200, reduction = 1040, reduction_of_pixel = 13;
+        const double step = step_cycles(tile, multicast, options.precision == Precision::fp32);
         const double cycles =
-            waves * (ceil_div(steps, splits) * step_cycles(tile, multicast) + (splits > 1 ? reduction : end_of_tile));
+            beginning + waves * (ceil_div(steps, splits) * step +
+                                 (splits > 1 ? reduction + reduction_of_pixel * tile.groups * tile.pixels : 0.0));
         if (cycles >= best_cycles) continue;
         best_cycles = cycles;
         // Split tiles are no persistent blocks: one to a cluster, however many.

@@ -27,9 +27,8 @@ DType storage(Precision precision) {
 bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
 
 bool formats_fit(const ConvGeometry& g, const Conv2dOptions& o) {
-  return o.precision != Precision::fp32 && !o.pool && o.input == storage(o.precision) &&
-         (o.output == o.input || o.output == DType::f32) && channels_last(o.input_layout, g.in_pixels()) &&
-         channels_last(o.output_layout, g.out_pixels()) &&
+  return !o.pool && o.input == storage(o.precision) && (o.output == o.input || o.output == DType::f32) &&
+         channels_last(o.input_layout, g.in_pixels()) && channels_last(o.output_layout, g.out_pixels()) &&
          static_cast<std::size_t>(g.in_channels) * size_of(o.input) % 16 == 0 &&
          static_cast<std::size_t>(g.out_channels) * size_of(o.output) % 16 == 0;
 }
@@ -55,12 +54,15 @@ class NhwcConv2d final : public Conv2dKernel {
     args_.splits = choice_.splits;
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
-    const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight);
+    std::vector<nhwc::FilterEnd> ends;
+    const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight, ends);
     std::vector<float> biases(static_cast<std::size_t>(filter_blocks * nhwc::block_filters));
     if (bias != nullptr) std::copy(bias, bias + geometry.out_channels, biases.begin());
     weight_ = Buffer(options.device, packed.data(), packed.size());
     bias_ = Buffer(options.device, biases.data(), biases.size() * sizeof(float));
+    ends_ = Buffer(options.device, ends.data(), ends.size() * sizeof(nhwc::FilterEnd));
     args_.weight = weight_.data();
+    args_.ends = ends_.as<nhwc::FilterEnd>();
     args_.bias = bias_.as<float>();
   }
 
@@ -78,7 +80,7 @@ class NhwcConv2d final : public Conv2dKernel {
 
   std::size_t workspace_bytes() const override { return 0; }
 
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
+  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ends_.bytes(); }
 
   void run(const void* input, void* output, void*, Stream stream) const override {
     const DeviceGuard guard(options_.device);
@@ -110,7 +112,7 @@ class NhwcConv2d final : public Conv2dKernel {
   Conv2dOptions options_;
   nhwc::Choice choice_;
   nhwc::Arguments args_;
-  Buffer weight_, bias_;
+  Buffer weight_, bias_, ends_;
 };
 
 }  // namespace

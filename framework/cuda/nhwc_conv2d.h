@@ -16,7 +16,7 @@ struct NhwcChoice {
 };
 
 /// Whether make_nhwc_conv2d takes this convolution: a device of compute capability 9.0 and a binary with sm_90a code;
-/// fp16, bf16 or tf32; input of the precision's storage type and output of it or f32, both nhwc; one group; channels
+/// input of the precision's storage type and output of it or f32, both nhwc; one group; channels
 /// whose bytes are a multiple of 16 on both sides; strides up to 8 and windows that reach less than 128 pixels beyond
 /// their corner; no pooling. Throws Error if the device cannot be asked.
 bool nhwc_conv2d_supports(const ConvGeometry& geometry, const Conv2dOptions& options);

@@ -29,6 +29,18 @@ struct Element<Tf32> {
   __device__ static float value(float x) { return __uint_as_float(round_to_tf32(__float_as_uint(x))); }
 };
 
+template <>
+struct Element<SplitTf32> {
+  using Stored = float;
+  static constexpr bool repaired = true;
+  __device__ static float value(float x) { return x; }
+};
+
+template <class T>
+inline constexpr bool in_f32 = sizeof(typename Element<T>::Stored) == 4;
+template <class T>
+inline constexpr bool split = std::is_same_v<T, SplitTf32>;
+
 template <class T>
 inline constexpr int step_terms = step_bytes / static_cast<int>(sizeof(typename Element<T>::Stored));
 
@@ -86,7 +98,7 @@ template <class T>
 __device__ __forceinline__ void write(const Arguments& args, std::size_t index, float y) {
   if (args.output_type == DType::f32) {
     static_cast<float*>(args.output)[index] = y;
-  } else if constexpr (!std::is_same_v<T, Tf32>) {
+  } else if constexpr (!in_f32<T>) {
     static_cast<T*>(args.output)[index] = static_cast<T>(y);
   }
 }
@@ -105,31 +117,43 @@ struct Piece {
   int group = 0;  // the warpgroup within its block; its named barrier is group + 1
   int first_filter = 0, first_pixel = 0;
   float bias[2] = {};  // of this thread's two filters
+  FilterEnd end[2];
 };
+
+/// Whether a sum that `end.factor` has been applied to must be summed again.
+__device__ __forceinline__ bool rare(float y, const FilterEnd& end) {
+  return !(fabsf(y) < INFINITY) || (fabsf(y) < end.smallest && y != 0.0f);
+}
+
+/// The factor for a sum found by exact_sum.
+__device__ __forceinline__ float exact_factor(const FilterEnd& end) {
+  return end.factor == end.factor ? end.factor : 1.0f;
+}
 
 /// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
 template <class T, int n>
 __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece, const float (&d)[n / 2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  std::uint32_t rare[4] = {};
+  std::uint32_t found[4] = {};
 #pragma unroll
   for (int i = 0; i < n / 2; ++i) {
-    if (!(fabsf(d[i]) < INFINITY)) rare[i / 32] |= 1u << i % 32;
+    if (rare(d[i], piece.end[i / 2 % 2])) found[i / 32] |= 1u << i % 32;
   }
 #pragma unroll 1
   for (int word = 0; word < (n / 2 + 31) / 32; ++word) {
-    std::uint32_t bits = word == 0 ? rare[0] : word == 1 ? rare[1] : word == 2 ? rare[2] : rare[3];
+    std::uint32_t bits = word == 0 ? found[0] : word == 1 ? found[1] : word == 2 ? found[2] : found[3];
 #pragma unroll 1
     for (; bits != 0; bits &= bits - 1) {
       const int i = word * 32 + __ffs(static_cast<int>(bits)) - 1;
       const int pixel = piece.first_pixel + i / 4 * 8 + lane % 4 * 2 + i % 2;
       const int filter = piece.first_filter + warp * 16 + lane / 4 + i / 2 % 2 * 8;
       if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
-      const float bias = i / 2 % 2 == 0 ? piece.bias[0] : piece.bias[1];
+      const bool second = i / 2 % 2 != 0;
+      const float factor = split<T> ? exact_factor(second ? piece.end[1] : piece.end[0]) : 1.0f;
       write<T>(args,
                static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
                    static_cast<unsigned>(filter),
-               activate(args, exact_sum<T>(args, filter, pixel) + bias));
+               activate(args, exact_sum<T>(args, filter, pixel) * factor + (second ? piece.bias[1] : piece.bias[0])));
     }
   }
 }
@@ -204,16 +228,23 @@ struct Store {
 
   __device__ __forceinline__ static void run(const Arguments& args, const CUtensorMap& map, const Piece& piece,
                                              std::uint32_t buffers, const float (&d)[n / 2]) {
-    if (std::is_same_v<T, Tf32> || args.output_type == DType::f32) {
+    if (in_f32<T> || args.output_type == DType::f32) {
       run_from<0, chunk / 16, true>(args, map, piece, buffers, d);
-    } else if constexpr (!std::is_same_v<T, Tf32>) {
+    } else if constexpr (!in_f32<T>) {
       run_from<0, chunk / 8, false>(args, map, piece, buffers, d);
     }
     if constexpr (Element<T>::repaired) {
-      float check = 0.0f;
+      bool any = false;
+      if constexpr (split<T>) {
 #pragma unroll
-      for (int i = 0; i < n / 2; ++i) check = fmaf(d[i], 0.0f, check);
-      if (warpgroup_any(piece.group + 1, check != 0.0f)) {
+        for (int i = 0; i < n / 2; ++i) any |= rare(d[i], piece.end[i / 2 % 2]);
+      } else {
+        float check = 0.0f;
+#pragma unroll
+        for (int i = 0; i < n / 2; ++i) check = fmaf(d[i], 0.0f, check);
+        any = check != 0.0f;
+      }
+      if (warpgroup_any(piece.group + 1, any)) {
         wait_stores_done();
         sm90::warpgroup_sync(piece.group + 1);
         repair<T, n>(args, piece, d);

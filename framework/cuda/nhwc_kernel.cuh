@@ -14,87 +14,16 @@
 // Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
 #include "lamina/cuda/nhwc_reduce.cuh"
+#include "lamina/cuda/nhwc_ring.cuh"
+#include "lamina/cuda/nhwc_split.cuh"
 
 namespace lamina::cuda::nhwc {
 
-/// A place in the ring and how often it has come round.
-struct Ring {
-  int stages, stage = 0, parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
-
-/// The tiles of one block, in turn: tile = pixel tile * m_tiles + filter tile, filters fastest, so that blocks that run
-/// together share pixels.
-struct Walk {
-  int m_tiles, tiles, step, tile, width, rank;
-
-  __device__ Walk(const Arguments& args, int cluster_rank)
-      : m_tiles(args.m_tiles), width(args.multicast), rank(args.splits > 1 ? 0 : cluster_rank) {
-    const int blocks = args.splits > 1 ? args.splits : args.multicast;
-    tiles = (args.n_tiles + width - 1) / width * m_tiles;
-    step = static_cast<int>(gridDim.x) / blocks;
-    tile = static_cast<int>(blockIdx.x) / blocks;
-  }
-  __device__ bool more() const { return tile < tiles; }
-  __device__ void next() { tile += step; }
-  __device__ int filter_tile() const { return tile % m_tiles; }
-  __device__ int pixel_tile() const { return tile / m_tiles * width + rank; }
-};
-
-/// The steps of K that a block takes.
-struct Span {
-  int first, count;
-  __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
-    if (args.splits == 1) return;
-    const int each = args.steps / args.splits, more = args.steps % args.splits;
-    first = cluster_rank * each + min(cluster_rank, more);
-    count = each + (cluster_rank < more);
-  }
-};
-
-/// A tap of a slab of channels, in the order of K.
-struct Tap {
-  int channel = 0, row = 0, column = 0;
-  __device__ Tap(const ConvGeometry& g, int step, int terms) {
-    const int slab = step / (g.kernel_height * g.kernel_width), tap = step - slab * g.kernel_height * g.kernel_width;
-    channel = slab * terms, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
-  }
-  __device__ void next(const ConvGeometry& g, int terms) {
-    if (++column < g.kernel_width) return;
-    column = 0;
-    if (++row < g.kernel_height) return;
-    row = 0, channel += terms;
-  }
-};
-
-/// What a block keeps in shared memory.
-template <int groups, int n>
-struct Shared {
-  static constexpr int weight_offset = n * step_bytes;
-  static constexpr int stage_bytes = weight_offset + groups * block_bytes;
-
-  unsigned char* ring;
-  unsigned char* stores;
-  std::uint64_t *full, *empty;
-
-  __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
-    const int ring_bytes = args.stages * stage_bytes;
-    const int partial = n * partial_pitch<groups> * 4;
-    const int body = args.splits > 1 ? max(ring_bytes, partial) : ring_bytes + store_bytes;
-    stores = base + ring_bytes;
-    full = reinterpret_cast<std::uint64_t*>(base + (body + 7) / 8 * 8);
-    empty = full + most_stages;
-  }
-};
-
 /// The thread that feeds the ring.
 template <class T, int groups, int n>
-__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input, Shared<groups, n> shared,
+__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input, Shared<T, groups, n> shared,
                                         int rank) {
-  using Ring_ = Shared<groups, n>;
+  using Ring_ = Shared<T, groups, n>;
   constexpr int terms = step_terms<T>;
   const ConvGeometry& g = args.geometry;
   const Span span(args, rank);
@@ -125,7 +54,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     int ahead = 0;
     if (!waited) {
       for (; ahead < min(args.stages, span.count); ++ahead) {
-        sm90::barrier_arrive_expect(shared.full + ahead, Ring_::stage_bytes);
+        sm90::barrier_arrive_expect(shared.full + ahead, Ring_::copied_bytes);
         load_weights(ahead, ahead);
       }
       sm90::wait_for_previous_kernel();
@@ -135,7 +64,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     for (int step = 0; step < span.count; ++step, tap.next(g, terms), ring.advance()) {
       if (step >= ahead) {
         sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
-        sm90::barrier_arrive_expect(shared.full + ring.stage, Ring_::stage_bytes);
+        sm90::barrier_arrive_expect(shared.full + ring.stage, Ring_::copied_bytes);
         load_weights(ring.stage, step);
       }
       load_pixels(shared.ring + ring.stage * Ring_::stage_bytes, input, tap.channel, corner,
@@ -164,19 +93,9 @@ __device__ __forceinline__ void issue(float (&d)[n / 2], std::uint64_t a, std::u
 
 /// A warpgroup's products: d = its 64 filters * the tile's pixels, over the block's steps.
 template <class T, int groups, int n>
-__device__ __forceinline__ void multiply(const Arguments& args, const Shared<groups, n>& shared, Ring& ring, int group,
-                                         int steps, float (&d)[n / 2]) {
-  using Ring_ = Shared<groups, n>;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto release = [&](int stage) {
-    if (lane < args.multicast) {
-      if (args.multicast == 1) {
-        sm90::barrier_arrive(shared.empty + stage);
-      } else {
-        barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
-      }
-    }
-  };
+__device__ __forceinline__ void multiply(const Arguments& args, const Shared<T, groups, n>& shared, Ring& ring,
+                                         int group, int steps, float (&d)[n / 2]) {
+  using Ring_ = Shared<T, groups, n>;
   const std::uint32_t base = shared_address(shared.ring);
   int previous = 0;
   for (int step = 0; step < steps; ++step, ring.advance()) {
@@ -193,17 +112,17 @@ __device__ __forceinline__ void multiply(const Arguments& args, const Shared<gro
     sm90::wgmma_commit();
     if (step > 0) {
       wait_products<1>();
-      release(previous);
+      release(args, shared, previous);
     }
     previous = ring.stage;
   }
   wait_products<0>();
   sm90::pin(d);
-  release(previous);
+  release(args, shared, previous);
 }
 
 template <class T, int groups, int n, int chunk>
-__device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap& output, Shared<groups, n> shared,
+__device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap& output, Shared<T, groups, n> shared,
                                         int rank) {
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -216,8 +135,18 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
     const float* bias = args.bias + piece.first_filter + warp * 16 + lane / 4;
     piece.bias[0] = __ldg(bias), piece.bias[1] = __ldg(bias + 8);
     float d[n / 2];
-    multiply<T, groups, n>(args, shared, ring, group, span.count, d);
+    if constexpr (split<T>) {
+      multiply_split<groups, n>(args, shared, ring, group, span.count, d);
+    } else {
+      multiply<T, groups, n>(args, shared, ring, group, span.count, d);
+    }
     if (args.splits == 1) {
+      if constexpr (split<T>) {
+        const FilterEnd* end = args.ends + (bias - args.bias);
+        piece.end[0] = end[0], piece.end[1] = end[8];
+#pragma unroll
+        for (int i = 0; i < n / 2; ++i) d[i] *= piece.end[i / 2 % 2].factor;
+      }
       Stores::run(args, output, piece, buffers, d);
     } else {
       threads_sync(1, groups * 128);  // all products are done: their operands' place is free
@@ -231,10 +160,13 @@ template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output) {
   extern __shared__ __align__(1024) unsigned char memory[];
   // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
-  constexpr int at_launch = 65536 / ((groups + 1) * 128) / 8 * 8;
-  constexpr int producer_registers = groups == 4 ? 64 : groups == 3 ? 56 : 72;
-  constexpr int consumer_registers = at_launch + (at_launch - producer_registers) / groups / 8 * 8;
-  const Shared<groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
+  constexpr int helpers = split<T> ? 2 : 1;
+  constexpr bool ample = groups + helpers <= 2;  // registers for all as they are
+  constexpr int at_launch = 65536 / ((groups + helpers) * 128) / 8 * 8;
+  constexpr int helper_registers = groups == 4 ? 64 : groups == 3 ? 56 : split<T> ? 56 : 72;
+  constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
+  constexpr int consumer_registers = taken < 240 ? taken : 240;
+  const Shared<T, groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
   const int rank = cluster > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int thread = static_cast<int>(threadIdx.x);
@@ -243,6 +175,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     for (int stage = 0; stage < args.stages; ++stage) {
       sm90::barrier_init(shared.full + stage, 1);
       sm90::barrier_init(shared.empty + stage, groups * 4 * args.multicast);
+      if constexpr (split<T>) sm90::barrier_init(shared.halved + stage, 4);
     }
     sm90::barrier_init_fence();
   }
@@ -254,11 +187,14 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   sm90::let_next_kernel_start();
 
   if (thread >= groups * 128) {
-    if constexpr (groups > 1) sm90::give_registers_back<producer_registers>();
+    if constexpr (!ample) sm90::give_registers_back<helper_registers>();
     if (thread == groups * 128) produce<T, groups, n>(args, input, shared, rank);
+    if constexpr (split<T>) {
+      if (thread >= (groups + 1) * 128) halve<groups, n>(args, shared, rank);
+    }
     __syncwarp();
   } else {
-    if constexpr (groups > 1) sm90::take_registers<consumer_registers>();
+    if constexpr (!ample) sm90::take_registers<consumer_registers>();
     consume<T, groups, n, chunk>(args, output, shared, rank);
   }
   if (cluster == 1) return;
@@ -281,7 +217,7 @@ inline constexpr bool compiled = false;
 #endif
 
 template <class T, int groups, int n, int chunk>
-__global__ void __launch_bounds__((groups + 1) * 128, 1)
+__global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, 1)
     nhwc_conv2d_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
                        const __grid_constant__ CUtensorMap output) {
   if constexpr (compiled) {
@@ -299,6 +235,8 @@ Tile make_tile() {
   constexpr int chunk = n % 32 == 0 ? 32 : n == 240 ? 80 : n == 48 ? 48 : 16;
   return {.groups = groups,
           .pixels = n,
+          .helpers = split<T> ? 2 : 1,
+          .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,
           .store_bytes = groups * 2 * chunk * step_bytes,
           .kernel = reinterpret_cast<const void*>(&nhwc_conv2d_kernel<T, groups, n, chunk>)};

@@ -29,6 +29,16 @@ CUtensorMapDataType data_type(DType type) {
   }
 }
 
+CUtensorMapDataType data_type(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case Precision::tf32: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    case Precision::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case Precision::bf16: break;
+  }
+  return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
 /// Where the last window's corner lies, seen from the image's far corner.
 constexpr int far_corner(int padding, int kernel, int dilation) { return padding - (kernel - 1) * dilation; }
 
@@ -46,10 +56,8 @@ bool expressible(const ConvGeometry& g) {
 
 CUtensorMap input_map(const ConvGeometry& g, Precision precision, int pixels, const void* input) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
-  const CUtensorMapDataType type = precision == Precision::fp16   ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                   : precision == Precision::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                                  : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
-  const cuuint64_t element = precision == Precision::tf32 ? 4 : 2;
+  const CUtensorMapDataType type = data_type(precision);
+  const cuuint64_t element = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
   const auto channels = static_cast<cuuint64_t>(g.in_channels), width = static_cast<cuuint64_t>(g.in_width),
              height = static_cast<cuuint64_t>(g.in_height);
   const std::array<cuuint64_t, 4> sizes{channels, width, height, static_cast<cuuint64_t>(g.batch)};

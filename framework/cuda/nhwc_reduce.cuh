@@ -28,7 +28,7 @@ template <class T>
 __device__ __forceinline__ void write4(const Arguments& args, std::size_t index, const float (&y)[4]) {
   if (args.output_type == DType::f32) {
     *reinterpret_cast<float4*>(static_cast<float*>(args.output) + index) = {y[0], y[1], y[2], y[3]};
-  } else if constexpr (!std::is_same_v<T, Tf32>) {
+  } else if constexpr (!in_f32<T>) {
     *reinterpret_cast<uint2*>(static_cast<T*>(args.output) + index) = {pack(y[0], y[1], T{}), pack(y[2], y[3], T{})};
   }
 }
@@ -62,9 +62,11 @@ __device__ __forceinline__ void reduce(const Arguments& args, const float* parti
     if constexpr (Element<T>::repaired) {
 #pragma unroll 1
       for (int i = 0; i < 4; ++i) {
-        const float sum = i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
-        if (fabsf(sum) < INFINITY) continue;
-        const float again = exact_sum<T>(args, filter + i, pixel);
+        float sum = i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
+        FilterEnd end;
+        if constexpr (split<T>) end = args.ends[filter + i];
+        sum *= end.factor;
+        const float again = rare(sum, end) ? exact_sum<T>(args, filter + i, pixel) * exact_factor(end) : sum;
         y[0] = i == 0 ? again : y[0], y[1] = i == 1 ? again : y[1];
         y[2] = i == 2 ? again : y[2], y[3] = i == 3 ? again : y[3];
       }

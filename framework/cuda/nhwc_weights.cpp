@@ -1,8 +1,11 @@
 #include "lamina/cuda/nhwc_weights.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
+#include "lamina/cuda/implicit_gemm_layout.h"
 #include "lamina/cuda/nhwc_choice.h"
 
 namespace lamina::cuda::nhwc {
@@ -11,7 +14,7 @@ namespace {
 template <class Round>
 std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int filter_blocks, const float* weight,
                                 Round&& round) {
-  using Stored = decltype(round(0.0f));
+  using Stored = decltype(round(0.0f, 0));
   const int terms = step_terms(precision), taps = g.kernel_height * g.kernel_width;
   const auto steps = static_cast<std::size_t>(step_count(g, precision));
   std::vector<unsigned char> packed(static_cast<std::size_t>(filter_blocks) * steps * block_bytes);
@@ -21,7 +24,7 @@ std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int 
       const int column = channel % terms * static_cast<int>(sizeof(Stored));
       const int byte = swizzled(filter % block_filters, column / 16 * 16) + column % 16;
       for (int tap = 0; tap < taps; ++tap) {
-        const Stored value = round(*weight++);
+        const Stored value = round(*weight++, filter);
         const auto step = static_cast<std::size_t>(channel / terms * taps + tap);
         std::memcpy(block + step * block_bytes + byte, &value, sizeof(value));
       }
@@ -33,15 +36,27 @@ std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int 
 }  // namespace
 
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Precision precision, int filter_blocks,
-                                        const float* weight) {
+                                        const float* weight, std::vector<FilterEnd>& ends) {
   switch (precision) {
     case Precision::fp16:
-      return pack(geometry, precision, filter_blocks, weight, [](float w) { return to_half(w).bits; });
+      return pack(geometry, precision, filter_blocks, weight, [](float w, int) { return to_half(w).bits; });
     case Precision::bf16:
-      return pack(geometry, precision, filter_blocks, weight, [](float w) { return to_bfloat16(w).bits; });
+      return pack(geometry, precision, filter_blocks, weight, [](float w, int) { return to_bfloat16(w).bits; });
+    case Precision::fp32: {
+      ends.resize(static_cast<std::size_t>(filter_blocks * block_filters));
+      std::vector<int> shifts(static_cast<std::size_t>(geometry.out_channels));
+      for (std::size_t filter = 0; filter < shifts.size(); ++filter) {
+        const auto range = implicit_gemm::find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
+                                                     geometry.reduction(), shifts[filter]);
+        ends[filter].factor = range.scale == 0.0f ? std::numeric_limits<float>::quiet_NaN() : range.scale;
+        ends[filter].smallest = range.smallest * range.scale;
+      }
+      return pack(geometry, precision, filter_blocks, weight,
+                  [&](float w, int filter) { return std::ldexp(w, shifts[static_cast<std::size_t>(filter)]); });
+    }
     default:
       return pack(geometry, precision, filter_blocks, weight,
-                  [](float w) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
+                  [](float w, int) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
   }
 }
 

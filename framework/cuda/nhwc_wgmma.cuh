@@ -11,8 +11,10 @@
 /// pixels 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3]. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 namespace lamina::cuda::nhwc {
 
-/// f32 storage whose values are TF32's.
+/// f32 storage, rounded to TF32 as it is copied.
 struct Tf32 {};
+/// f32 storage, multiplied as three products of TF32 words.
+struct SplitTf32 {};
 
 /// Where an operand's rows begin: address / 16, 1,024 bytes from eight rows to the next eight, 128-byte swizzle.
 __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address) {
@@ -21,6 +23,10 @@ __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address) {
 
 template <class T, int n>
 struct Product;
+
+/// The same with a in registers, as TF32: a warp's 16 filters in the fragment that ldmatrix makes.
+template <int n>
+struct RegisterProduct;
 
 // clang-format off
 // The n / 2 accumulators as they appear in the instruction and in its operand list, eight at a time.
@@ -95,6 +101,23 @@ LAMINA_PRODUCT(224, "%112", "%113", "%114");
 LAMINA_PRODUCT(240, "%120", "%121", "%122");
 LAMINA_PRODUCT(256, "%128", "%129", "%130");
 
+#define LAMINA_REGISTER_PRODUCT(n, a0, a1, a2, a3, b_name, p_name)                                           \
+  template <>                                                                                                \
+  struct RegisterProduct<n> {                                                                                \
+    __device__ __forceinline__ static void issue(float (&d)[n / 2], const unsigned (&a)[4], std::uint64_t b, \
+                                                 bool accumulate) {                                          \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_name ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n  \
+                   "k8.f32.tf32.tf32 {" LAMINA_D##n "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b_name            \
+                   ", p, 1, 1;\n}\n"                                                                         \
+                   : LAMINA_O##n                                                                             \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate))); \
+    }                                                                                                        \
+  }
+
+LAMINA_REGISTER_PRODUCT(64, "%32", "%33", "%34", "%35", "%36", "%37");
+LAMINA_REGISTER_PRODUCT(96, "%48", "%49", "%50", "%51", "%52", "%53");
+LAMINA_REGISTER_PRODUCT(128, "%64", "%65", "%66", "%67", "%68", "%69");
+
 #undef LAMINA_D16
 #undef LAMINA_D32
 #undef LAMINA_D48
@@ -130,6 +153,7 @@ LAMINA_PRODUCT(256, "%128", "%129", "%130");
 #undef LAMINA_O256
 #undef LAMINA_ISSUE
 #undef LAMINA_PRODUCT
+#undef LAMINA_REGISTER_PRODUCT
 // clang-format on
 
 }  // namespace lamina::cuda::nhwc

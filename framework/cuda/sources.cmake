@@ -36,6 +36,7 @@ target_sources(lamina_objects PRIVATE
   cuda/nhwc_choice.cpp
   cuda/nhwc_conv2d.cpp
   cuda/nhwc_fp16.cu
+  cuda/nhwc_fp32.cu
   cuda/nhwc_maps.cpp
   cuda/nhwc_tf32.cu
   cuda/nhwc_weights.cpp

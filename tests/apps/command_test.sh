@@ -150,10 +150,61 @@ check 'JSON with the error of the broken one' python3 -c 'import json,sys; d=jso
 printf 'a\nb\n' >labels.txt
 expect 1 'expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
 expect 1 'preprocess' classify "$photo" --model "$golden/tiny-alexnet.safetensors"
-expect 1 '--model FILE' classify "$photo"
+expect 1 'expected --model FILE' classify "$photo"
 expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
 expect 2 'arch' classify "$photo" --arch lenet --weights "$classifier"
 expect 2 'excludes' classify "$photo" --model "$classifier" --json --csv
+
+# checkpoints of other networks are named; zeros in sparse files stand for the weights
+python3 - "$golden/network-keys.txt" <<'EOF'
+import json, math, struct, sys
+def write(path, shapes):
+    header, begin = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, begin + size]}
+        begin += size
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + begin)
+networks = {}
+for line in open(sys.argv[1]):
+    if line.strip() and not line.startswith("#"):
+        network, key, *shape = line.replace(",", " ").replace("[", " ").replace("]", " ").split()
+        networks.setdefault(network, {})[key] = [int(extent) for extent in shape]
+for name in "alexnet", "resnet18":
+    write(f"{name}.zeros", networks[name])
+caffe = {"conv1": [96, 3, 11, 11], "conv2": [256, 48, 5, 5], "conv3": [384, 256, 3, 3], "conv4": [384, 192, 3, 3],
+         "conv5": [256, 192, 3, 3], "fc6": [4096, 9216], "fc7": [4096, 4096], "fc8": [1000, 4096]}
+write("caffe.zeros", {f"{n}.{p}": s if p == "weight" else s[:1] for n, s in caffe.items() for p in ("weight", "bias")})
+write("resnet50.zeros", {"layer3.5.conv3.weight": [1]})
+open("labels1000.txt", "w").write("\n".join(f"name {i}" for i in range(1000)))
+open("labels1001.txt", "w").write("\n".join(f"name {i}" for i in range(1001)))
+EOF
+expect 0 '0.10 %  name 0' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1000.txt
+expect 1 'expected 1000 labels, one for each class, got 1001' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1001.txt
+expect 1 'do not fit the graph: they are those of resnet18' classify "$photo" --arch alexnet --weights resnet18.zeros
+expect 1 'they are those of alexnet_original or caffenet' classify "$photo" --arch alexnet --weights caffe.zeros
+expect 1 'they look like those of ResNet50.*export_torch.py' classify "$photo" --arch resnet18 --weights resnet50.zeros
+expect 1 'holds weights without a graph: they are those of alexnet; --arch' classify "$photo" --model alexnet.zeros
+expect 1 "caffenet: Caffe's networks take blue" classify "$photo" --arch caffenet --weights caffe.zeros
+expect 1 'state_dict.pth: holds weights without a graph' classify "$photo" --model "$golden/files/state_dict.pth"
+expect 1 'alexnet-conv1.*expected a model whose output is scores' classify "$photo" --model "$model"
+
+# many photographs, in batches that do not come out even, broken ones among them: answers in order, each its own
+mkdir many
+for i in 0 1 2 3 4 5 6 7 8 9; do cp "$source/weights/digits/$i.png" "many/$i.png"; done
+head -c 100 "$source/weights/digits/4.png" >many/4x.png
+printf '\xff\xd8\xff\xe0' >many/8x.jpg
+for batch in 1 3 5 16; do
+  "$lamina" classify many --model "$source/weights/digits.safetensors" --top 1 --csv --batch "$batch" >many.csv 2>many.err
+  check "exit code 1 of batches of $batch" test $? -eq 1
+  check "answers in batches of $batch" test "$(cut -d, -f1,3 many.csv | tr '\n' ' ')" = \
+    'photo,class many/0.png,0 many/1.png,1 many/2.png,2 many/3.png,3 many/4.png,4 many/5.png,5 many/6.png,6 many/7.png,7 many/8.png,8 many/9.png,9 '
+  check "both broken ones reported" test "$(grep -cE '4x.png|8x.jpg' many.err)" -eq 2
+  check "the rate" grep -qE '^10 of 12 images classified, [0-9.]+ images/s$' many.err
+done
 
 # the shipped digits say what they are
 names=(zero one two three four five six seven eight nine)

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <new>
 #include <ostream>
 #include <string>
 
 #include "contract.h"
+#include "cpu/guarded.h"
 #include "lamina/cpu/conv2d_blocked.h"
 
 namespace lamina::cpu {
@@ -28,28 +28,13 @@ struct Kernel {
 
 void PrintTo(const Kernel& kernel, std::ostream* out) { *out << kernel.name; }
 
-/// A block of floats of exactly this size on a cache line, full of NaN: the address sanitizer guards its end.
-struct AlignedFloats {
-  explicit AlignedFloats(std::int64_t count)
-      : size(static_cast<std::size_t>(count) * sizeof(float)), data(static_cast<float*>(::operator new(size, line))) {
-    std::fill(data, data + count, NAN);
-  }
-  ~AlignedFloats() { ::operator delete(data, line); }
-  AlignedFloats(const AlignedFloats&) = delete;
-  AlignedFloats& operator=(const AlignedFloats&) = delete;
-
-  static constexpr std::align_val_t line{64};
-  std::size_t size;
-  float* data;
-};
-
 void run_blocked(const BlockedKernel& kernel, const ConvGeometry& g, Conv2dPointers p, ThreadPool& pool) {
-  const AlignedFloats packed(conv2d_blocked_packed_size(g, kernel));
-  const AlignedFloats workspace(
-      static_cast<std::int64_t>(conv2d_blocked_workspace(g, kernel, pool.threads()) / sizeof(float)));
-  conv2d_blocked_pack(g, kernel, p.weight, p.bias, packed.data);
-  p.weight = packed.data;
-  conv2d_blocked(g, kernel, p, pool, workspace.data);
+  Guarded<float> packed(whole_lines(conv2d_blocked_packed_size(g, kernel)));
+  Guarded<float> workspace(
+      whole_lines(static_cast<std::int64_t>(conv2d_blocked_workspace(g, kernel, pool.threads()) / sizeof(float))));
+  conv2d_blocked_pack(g, kernel, p.weight, p.bias, packed.data());
+  p.weight = packed.data();
+  conv2d_blocked(g, kernel, p, pool, workspace.data());
 }
 
 std::vector<Kernel> kernels() {
@@ -156,11 +141,11 @@ TEST(CpuConv2dBlocked, EveryRemainderOfFiltersAndPixels) {
         if (g.out_width < 1) continue;
         const ConvOperands c(g, Values::mixed);
         const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
-        // From an odd address on: only vectors of the kernel's own may ask for alignment.
-        std::vector<float> input(c.input.size() + 1), output(truth.value.size() + 1, NAN);
-        std::copy(c.input.begin(), c.input.end(), input.begin() + 1);
-        run_blocked(kernel, g, {input.data() + 1, c.weight.data(), c.bias.data(), output.data() + 1, false}, pool);
-        test::expect_contract(g, Precision::fp32, truth, std::span(output).subspan(1));
+        // Up to a page's last byte and so at odd addresses: only vectors of the kernel's own may ask for alignment.
+        Guarded<float> input(c.input), weight(c.weight), bias(c.bias);
+        Guarded<float> output(static_cast<std::int64_t>(truth.value.size()));
+        run_blocked(kernel, g, {input.data(), weight.data(), bias.data(), output.data(), false}, pool);
+        test::expect_contract(g, Precision::fp32, truth, output.span());
       }
     }
   }

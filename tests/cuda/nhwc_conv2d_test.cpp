@@ -11,7 +11,7 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr Precision nhwc_precisions[] = {Precision::fp16, Precision::bf16, Precision::tf32};
+constexpr const auto& nhwc_precisions = precisions;
 
 DType storage(Precision precision) {
   return precision == Precision::fp16 ? DType::f16 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
@@ -276,7 +276,8 @@ TEST_F(NhwcConv2d, Tf32OperandsAreRoundedToNearest) {
 TEST_F(NhwcConv2d, NanAndInfReachTheirWindowsAlone) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   for (const Precision precision : nhwc_precisions) {
-    for (const NhwcChoice& choice : {NhwcChoice{5, 1, 1}, {5, 2, 1}, {5, 1, 3}}) {
+    const int tile = precision == Precision::fp32 ? 3 : 5;
+    for (const NhwcChoice& choice : {NhwcChoice{tile, 1, 1}, {tile, 2, 1}, {tile, 1, 3}}) {
       Data data = draw(g, normal, positive, 11);
       data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
       expect_nhwc(g, options_for(precision, true), data, true, choice);
@@ -287,12 +288,36 @@ TEST_F(NhwcConv2d, NanAndInfReachTheirWindowsAlone) {
 // Sums beyond the format's largest number are Inf, not NaN.
 TEST_F(NhwcConv2d, Overflow) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
-  for (const Precision precision : {Precision::bf16, Precision::tf32}) {
+  for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
     for (const int splits : {1, 2}) {
       Data data = draw(g, positive, positive, 13);
       for (float& x : data.x) x *= 1e38f;
       for (float& w : data.w) w *= 100.0f;
       for (const float y : run_nhwc(g, options_for(precision), data, true, {-1, 1, splits})) ASSERT_EQ(y, infinity);
+    }
+  }
+}
+
+// Magnitudes from 1e-18 to 1e18 in one image or filter, sums of one sign, and what is subnormal or nearly.
+TEST_F(NhwcConv2d, Fp32HoldsOnAwkwardValues) {
+  const auto scaled = [](const Draw& draw, float factor) {
+    return [=](std::mt19937& random) { return draw(random) * factor; };
+  };
+  const ConvGeometry g = geometry_of(nhwc_cases[5]);
+  unsigned seed = 70;
+  for (const int splits : {1, 3}) {
+    const NhwcChoice choice{-1, 1, splits};
+    for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
+                               {mixed, normal},
+                               {normal, mixed},
+                               {mixed, mixed},
+                               {scaled(normal, 1e-38f), normal},
+                               {scaled(normal, 1e-42f), scaled(normal, 1e20f)},
+                               {normal, scaled(normal, 1e-36f)},
+                               {scaled(normal, 1e36f), scaled(normal, 1e-36f)}}) {
+      const double worst = expect_nhwc(g, options_for(Precision::fp32), draw(g, x, w, ++seed), false, choice);
+      RecordProperty("worst_" + std::to_string(seed), std::to_string(worst));
+      if (reduced()) break;
     }
   }
 }
@@ -335,6 +360,7 @@ TEST_F(NhwcConv2d, RefusesWhatItCannotDo) {
   EXPECT_FALSE(takes(c, [](Case&, Conv2dOptions& o) { o.input = DType::f32; }));
   EXPECT_FALSE(takes(c, [](Case&, Conv2dOptions& o) { o.output = DType::bf16; }));
   EXPECT_FALSE(takes(c, [](Case&, Conv2dOptions& o) { o.precision = Precision::fp32; }));
+  EXPECT_FALSE(takes(c, [](Case&, Conv2dOptions& o) { o.pool = PoolGeometry{}; }));
 }
 
 }  // namespace

@@ -1,0 +1,88 @@
+#include "known_weights.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+namespace lamina::app {
+namespace {
+
+/// The name of the last fully connected layer: its outputs are the classes.
+std::string last_linear(const Graph& graph) {
+  std::string name;
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.module != nullptr && node.module->op() == "linear") name = node.name;
+  }
+  return name;
+}
+
+bool fits(const Graph& graph, const Weights& weights) {
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.module == nullptr) continue;
+    for (const auto& parameter : node.module->parameters()) {
+      const TensorInfo* info = weights.info(node.name + '.' + parameter.name);
+      if (info == nullptr || !std::ranges::equal(info->shape, parameter.shape.extents())) return false;
+    }
+  }
+  return true;
+}
+
+/// "caffenet or alexnet_original": the ready-made networks that the weights fit.
+std::string ready_made(const Weights& weights) {
+  std::string names;
+  for (const std::string_view name : network_names()) {
+    if (fits(fitting_network(name, weights), weights)) names += (names.empty() ? "" : " or ") + std::string(name);
+  }
+  return names;
+}
+
+/// What gives away torchvision's other networks: a tensor that they have, and one that their larger relatives have too.
+struct Telltale {
+  std::string_view name, has, lacks;
+};
+
+constexpr std::array<Telltale, 21> telltales = {
+    {{"ResNet34", "layer3.5.conv2.weight", "layer1.0.conv3.weight"},
+     {"ResNet50", "layer3.5.conv3.weight", "layer3.6.conv3.weight"},
+     {"ResNet101", "layer3.22.conv3.weight", "layer3.23.conv3.weight"},
+     {"ResNet152", "layer3.35.conv3.weight", "-"},
+     {"VGG with batch norm", "features.1.running_mean", "features.denseblock1.denselayer1.conv1.weight"},
+     {"VGG11", "features.18.weight", "features.20.weight"},
+     {"VGG13", "features.22.weight", "features.24.weight"},
+     {"VGG19", "features.34.weight", "features.1.running_mean"},
+     {"DenseNet", "features.denseblock1.denselayer1.conv1.weight", "-"},
+     {"SqueezeNet", "features.3.squeeze.weight", "-"},
+     {"SqueezeNet", "features.4.squeeze.weight", "features.3.squeeze.weight"},
+     {"GoogLeNet", "inception3a.branch1.conv.weight", "-"},
+     {"Inception v3", "Mixed_5b.branch1x1.conv.weight", "-"},
+     {"MNASNet", "layers.8.0.layers.0.weight", "-"},
+     {"MobileNetV2", "features.1.conv.0.0.weight", "-"},
+     {"MobileNetV3", "features.1.block.0.0.weight", "-"},
+     {"EfficientNet", "features.1.0.block.0.0.weight", "-"},
+     {"ConvNeXt", "features.1.0.layer_scale", "-"},
+     {"ShuffleNetV2", "stage2.0.branch1.0.weight", "-"},
+     {"RegNet", "trunk_output.block1.block1-0.proj.0.weight", "-"},
+     {"a vision transformer", "encoder.layers.encoder_layer_0.ln_1.weight", "-"}}};
+
+}  // namespace
+
+Graph fitting_network(std::string_view arch, const Weights& weights) {
+  Graph graph = network(arch);
+  const TensorInfo* info = weights.info(last_linear(graph) + ".weight");
+  const bool says = info != nullptr && info->shape.size() == 2 && info->shape[0] > 0 && info->shape[0] <= 1 << 24;
+  return says && info->shape[0] != 1000 ? network(arch, static_cast<int>(info->shape[0])) : std::move(graph);
+}
+
+std::string whose(const Weights& weights) {
+  if (const std::string owner = ready_made(weights); !owner.empty()) return "they are those of " + owner;
+  const auto gives_away = [&](const Telltale& t) { return weights.contains(t.has) && !weights.contains(t.lacks); };
+  const auto found = std::ranges::find_if(telltales, gives_away);
+  if (found == telltales.end()) return "";
+  return fmt::format(
+      "they look like those of {}, which is not among the ready-made networks; scripts/export_torch.py makes a model "
+      "file of a PyTorch module",
+      found->name);
+}
+
+}  // namespace lamina::app

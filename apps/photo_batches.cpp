@@ -1,0 +1,44 @@
+#include "photo_batches.h"
+
+namespace lamina::app {
+
+PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess,
+                           std::size_t batch)
+    : rest_(photos), preprocess_(preprocess), size_(batch), decoders_(cpu::ThreadPool::default_threads()) {
+  const Shape shape{static_cast<std::int64_t>(batch), 3, preprocess.crop, preprocess.crop};
+  for (Batch& slot : batches_) slot.input = Tensor::zeros(shape);
+  start(0);
+}
+
+const PhotoBatches::Batch* PhotoBatches::next() {
+  if (!pending_.valid()) return nullptr;
+  pending_.get();
+  const Batch& ready = batches_[slot_];
+  start(1 - slot_);
+  return &ready;
+}
+
+void PhotoBatches::start(std::size_t slot) {
+  if (rest_.empty()) return;
+  slot_ = slot;
+  Batch& batch = batches_[slot];
+  batch.photos = rest_.first(std::min(size_, rest_.size()));
+  rest_ = rest_.subspan(batch.photos.size());
+  pending_ = std::async(std::launch::async, [this, &batch] { decode(batch); });
+}
+
+void PhotoBatches::decode(Batch& batch) {
+  batch.errors.assign(batch.photos.size(), "");
+  decoders_.parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
+    const auto at = static_cast<std::size_t>(i);
+    try {
+      const Image crop = resize_and_crop(read_image(batch.photos[at]), preprocess_);
+      Tensor row = batch.input.slice(i, i + 1);
+      normalize_into(crop, preprocess_, row.values<float>());
+    } catch (const Error& error) {
+      batch.errors[at] = error.what();
+    }
+  });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <array>
+#include <filesystem>
+#include <future>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lamina/cpu/thread_pool.h"
+
+namespace lamina::app {
+
+/// Photographs as the inputs of a network, decoded on several threads and one batch ahead of whoever takes them: while
+/// the network runs on one batch, the next is being decoded.
+class PhotoBatches {
+ public:
+  struct Batch {
+    std::span<const std::filesystem::path> photos;
+    std::vector<std::string> errors;  ///< of each photograph; empty where it could be read
+    Tensor input;  ///< [batch, 3, crop, crop]; rows of unreadable and absent photographs hold anything
+  };
+
+  /// Begins to decode. `photos` must outlive this object.
+  PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess, std::size_t batch);
+
+  /// The next batch, or null after the last. The batch before it is overwritten from now on.
+  const Batch* next();
+
+ private:
+  void start(std::size_t slot);
+  void decode(Batch& batch);
+
+  std::span<const std::filesystem::path> rest_;  // not begun yet
+  Preprocess preprocess_;
+  std::size_t size_;
+  cpu::ThreadPool decoders_;
+  std::array<Batch, 2> batches_;
+  std::size_t slot_ = 0;       // of the batch under way
+  std::future<void> pending_;  // last: its destructor waits for the work on the others
+};
+
+}  // namespace lamina::app

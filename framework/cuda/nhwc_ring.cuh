@@ -1,0 +1,97 @@
+#pragma once
+
+// How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages.
+
+#include "lamina/cuda/nhwc_reduce.cuh"
+
+namespace lamina::cuda::nhwc {
+
+/// A place in the ring and how often it has come round.
+struct Ring {
+  int stages, stage = 0, parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+/// The tiles of one block, in turn: tile = pixel tile * m_tiles + filter tile, filters fastest, so that blocks that run
+/// together share pixels.
+struct Walk {
+  int m_tiles, tiles, step, tile, width, rank;
+
+  __device__ Walk(const Arguments& args, int cluster_rank)
+      : m_tiles(args.m_tiles), width(args.multicast), rank(args.splits > 1 ? 0 : cluster_rank) {
+    const int blocks = args.splits > 1 ? args.splits : args.multicast;
+    tiles = (args.n_tiles + width - 1) / width * m_tiles;
+    step = static_cast<int>(gridDim.x) / blocks;
+    tile = static_cast<int>(blockIdx.x) / blocks;
+  }
+  __device__ bool more() const { return tile < tiles; }
+  __device__ void next() { tile += step; }
+  __device__ int filter_tile() const { return tile % m_tiles; }
+  __device__ int pixel_tile() const { return tile / m_tiles * width + rank; }
+};
+
+/// The steps of K that a block takes.
+struct Span {
+  int first, count;
+  __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
+    if (args.splits == 1) return;
+    const int each = args.steps / args.splits, more = args.steps % args.splits;
+    first = cluster_rank * each + min(cluster_rank, more);
+    count = each + (cluster_rank < more);
+  }
+};
+
+/// A tap of a slab of channels, in the order of K.
+struct Tap {
+  int channel = 0, row = 0, column = 0;
+  __device__ Tap(const ConvGeometry& g, int step, int terms) {
+    const int slab = step / (g.kernel_height * g.kernel_width), tap = step - slab * g.kernel_height * g.kernel_width;
+    channel = slab * terms, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
+  }
+  __device__ void next(const ConvGeometry& g, int terms) {
+    if (++column < g.kernel_width) return;
+    column = 0;
+    if (++row < g.kernel_height) return;
+    row = 0, channel += terms;
+  }
+};
+
+/// What a block keeps in shared memory. A stage holds pixels, weights, and the pixels' low words if they are split.
+template <class T, int groups, int n>
+struct Shared {
+  static constexpr int weight_offset = n * step_bytes;
+  static constexpr int copied_bytes = weight_offset + groups * block_bytes;
+  static constexpr int low_offset = copied_bytes;
+  static constexpr int stage_bytes = copied_bytes + (split<T> ? n * step_bytes : 0);
+
+  unsigned char* ring;
+  unsigned char* stores;
+  std::uint64_t *full, *empty, *halved;  // by the copies, the products, the splitting
+
+  __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
+    const int ring_bytes = args.stages * stage_bytes;
+    const int partial = n * partial_pitch<groups> * 4;
+    const int body = args.splits > 1 ? max(ring_bytes, partial) : ring_bytes + store_bytes;
+    stores = base + ring_bytes;
+    full = reinterpret_cast<std::uint64_t*>(base + (body + 7) / 8 * 8);
+    empty = full + most_stages;
+    halved = empty + most_stages;
+  }
+};
+
+/// Tells the producers that bring to this stage, in all blocks that share the copies, that a warp is done with it.
+template <class Shared_>
+__device__ __forceinline__ void release(const Arguments& args, const Shared_& shared, int stage) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane >= args.multicast) return;
+  if (args.multicast == 1) {
+    sm90::barrier_arrive(shared.empty + stage);
+  } else {
+    barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
+  }
+}
+
+}  // namespace lamina::cuda::nhwc
