@@ -44,9 +44,8 @@ double step_cycles(const Tile& tile, int multicast, bool split) {
   // once.
   const double read = weights + pixels * (split ? 3 * tile.groups + 1 : tile.groups);
   const double written = weights + pixels * (split ? 2 : 1);
-  double waiting = multicast > 1 ? 122 : 89;
-  // A warpgroup splits its weights before it multiplies: alone, nobody multiplies meanwhile.
-  if (split && tile.groups == 1) waiting += 400;
+  // Split: those who multiply first split their weights; a warpgroup alone has nobody to multiply meanwhile.
+  const double waiting = (split ? (tile.groups == 1 ? 560 : 440) : 89) + (multicast > 1 ? 33 : 0);
   return waiting + std::max({products, (read + written) / shared_bytes_per_cycle,
                              (weights / multicast + pixels) / l2_bytes_per_cycle});
 }
