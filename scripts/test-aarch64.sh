@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the CPU kernels and their tests for 64-bit ARM and runs them under emulation: the NEON kernel's test where there
+# Builds the CPU kernels and their tests for 64-bit ARM and runs them under emulation: the NEON kernels' tests where there
 # is no ARM machine. Needs g++-aarch64-linux-gnu, qemu-user, libgtest-dev, libeigen3-dev and libhwy-dev.
 #   scripts/test-aarch64.sh [BUILD_DIR [GTEST_ARGUMENT...]]
 set -euo pipefail
@@ -26,11 +26,16 @@ compile() {  # SOURCE OBJECT [FLAG...]
   if [ "$to" -nt "$from" ]; then return; fi
   aarch64-linux-gnu-g++ -std=c++20 -O2 -I"$build/include" -I"$source/tests" "$@" -c "$from" -o "$to"
 }
-for name in conv2d_blocked conv2d_blocked_kernel conv2d_direct conv2d_eigen thread_pool unfold; do
+for name in conv2d_blocked conv2d_blocked_kernel conv2d_direct conv2d_eigen linear linear_kernel pool2d pool2d_kernel \
+  thread_pool unfold; do
   compile "$source/framework/cpu/$name.cpp" "$name.o" -Wall -Wextra -Werror
 done
-compile "$source/framework/tensor/conv_geometry.cpp" conv_geometry.o
-compile "$source/tests/cpu/conv2d_test.cpp" conv2d_test.o
+for name in conv_geometry dtype; do
+  compile "$source/framework/tensor/$name.cpp" "$name.o"
+done
+for name in conv2d_test linear_test pool2d_test; do
+  compile "$source/tests/cpu/$name.cpp" "$name.o"
+done
 compile /usr/src/googletest/googletest/src/gtest-all.cc gtest-all.o -I/usr/src/googletest/googletest
 compile /usr/src/googletest/googletest/src/gtest_main.cc gtest_main.o
 aarch64-linux-gnu-g++ -static "$build"/*.o -o "$build/cpu_test" -pthread

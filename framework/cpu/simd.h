@@ -16,7 +16,7 @@ constexpr const char* name(InstructionSet set) {
 }
 
 /// Whether this machine runs it.
-inline bool supported(InstructionSet set) {
+inline bool supported([[maybe_unused]] InstructionSet set) {
 #if defined(__x86_64__) || defined(__i386__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
                     __builtin_cpu_supports("bmi2");  // and F16C, which no AVX2 processor lacks

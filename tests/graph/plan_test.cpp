@@ -6,6 +6,7 @@
 
 #include "graph/allocation_counter.h"
 #include "graph/networks.h"
+#include "lamina/layers/linear.h"
 #include "tensor/file_test.h"
 
 namespace lamina {
@@ -87,6 +88,30 @@ TEST(Plan, ARunOfAnyLayerAllocatesNothing) {
   const long before = test::allocations();
   plan.run(inputs);
   EXPECT_EQ(test::allocations() - before, 0);
+}
+
+TEST(Plan, KeepsLinearWeightsInSixteenBits) {
+  Linear linear({.in = 300, .out = 7});
+  Tensor weight = random_tensor({7, 300}, 1);
+  const Tensor bias = random_tensor({7}, 2), input = random_tensor({3, 300}, 3);
+  linear.set_weight(weight);
+  linear.set_bias(bias);
+  Graph graph;
+  graph.output(graph.add("fc", linear, graph.input("input", {batch, 300})));
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    Plan plan = graph.compile({.batch = 3, .linear_weights = type, .threads = 1});
+    EXPECT_EQ(plan.memory().parameters, type == DType::f32 ? 0u : 2u * 7 * 300);
+    // Exactly what the rounded weights give, however they are stored.
+    Linear rounded({.in = 300, .out = 7});
+    rounded.set_weight(weight.to(type).to(DType::f32));
+    rounded.set_bias(bias);
+    const Tensor expected = rounded(input), found = plan.run(input);
+    for (std::size_t i = 0; i < 21; ++i) EXPECT_EQ(found.values<float>()[i], expected.values<float>()[i]) << i;
+  }
+  expect_error([&] { (void)graph.compile({.linear_weights = DType::u8}); }, {"fc", "linear_weights", "u8"});
+  weight.values<float>()[5] = 7e4f;
+  (void)graph.compile({.linear_weights = DType::bf16});
+  expect_error([&] { (void)graph.compile({.linear_weights = DType::f16}); }, {"fc", "70000", "f16"});
 }
 
 TEST(Plan, ProfilesEveryStep) {
