@@ -2,8 +2,8 @@
 
 #include <cuda_runtime.h>
 
-#include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/sm90_instance.h"
 #include "lamina/cuda/sm90_pack.h"
 #include "lamina/cuda/sm90_plan.h"
@@ -41,8 +41,8 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
     instance_ = sm90::instance(precision_, options.output, plan_.filters);
     const sm90::Packed packed = sm90::pack(plan_, sm90::order_steps(plan_.params), precision_, weight, bias);
     sm90::Params& p = plan_.params;
-    const auto upload = [&](Buffer& buffer, const auto& values) {
-      buffer = Buffer(device_, values.data(), values.size() * sizeof(values[0]));
+    const auto upload = [&](Constant& buffer, const auto& values) {
+      buffer = Constant(device_, values.data(), values.size() * sizeof(values[0]));
     };
     upload(weights_, packed.operands), p.weights = weights_.data();
     upload(scale_, packed.scale), p.scale = scale_.as<float>();
@@ -96,7 +96,7 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
   Precision precision_;
   sm90::Plan plan_;
   sm90::Instance instance_;
-  Buffer weights_, scale_, bias_, exact_, inexact_;
+  Constant weights_, scale_, bias_, exact_, inexact_;
 };
 
 bool output_allowed(const Conv2dOptions& o) {

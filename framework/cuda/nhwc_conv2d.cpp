@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/nhwc_choice.h"
 #include "lamina/cuda/nhwc_maps.h"
 #include "lamina/cuda/nhwc_weights.h"
@@ -58,9 +58,9 @@ class NhwcConv2d final : public Conv2dKernel {
     const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight, ends);
     std::vector<float> biases(static_cast<std::size_t>(filter_blocks * nhwc::block_filters));
     if (bias != nullptr) std::copy(bias, bias + geometry.out_channels, biases.begin());
-    weight_ = Buffer(options.device, packed.data(), packed.size());
-    bias_ = Buffer(options.device, biases.data(), biases.size() * sizeof(float));
-    ends_ = Buffer(options.device, ends.data(), ends.size() * sizeof(nhwc::FilterEnd));
+    weight_ = Constant(options.device, packed.data(), packed.size());
+    bias_ = Constant(options.device, biases.data(), biases.size() * sizeof(float));
+    ends_ = Constant(options.device, ends.data(), ends.size() * sizeof(nhwc::FilterEnd));
     args_.weight = weight_.data();
     args_.ends = ends_.as<nhwc::FilterEnd>();
     args_.bias = bias_.as<float>();
@@ -112,7 +112,7 @@ class NhwcConv2d final : public Conv2dKernel {
   Conv2dOptions options_;
   nhwc::Choice choice_;
   nhwc::Arguments args_;
-  Buffer weight_, bias_, ends_;
+  Constant weight_, bias_, ends_;
 };
 
 }  // namespace
@@ -124,7 +124,7 @@ bool nhwc_conv2d_supports(const ConvGeometry& geometry, const Conv2dOptions& opt
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device));
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, options.device));
-  return major == 9 && minor == 0 && nhwc::choose(geometry, options, {}).has_value();
+  return major == 9 && minor == 0 && nhwc::has_code(options.precision);
 }
 
 std::unique_ptr<Conv2dKernel> make_nhwc_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,

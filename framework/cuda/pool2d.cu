@@ -4,7 +4,7 @@
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
 // neighbours in a warp along the channels.
-// From one layout to the other: a block of 32 x 8 threads owns 32 pixels x 32 channels of the output and turns them in
+// From one layout to the other: a block of 32 x 32 threads owns 32 pixels x 32 channels of the output and turns them in
 // shared memory (4.2 KB, a pitch of 33 against bank conflicts), lanes along the input's innermost dimension first, then
 // along the output's.
 // Preconditions: a valid geometry; planes = images * channels.
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int tile = 32;
-constexpr int tile_rows = 8;
+constexpr std::int64_t most_int = std::numeric_limits<int>::max();
 
 __device__ inline std::int64_t in_pixels(const PoolGeometry& g) { return std::int64_t{g.in_height} * g.in_width; }
 
@@ -108,39 +108,45 @@ __global__ void __launch_bounds__(threads) pool2d_kernel(PoolGeometry g, std::in
   }
 }
 
-/// `from_planes`: nchw to nhwc; else nhwc to nchw.
+/// `from_planes`: nchw to nhwc; else nhwc to nchw. The grid is [images, channel tiles, pixel tiles], z first: no
+/// divisions but the one for a pixel's row.
 template <PoolKind kind, class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(tile* tile)
     pool2d_turning_kernel(PoolGeometry g, std::int64_t channels, bool from_planes, const T* __restrict__ input,
                           T* __restrict__ output) {
   __shared__ float turned[tile][tile + 1];  // [outer, inner] of the input's order
   wait_for_predecessor();
   const std::int64_t pixels = std::int64_t{g.out_height} * g.out_width;
-  const std::int64_t pixel_tiles = (pixels + tile - 1) / tile, channel_tiles = (channels + tile - 1) / tile;
   const std::int64_t images = g.planes / channels;
-  const auto lane = static_cast<int>(threadIdx.x), first = static_cast<int>(threadIdx.y);
-  for (std::int64_t t = blockIdx.x; t < images * pixel_tiles * channel_tiles; t += gridDim.x) {
-    const std::int64_t image = t / (pixel_tiles * channel_tiles);
-    const std::int64_t pixel0 = t / channel_tiles % pixel_tiles * tile, channel0 = t % channel_tiles * tile;
-    for (int i = first; i < tile; i += tile_rows) {
-      const std::int64_t pixel = pixel0 + (from_planes ? lane : i), channel = channel0 + (from_planes ? i : lane);
-      if (pixel >= pixels || channel >= channels) continue;
-      const std::int64_t begin =
-          from_planes ? (image * channels + channel) * in_pixels(g) : image * in_pixels(g) * channels + channel;
-      float result[1];
-      pool<kind>(g, static_cast<int>(pixel / g.out_width), static_cast<int>(pixel % g.out_width), input + begin,
-                 from_planes ? 1 : channels, result);
-      turned[i][lane] = result[0];
+  const auto lane = static_cast<int>(threadIdx.x), i = static_cast<int>(threadIdx.y);
+  for (std::int64_t image = blockIdx.z; image < images; image += gridDim.z) {
+    for (std::int64_t channel0 = std::int64_t{blockIdx.y} * tile; channel0 < channels;
+         channel0 += std::int64_t{gridDim.y} * tile) {
+      for (std::int64_t pixel0 = std::int64_t{blockIdx.x} * tile; pixel0 < pixels;
+           pixel0 += std::int64_t{gridDim.x} * tile) {
+        std::int64_t pixel = pixel0 + (from_planes ? lane : i), channel = channel0 + (from_planes ? i : lane);
+        if (pixel < pixels && channel < channels) {
+          const std::int64_t begin =
+              from_planes ? (image * channels + channel) * in_pixels(g) : image * in_pixels(g) * channels + channel;
+          const auto row =
+              pixels <= most_int
+                  ? static_cast<std::int64_t>(static_cast<unsigned>(pixel) / static_cast<unsigned>(g.out_width))
+                  : pixel / g.out_width;
+          float result[1];
+          pool<kind>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width), input + begin,
+                     from_planes ? 1 : channels, result);
+          turned[i][lane] = result[0];
+        }
+        __syncthreads();
+        pixel = pixel0 + (from_planes ? i : lane), channel = channel0 + (from_planes ? lane : i);
+        if (pixel < pixels && channel < channels) {
+          const std::int64_t at = from_planes ? (image * pixels + pixel) * channels + channel
+                                              : (image * channels + channel) * pixels + pixel;
+          output[at] = from_f32<T>(turned[lane][i]);
+        }
+        __syncthreads();
+      }
     }
-    __syncthreads();
-    for (int i = first; i < tile; i += tile_rows) {
-      const std::int64_t pixel = pixel0 + (from_planes ? i : lane), channel = channel0 + (from_planes ? lane : i);
-      if (pixel >= pixels || channel >= channels) continue;
-      const std::int64_t at =
-          from_planes ? (image * pixels + pixel) * channels + channel : (image * channels + channel) * pixels + pixel;
-      output[at] = from_f32<T>(turned[lane][i]);
-    }
-    __syncthreads();
   }
 }
 
@@ -163,10 +169,12 @@ template <PoolKind kind, class T>
 void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* output, cudaStream_t stream) {
   constexpr int widest = Pack<T>::size;
   if (f.input != f.output && f.channels > 1) {
-    const std::int64_t tiles = g.planes / f.channels * detail::ceil_div(g.out_pixels(), std::int64_t{tile}) *
-                               detail::ceil_div(f.channels, std::int64_t{tile});
-    launch_overlapping(pool2d_turning_kernel<kind, T>, dim3(grid_for(tiles, 1)), dim3(tile, tile_rows), stream, g,
-                       f.channels, f.input == Layout::nchw, input, output);
+    const auto tiles = [](std::int64_t extent) {
+      return static_cast<unsigned>(std::min<std::int64_t>(detail::ceil_div(extent, std::int64_t{tile}), 65535));
+    };
+    const dim3 grid(tiles(g.out_pixels()), tiles(f.channels), tiles(g.planes / f.channels * tile));
+    launch_overlapping(pool2d_turning_kernel<kind, T>, grid, dim3(tile, tile), stream, g, f.channels,
+                       f.input == Layout::nchw, input, output);
   } else if (f.input == Layout::nchw || f.channels == 1) {
     launch<kind, 1>(g, g.planes, 1, input, output, stream);
   } else if (f.channels % widest == 0 && aligned_to_16(input) && aligned_to_16(output)) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "lamina/cuda/sm90_modes.cuh"
 #include "lamina/cuda/sm90_pixels.cuh"
 #include "lamina/cuda/sm90_planes.cuh"
@@ -25,6 +27,9 @@ struct ExactTile {
 
 /// What it works with in shared memory; the windows follow, [reduction, padded to exact_unroll].
 struct alignas(16) ExactScratch {
+  /// A function that is not inlined reaches kernel parameters through memory, a cache miss each. (Inlining it would
+  /// cost the products registers.)
+  Params params;
   int list[tile_pixels];             // the tile rows to recompute
   std::uint32_t state[tile_pixels];  // what is wrong with their windows
   unsigned suspects[2], listed[2];   // tile rows, a bit each
@@ -33,6 +38,14 @@ struct alignas(16) ExactScratch {
   __device__ __forceinline__ Window* window() { return reinterpret_cast<Window*>(this + 1); }
 };
 static_assert(sizeof(ExactScratch) <= exact_header_bytes);
+
+/// The whole warpgroup copies the parameters; to be followed by a barrier.
+__device__ __forceinline__ void bring_params(const Params& p, ExactScratch& scratch, int thread) {
+  static_assert(sizeof(Params) % 4 == 0 && std::is_trivially_copyable_v<Params>);
+  const auto* from = reinterpret_cast<const std::uint32_t*>(&p);
+  auto* to = reinterpret_cast<std::uint32_t*>(&scratch.params);
+  for (int i = thread; i < static_cast<int>(sizeof(Params) / 4); i += 128) to[i] = from[i];
+}
 
 /// Does the window of tile row i, as the tensor cores read it, reach a unit that failed the range check?
 /// BadUnits::large tells that it may reach one with a value that is too large, or NaN.
@@ -75,10 +88,12 @@ __device__ __forceinline__ int small_values(const Params& p, const ExactTile& ti
 
 inline constexpr int exact_loads = 6;  ///< of a window's values in flight: half of 11x11x3
 
-/// To be called by the whole warpgroup. `first_filter` .. + filters are the block's.
+/// To be called by the whole warpgroup after bring_params. `first_filter` .. + filters are the block's.
 template <Precision precision, class Out, int filters>
-__device__ __noinline__ void exact_tile(const Params& p, const ExactTile& tile, const PixelPlaces& places, Out* buffer,
+__device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces& places, Out* buffer,
                                         ExactScratch& scratch, int first_filter, int barrier, int thread) {
+  const Params& p = scratch.params;
+  warpgroup_sync(barrier);
   constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
   const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;

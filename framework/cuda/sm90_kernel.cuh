@@ -21,9 +21,9 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   const int ring_bytes = (Mode<precision>::split ? 2 : 1) * p.phases * p.channels * p.plane_units * unit_bytes;
 
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, threadIdx.x >> 7, 0);
-  const int split = blockIdx.x % p.splits, ranges = gridDim.x / p.splits, range = blockIdx.x / p.splits;
-  const int first = static_cast<int>(std::int64_t{p.units} * range / ranges);
-  const int last = static_cast<int>(std::int64_t{p.units} * (range + 1) / ranges);
+  const int split = blockIdx.x % p.splits, range = blockIdx.x / p.splits;
+  const int first = range * p.share + min(range, p.larger_shares);
+  const int last = first + p.share + (range < p.larger_shares ? 1 : 0);
 
   if (threadIdx.x == 0) {
     barrier_init(&control.weights_landed, 1);

@@ -21,7 +21,6 @@ inline constexpr int max_ring_rows = 80;   ///< 64 one-pixel output rows and a h
 inline constexpr int staging_warps = 4;    ///< stage one ring row together; each leaves its own range flag
 inline constexpr int exact_unroll = 32;    ///< K per round of loads on the exact path; its weights are zero-padded
 inline constexpr int exact_pixels = 4;     ///< at a time there, so that a weight is read once for all of them
-inline constexpr int exact_header_bytes = 544;  ///< of its scratch memory, before the windows
 
 /// The store buffer. NCHW: 64 pixels of a filter per row, and 3 to spare for alignment; pitches of 4 (mod 32) words
 /// keep fragment stores off each other's banks. NHWC needs a little less: rows of all filters of a pixel.
@@ -112,11 +111,13 @@ struct Params {
   int column_units;     // units that one window covers in a row
   int tiles_per_strip;  // ceil(OH * pitch / 64)
   int units;            // what blocks share out: N * strips * tiles_per_strip tiles, or N * pool_height rows
-  int ring_rows;        // rows of units in the ring
-  int mirror_units;     // the ring's first units, repeated behind its end so that no tile's read wraps
-  int plane_units;      // ring_rows * pitch + mirror_units
-  int halo_rows;        // ring rows beyond its own that an output row needs
-  int phases;           // planes = phases * channels
+  int share;            // units of one block; of the first `larger_shares` ranges one more
+  int larger_shares;
+  int ring_rows;     // rows of units in the ring
+  int mirror_units;  // the ring's first units, repeated behind its end so that no tile's read wraps
+  int plane_units;   // ring_rows * pitch + mirror_units
+  int halo_rows;     // ring rows beyond its own that an output row needs
+  int phases;        // planes = phases * channels
   int phase_row[max_phases];
   Tap tap[8];  // unit_tap of the stride
   int steps, groups;
@@ -145,5 +146,8 @@ struct Params {
   bool contiguous;   // one strip: a tile's pixels are consecutive in memory
   bool one_run;      // and NHWC, and no other block has filters of these pixels: so are its outputs
 };
+
+/// Of the exact path's scratch memory, before the windows.
+inline constexpr int exact_header_bytes = static_cast<int>(sizeof(Params) + 15) / 16 * 16 + 528;
 
 }  // namespace lamina::cuda::sm90

@@ -112,6 +112,7 @@ std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, con
   if (ring_limit < 0 || p.ring_rows < needed) return std::nullopt;
   p.plane_units = p.ring_rows * p.pitch + p.mirror_units;
   order_steps(p);
+  p.share = p.units / ranges, p.larger_shares = p.units % ranges;
   plan.blocks = ranges * p.splits;
   p.exact_scratch = weight_bytes + unit_planes * p.plane_units + store_bytes + raw_bytes;
   plan.shared_bytes = p.exact_scratch + exact_bytes;

@@ -128,7 +128,8 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
         Planes<Out, filters>{p, buffer, first_filter, thread}.put(places, y);
       }
       if (bad) {
-        exact_tile<precision, Out, filters>(p, {TileMap(p, segment, t), ring, first_slot, control.bad_units}, places,
+        bring_params(p, scratch, thread);
+        exact_tile<precision, Out, filters>({TileMap(p, segment, t), ring, first_slot, control.bad_units}, places,
                                             buffer, scratch, first_filter, 1 + group, thread);
       }
       barrier_arrive(&control.buffer_full[which]);
