@@ -13,7 +13,8 @@ foreach(header IN ITEMS
     graph/graph.h graph/model.h graph/networks.h graph/plan.h
     layers/attributes.h layers/batch_norm2d.h layers/concat.h layers/conv2d.h layers/elementwise.h layers/linear.h
     layers/local_response_norm.h layers/module.h layers/operator.h layers/pool2d.h layers/relu.h layers/scores.h
-    layers/softmax.h layers/views.h tensor/local_response.h tensor/pool_geometry.h tensor/conv_geometry.h tensor/device.h tensor/dtype.h tensor/error.h tensor/export.h tensor/format.h tensor/image.h
+    layers/softmax.h layers/views.h tensor/local_response.h tensor/pool_geometry.h tensor/conv_geometry.h tensor/device.h tensor/dtype.h tensor/error.h
+    tensor/export.h tensor/format.h tensor/image.h
     tensor/mapped_file.h tensor/preprocess.h tensor/shape.h tensor/stored_tensor.h tensor/tensor.h tensor/weights.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES framework/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lamina/${folder})
