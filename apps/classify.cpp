@@ -201,6 +201,7 @@ void add_classify(CLI::App& app) {
       "Names the most probable classes. A photograph that cannot be read is reported and skipped; the exit code is\n"
       "then 1.\n"
       "Example:\n"
+      "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth --labels "
       "weights/imagenet_classes.txt");
   command->callback([options] { classify(*options); });

@@ -18,19 +18,46 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
+/// How the blocks of a cluster go together: `multicast` of them share the copies of the weights, or `splits` one tile.
+struct Sharing {
+  int multicast = 1, splits = 1;
+  int cluster() const { return multicast * splits; }
+};
+
+constexpr Sharing sharings[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}};
+
+std::int64_t cluster_count(const ConvGeometry& geometry, const Tile& tile, const Sharing& sharing) {
+  const std::int64_t pixels = geometry.batch * geometry.out_pixels();
+  return ceil_div<std::int64_t>(ceil_div<std::int64_t>(pixels, tile.pixels), sharing.multicast) *
+         ceil_div(geometry.out_channels, tile.groups * block_filters);
+}
+
+// The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing (docs/nhwc.md).
+
 /// What a step takes in clock cycles: of the tensor cores, or of shared memory, into which the copies go and out of
-/// which both operands come, or of this multiprocessor's share of what L2 delivers. The constants, here and in
-/// `choose`, are fitted to 1,188 measured combinations of layer, batch, tile and sharing on an H200 (docs/nhwc.md).
+/// which both operands come, or of this multiprocessor's share of what L2 delivers.
 double step_cycles(const Tile& tile, int multicast, bool split) {
-  constexpr double l2_bytes_per_cycle = 60, shared_bytes_per_cycle = 157, waiting = 13, waiting_for_others = 60;
+  constexpr double l2_bytes_per_cycle = 62, shared_bytes_per_cycle = 157;
   const double products = 2.0 * tile.groups * tile.pixels * (split ? 3 : 1);
-  const double weights = tile.groups * 64.0 * step_bytes, pixels = tile.pixels * double{step_bytes};
-  // Split: low words are made from pixels; each product reads the pixels again, and the weights come once, by ldmatrix.
-  const double read = split ? weights + pixels * (3 * tile.groups + 1) : weights + pixels * tile.groups;
+  const double weights = tile.groups * double{block_bytes}, pixels = tile.pixels * double{step_bytes};
+  // Split: low words are made from pixels, and each of three products reads the pixels; ldmatrix reads the weights
+  // once.
+  const double read = weights + pixels * (split ? 3 * tile.groups + 1 : tile.groups);
   const double written = weights + pixels * (split ? 2 : 1);
-  return std::max({products, (read + written) / shared_bytes_per_cycle,
-                   (weights / multicast + pixels) / l2_bytes_per_cycle}) +
-         waiting + (multicast > 1 ? waiting_for_others : 0.0);
+  // Split: those who multiply first split their weights; a warpgroup alone has nobody to multiply meanwhile.
+  const double waiting = (split ? (tile.groups == 1 ? 560 : 440) : 89) + (multicast > 1 ? 33 : 0);
+  return waiting + std::max({products, (read + written) / shared_bytes_per_cycle,
+                             (weights / multicast + pixels) / l2_bytes_per_cycle});
+}
+
+/// What a launch takes in clock cycles, `slots` clusters at a time.
+double expected_cycles(const Tile& tile, const Sharing& sharing, Precision precision, int steps, std::int64_t clusters,
+                       int slots) {
+  constexpr double beginning = 3130, reduction = 870, reduction_of_fragment = 21;
+  const double step = step_cycles(tile, sharing.multicast, precision == Precision::fp32);
+  double wave = ceil_div(steps, sharing.splits) * step;
+  if (sharing.splits > 1) wave += reduction + reduction_of_fragment * tile.groups * tile.pixels;
+  return beginning + static_cast<double>(ceil_div<std::int64_t>(clusters, slots)) * wave;
 }
 
 /// Clusters of that many blocks, one block to a multiprocessor, that the device holds at a time.
@@ -77,55 +104,42 @@ std::vector<Tile> tiles(Precision precision) {
   return {};
 }
 
+bool has_code(Precision precision) {
+  cudaFuncAttributes attributes{};
+  const auto all = tiles(precision);
+  if (cudaFuncGetAttributes(&attributes, all.front().kernel) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  return attributes.sharedSizeBytes == 0;  // a kernel for plain sm_90, which has no wgmma, declares some
+}
+
 std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted) {
   const int limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, options.device);
-  const int filter_blocks = ceil_div(geometry.out_channels, block_filters);
   const int steps = step_count(geometry, options.precision);
-  const std::int64_t pixels = geometry.batch * geometry.out_pixels();
   const auto all = tiles(options.precision);
-
   std::optional<Choice> best;
   double best_cycles = std::numeric_limits<double>::infinity();
-  std::array<int, most_splits + 1> at_once{};  // by size of cluster; every tile fills a multiprocessor
+  std::array<int, most_splits + 1> at_once{};  // clusters, by their size
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
-    cudaFuncAttributes attributes{};
-    if (cudaFuncGetAttributes(&attributes, tile.kernel) != cudaSuccess) {
-      (void)cudaGetLastError();
-      continue;
-    }
-    if (attributes.sharedSizeBytes != 0) continue;  // a build for plain sm_90, which has no wgmma
-    for (const int cluster : {1, 2, 3, 4, 5, 6, 7, 8}) {
-      for (const bool sharing_weights : {true, false}) {
-        const int multicast = sharing_weights ? cluster : 1, splits = sharing_weights ? 1 : cluster;
-        if (cluster == 1 && !sharing_weights) continue;
-        if (multicast != 1 && multicast != 2 && multicast != 4) continue;
-        if (wanted.multicast > 0 && wanted.multicast != multicast) continue;
-        if (wanted.splits > 0 && wanted.splits != splits) continue;
-        if (splits > steps) continue;
-        const int stages = stages_that_fit(tile, splits, limit);
-        if (stages < 2) continue;
-        check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
-        int& slots = at_once[static_cast<std::size_t>(cluster)];
-        if (slots == 0) slots = clusters_at_once(tile, cluster, limit);
-        if (slots == 0) continue;
-
-        const std::int64_t clusters = ceil_div<std::int64_t>(ceil_div<std::int64_t>(pixels, tile.pixels), multicast) *
-                                      ceil_div(filter_blocks, tile.groups);
-        if (clusters * cluster > std::numeric_limits<int>::max()) continue;
-        const auto waves = static_cast<double>(ceil_div<std::int64_t>(clusters, slots));
-        constexpr double beginning = 3200, reduction = 1040, reduction_of_pixel = 13;
-        const double step = step_cycles(tile, multicast, options.precision == Precision::fp32);
-        const double cycles =
-            beginning + waves * (ceil_div(steps, splits) * step +
-                                 (splits > 1 ? reduction + reduction_of_pixel * tile.groups * tile.pixels : 0.0));
-        if (cycles >= best_cycles) continue;
-        best_cycles = cycles;
-        // Split tiles are no persistent blocks: one to a cluster, however many.
-        const std::int64_t launched = splits > 1 ? clusters : std::min<std::int64_t>(clusters, slots);
-        best = Choice{tile, multicast, splits, stages, static_cast<int>(launched) * cluster};
-      }
+    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
+    for (const Sharing& sharing : sharings) {
+      if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
+      if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
+      const int stages = stages_that_fit(tile, sharing.splits, limit);
+      if (sharing.splits > steps || stages < 2) continue;
+      int& slots = at_once[static_cast<std::size_t>(sharing.cluster())];
+      if (slots == 0) slots = clusters_at_once(tile, sharing.cluster(), limit);
+      const std::int64_t clusters = cluster_count(geometry, tile, sharing);
+      if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
+      const double cycles = expected_cycles(tile, sharing, options.precision, steps, clusters, slots);
+      if (cycles >= best_cycles) continue;
+      best_cycles = cycles;
+      // Blocks are persistent, unless they split a tile: those are launched however many there are.
+      const std::int64_t launched = sharing.splits > 1 ? clusters : std::min<std::int64_t>(clusters, slots);
+      best = Choice{tile, sharing.multicast, sharing.splits, stages, static_cast<int>(launched) * sharing.cluster()};
     }
   }
   return best;

@@ -24,7 +24,11 @@ int step_count(const ConvGeometry& geometry, Precision precision);
 
 std::vector<Tile> tiles(Precision precision);
 
-/// The fastest by estimate; nothing if no tile fits or this build has no code for the device. `wanted` narrows it.
+/// Whether this build has code for the current device, which must be of compute capability 9.0.
+bool has_code(Precision precision);
+
+/// The fastest by estimate among those that `wanted` leaves; nothing if it leaves none. Precondition:
+/// compiled(precision).
 std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted);
 
 }  // namespace lamina::cuda::nhwc

@@ -124,7 +124,7 @@ bool nhwc_conv2d_supports(const ConvGeometry& geometry, const Conv2dOptions& opt
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device));
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, options.device));
-  return major == 9 && minor == 0 && nhwc::choose(geometry, options, {}).has_value();
+  return major == 9 && minor == 0 && nhwc::has_code(options.precision);
 }
 
 std::unique_ptr<Conv2dKernel> make_nhwc_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,

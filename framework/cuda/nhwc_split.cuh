@@ -88,6 +88,7 @@ __device__ __forceinline__ void multiply_split(const Arguments& args, const Shar
       asm volatile("" : "+r"(high[i / 4][i % 4]), "+r"(low[i / 4][i % 4]), "+r"(down[i / 4][i % 4])::"memory");
     }
     sm90::pin(chain);
+    __syncwarp();  // one lane speaks for all that have read weights
     release(args, shared, ring.stage);
 #pragma unroll
     for (int i = 0; i < n / 2; ++i) sum[i] += chain[i];
