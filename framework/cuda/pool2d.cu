@@ -4,10 +4,9 @@
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
 // neighbours in a warp along the channels.
-// From one layout to the other: a block of 32 x 32 threads owns 32 pixels x 32 channels of the output and turns them in
-// shared memory (4.2 KB, a pitch of 33 against bank conflicts), lanes along the input's innermost dimension first, then
-// along the output's.
-// Preconditions: a valid geometry; planes = images * channels.
+// From one layout to the other: a block of 32 x 8 threads, or 32 x 32, owns 32 pixels x 32 channels of the output and
+// turns them in shared memory (4.2 KB, a pitch of 33 against bank conflicts), lanes along the input's innermost
+// dimension first, then along the output's. Preconditions: a valid geometry; planes = images * channels.
 
 #include <cmath>
 
@@ -21,6 +20,8 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int tile = 32;
+constexpr int tile_rows = 8;
+constexpr std::int64_t few_tiles = 1024;
 constexpr std::int64_t most_int = std::numeric_limits<int>::max();
 
 __device__ inline std::int64_t in_pixels(const PoolGeometry& g) { return std::int64_t{g.in_height} * g.in_width; }
@@ -118,31 +119,35 @@ __global__ void __launch_bounds__(tile* tile)
   wait_for_predecessor();
   const std::int64_t pixels = std::int64_t{g.out_height} * g.out_width;
   const std::int64_t images = g.planes / channels;
-  const auto lane = static_cast<int>(threadIdx.x), i = static_cast<int>(threadIdx.y);
+  const auto lane = static_cast<int>(threadIdx.x), first = static_cast<int>(threadIdx.y);
   for (std::int64_t image = blockIdx.z; image < images; image += gridDim.z) {
     for (std::int64_t channel0 = std::int64_t{blockIdx.y} * tile; channel0 < channels;
          channel0 += std::int64_t{gridDim.y} * tile) {
       for (std::int64_t pixel0 = std::int64_t{blockIdx.x} * tile; pixel0 < pixels;
            pixel0 += std::int64_t{gridDim.x} * tile) {
-        std::int64_t pixel = pixel0 + (from_planes ? lane : i), channel = channel0 + (from_planes ? i : lane);
-        if (pixel < pixels && channel < channels) {
-          const std::int64_t begin =
-              from_planes ? (image * channels + channel) * in_pixels(g) : image * in_pixels(g) * channels + channel;
-          const auto row =
-              pixels <= most_int
-                  ? static_cast<std::int64_t>(static_cast<unsigned>(pixel) / static_cast<unsigned>(g.out_width))
-                  : pixel / g.out_width;
-          float result[1];
-          pool<kind>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width), input + begin,
-                     from_planes ? 1 : channels, result);
-          turned[i][lane] = result[0];
+        for (int i = first; i < tile; i += static_cast<int>(blockDim.y)) {
+          const std::int64_t pixel = pixel0 + (from_planes ? lane : i), channel = channel0 + (from_planes ? i : lane);
+          if (pixel < pixels && channel < channels) {
+            const std::int64_t begin =
+                from_planes ? (image * channels + channel) * in_pixels(g) : image * in_pixels(g) * channels + channel;
+            const auto row =
+                pixels <= most_int
+                    ? static_cast<std::int64_t>(static_cast<unsigned>(pixel) / static_cast<unsigned>(g.out_width))
+                    : pixel / g.out_width;
+            float result[1];
+            pool<kind>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width), input + begin,
+                       from_planes ? 1 : channels, result);
+            turned[i][lane] = result[0];
+          }
         }
         __syncthreads();
-        pixel = pixel0 + (from_planes ? i : lane), channel = channel0 + (from_planes ? lane : i);
-        if (pixel < pixels && channel < channels) {
-          const std::int64_t at = from_planes ? (image * pixels + pixel) * channels + channel
-                                              : (image * channels + channel) * pixels + pixel;
-          output[at] = from_f32<T>(turned[lane][i]);
+        for (int i = first; i < tile; i += static_cast<int>(blockDim.y)) {
+          const std::int64_t pixel = pixel0 + (from_planes ? i : lane), channel = channel0 + (from_planes ? lane : i);
+          if (pixel < pixels && channel < channels) {
+            const std::int64_t at = from_planes ? (image * pixels + pixel) * channels + channel
+                                                : (image * channels + channel) * pixels + pixel;
+            output[at] = from_f32<T>(turned[lane][i]);
+          }
         }
         __syncthreads();
       }
@@ -173,7 +178,9 @@ void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* outpu
       return static_cast<unsigned>(std::min<std::int64_t>(detail::ceil_div(extent, std::int64_t{tile}), 65535));
     };
     const dim3 grid(tiles(g.out_pixels()), tiles(f.channels), tiles(g.planes / f.channels * tile));
-    launch_overlapping(pool2d_turning_kernel<kind, T>, grid, dim3(tile, tile), stream, g, f.channels,
+    // Few tiles leave most of the device idle: then every output gets a thread. Many run better in small blocks.
+    const bool few = std::int64_t{grid.x} * grid.y * grid.z < few_tiles;
+    launch_overlapping(pool2d_turning_kernel<kind, T>, grid, dim3(tile, few ? tile : tile_rows), stream, g, f.channels,
                        f.input == Layout::nchw, input, output);
   } else if (f.input == Layout::nchw || f.channels == 1) {
     launch<kind, 1>(g, g.planes, 1, input, output, stream);

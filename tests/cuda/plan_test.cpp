@@ -211,7 +211,8 @@ TEST_F(CudaPlan, MemoryIsKnownBeforeAnyIsTaken) {
             .device = Device::cuda(), .batch = 20, .precision = precision, .keep_all = keep_all};
         const std::size_t before = cuda::free_memory(0);
         const PlanMemory expected = graph->plan_memory(options);
-        EXPECT_EQ(cuda::free_memory(0), before);
+        // Kernels asked for their attributes are loaded, 2 MiB at a time; the heavy network's weights are 32 or 64.
+        EXPECT_LT(before - cuda::free_memory(0), std::size_t{16} << 20);
         const PlanMemory memory = graph->compile(options).memory();
         EXPECT_EQ(expected.activations, memory.activations);
         EXPECT_EQ(expected.workspace, memory.workspace);
