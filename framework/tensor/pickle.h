@@ -69,6 +69,7 @@ struct Pickle {
 
 inline constexpr PickleGlobal global_ordered_dict{"collections", "OrderedDict"};
 inline constexpr PickleGlobal global_rebuild_tensor{"torch._utils", "_rebuild_tensor_v2"};
+inline constexpr PickleGlobal global_rebuild_old_tensor{"torch._utils", "_rebuild_tensor"};  // before PyTorch 0.4
 inline constexpr PickleGlobal global_rebuild_parameter{"torch._utils", "_rebuild_parameter"};
 
 /// torch.FloatStorage and its like.

@@ -2,8 +2,7 @@
 
 namespace lamina::detail {
 
-/// The opcodes of pickletools.opcodes that are understood, under their names there; the strings of Python 2 are
-/// recognised and refused with advice.
+/// The opcodes of pickletools.opcodes that are understood, under their names there.
 enum PickleOpcode : unsigned char {
   op_mark = '(',
   op_stop = '.',
@@ -12,7 +11,6 @@ enum PickleOpcode : unsigned char {
   op_binint1 = 'K',
   op_binint2 = 'M',
   op_none = 'N',
-  op_string = 'S',
   op_binstring = 'T',
   op_short_binstring = 'U',
   op_binpersid = 'Q',

@@ -67,7 +67,8 @@ const PickleCall* as_tensor(const PickleValue& value) {
     const std::vector<PickleValue>& arguments = call->arguments->items;
     call = arguments.empty() ? nullptr : as_object<PickleCall>(arguments[0]);
   }
-  return call != nullptr && call->function == global_rebuild_tensor ? call : nullptr;
+  if (call == nullptr) return nullptr;
+  return call->function == global_rebuild_tensor || call->function == global_rebuild_old_tensor ? call : nullptr;
 }
 
 /// Checks that every element lies within the storage, and fills in the bytes.
@@ -91,7 +92,8 @@ void check_bounds(TorchTensor& tensor, const std::string& place) {
   }
 }
 
-/// Arguments of _rebuild_tensor_v2: storage, offset, size, stride, requires_grad, backward hooks, maybe metadata.
+/// Arguments of _rebuild_tensor: storage, offset, size, stride; _rebuild_tensor_v2 has requires_grad, backward hooks
+/// and maybe metadata after them, which are of no use here.
 TorchTensor read_tensor(std::string name, const PickleCall& call, const std::string& path) {
   const std::string place = concat(path, ": tensor ", quote(name), ": ");
   const std::vector<PickleValue>& arguments = call.arguments->items;

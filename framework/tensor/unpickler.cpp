@@ -19,14 +19,9 @@ constexpr std::size_t most_values = 4'000'000;
 constexpr int oldest_protocol = 2;
 constexpr int newest_protocol = 5;
 
-// docs/formats.md lists what is read. These two execute nothing either, but a closed list stays short.
-constexpr PickleGlobal global_rebuild_tensor_v1{"torch._utils", "_rebuild_tensor"};
-constexpr std::string_view save_again =
-    "Load it in Python and save it again: torch.save(torch.load(old, weights_only=True), new)";
-
 bool is_allowed(const PickleGlobal& global) {
-  return global == global_ordered_dict || global == global_rebuild_tensor || global == global_rebuild_parameter ||
-         is_storage_class(global);
+  return global == global_ordered_dict || global == global_rebuild_tensor || global == global_rebuild_old_tensor ||
+         global == global_rebuild_parameter || is_storage_class(global);
 }
 
 class Machine {
@@ -160,10 +155,6 @@ class Machine {
   }
 
   void push_global(PickleGlobal global) {
-    if (global == global_rebuild_tensor_v1) {
-      fail(path_, ": the pickle names the global ", quote(concat(global.module, '.', global.name)),
-           ", as PyTorch before ", "0.4 wrote it; nothing was executed. ", save_again);
-    }
     if (!is_allowed(global)) {
       fail(path_, ": the pickle names the global ", quote(concat(global.module, '.', global.name)),
            ", which a state dict does not need; nothing was executed. Save the weights alone, with "
@@ -222,7 +213,9 @@ class Machine {
       case op_binint2: return push(std::int64_t{take<std::uint16_t>()});
       case op_long1: return push_long(take_text(take<std::uint8_t>()));
       case op_binfloat: return push(take_big_endian_double());
+      case op_binstring:  // the strings of Python 2, whose names of tensors are ASCII
       case op_binunicode: return push(take_text(take<std::uint32_t>()));
+      case op_short_binstring:
       case op_short_binunicode: return push(take_text(take<std::uint8_t>()));
 
       case op_empty_tuple: return push_new(result_.tuples, {});
@@ -257,9 +250,6 @@ class Machine {
         pop();
         top<PickleDict>("an OrderedDict to set attributes of");
         return;
-      case op_string:
-      case op_binstring:
-      case op_short_binstring: reject("a string as Python 2 wrote it; nothing was executed. ", save_again);
       default: reject("opcode ", static_cast<int>(opcode), ", which a state dict does not need; nothing was executed");
     }
   }

@@ -37,13 +37,6 @@ std::vector<Case> hostile() {
       {"StackGlobal", with_code(text("os") + text("system") + '\x93' + system), {"os.system", "nothing was executed"}},
       {"OtherNameOfCollections", with_code(global("collections", "defaultdict")), {"collections.defaultdict"}},
       {"OtherNameOfTorchUtils", with_code(global("torch._utils", "_import_dotted_name")), {"_import_dotted_name"}},
-      {"TensorOfPyTorchBefore04",
-       with_code(dict({{"t", global("torch._utils", "_rebuild_tensor") +
-                                 tuple({storage("0", 6), integer(0), sizes({6}), sizes({1})}) + 'R'}})),
-       {"torch._utils._rebuild_tensor", "before 0.4", "nothing was executed", "save it again"}},
-      {"StringOfPython2",
-       with_code("}U\x01t" + tensor(storage("0", 6), 0, {6}, {1}) + 's'),
-       {"a string as Python 2 wrote it", "nothing was executed", "save it again"}},
       {"OtherNameOfTorch", with_code(global("torch", "load")), {"torch.load"}},
       {"StorageElsewhere", with_code(global("evil", "FloatStorage")), {"evil.FloatStorage"}},
       {"StorageBelowTorch", with_code(global("torch.evil", "FloatStorage")), {"torch.evil.FloatStorage"}},

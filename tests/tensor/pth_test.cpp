@@ -94,6 +94,17 @@ TEST(Pth, UnwrapsAndStripsPrefixes) {
             Names{"a"});
 }
 
+TEST(Pth, ReadsWhatOldPyTorchAndPython2Wrote) {
+  const std::string old_tensor = global("torch._utils", "_rebuild_tensor") +
+                                 tuple({storage("0", 6), integer(1), sizes({2, 2}), sizes({3, 1})}) + 'R';
+  const std::string short_string = std::string("U\x01") + 'a', long_string = 'T' + raw(std::uint32_t{1}) + 'b';
+  const std::string object = "}" + short_string + old_tensor + 's' + long_string + good_tensor + 's';
+  const Weights weights = open_pth(legacy_pth(object, {{"0", floats(6)}}, 6));
+  EXPECT_EQ(weights.names(), (Names{"a", "b"}));
+  EXPECT_EQ(weights.at("a").shape(), (Shape{2, 2}));
+  EXPECT_EQ(values(weights.at("a")), (std::vector<float>{1, 2, 4, 5}));
+}
+
 TEST(Pth, ReadsLegacyViews) {
   const std::string viewed = storage("0", 6, "FloatStorage", tuple({text("v"), integer(2), integer(4)}));
   const std::string plain = storage("0", 6, "FloatStorage", "N");
