@@ -209,7 +209,8 @@ struct Store {
       constexpr int planes_apart = buffer_bytes / 2;
       const bool storing = threadIdx.x % 128 == 0;
       const std::uint32_t buffer = buffers + first / fragments % 2 * buffer_bytes;
-      if (storing) wait_stores_read<1>();
+      // The buffers alternate within a tile; a tile may end with the one that the next begins with.
+      if (storing) wait_stores_read<first == 0 ? 0 : 1>();
       sm90::warpgroup_sync(piece.group + 1);
       fill<T, f32, first, last, n>(args, piece, buffer, planes_apart, d);
       sm90::fence_async_proxy();

@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "lamina/cuda/buffer.h"
@@ -155,14 +156,10 @@ inline std::vector<float> run(const ConvGeometry& g, const Conv2dOptions& option
   return values;
 }
 
-/// Runs and compares every output with the reference; the worst error as a share of the bound. Where the reference is
-/// not finite the output must be the same NaN or Inf.
-inline double expect_contract(const ConvGeometry& g, Conv2dOptions options, Data data, bool biased,
-                              const ImplicitGemmChoice& choice = {}) {
-  for (float& v : data.x) v = round_to(v, options.precision);
-  for (float& v : data.w) v = round_to(v, options.precision);
-  const ConvReference reference = reference_conv2d(g, data.x.data(), data.w.data(), biased ? data.b.data() : nullptr);
-  const std::vector<float> actual = run(g, options, data, biased, choice);
+/// Compares every output with the reference; the worst error as a share of the bound. Where the reference is not finite
+/// the output must be the same NaN or Inf. `what` is for messages.
+inline double expect_outputs(const ConvGeometry& g, const Conv2dOptions& options, const ConvReference& reference,
+                             const std::vector<float>& actual, const std::string& what) {
   double worst = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     double expected = reference.value[i];
@@ -176,13 +173,22 @@ inline double expect_contract(const ConvGeometry& g, Conv2dOptions options, Data
       good = std::isnan(expected) ? std::isnan(actual[i]) : actual[i] == static_cast<float>(expected);
     }
     if (!good) {
-      ADD_FAILURE() << describe(g, options, choice) << ": output " << i << " is " << actual[i] << ", expected "
-                    << expected << " (" << share << " of the bound; scale " << reference.scale[i] << ")";
+      ADD_FAILURE() << what << ": output " << i << " is " << actual[i] << ", expected " << expected << " (" << share
+                    << " of the bound; scale " << reference.scale[i] << ")";
       return share;
     }
     worst = std::max(worst, share);
   }
   return worst;
+}
+
+/// Runs and compares every output with the reference; the worst error as a share of the bound.
+inline double expect_contract(const ConvGeometry& g, Conv2dOptions options, Data data, bool biased,
+                              const ImplicitGemmChoice& choice = {}) {
+  for (float& v : data.x) v = round_to(v, options.precision);
+  for (float& v : data.w) v = round_to(v, options.precision);
+  const ConvReference reference = reference_conv2d(g, data.x.data(), data.w.data(), biased ? data.b.data() : nullptr);
+  return expect_outputs(g, options, reference, run(g, options, data, biased, choice), describe(g, options, choice));
 }
 
 class OnTensorCores : public ::testing::Test {

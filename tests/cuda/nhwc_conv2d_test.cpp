@@ -91,31 +91,11 @@ ConvReference reference_for(const ConvGeometry& g, const Data& data, bool biased
   return reference_conv2d(g, data.x.data(), data.w.data(), biased ? data.b.data() : nullptr);
 }
 
-/// Compares every output with the reference; the worst error as a share of the bound. Where the reference is not finite
-/// the output must be the same NaN or Inf.
+/// Runs and compares every output with the reference; the worst error as a share of the bound.
 double expect_nhwc(const ConvGeometry& g, const Conv2dOptions& options, const Data& data, bool biased,
                    const ConvReference& reference, const NhwcChoice& choice = {}) {
-  const std::vector<float> actual = run_nhwc(g, options, data, biased, choice);
-  double worst = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    double expected = reference.value[i];
-    if (options.relu && expected < 0) expected = 0;
-    bool good;
-    double share = 0;
-    if (std::isfinite(expected)) {
-      share = std::abs(actual[i] - expected) / error_bound(g, options.precision, reference.scale[i]);
-      good = share <= 1;
-    } else {
-      good = std::isnan(expected) ? std::isnan(actual[i]) : actual[i] == static_cast<float>(expected);
-    }
-    if (!good) {
-      ADD_FAILURE() << describe(g, options, choice) << ": output " << i << " is " << actual[i] << ", expected "
-                    << expected << " (" << share << " of the bound; scale " << reference.scale[i] << ")";
-      return share;
-    }
-    worst = std::max(worst, share);
-  }
-  return worst;
+  return expect_outputs(g, options, reference, run_nhwc(g, options, data, biased, choice),
+                        describe(g, options, choice));
 }
 
 double expect_nhwc(const ConvGeometry& g, const Conv2dOptions& options, const Data& unrounded, bool biased,
