@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,26 @@ struct Options {
   std::string json;
   RunOptions run;
 };
+
+/// A ready-made network with random weights of the usual size, positive where they may be variances: times do not
+/// depend on what they are.
+Model random_model(const std::string& arch) {
+  Model model;
+  model.graph = network(arch);
+  std::mt19937 random(1);
+  for (const Graph::Node& node : model.graph.nodes()) {
+    if (node.module == nullptr) continue;
+    for (const Module::Parameter& parameter : node.module->parameters()) {
+      const Shape& shape = parameter.shape;
+      const auto fan_in = static_cast<float>(shape.rank() > 1 ? shape.numel() / shape[0] : 1);
+      const float bound = std::sqrt(3 / fan_in);
+      std::uniform_real_distribution<float> values(shape.rank() > 1 ? -bound : 0.5f, shape.rank() > 1 ? bound : 1.5f);
+      *parameter.value = Tensor(shape);
+      for (float& value : parameter.value->values<float>()) value = values(random);
+    }
+  }
+  return model;
+}
 
 std::vector<Tensor> random_inputs(const Plan& plan) {
   std::mt19937 random(1);
@@ -56,7 +77,9 @@ void write_json(const std::string& path, const Plan& plan, const Timing& whole, 
 }
 
 void bench(const Options& options) {
-  const Model model = options.model.load();
+  const ModelOptions& source = options.model;
+  const bool without_weights = source.model.empty() && !source.arch.empty() && source.weights.empty();
+  const Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
   Plan plan = model.graph.compile(options.run.compile_options(options.batch));
   const std::vector<Tensor> inputs = random_inputs(plan);
@@ -100,11 +123,14 @@ void add_bench_model(CLI::App& group) {
   command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
   options->run.add_to(*command);
   command->footer(
-      "Medians after a warm-up, on random inputs that are on the device already. On a GPU a whole run is one launch "
-      "of\n"
-      "the captured graph; steps are timed one by one, each with its own launch, so their sum is larger.\n"
-      "Example:\n"
-      "  lamina bench model --model weights/alexnet-conv1.safetensors --batch 8");
+      "Medians after a warm-up, on random inputs that are on the device already; --arch without --weights takes "
+      "random\n"
+      "weights. On a GPU a whole run is one launch of the captured graph; steps are timed one by one, each with its "
+      "own\n"
+      "launch, so their sum is larger.\n"
+      "Examples:\n"
+      "  lamina bench model --arch alexnet --batch 8\n"
+      "  lamina bench model --model weights/digits.safetensors");
   command->callback([options] { bench(*options); });
 }
 

@@ -228,6 +228,7 @@ expect 0 'arena|activations' inspect "$model"
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
+expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
 expect 0 '--device auto uses' doctor
 
