@@ -35,7 +35,7 @@ struct Answer {
 /// How photographs become the model's one input. Throws Error if that is not known, or the input is of another form.
 Preprocess preprocess_of(const Model& model, const Options& options) {
   const std::string& arch = options.model.arch;
-  if (arch == "caffenet" || arch == "alexnet_original") {
+  if (is_from_caffe(arch)) {
     throw Error(arch +
                 ": Caffe's networks take blue, green, red from 0 to 255 less a mean, which the preprocessing of " +
                 "photographs cannot say; lamina run takes inputs that you have prepared");
