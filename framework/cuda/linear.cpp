@@ -192,8 +192,9 @@ class TensorCores final : public LinearKernel {
   std::unique_ptr<Conv2dKernel> kernel_;
 };
 
-// Rows up to which two passes over the weights beat a product.
-constexpr std::int64_t few_rows = 2 * linear_rows_at_once;
+/// Rows up to which streaming the weights past plain arithmetic beats the tensor cores, by measurement (docs/plans.md):
+/// 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
+std::int64_t few_rows(Precision precision) { return linear_storage(precision) == DType::f32 ? linear_rows_at_once : 4; }
 
 bool cublas_available(int device) {
   try {
@@ -215,15 +216,19 @@ DType linear_storage(Precision precision) {
 }
 
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
-  if (options.rows <= few_rows && options.in <= linear_most_terms) {
+  const bool streams = options.in <= linear_most_terms;
+  if (streams && options.rows <= few_rows(options.precision)) {
     return std::make_unique<FewRows>(options, weight, bias);
   }
-  // cuBLAS is ahead on 16-bit operands only: its fp32 would have to be cut into short sums, its TF32 truncates. Without
-  // it on the host our own products do: a network must not need what only its last layers use.
-  const bool cublas_is_ahead = linear_storage(options.precision) != DType::f32;
-  if (!(cublas_is_ahead && cublas_available(options.device)) && TensorCores::takes(options)) {
+  // Of the tensor-core kernels the one for Hopper is ahead of cuBLAS. The others are not on 16-bit operands; on f32
+  // they are again: there cuBLAS's sums would have to be cut short in fp32, and its TF32 truncates.
+  const bool hopper = TensorCores::convolution(options).input_layout == Layout::nhwc;
+  const bool cublas = linear_storage(options.precision) != DType::f32 && cublas_available(options.device);
+  if ((hopper || !cublas) && TensorCores::takes(options)) {
     return std::make_unique<TensorCores>(options, weight, bias);
   }
+  // A network must not need a library that only its last layers use.
+  if (streams && !cublas_available(options.device)) return std::make_unique<FewRows>(options, weight, bias);
   return std::make_unique<Product>(options, weight, bias);
 }
 

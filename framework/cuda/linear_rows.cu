@@ -3,9 +3,11 @@
 // A block of 4 warps owns `Outputs` outputs (rows of weights) for all input rows; its 128 threads share out the terms
 // in packs of 16 bytes, `Ahead` packs of every output on their way at a time, and meet in shared memory (at most
 // 512 bytes). Outputs are few (1000 to 4096), so cutting each sum over a block is what keeps enough loads in flight on
-// every multiprocessor: 62 warps of 8 loads each for AlexNet's first layer. The first packs of weights are asked for
-// before the kernel waits for its predecessor: weights are nobody's result. Inputs, the same for every block, come
-// from L1 and L2; weights are read once and do not stay in L1.
+// every multiprocessor: 8 loads of each of 32 warps. The first packs of weights are asked for before the kernel waits
+// for its predecessor: weights are nobody's result. Inputs, the same for every block, come from L1 and L2; weights are
+// read once and do not stay in L1.
+// For one row 8 blocks find registers on a multiprocessor: all blocks of 4096 outputs run at once. A ring in shared
+// memory that each thread fills ahead with cp.async (docs/plans.md) was slower: 26 us for 20 in AlexNet's first layer.
 // A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than conv2d_device.cuh
 // allows. Preconditions: rows <= Rows, in <= linear_most_terms. Rows that do not start on 16 bytes go element by
 // element.
@@ -20,6 +22,7 @@ namespace {
 
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
+constexpr int few_outputs = 2048;  // a block for each, or multiprocessors would have too little on its way
 
 static_assert(linear_most_terms / threads / 8 <= 128 * longest_chain);
 
@@ -54,8 +57,8 @@ __device__ inline float dot(const Pack<T, N>& w, const Pack<T, N>& x, float sum)
   return sum;
 }
 
-template <class T, int N, int Rows, int Outputs, int Ahead>
-__global__ void __launch_bounds__(threads) linear_few_rows_kernel(LinearArguments a) {
+template <class T, int N, int Rows, int Outputs, int Ahead, int Resident>
+__global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(LinearArguments a) {
   __shared__ float partial[warps][Outputs * Rows];
   let_successor_start();
   const auto thread = static_cast<int>(threadIdx.x);
@@ -67,6 +70,9 @@ __global__ void __launch_bounds__(threads) linear_few_rows_kernel(LinearArgument
     // Outputs beyond the last repeat it: no branch, and their results are dropped. Rows likewise, below.
     weight[o] = static_cast<const T*>(a.weight) + std::int64_t{min(first + o, a.out - 1)} * a.in;
   }
+  const int output = first + thread / Rows, row = thread % Rows;  // that this thread will finish
+  const bool mine = thread < Outputs * Rows && output < a.out && row < a.rows;
+  const float bias = mine && a.bias != nullptr ? a.bias[output] : 0.0f;
   float total[Outputs][Rows] = {};
   for (int begin = thread; begin - thread < packs; begin += threads * Ahead) {
     Pack<T, N> w[Ahead][Outputs];
@@ -111,23 +117,23 @@ __global__ void __launch_bounds__(threads) linear_few_rows_kernel(LinearArgument
     }
   }
   __syncthreads();
-  const int output = first + thread / Rows, row = thread % Rows;
-  if (thread >= Outputs * Rows || output >= a.out || row >= a.rows) return;
-  float sum = 0;
+  if (!mine) return;
+  float sum = bias;
 #pragma unroll
   for (const auto& of_warp : partial) sum += of_warp[thread];
-  if (a.bias != nullptr) sum += a.bias[output];
   store(a.output, a.output_type, std::int64_t{row} * a.out + output, activate(sum, a.relu));
 }
 
-template <class T, int Rows, int Outputs, int Ahead>
+/// `Resident`: blocks that must find registers on a multiprocessor.
+template <class T, int Rows, int Outputs, int Ahead, int Resident = 1>
 void launch(const LinearArguments& a, cudaStream_t stream) {
   constexpr int widest = Pack<T>::size;
   const dim3 grid(static_cast<unsigned>((a.out + Outputs - 1) / Outputs));
   if (a.in % widest == 0 && aligned_to_16(a.weight) && aligned_to_16(a.input)) {
-    launch_overlapping(linear_few_rows_kernel<T, widest, Rows, Outputs, Ahead>, grid, dim3(threads), stream, a);
+    launch_overlapping(linear_few_rows_kernel<T, widest, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream,
+                       a);
   } else {
-    launch_overlapping(linear_few_rows_kernel<T, 1, Rows, Outputs, Ahead>, grid, dim3(threads), stream, a);
+    launch_overlapping(linear_few_rows_kernel<T, 1, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream, a);
   }
 }
 
@@ -155,7 +161,8 @@ void linear_few_rows(const LinearArguments& a, Stream stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   with_element_type(a.storage, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    if (a.rows == 1) return launch<T, 1, 2, 4>(a, cuda_stream);
+    if (a.rows == 1 && a.out < few_outputs) return launch<T, 1, 1, 8, 8>(a, cuda_stream);
+    if (a.rows == 1) return launch<T, 1, 4, 2, 8>(a, cuda_stream);
     if (a.rows == 2) return launch<T, 2, 2, 4>(a, cuda_stream);
     if (a.rows <= 4) return launch<T, 4, 4, 2>(a, cuda_stream);
     launch<T, 8, 4, 2>(a, cuda_stream);

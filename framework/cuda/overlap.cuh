@@ -32,15 +32,19 @@ bool device_overlaps();
 template <class... Parameters, class... Arguments>
 void launch_overlapping(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
                         Arguments&&... arguments) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  // A multiprocessor divides its memory between L1 and shared anew only when it is idle. Convolutions take all they
+  // can get: a kernel that asked for another division could not start beside them.
+  attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+  attributes[1].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = device_overlaps() ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = device_overlaps() ? 2 : 0;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 
