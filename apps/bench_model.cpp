@@ -22,6 +22,8 @@ namespace {
 struct Options {
   ModelOptions model;
   std::int64_t batch = 1;
+  bool photos = false;
+  std::string inputs = "device";
   double seconds = 1;
   std::string json;
   RunOptions run;
@@ -32,6 +34,7 @@ struct Options {
 Model random_model(const std::string& arch) {
   Model model;
   model.graph = network(arch);
+  model.preprocess = preprocess_for(arch);
   std::mt19937 random(1);
   for (const Graph::Node& node : model.graph.nodes()) {
     if (node.module == nullptr) continue;
@@ -47,14 +50,21 @@ Model random_model(const std::string& arch) {
   return model;
 }
 
-std::vector<Tensor> random_inputs(const Plan& plan) {
+/// `where`: device, pinned or host.
+std::vector<Tensor> random_inputs(const Plan& plan, std::string_view where) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<Tensor> inputs;
-  for (const Shape& shape : plan.input_shapes()) {
-    Tensor input(shape);
-    for (float& value : input.values<float>()) value = normal(random);
-    inputs.push_back(input.to(plan.options().device));
+  for (std::size_t i = 0; i < plan.input_shapes().size(); ++i) {
+    const Shape& shape = plan.input_shapes()[i];
+    const DType dtype = plan.input_dtypes()[i];
+    Tensor input = where == "pinned" ? Tensor::pinned(shape, dtype) : Tensor(shape, dtype);
+    if (dtype == DType::u8) {
+      for (std::uint8_t& level : input.values<std::uint8_t>()) level = static_cast<std::uint8_t>(random());
+    } else {
+      for (float& value : input.values<float>()) value = normal(random);
+    }
+    inputs.push_back(where == "device" ? input.to(plan.options().device) : input);
   }
   return inputs;
 }
@@ -81,8 +91,10 @@ void bench(const Options& options) {
   const bool without_weights = source.model.empty() && !source.arch.empty() && source.weights.empty();
   const Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
-  Plan plan = model.graph.compile(options.run.compile_options(options.batch));
-  const std::vector<Tensor> inputs = random_inputs(plan);
+  CompileOptions compile = options.run.compile_options(options.batch);
+  if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
+  Plan plan = model.graph.compile(compile);
+  const std::vector<Tensor> inputs = random_inputs(plan, options.inputs);
   const Device device = plan.options().device;
   const Timing whole =
       time_calls(device, 1, options.seconds, [&](int, void* stream) { (void)plan.run(inputs, stream); });
@@ -117,15 +129,20 @@ void add_bench_model(CLI::App& group) {
   command->add_option("--batch", options->batch, "images that run together")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
+  command->add_flag("--photos", options->photos, "take 8-bit pictures, and normalise them in the plan");
+  command
+      ->add_option("--inputs", options->inputs,
+                   "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
+      ->check(CLI::IsMember({"device", "pinned", "host"}))
+      ->capture_default_str();
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();
   command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
   options->run.add_to(*command);
   command->footer(
-      "Medians after a warm-up, on random inputs that are on the device already; --arch without --weights takes "
-      "random\n"
-      "weights. On a GPU a whole run is one launch of the captured graph; steps are timed one by one, each with its "
+      "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole run "
+      "is one launch of the captured graph; steps are timed one by one, each with its "
       "own\n"
       "launch, so their sum is larger.\n"
       "Examples:\n"
