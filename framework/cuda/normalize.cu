@@ -43,15 +43,15 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (int part = 0; part < 3; ++part) bytes[part] = from[3 * i + part];
 #pragma unroll
-      for (int c = 0; c < 3; ++c) {
+      for (int colour = 0; colour < 3; ++colour) {
+        const int channel = bgr ? 2 - colour : colour;
         Pack<T, V> out;
 #pragma unroll
         for (int j = 0; j < V; ++j) {
-          const int rgb = 3 * j + c, other = 3 * j + 2 - c;
-          const int level = bgr ? bytes[other / V].values[other % V] : bytes[rgb / V].values[rgb % V];
-          out.values[j] = from_f32<T>(shared[c * levels + level]);
+          const int at = 3 * j + colour;
+          out.values[j] = from_f32<T>(shared[channel * levels + bytes[at / V].values[at % V]]);
         }
-        *reinterpret_cast<Pack<T, V>*>(to + c * stride.channel + i * V * stride.pixel) = out;
+        *reinterpret_cast<Pack<T, V>*>(to + channel * stride.channel + i * V * stride.pixel) = out;
       }
     }
   }

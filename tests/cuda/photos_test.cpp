@@ -58,7 +58,7 @@ TEST_F(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
         for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
           for (const std::int64_t shift : {0, 1, 16}) {
             if (n > 1000 && shift > 0) continue;
-            SCOPED_TRACE(testing::Message() << photos.shape() << " to " << Format{dtype, layout} << ", " << shift);
+            SCOPED_TRACE((testing::Message() << photos.shape() << " to " << Format{dtype, layout} << ", " << shift));
             const std::int64_t count = photos.numel(), bytes = count * static_cast<std::int64_t>(size_of(dtype));
             Tensor input(Shape{count + shift}, DType::u8, Device::cuda());
             input.slice(shift, count + shift).copy_from(photos.view({count}));
