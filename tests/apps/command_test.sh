@@ -235,6 +235,7 @@ check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" be
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
 expect 0 "input +normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
+expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
 expect 2 'inputs' bench model --model "$classifier" --inputs tape
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
 expect 0 '--device auto uses' doctor
