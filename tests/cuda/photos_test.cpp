@@ -163,6 +163,25 @@ TEST_F(CudaPhotos, ReplayedRunsReadWhatIsThereNow) {
   EXPECT_TRUE(same_bits(outputs[10][0].to(Device::cpu()), expected[4]));
 }
 
+/// The memory that inputs are uploaded to serves later activations too.
+TEST_F(CudaPhotos, EveryProfiledRunHasTheInput) {
+  Graph g;
+  Value x = g.input("input", {batch, 3, 32, 32});
+  for (const char* name : {"a", "b", "c"}) x = g.add(name, Conv2d({.in = 3, .out = 3, .kernel = 3, .padding = 1}), x);
+  g.output(x);
+  test::randomize(g);
+  for (const bool photos : {false, true}) {
+    CompileOptions options = {.device = Device::cuda()};
+    if (photos) options.photos = torchvision_imagenet();
+    Plan plan = g.compile(options);
+    const Tensor host = photos ? random_photos({1, 32, 32, 3}, 1) : random_tensor({1, 3, 32, 32}, 1);
+    const Tensor result = plan.run(std::vector<Tensor>{host.to(Device::cuda())})[0];  // in the Plan's memory
+    const Tensor expected = result.to(Device::cpu());
+    (void)plan.profile(std::vector<Tensor>{host}, 3);
+    EXPECT_TRUE(same_bits(result.to(Device::cpu()), expected));
+  }
+}
+
 TEST_F(CudaPhotos, ErrorsSayWhatWasExpected) {
   Plan plan = network().compile({.device = Device::cuda(), .batch = 2, .photos = torchvision_imagenet()});
   const auto run = [&](const Tensor& input) { return [&plan, input] { (void)plan.run(std::vector<Tensor>{input}); }; };
