@@ -17,8 +17,8 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int levels = 256;
-constexpr std::int64_t rounds = 8;            // of a thread: they share the cost of the table
-constexpr std::int64_t enough_blocks = 2048;  // for any device: fewer rounds rather than fewer blocks
+constexpr std::int64_t rounds = 8;           // of a thread: they share the cost of the table
+constexpr std::int64_t enough_blocks = 400;  // three for each multiprocessor: rather fewer rounds than fewer blocks
 
 struct Strides {
   std::int64_t channel, pixel;  // in elements, of the output
@@ -54,9 +54,7 @@ __global__ void __launch_bounds__(threads)
 void normalize(int device, const Activation& a, const void* input, const float* table, bool bgr, Format to,
                void* output, Stream stream) {
   if (a.size() == 0) return;
-  if (a.channels != 3 || to.layout == Layout::blocked) {
-    detail::fail("cannot normalise ", a.channels, " channels to ", to, " on a GPU");
-  }
+  if (a.channels != 3) detail::fail("a picture has 3 channels, not ", a.channels);
   const DeviceGuard guard(device);
   const Strides stride = to.layout == Layout::nhwc ? Strides{1, 3} : Strides{a.pixels, 1};
   const std::int64_t once = detail::ceil_div<std::int64_t>(a.pixels, threads);

@@ -230,6 +230,7 @@ check 'nothing was written' test ! -e no.safetensors
 # inspect, bench, doctor
 expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
+expect 0 'input +normalisation from u8 nhwc to f32 nchw .*756 kB' inspect "$model" --plan --photos
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01

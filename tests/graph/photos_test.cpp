@@ -50,8 +50,8 @@ TEST(Photos, GiveTheBitsOfANormalizedTensor) {
   }
 }
 
-/// A picture larger than a task of the normalisation, in every format that a CPU has, several readers.
-TEST(Photos, AreNormalizedOnceForEveryFormat) {
+/// A picture larger than a task of the normalisation, with several readers.
+TEST(Photos, AreNormalizedOnceForAllReaders) {
   Graph g;
   const Value x = g.input("input", {batch, 3, 83, 101});
   g.output(g.add("conv", Conv2d({.in = 3, .out = 32, .kernel = 5}), x));
@@ -61,6 +61,7 @@ TEST(Photos, AreNormalizedOnceForEveryFormat) {
   const Preprocess settings = caffe_imagenet();
   Plan plan = g.compile({.batch = 2, .threads = 2, .photos = settings});
   const std::vector<Tensor> photos = {random_photos({2, 83, 101, 3}, 1)};
+  EXPECT_EQ(plan.profile(photos, 1).size(), 3u);
   const auto results = plan.run(photos);
   const Tensor numbers = normalized(photos[0], settings);
   expect_same_bits(results[1], numbers, "norm");
