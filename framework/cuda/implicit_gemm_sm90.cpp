@@ -100,7 +100,6 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
 };
 
 bool output_allowed(const Conv2dOptions& o) {
-  if (o.output_layout == Layout::blocked) return false;
   if (o.output == DType::f32) return true;
   return (o.precision == Precision::fp16 && o.output == DType::f16) ||
          (o.precision == Precision::bf16 && o.output == DType::bf16);
