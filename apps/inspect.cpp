@@ -64,8 +64,11 @@ void print_tensors(const Weights& weights) {
 }
 
 void print_preprocess(const Preprocess& p) {
-  fmt::print("\npreprocess: short side to {}, centre crop {}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
-             p.resize, p.crop, p.mean[0], p.mean[1], p.mean[2], p.std[0], p.std[1], p.std[2]);
+  fmt::print(
+      "\npreprocess: {} to {}, centre crop {}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
+      p.aspect == Aspect::ignored ? "both sides" : "short side", p.resize, p.crop,
+      p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
+      p.std[1], p.std[2]);
 }
 
 void print_plan(const Model& model, const Options& options) {

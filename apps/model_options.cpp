@@ -40,13 +40,15 @@ CLI::Validator network_name() {
   return CLI::IsMember(std::vector<std::string>(network_names().begin(), network_names().end()));
 }
 
-bool is_from_caffe(const std::string& arch) { return arch == "caffenet" || arch == "alexnet_original"; }
+Preprocess preprocess_for(const std::string& arch) {
+  return arch == "caffenet" || arch == "alexnet_original" ? caffe_imagenet() : torchvision_imagenet();
+}
 
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
   model.graph = fitting_network(arch, weights);
   load_into(model, weights, path);
-  if (!is_from_caffe(arch)) model.preprocess = torchvision_imagenet();
+  model.preprocess = preprocess_for(arch);
   return model;
 }
 

@@ -4,6 +4,7 @@
 #include "lamina/cuda/architectures.h"
 #include "lamina/cuda/check.h"
 #include "lamina/cuda/device_info.h"
+#include "lamina/cuda/stream.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
 
@@ -193,6 +194,11 @@ void device_free(Device device, void* pointer) noexcept {
     (void)cudaSetDevice(previous);
   }
   (void)cudaGetLastError();
+}
+
+std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+  const auto buffer = std::make_shared<cuda::PinnedBuffer>(bytes == 0 ? 1 : bytes);
+  return {buffer, buffer->data()};
 }
 
 void copy_bytes(void* destination, Device to, const void* source, Device from, std::size_t bytes) {

@@ -188,7 +188,12 @@ expect 1 'do not fit the graph: they are those of resnet18' classify "$photo" --
 expect 1 'they are those of alexnet_original or caffenet' classify "$photo" --arch alexnet --weights caffe.zeros
 expect 1 'they look like those of ResNet50.*export_torch.py' classify "$photo" --arch resnet18 --weights resnet50.zeros
 expect 1 'holds weights without a graph: they are those of alexnet; --arch' classify "$photo" --model alexnet.zeros
-expect 1 "caffenet: Caffe's networks take blue" classify "$photo" --arch caffenet --weights caffe.zeros
+for network in caffenet alexnet_original; do
+  expect 0 '0.10 %  name 0' classify "$photo" --arch $network --weights caffe.zeros --labels labels1000.txt
+done
+expect 0 'and the graph' convert caffe.zeros caffe.safetensors --arch caffenet
+expect 0 'both sides to 256, centre crop 227, blue first, levels / 1, mean .122' inspect caffe.safetensors
+expect 0 '0.10 %' classify "$photo" --model caffe.safetensors
 expect 1 'state_dict.pth: holds weights without a graph' classify "$photo" --model "$golden/files/state_dict.pth"
 expect 1 'alexnet-conv1.*expected a model whose output is scores' classify "$photo" --model "$model"
 
@@ -229,6 +234,9 @@ expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
+expect 0 "input +normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
+expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
+expect 2 'inputs' bench model --model "$classifier" --inputs tape
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
 expect 0 '--device auto uses' doctor
 
