@@ -7,43 +7,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/operand_rows.h"
 #include "lamina/tensor/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
 
 /// What the host and the device code of the channels-last convolution agree on. docs/nhwc.md has the pictures.
 namespace lamina::cuda::nhwc {
 
-inline constexpr int step_bytes = 128;    // of K in every row of a tile: the span of the 128-byte swizzle
-inline constexpr int block_filters = 64;  // the rows of one wgmma; what one warpgroup owns
+inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
 inline constexpr int most_stages = 8;
 inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
 
-/// Byte `column` (a multiple of 16) of row `row` among 128-byte rows under the 128-byte swizzle.
-__host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
-
-/// The bits of an f32 rounded to TF32: to nearest, ties away from zero, except that what is finite stays so.
-__host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fffe000u;
-  return (magnitude >= 0x7f7ff000u ? bits : bits + 0x1000u) & 0xffffe000u;
-}
-
-/// What the epilogue of fp32 knows of a filter, whose packed weights are multiplied by a power of two: `factor` undoes
-/// it, or is NaN if no power brings them into the reach of the split; outputs below `smallest` can come from subnormal
-/// inputs alone, whose low words are no longer small beside them. Both are summed exactly.
-struct FilterEnd {
-  float factor = 1.0f;
-  float smallest = 0.0f;
-};
-
 struct Arguments {
   ConvGeometry geometry;
-  const void* input = nullptr;      // [N, H, W, C]
-  const void* weight = nullptr;     // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
-  const float* bias = nullptr;      // [m_tiles * groups * 64], zeros where there is none
-  const FilterEnd* ends = nullptr;  // [m_tiles * groups * 64], fp32 only
-  void* output = nullptr;           // [N, OH, OW, OC]
+  const void* input = nullptr;          // [N, H, W, C]
+  const void* weight = nullptr;         // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
+  const float* bias = nullptr;          // [m_tiles * groups * 64], zeros where there is none
+  const FilterRange* ranges = nullptr;  // [m_tiles * groups * 64], fp32 only
+  void* output = nullptr;               // [N, OH, OW, OC]
   DType output_type = DType::f32;
   bool relu = false;
   int pixels = 0;                // N * OH * OW

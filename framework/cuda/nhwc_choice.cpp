@@ -12,12 +12,6 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 /// How the blocks of a cluster go together: `multicast` of them share the copies of the weights, or `splits` one tile.
 struct Sharing {
   int multicast = 1, splits = 1;
@@ -115,7 +109,7 @@ bool has_code(Precision precision) {
 }
 
 std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted) {
-  const int limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, options.device);
+  const int limit = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const int steps = step_count(geometry, options.precision);
   const auto all = tiles(options.precision);
   std::optional<Choice> best;

@@ -142,10 +142,10 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
     }
     if (args.splits == 1) {
       if constexpr (split<T>) {
-        const FilterEnd* end = args.ends + (bias - args.bias);
-        piece.end[0] = end[0], piece.end[1] = end[8];
+        const FilterRange* range = args.ranges + (bias - args.bias);
+        piece.range[0] = range[0], piece.range[1] = range[8];
 #pragma unroll
-        for (int i = 0; i < n / 2; ++i) d[i] *= piece.end[i / 2 % 2].factor;
+        for (int i = 0; i < n / 2; ++i) d[i] *= piece.range[i / 2 % 2].scale;
       }
       Stores::run(args, output, piece, buffers, d);
     } else {

@@ -63,10 +63,10 @@ __device__ __forceinline__ void reduce(const Arguments& args, const float* parti
 #pragma unroll 1
       for (int i = 0; i < 4; ++i) {
         float sum = i == 0 ? y[0] : i == 1 ? y[1] : i == 2 ? y[2] : y[3];
-        FilterEnd end;
-        if constexpr (split<T>) end = args.ends[filter + i];
-        sum *= end.factor;
-        const float again = rare(sum, end) ? exact_sum<T>(args, filter + i, pixel) * exact_factor(end) : sum;
+        FilterRange range;
+        if constexpr (split<T>) range = args.ranges[filter + i];
+        sum *= range.scale;
+        const float again = rare(sum, range) ? exact_sum<T>(args, filter + i, pixel) * exact_scale(range) : sum;
         y[0] = i == 0 ? again : y[0], y[1] = i == 1 ? again : y[1];
         y[2] = i == 2 ? again : y[2], y[3] = i == 3 ? again : y[3];
       }
