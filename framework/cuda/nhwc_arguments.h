@@ -19,6 +19,20 @@ inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, p
 inline constexpr int most_stages = 8;
 inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
 
+/// Fragments of eight pixels that each block finishes of a tile of `pixels` whose K is split; the last may have fewer.
+__host__ __device__ constexpr int fragments_owned(int pixels, int splits) { return (pixels / 8 + splits - 1) / splits; }
+
+/// Tiles whose sums land beside a ring worth having; the others are not compiled to split K.
+template <int groups, int pixels>
+inline constexpr bool splittable = groups* pixels <= 256;
+
+/// Shared memory behind the ring: store buffers, or where the sums of a split tile land.
+__host__ __device__ constexpr int behind_ring(int groups, int pixels, int splits, int store_bytes) {
+  return splits == 1
+             ? store_bytes
+             : splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
+}
+
 struct Arguments {
   ConvGeometry geometry;
   const void* input = nullptr;          // [N, H, W, C]
@@ -40,18 +54,17 @@ struct Arguments {
 /// them.
 struct Tile {
   int groups = 0, pixels = 0, helpers = 1;
+  bool splittable = false;       // whether K can be split over a cluster
+  int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
   int store_bytes = 0;           // of shared memory behind the ring
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
 
   int threads() const { return (groups + helpers) * 128; }
-  /// What a split tile's sums take in each of its blocks, in place of the ring.
-  int partial_bytes() const { return pixels * (groups * block_filters + 4) * static_cast<int>(sizeof(float)); }
   int shared_bytes(int stages, int splits) const {
-    const int ring = stages * stage_bytes;
-    const int body = splits > 1 ? (ring > partial_bytes() ? ring : partial_bytes()) : ring + store_bytes;
-    return (body + 7) / 8 * 8 + 3 * most_stages * static_cast<int>(sizeof(std::uint64_t));
+    return stages * stage_bytes + behind_ring(groups, pixels, splits, store_bytes) +
+           (3 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
   }
 };
 

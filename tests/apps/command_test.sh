@@ -230,6 +230,10 @@ check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" be
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
+expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
+expect 1 'layout nhwc .*on a GPU only' bench conv2d --device cpu --layout nhwc
+expect 2 'layout' bench conv2d --layout chwn
+expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 
 if [ "$failures" -gt 0 ]; then
