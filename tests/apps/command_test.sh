@@ -243,6 +243,10 @@ expect 0 "input +normalisation from u8" bench model --model "$classifier" --phot
 expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
 expect 2 'inputs' bench model --model "$classifier" --inputs tape
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
+expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
+expect 1 'layout nhwc .*on a GPU only' bench conv2d --device cpu --layout nhwc
+expect 2 'layout' bench conv2d --layout chwn
+expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 
 if [ "$failures" -gt 0 ]; then
