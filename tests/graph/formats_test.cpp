@@ -5,6 +5,7 @@
 
 #include "graph/networks.h"
 #include "lamina/graph/program.h"
+#include "lamina/layers/linear.h"
 #include "lamina/layers/pool2d.h"
 #include "tensor/file_test.h"
 
@@ -131,6 +132,42 @@ TEST(Formats, AViewThatChangesNothingIsNoStep) {
   g.output(g.add("other", AdaptiveAvgPool2d(3), a));
   Plan plan = g.compile({.threads = 1});
   EXPECT_EQ(plan.profile(std::vector<Tensor>{random_tensor({1, 4, 6, 6}, 1)}, 1).size(), 1u);
+}
+
+/// Flatten, dropout and linear become one operation that reads the image; what else reads the flattened elements, or
+/// the result of the dropout, keeps its view.
+TEST(Formats, ALinearTakesTheFlattenBeforeIt) {
+  for (const bool shared : {false, true}) {
+    Graph g;
+    const Value x = g.input("input", {batch, 4, 3, 5});
+    const Value a = g.add("same", AdaptiveAvgPool2d({3, 5}), g.add("a", Doubling({plain}), x));
+    const Value drop = g.add("drop", Dropout(), g.add("flat", Flatten(), a));
+    g.output(g.add("relu", ReLU(), g.add("linear", Linear({.in = 60, .out = 7}), drop)));
+    if (shared) g.output(drop);
+    test::randomize(g);
+    const detail::Program program = program_of(g, {.batch = 2, .threads = 1});
+    const auto& last = program.operations.back();
+    EXPECT_EQ(last.name, "linear");
+    EXPECT_EQ(last.fused, "relu");
+    EXPECT_FALSE(last.view || last.folded);  // the parameters are the graph's own
+    EXPECT_EQ(program.value(last.inputs[0]).shape, shared ? Shape({2, 60}) : Shape({2, 4, 3, 5}));
+    EXPECT_EQ(program.value(last.output).shape, (Shape{2, 7}));
+    EXPECT_EQ(program.operations.size(), shared ? 4u : 3u);
+
+    const std::vector<Tensor> inputs = {random_tensor({2, 4, 3, 5}, 4)};
+    Plan fused = g.compile({.batch = 2, .threads = 1});
+    Plan plainly = g.compile({.batch = 2, .threads = 1, .fuse = false});
+    const Tensor y = fused.run(inputs)[0], expected = plainly.run(inputs)[0];
+    for (std::size_t i = 0; i < 14; ++i) EXPECT_EQ(y.values<float>()[i], expected.values<float>()[i]) << i;
+  }
+}
+
+TEST(Formats, AFlattenedLinearThatDoesNotFitSaysSo) {
+  const FlattenedLinear linear(Linear({.in = 60, .out = 7}));
+  const Shape image = {2, 4, 3, 5}, other = {2, 4, 3, 6};
+  EXPECT_EQ(linear.output_shape({&image, 1}), (Shape{2, 7}));
+  test::expect_error([&] { (void)linear.output_shape({&other, 1}); }, {"linear", "60", "72"});
+  test::expect_error([&] { (void)linear.prepare({.inputs = {&image, 1}, .device = Device::cpu()}); }, {"weight"});
 }
 
 TEST(Formats, BytesOfAnActivation) {
