@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "inputs.h"
 #include "known_weights.h"
 
 namespace lamina::app {
@@ -20,6 +22,17 @@ void load_into(Model& model, const Weights& weights, const std::string& path) {
     if (!owner.empty()) throw Error(fmt::format("{}: the weights do not fit the graph: {}", path, owner));
     throw Error(path + ": " + error.what());
   }
+}
+
+constexpr std::int64_t imagenet_classes = 1000;
+
+/// The ready-made networks are ImageNet's: with as many classes, these are their names, in the order of torchvision and
+/// of Caffe. Nothing where the list that ships cannot be found.
+void add_imagenet_labels(Model& model) {
+  const std::string path = shipped_file("imagenet_classes.txt");
+  if (!std::filesystem::exists(path)) return;
+  std::vector<std::string> names = read_labels(path);
+  if (static_cast<std::int64_t>(names.size()) == imagenet_classes) model.labels = std::move(names);
 }
 
 /// A model file; where there are weights alone in it, says what to do with them.
@@ -90,7 +103,7 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("--model", model, "self-describing model file");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
-  command.add_option("--labels", labels, "class names, one on each line, in place of the model's");
+  command.add_option("--labels", labels, "class names, one on each line, in place of the model's or ImageNet's");
 }
 
 Model ModelOptions::load() const {
@@ -106,6 +119,7 @@ Model ModelOptions::load() const {
     if (!weights.empty()) load_into(result, Weights::open(weights), weights);
   }
   if (!labels.empty()) set_labels(result, read_labels(labels), labels);
+  if (labels.empty() && !arch.empty() && class_count(result.graph) == imagenet_classes) add_imagenet_labels(result);
   return result;
 }
 

@@ -95,12 +95,6 @@ const Devices& devices() {
   return found;
 }
 
-int attribute(int device, cudaDeviceAttr which) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 std::string megabytes(std::size_t bytes) { return detail::concat(bytes >> 20, " MiB"); }
 
 }  // namespace
@@ -124,7 +118,8 @@ DeviceInfo device_info(int index) {
           .multiprocessors = properties.multiProcessorCount,
           .memory_bytes = properties.totalGlobalMem,
           .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize),
-          .shared_bytes_per_block = static_cast<std::size_t>(attribute(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+          .shared_bytes_per_block =
+              static_cast<std::size_t>(device_attribute(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
           .usable = runs_kernels(index, properties.major, properties.minor)};
 }
 

@@ -17,6 +17,7 @@ constexpr int threads = 256;
 template <class T, class F>
 __global__ void __launch_bounds__(threads)
     elementwise_kernel(const T* a, const T* b, T* output, std::int64_t packs, std::int64_t count, F f) {
+  let_successor_start();
   wait_for_predecessor();
   using P = Pack<T>;
   const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;

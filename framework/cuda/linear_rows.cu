@@ -57,6 +57,7 @@ __device__ inline float dot(const Pack<T, N>& w, const Pack<T, N>& x, float sum)
 template <class T, int N, int Rows, int Outputs, int Ahead>
 __global__ void __launch_bounds__(threads) linear_few_rows_kernel(LinearArguments a) {
   __shared__ float partial[warps][Outputs * Rows];
+  let_successor_start();
   const auto thread = static_cast<int>(threadIdx.x);
   const int first = static_cast<int>(blockIdx.x) * Outputs;
   const int packs = a.in / N;
@@ -98,7 +99,6 @@ __global__ void __launch_bounds__(threads) linear_few_rows_kernel(LinearArgument
       for (int r = 0; r < Rows; ++r) total[o][r] += sum[o][r];
     }
   }
-  let_successor_start();
 #pragma unroll
   for (int o = 0; o < Outputs; ++o) {
 #pragma unroll
@@ -132,6 +132,7 @@ void launch(const LinearArguments& a, cudaStream_t stream) {
 }
 
 __global__ void __launch_bounds__(256) linear_epilogue_kernel(LinearArguments a) {
+  let_successor_start();
   wait_for_predecessor();
   const std::int64_t count = a.rows * a.out;
   const std::int64_t step = std::int64_t{gridDim.x} * 256;

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "lamina/cuda/implicit_gemm_layout.h"
 #include "lamina/cuda/nhwc_choice.h"
@@ -36,20 +35,18 @@ std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int 
 }  // namespace
 
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Precision precision, int filter_blocks,
-                                        const float* weight, std::vector<FilterEnd>& ends) {
+                                        const float* weight, std::vector<FilterRange>& ranges) {
   switch (precision) {
     case Precision::fp16:
       return pack(geometry, precision, filter_blocks, weight, [](float w, int) { return to_half(w).bits; });
     case Precision::bf16:
       return pack(geometry, precision, filter_blocks, weight, [](float w, int) { return to_bfloat16(w).bits; });
     case Precision::fp32: {
-      ends.resize(static_cast<std::size_t>(filter_blocks * block_filters));
+      ranges.resize(static_cast<std::size_t>(filter_blocks * block_filters));
       std::vector<int> shifts(static_cast<std::size_t>(geometry.out_channels));
       for (std::size_t filter = 0; filter < shifts.size(); ++filter) {
-        const auto range = implicit_gemm::find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
-                                                     geometry.reduction(), shifts[filter]);
-        ends[filter].factor = range.scale == 0.0f ? std::numeric_limits<float>::quiet_NaN() : range.scale;
-        ends[filter].smallest = range.smallest * range.scale;
+        ranges[filter] = implicit_gemm::find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
+                                                   geometry.reduction(), shifts[filter]);
       }
       return pack(geometry, precision, filter_blocks, weight,
                   [&](float w, int filter) { return std::ldexp(w, shifts[static_cast<std::size_t>(filter)]); });

@@ -1,5 +1,6 @@
 // Pooling in three forms, shared memory only in the last. The limit is memory: each input is fetched from it about
-// once, the overlaps of windows come from cache.
+// once, the overlaps of windows come from cache; in a small batch it is the way to memory and back, which a thread
+// takes once: it asks for all cells of a window of up to 3x3 before it looks at one.
 //
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
@@ -18,7 +19,8 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int threads = 256, least_threads = 64;
+constexpr std::int64_t few_outputs = 1 << 15;
 constexpr int tile = 32;
 constexpr int tile_rows = 8;
 constexpr std::int64_t few_tiles = 1024;
@@ -52,60 +54,142 @@ __device__ Span span_of(int index, int in, int out, int kernel, int stride, int 
           static_cast<float>(count_padding ? last - first : end - begin)};
 }
 
+// The largest, NaN if one is NaN.
+__device__ inline float larger(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a >= b || a != a ? a : b;
+#endif
+}
+__device__ inline __half larger(__half a, __half b) { return __hmax_nan(a, b); }
+__device__ inline __nv_bfloat16 larger(__nv_bfloat16 a, __nv_bfloat16 b) { return __hmax_nan(a, b); }
+__device__ inline __half2 larger(__half2 a, __half2 b) { return __hmax2_nan(a, b); }
+__device__ inline __nv_bfloat162 larger(__nv_bfloat162 a, __nv_bfloat162 b) { return __hmax2_nan(a, b); }
+
+/// What two neighbouring 16-bit elements are handled as; f32 goes alone.
+template <class T>
+struct Pair {
+  using type = T;
+};
+template <>
+struct Pair<__half> {
+  using type = __half2;
+};
+template <>
+struct Pair<__nv_bfloat16> {
+  using type = __nv_bfloat162;
+};
+
+/// What N neighbouring elements of some cells have come to.
+template <PoolKind kind, int N, class T>
+struct Pooled {
+  float sum[N] = {};
+
+  __device__ void add(const Pack<T, N>& cell) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i] += to_f32(cell.values[i]);
+  }
+  __device__ void add(const Pooled& row) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i] += row.sum[i];
+  }
+  /// Where all cells lie on the padding there is nothing to divide.
+  __device__ Pack<T, N> result(float cells) const {
+    Pack<T, N> mean;
+#pragma unroll
+    for (int i = 0; i < N; ++i) mean.values[i] = from_f32<T>(cells > 0 ? sum[i] / cells : 0.0f);
+    return mean;
+  }
+};
+
+template <int N, class T>
+struct Pooled<PoolKind::largest, N, T> {
+  Pack<T, N> best;
+
+  __device__ Pooled() {
+#pragma unroll
+    for (T& x : best.values) x = from_f32<T>(-INFINITY);
+  }
+  __device__ void add(const Pack<T, N>& cell) {
+    using Unit = std::conditional_t<N % 2 == 0, typename Pair<T>::type, T>;
+    auto* units = reinterpret_cast<Unit*>(best.values);
+    const auto* others = reinterpret_cast<const Unit*>(cell.values);
+#pragma unroll
+    for (int i = 0; i < N * static_cast<int>(sizeof(T)) / static_cast<int>(sizeof(Unit)); ++i) {
+      units[i] = larger(units[i], others[i]);
+    }
+  }
+  __device__ void add(const Pooled& row) { add(row.best); }
+  __device__ Pack<T, N> result(float) const { return best; }
+};
+
+/// Cells of a window that a thread asks for before it looks at the first: a whole small window, or a piece of a row.
+template <int row_count, int column_count>
+struct Batch {
+  static constexpr int rows = row_count, columns = column_count;
+};
+using AnyWindow = Batch<1, 4>;
+
 /// The pooled values of N neighbouring elements at output (oh, ow). `image` points at the first of them at input
 /// pixel (0, 0); pixels are `pitch` elements apart.
-template <PoolKind kind, int N, class T>
-__device__ void pool(const PoolGeometry& g, int oh, int ow, const T* image, std::int64_t pitch, float (&result)[N]) {
+template <PoolKind kind, class Batch, int N, class T>
+__device__ Pack<T, N> pool(const PoolGeometry& g, int oh, int ow, const T* image, std::int64_t pitch) {
   const Span rows = span_of<kind>(oh, g.in_height, g.out_height, g.kernel_height, g.stride_height, g.padding_height,
                                   g.dilation_height, g.count_padding);
   const Span columns = span_of<kind>(ow, g.in_width, g.out_width, g.kernel_width, g.stride_width, g.padding_width,
                                      g.dilation_width, g.count_padding);
+  Pooled<kind, N, T> total;
+  for (int ih = rows.begin; ih < rows.end; ih += Batch::rows * rows.step) {
+    Pooled<kind, N, T> of_row[Batch::rows];  // rows are summed apart: no long chain of additions
+    for (int iw = columns.begin; iw < columns.end; iw += Batch::columns * columns.step) {
+      Pack<T, N> cells[Batch::rows][Batch::columns];
+      const auto inside = [&](int r, int c) {
+        return ih + r * rows.step < rows.end && iw + c * columns.step < columns.end;
+      };
 #pragma unroll
-  for (float& x : result) x = kind == PoolKind::largest ? -INFINITY : 0.0f;
-  for (int ih = rows.begin; ih < rows.end; ih += rows.step) {
-    float sum[N] = {};  // rows are summed apart: no long chain of additions
-    for (int iw = columns.begin; iw < columns.end; iw += columns.step) {
-      const auto cell = *reinterpret_cast<const Pack<T, N>*>(image + (std::int64_t{ih} * g.in_width + iw) * pitch);
+      for (int r = 0; r < Batch::rows; ++r) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const float x = to_f32(cell.values[i]);
-        // Not fmaxf, which drops NaN.
-        if constexpr (kind == PoolKind::largest) result[i] = x <= result[i] || result[i] != result[i] ? result[i] : x;
-        if constexpr (kind != PoolKind::largest) sum[i] += x;
+        for (int c = 0; c < Batch::columns; ++c) {
+          const std::int64_t pixel = std::int64_t{ih + r * rows.step} * g.in_width + iw + c * columns.step;
+          if (inside(r, c)) cells[r][c] = *reinterpret_cast<const Pack<T, N>*>(image + pixel * pitch);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < Batch::rows; ++r) {
+#pragma unroll
+        for (int c = 0; c < Batch::columns; ++c) {
+          if (inside(r, c)) of_row[r].add(cells[r][c]);
+        }
       }
     }
-    if constexpr (kind != PoolKind::largest) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) result[i] += sum[i];
-    }
+    for (const auto& row : of_row) total.add(row);
   }
-  if constexpr (kind == PoolKind::largest) return;
-  if (rows.begin >= rows.end || columns.begin >= columns.end) return;  // all on the padding: 0
-#pragma unroll
-  for (float& x : result) x /= rows.cells * columns.cells;
+  const bool empty = rows.begin >= rows.end || columns.begin >= columns.end;
+  return total.result(empty ? 0.0f : rows.cells * columns.cells);
 }
 
 /// Planes or images, whichever lie apart: an output pixel has `inner` packs of N elements side by side.
-template <PoolKind kind, int N, class T, class Index>
+template <PoolKind kind, class Batch, int N, class T, class Index>
 __global__ void __launch_bounds__(threads) pool2d_kernel(PoolGeometry g, std::int64_t outer, Index inner,
                                                          const T* __restrict__ input,  // [outer, H, W, inner * N]
                                                          T* __restrict__ output) {     // [outer, OH, OW, inner * N]
-  wait_for_predecessor();
+  let_successor_start();
   const auto width = static_cast<Index>(g.out_width), height = static_cast<Index>(g.out_height);
   const Index count = static_cast<Index>(outer) * height * width * inner;
   const std::int64_t pitch = static_cast<std::int64_t>(inner) * N;
-  const Index step = static_cast<Index>(gridDim.x) * threads;
-  for (Index i = static_cast<Index>(blockIdx.x) * threads + threadIdx.x; i < count; i += step) {
+  const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
+  wait_for_predecessor();
+  for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
     const Index pixel = i / inner, pack = i % inner;
     const Index row = pixel / width, column = pixel % width;
     const Index image = row / height;
-    float result[N];
-    pool<kind>(g, static_cast<int>(row % height), static_cast<int>(column),
-               input + static_cast<std::int64_t>(image) * in_pixels(g) * pitch + pack * N, pitch, result);
-    Pack<T, N> packed;
-#pragma unroll
-    for (int j = 0; j < N; ++j) packed.values[j] = from_f32<T>(result[j]);
-    reinterpret_cast<Pack<T, N>*>(output)[i] = packed;
+    const T* first = input + static_cast<std::int64_t>(image) * in_pixels(g) * pitch + pack * N;
+    reinterpret_cast<Pack<T, N>*>(output)[i] =
+        pool<kind, Batch, N>(g, static_cast<int>(row % height), static_cast<int>(column), first, pitch);
   }
 }
 
@@ -115,7 +199,8 @@ template <PoolKind kind, class T>
 __global__ void __launch_bounds__(tile* tile)
     pool2d_turning_kernel(PoolGeometry g, std::int64_t channels, bool from_planes, const T* __restrict__ input,
                           T* __restrict__ output) {
-  __shared__ float turned[tile][tile + 1];  // [outer, inner] of the input's order
+  __shared__ T turned[tile][tile + 1];  // [outer, inner] of the input's order
+  let_successor_start();
   wait_for_predecessor();
   const std::int64_t pixels = std::int64_t{g.out_height} * g.out_width;
   const std::int64_t images = g.planes / channels;
@@ -134,10 +219,10 @@ __global__ void __launch_bounds__(tile* tile)
                 pixels <= most_int
                     ? static_cast<std::int64_t>(static_cast<unsigned>(pixel) / static_cast<unsigned>(g.out_width))
                     : pixel / g.out_width;
-            float result[1];
-            pool<kind>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width), input + begin,
-                       from_planes ? 1 : channels, result);
-            turned[i][lane] = result[0];
+            turned[i][lane] =
+                pool<kind, AnyWindow, 1>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width),
+                                         input + begin, from_planes ? 1 : channels)
+                    .values[0];
           }
         }
         __syncthreads();
@@ -146,7 +231,7 @@ __global__ void __launch_bounds__(tile* tile)
           if (pixel < pixels && channel < channels) {
             const std::int64_t at = from_planes ? (image * pixels + pixel) * channels + channel
                                                 : (image * channels + channel) * pixels + pixel;
-            output[at] = from_f32<T>(turned[lane][i]);
+            output[at] = turned[lane][i];
           }
         }
         __syncthreads();
@@ -159,14 +244,22 @@ template <PoolKind kind, int N, class T>
 void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, const T* input, T* output,
             cudaStream_t stream) {
   const std::int64_t count = outer * g.out_pixels() * inner;
-  const dim3 grid(grid_for(count, threads));
+  // Few outputs: small blocks reach more multiprocessors.
+  const int block = count < few_outputs ? least_threads : threads;
+  const dim3 grid(grid_for(count, block));
+  const auto start = [&](auto kernel, auto index) {
+    launch_overlapping(kernel, grid, dim3(static_cast<unsigned>(block)), stream, g, outer,
+                       static_cast<decltype(index)>(inner), input, output);
+  };
   // Divisions in 32 bits are several times cheaper; the stride beyond the count must fit too.
-  if (count + std::int64_t{grid.x} * threads <= std::numeric_limits<int>::max()) {
-    launch_overlapping(pool2d_kernel<kind, N, T, std::uint32_t>, grid, dim3(threads), stream, g, outer,
-                       static_cast<std::uint32_t>(inner), input, output);
+  if (count + std::int64_t{grid.x} * block > most_int) {
+    start(pool2d_kernel<kind, AnyWindow, N, T, std::int64_t>, std::int64_t{});
+  } else if (kind == PoolKind::largest && g.kernel_height <= 2 && g.kernel_width <= 2) {
+    start(pool2d_kernel<PoolKind::largest, Batch<2, 2>, N, T, std::uint32_t>, std::uint32_t{});
+  } else if (kind == PoolKind::largest && g.kernel_height <= 3 && g.kernel_width <= 3) {
+    start(pool2d_kernel<PoolKind::largest, Batch<3, 3>, N, T, std::uint32_t>, std::uint32_t{});
   } else {
-    launch_overlapping(pool2d_kernel<kind, N, T, std::int64_t>, grid, dim3(threads), stream, g, outer, inner, input,
-                       output);
+    start(pool2d_kernel<kind, AnyWindow, N, T, std::uint32_t>, std::uint32_t{});
   }
 }
 
@@ -195,9 +288,6 @@ void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* outpu
 
 void pool2d(int device, PoolKind kind, const PoolGeometry& g, const PoolFormat& format, const void* input, void* output,
             Stream stream) {
-  if (format.input == Layout::blocked || format.output == Layout::blocked) {
-    detail::fail("pooling on a GPU takes and gives nchw or nhwc");
-  }
   if (g.planes * g.out_pixels() == 0) return;
   const DeviceGuard guard(device);
   with_element_type(format.dtype, [&](auto* element) {

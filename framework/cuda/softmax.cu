@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(threads) softmax_rows_kernel(const T* __restri
                                                                T* __restrict__ output,       // [outer, extent]
                                                                std::int64_t outer, std::int64_t extent) {
   __shared__ float shared[threads];
+  let_successor_start();
   wait_for_predecessor();
   for (std::int64_t row = blockIdx.x; row < outer; row += gridDim.x) {
     const T* x = input + row * extent;
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(threads)
     softmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
                            T* __restrict__ output,       // [outer, extent, inner]
                            std::int64_t outer, std::int64_t extent, std::int64_t inner) {
+  let_successor_start();
   wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t p = std::int64_t{blockIdx.x} * threads + threadIdx.x; p < outer * inner; p += step) {

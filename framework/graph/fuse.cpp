@@ -75,18 +75,20 @@ class Fuser {
     Operation& op = program_.operations[static_cast<std::size_t>(producer_[source])];
     if (op.pool) return false;
     const bool folded =
-        node.module->op() == "relu" ? fold_relu(op) : fold_pool(op, node, source) || fold_module(op, node);
+        node.module->op() == "relu" ? fold_relu(op, node) : fold_pool(op, node, source) || fold_module(op, node);
     if (!folded) return false;
-    op.fused += (op.fused.empty() ? "" : ", ") + node.name;
     program_.value(op.output).shape = shapes_[i];
     value_of_.push_back(op.output);
     producer_.push_back(producer_[source]);
     return true;
   }
 
-  static bool fold_relu(Operation& op) {
+  static void list(Operation& op, const Graph::Node& node) { op.fused += (op.fused.empty() ? "" : ", ") + node.name; }
+
+  static bool fold_relu(Operation& op, const Graph::Node& node) {
     if (op.relu || !op.module->fuses_relu()) return false;
     op.relu = true;
+    list(op, node);
     return true;
   }
 
@@ -103,19 +105,27 @@ class Fuser {
         preparation.output = output;
         if (!op.module->takes(preparation)) continue;
         op.pool = preparation.pool;
+        list(op, node);
         return true;
       }
     }
     return false;
   }
 
-  static bool fold_module(Operation& op, const Graph::Node& node) {
+  /// What follows a view takes it in, and the operation is its own from then on.
+  bool fold_module(Operation& op, const Graph::Node& node) const {
     if (op.relu) return false;
     try {
       auto folded = op.module->followed_by(*node.module);
       if (folded == nullptr) return false;
       op.module = std::move(folded);
-      op.folded = true;
+      if (op.view) {
+        op.name = node.name;
+        op.view = op.module->is_view({&program_.value(op.inputs[0]).shape, 1});
+      } else {
+        op.folded = true;
+        list(op, node);
+      }
       return true;
     } catch (const Error& error) {
       fail(node.name, ": ", error.what());

@@ -143,13 +143,13 @@ class Negotiator {
 }  // namespace
 
 std::vector<Format> formats(const Shape& shape, const CompileOptions& options) {
+  if (options.device.is_cpu()) return {Format{}};
   std::vector<DType> types = {DType::f32};
   if (options.precision == Precision::fp16) types.insert(types.begin(), DType::f16);
   if (options.precision == Precision::bf16) types.insert(types.begin(), DType::bf16);
-  if (options.device.is_cpu()) types = {DType::f32};
   std::vector<Format> result;
   for (const DType type : types) {
-    if (shape.rank() == 4) result.push_back({type, options.device.is_cpu() ? Layout::blocked : Layout::nhwc});
+    if (shape.rank() == 4) result.push_back({type, Layout::nhwc});
     result.push_back({type, Layout::nchw});
   }
   return result;

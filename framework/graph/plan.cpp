@@ -42,10 +42,7 @@ void Plan::Impl::bind(std::size_t index, const Tensor& target) {
 }
 
 Tensor Plan::Impl::view(std::size_t index, const Shape& shape, DType dtype) const {
-  const Tensor& bound = buffers[index].bound;
-  const std::int64_t bytes = shape.numel() * static_cast<std::int64_t>(size_of(dtype));
-  const bool longer = bound.bytes() > static_cast<std::size_t>(bytes);
-  return (longer ? bound.slice(0, bytes) : bound).reinterpret(shape, dtype);
+  return buffers[index].bound.reinterpret(shape, dtype);
 }
 
 void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {

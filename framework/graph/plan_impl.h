@@ -96,8 +96,7 @@ struct Plan::Impl {
 
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
-  /// The activation of that shape in a buffer, wherever the buffer is bound now. What Layout::blocked adds to the
-  /// shape's elements lies behind them.
+  /// The activation of that shape in a buffer, wherever the buffer is bound now.
   Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
   void bind_inputs(std::span<const Tensor> tensors, void* stream);
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.

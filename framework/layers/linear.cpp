@@ -5,6 +5,7 @@
 #include "lamina/cpu/linear.h"
 #include "lamina/cuda/linear.h"
 #include "lamina/layers/make_operator.h"
+#include "lamina/layers/views.h"
 
 namespace lamina {
 namespace {
@@ -77,6 +78,20 @@ std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o
                                });
 }
 
+/// Weights [out, C * H * W] with their columns in the order H, W, C.
+Tensor channels_last(const Tensor& weight, const Shape& image) {
+  const std::int64_t channels = image[1], pixels = image[2] * image[3];
+  Tensor result(weight.shape());
+  const float* from = floats(weight);
+  float* to = floats(result);
+  for (std::int64_t row = 0; row < weight.shape()[0]; ++row, from += channels * pixels) {
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+      for (std::int64_t channel = 0; channel < channels; ++channel) *to++ = from[channel * pixels + pixel];
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 Linear::Linear(const LinearOptions& options) : options_(options) {
@@ -133,6 +148,26 @@ std::unique_ptr<Operator> Linear::prepare(const Preparation& preparation) const 
     case DeviceType::cuda: return prepare_cuda(rows, options_, preparation, weight_, bias_);
   }
   fail("linear: unknown device");
+}
+
+Shape FlattenedLinear::output_shape(std::span<const Shape> inputs) const {
+  const Shape flat = Flatten().output_shape(inputs);
+  return Linear::output_shape({&flat, 1});
+}
+
+bool FlattenedLinear::takes(const Preparation& p) const {
+  Preparation in_order = p;
+  if (p.input.layout == Layout::nhwc) in_order.input.layout = Layout::nchw;
+  return Linear::takes(in_order);
+}
+
+std::unique_ptr<Operator> FlattenedLinear::prepare(const Preparation& preparation) const {
+  const Shape& image = preparation.inputs[0];
+  if (detail::same_order(image, preparation.input.layout, Layout::nchw)) return Linear::prepare(preparation);
+  detail::require_loaded(op(), weight(), "weight");
+  Linear reordered = *this;
+  reordered.set_weight(channels_last(weight(), image));
+  return reordered.prepare(preparation);
 }
 
 }  // namespace lamina

@@ -37,4 +37,17 @@ class LAMINA_API Linear : public Module {
   Tensor bias_;
 };
 
+/// A Flatten and the Linear after it: input [N, ...] with `in` elements behind N, output [N, out]. What a Plan makes of
+/// the two, because a GPU need not bring an nhwc image into nchw order for it: the columns of the weights are brought
+/// into the image's order instead, once.
+class LAMINA_API FlattenedLinear final : public Linear {
+ public:
+  /// Shares the parameters.
+  explicit FlattenedLinear(const Linear& linear) : Linear(linear) {}
+
+  Shape output_shape(std::span<const Shape> inputs) const override;
+  bool takes(const Preparation& preparation) const override;
+  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+};
+
 }  // namespace lamina

@@ -1,5 +1,6 @@
 #include "lamina/layers/views.h"
 
+#include "lamina/layers/linear.h"
 #include "lamina/tensor/error.h"
 
 namespace lamina {
@@ -11,6 +12,12 @@ Shape Flatten::output_shape(std::span<const Shape> inputs) const {
 
 std::unique_ptr<Operator> Flatten::prepare(const Preparation&) const {
   detail::fail("flatten: a view has no operator");
+}
+
+std::shared_ptr<Module> Flatten::followed_by(const Module& next) const {
+  if (dynamic_cast<const Dropout*>(&next) != nullptr) return std::make_shared<Flatten>(*this);
+  const auto* linear = dynamic_cast<const Linear*>(&next);
+  return linear == nullptr ? nullptr : std::make_shared<FlattenedLinear>(*linear);
 }
 
 /// The elements of an image in another order than nchw would be joined in that order.

@@ -4,6 +4,7 @@
 
 #include "lamina/cpu/reference.h"
 #include "lamina/cuda/convert.h"
+#include "lamina/cuda/linear.h"
 #include "lamina/lamina.h"
 #include "lamina/tensor/device_memory.h"
 #include "layer_cases.h"
@@ -159,6 +160,38 @@ TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
         const double bound = 1.5 * cpu::error_bound(precision, in, in * 0.64 + 3);
         ASSERT_LE(std::abs(static_cast<double>(y.values<float>()[i]) - truth[i]), bound)
             << name(precision) << ", " << rows << " rows, output " << i;
+      }
+    }
+  }
+}
+
+/// An image in either order and its weights in the same: every kernel of the layer (few rows, cuBLAS, tensor cores).
+TEST_F(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+    const DType dtype = cuda::linear_storage(precision);
+    for (const Shape& image :
+         std::vector<Shape>{{1, 5, 3, 7}, {3, 16, 6, 6}, {8, 33, 1, 1}, {20, 64, 2, 3}, {40, 1, 9, 4}}) {
+      const auto in = static_cast<int>(image.numel() / image[0]);
+      Linear linear({.in = in, .out = 72});
+      test::set_parameters(linear, 5);
+      const test::LayerCase c = {
+          "flattened", std::make_shared<FlattenedLinear>(linear), {test::drawn(image, 6)}, {}, {}};
+      const std::vector<double> truth = test::reference_linear(linear, c.inputs[0]);
+      for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+        for (const DType output : {dtype, DType::f32}) {
+          const Format input = {dtype, layout};
+          ASSERT_TRUE(c.module->takes({.inputs = {&image, 1},
+                                       .device = Device::cuda(),
+                                       .precision = precision,
+                                       .input = input,
+                                       .output = {output}}));
+          const Tensor y = run_in(c, precision, input, {output});
+          for (std::size_t i = 0; i < truth.size(); ++i) {
+            const double bound = 1.5 * cpu::error_bound(precision, in, in * 0.64 + 3);
+            ASSERT_LE(std::abs(static_cast<double>(y.values<float>()[i]) - truth[i]), bound)
+                << name(precision) << ' ' << image << ' ' << input << ", output " << i;
+          }
+        }
       }
     }
   }
