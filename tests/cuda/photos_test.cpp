@@ -80,7 +80,11 @@ TEST_F(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
       }
     }
   }
-  expect_error([] { cuda::normalize(0, {1, 4, 9}, nullptr, nullptr, false, {}, nullptr, nullptr); }, {"3 channels, not 4"});
+  expect_error(
+      [] {
+        cuda::normalize(0, {1, 4, 9}, nullptr, nullptr, false, {}, nullptr, nullptr);
+      },
+      {"3 channels, not 4"});
   expect_error(
       [] {
         cuda::normalize(0, {1, 3, 9}, nullptr, nullptr, false, {DType::u8, Layout::nhwc}, nullptr, nullptr);
