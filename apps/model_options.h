@@ -27,7 +27,8 @@ CLI::Validator network_name();
 /// of a model file cannot say.
 bool is_from_caffe(const std::string& arch);
 
-/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have.
+/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have,
+/// named as ImageNet's if they are 1000.
 /// Throws Error, saying whose weights they are where that can be told.
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path);
 
