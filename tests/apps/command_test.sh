@@ -37,6 +37,9 @@ expect 0 'features' --help
 for command in features classify run verify inspect convert doctor 'bench conv2d' 'bench model'; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
+  for path in $("$lamina" $command --help | grep -oE '(weights|docs|tests)/[A-Za-z0-9_./-]+'); do
+    check "$path, named by $command --help, is there" test -e "$source/$path"
+  done
 done
 
 # usage errors
