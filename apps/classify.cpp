@@ -199,8 +199,7 @@ void add_classify(CLI::App& app) {
       "then 1.\n"
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
-      "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth --labels "
-      "weights/imagenet_classes.txt");
+      "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
   command->callback([options] { classify(*options); });
 }
 

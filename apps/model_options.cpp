@@ -27,12 +27,13 @@ void load_into(Model& model, const Weights& weights, const std::string& path) {
 constexpr std::int64_t imagenet_classes = 1000;
 
 /// The ready-made networks are ImageNet's: with as many classes, these are their names, in the order of torchvision and
-/// of Caffe. Nothing where the list that ships cannot be found.
-void add_imagenet_labels(Model& model) {
+/// of Caffe. Empty where the list that ships cannot be found.
+std::vector<std::string> usual_labels(const Graph& graph) {
   const std::string path = shipped_file("imagenet_classes.txt");
-  if (!std::filesystem::exists(path)) return;
+  if (class_count(graph) != imagenet_classes || !std::filesystem::exists(path)) return {};
   std::vector<std::string> names = read_labels(path);
-  if (static_cast<std::int64_t>(names.size()) == imagenet_classes) model.labels = std::move(names);
+  if (static_cast<std::int64_t>(names.size()) != imagenet_classes) return {};  // another file of that name
+  return names;
 }
 
 /// A model file; where there are weights alone in it, says what to do with them.
@@ -60,6 +61,7 @@ Preprocess preprocess_for(const std::string& arch) {
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
   model.graph = fitting_network(arch, weights);
+  model.labels = usual_labels(model.graph);
   load_into(model, weights, path);
   model.preprocess = preprocess_for(arch);
   return model;
@@ -119,7 +121,6 @@ Model ModelOptions::load() const {
     if (!weights.empty()) load_into(result, Weights::open(weights), weights);
   }
   if (!labels.empty()) set_labels(result, read_labels(labels), labels);
-  if (labels.empty() && !arch.empty() && class_count(result.graph) == imagenet_classes) add_imagenet_labels(result);
   return result;
 }
 

@@ -26,7 +26,8 @@ CLI::Validator network_name();
 /// How a photograph becomes the input of a ready-made network: as torchvision does it, or Caffe.
 Preprocess preprocess_for(const std::string& arch);
 
-/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have.
+/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have,
+/// named as ImageNet's if they are 1000.
 /// Throws Error, saying whose weights they are where that can be told.
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path);
 

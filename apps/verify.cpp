@@ -200,7 +200,7 @@ void add_verify(CLI::App& app) {
       "fails.\n"
       "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
       "Example:\n"
-      "  lamina verify --model tests/golden/conv1.safetensors --golden tests/golden/conv1-golden.safetensors");
+      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors");
   command->callback([options] { verify(*options); });
 }
 

@@ -3,7 +3,7 @@
 the ratios.
 
     scripts/compare_pytorch_model.py --lamina build/release/bin/lamina
-    scripts/compare_pytorch_model.py --arch resnet18 --batch 1,32 --precision fp16 --compile 1,32 --json out.json
+    scripts/compare_pytorch_model.py --arch alexnet,resnet18 --batch 1,32 --precision fp16 --compile 1,32 --json out.json
 
 Weights are torchvision's initial ones from a fixed seed, written to a temporary file that `lamina bench model` and
 `lamina run` read: no network is needed. PyTorch runs in a CUDA graph, in NCHW and in NHWC, with cudnn.benchmark on, in
@@ -12,8 +12,8 @@ call, inputs on the device.
 
 --compile N,... lets torch.compile take part at these batches: plain in both layouts, and with Inductor's "freezing", each
 captured in a CUDA graph as well, which is mode="reduce-overhead" without the Python around it. Each precision and batch
-is compiled in a process of its own, all at once before anything is timed; one that is not ready after --compile-limit
-seconds is out of the race.
+is compiled in a process of its own, all of a network at once before anything is timed; one that is not ready after
+--compile-limit seconds is out of the race.
 
 Needs PyTorch and torchvision with CUDA. Never needed to build, run or test Lamina.
 """
@@ -46,13 +46,13 @@ TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}  # relative
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
-    parser.add_argument("--arch", default="alexnet", choices=["alexnet", "vgg16", "resnet18"])
+    parser.add_argument("--arch", type=networks, default=["alexnet"], help="of alexnet, vgg16 and resnet18, one or more")
     parser.add_argument("--batch", type=integers, default=[1, 8, 32, 256])
     parser.add_argument("--precision", type=lambda t: t.split(","), default=list(DTYPES))
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each variant")
     parser.add_argument("--compile", type=integers, default=[], metavar="N,...", nargs="?", const=[1, 256],
                         help="torch.compile too, at these batches (1,256 if none are named)")
-    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that all compiling may take")
+    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling a network may take")
     parser.add_argument("--skip-pytorch", action="store_true", help="Lamina alone")
     parser.add_argument("--json", help="also write everything measured to this file")
     parser.add_argument("--contestant", help=argparse.SUPPRESS)  # how this script starts itself, see Contestant
@@ -61,6 +61,13 @@ def parse_arguments():
 
 def integers(text):
     return [int(n) for n in text.split(",")]
+
+
+def networks(text):
+    names = text.split(",")
+    if not set(names) <= {"alexnet", "vgg16", "resnet18"}:
+        raise argparse.ArgumentTypeError(f"expected alexnet, vgg16 or resnet18, got {text}")
+    return names
 
 
 def seeded_network(arch):
@@ -118,9 +125,9 @@ def measure_pytorch(model, x, a, precision):
 
 def be_contestant(a):
     """Compiles, says "ready", waits for a line, times, says the times."""
-    (precision,), (batch,) = a.precision, a.batch
+    (arch,), (precision,), (batch,) = a.arch, a.precision, a.batch
     set_precision(precision)
-    model, x = seeded_network(a.arch), torch.randn(batch, 3, 224, 224)
+    model, x = seeded_network(arch), torch.randn(batch, 3, 224, 224)
     captured = {}
     for layout, options in (("NCHW", {}), ("NHWC", {}), ("NHWC", {"freezing": True})):
         variant = f"{layout}, torch.compile{' frozen' if options else ''}, CUDA graph"
@@ -141,10 +148,10 @@ def be_contestant(a):
 class Contestant:
     """A process that compiles one precision and batch, and times it when asked."""
 
-    def __init__(self, a, precision, batch):
-        self.name = f"torch.compile, {precision}, N = {batch}"
+    def __init__(self, a, arch, precision, batch):
+        self.name = f"torch.compile, {arch}, {precision}, N = {batch}"
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--contestant", "yes", "--arch", a.arch, "--batch", str(batch), "--precision",
+            [sys.executable, __file__, "--contestant", "yes", "--arch", arch, "--batch", str(batch), "--precision",
              precision, "--seconds", str(a.seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4"), start_new_session=True)
         self.lines = queue.Queue()
@@ -184,10 +191,10 @@ class Contestant:
         self.process.wait()
 
 
-def start_contestants(a):
+def start_contestants(a, arch):
     """(precision, batch) -> Contestant, for those that have compiled in time"""
     begun = time.monotonic()
-    started = {(p, n): Contestant(a, p, n) for p in a.precision for n in a.batch if n in a.compile}
+    started = {(p, n): Contestant(a, arch, p, n) for p in a.precision for n in a.batch if n in a.compile}
     ready = {key: c for key, c in started.items() if c.wait_until_ready(begun + a.compile_limit)}
     if started:
         print(f"torch.compile: {len(ready)} of {len(started)} ready after {time.monotonic() - begun:.0f} s", flush=True)
@@ -201,6 +208,43 @@ def run_lamina(a, *arguments):
     return done.stdout
 
 
+def race(a, arch):
+    """Prints a line for each batch and precision of a network, and returns what was measured."""
+    contestants = {} if a.skip_pytorch else start_contestants(a, arch)
+    model = seeded_network(arch)
+    rows = []
+    try:
+        with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
+            weights, source, result = (Path(folder) / name for name in ("weights.pth", "x.pt", "y.safetensors"))
+            torch.save(model.state_dict(), weights)
+            for batch in a.batch:
+                x = torch.randn(batch, 3, 224, 224)
+                torch.save(x, source)
+                truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
+                for precision in a.precision:
+                    network = ["--arch", arch, "--weights", weights, "--device", "cuda", "--precision", precision]
+                    measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds",
+                                                     a.seconds, "--json", "-"))
+                    run_lamina(a, "run", *network, "--input", source, "--output", result)
+                    (logits,) = load_file(result).values()
+                    error = ((logits.double() - truth).norm() / truth.norm()).item()
+                    times = {} if a.skip_pytorch else measure_pytorch(model, x, a, precision)
+                    if (precision, batch) in contestants:
+                        times |= contestants[precision, batch].times()
+                    best = min(times, key=times.get) if times else ""
+                    theirs = times[best] * 1e3 if times else float("nan")
+                    ours = measured["ms"] * 1e3
+                    wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
+                    print(f"{arch:9} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
+                          f"{error:10.1e}  {best}{wrong}", flush=True)
+                    rows.append({"arch": arch, "precision": precision, "batch": batch, "lamina": measured,
+                                 "pytorch": times, "error": error})
+    finally:
+        for contestant in contestants.values():
+            contestant.stop()
+    return rows
+
+
 def main():
     a = parse_arguments()
     if not torch.cuda.is_available():
@@ -208,36 +252,10 @@ def main():
     if a.contestant:
         return be_contestant(a)
     begun = time.monotonic()
-    contestants = {} if a.skip_pytorch else start_contestants(a)
-    model = seeded_network(a.arch)
-    rows = []
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
-    print(f"{'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  PyTorch's best")
-    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        weights, source, result = Path(folder) / "weights.pth", Path(folder) / "x.pt", Path(folder) / "y.safetensors"
-        torch.save(model.state_dict(), weights)
-        for batch in a.batch:
-            x = torch.randn(batch, 3, 224, 224)
-            torch.save(x, source)
-            truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
-            for precision in a.precision:
-                network = ["--arch", a.arch, "--weights", weights, "--device", "cuda", "--precision", precision]
-                measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds", a.seconds,
-                                                 "--json", "-"))
-                run_lamina(a, "run", *network, "--input", source, "--output", result)
-                (logits,) = load_file(result).values()
-                error = ((logits.double() - truth).norm() / truth.norm()).item()
-                times = {} if a.skip_pytorch else measure_pytorch(model, x, a, precision)
-                if (precision, batch) in contestants:
-                    times |= contestants[precision, batch].times()
-                best = min(times, key=times.get) if times else ""
-                theirs = times[best] * 1e3 if times else float("nan")
-                ours = measured["ms"] * 1e3
-                wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
-                print(f"{precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  {error:10.1e}  {best}{wrong}",
-                      flush=True)
-                rows.append({"arch": a.arch, "precision": precision, "batch": batch, "lamina": measured,
-                             "pytorch": times, "error": error})
+    print(f"{'network':9} {'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  "
+          "PyTorch's best")
+    rows = [row for arch in a.arch for row in race(a, arch)]
     if a.json:
         Path(a.json).write_text(json.dumps(rows, indent=1), encoding="utf-8")
     print(f"took {time.monotonic() - begun:.0f} s")

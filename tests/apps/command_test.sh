@@ -37,6 +37,9 @@ expect 0 'features' --help
 for command in features classify run verify inspect convert doctor 'bench conv2d' 'bench model'; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
+  for path in $("$lamina" $command --help | grep -oE '(weights|docs|tests)/[A-Za-z0-9_./-]+'); do
+    check "$path, named by $command --help, is there" test -e "$source/$path"
+  done
 done
 
 # usage errors
@@ -185,6 +188,8 @@ open("labels1000.txt", "w").write("\n".join(f"name {i}" for i in range(1000)))
 open("labels1001.txt", "w").write("\n".join(f"name {i}" for i in range(1001)))
 EOF
 expect 0 '0.10 %  name 0' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1000.txt
+expect 0 'and the graph' convert alexnet.zeros named.safetensors --arch alexnet
+expect 0 'labels: 1000, from "tench" to' inspect named.safetensors
 expect 0 '0.10 %  tench' classify "$photo" --arch alexnet --weights alexnet.zeros
 expect 1 'expected 1000 labels, one for each class, got 1001' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1001.txt
 expect 1 'do not fit the graph: they are those of resnet18' classify "$photo" --arch alexnet --weights resnet18.zeros
