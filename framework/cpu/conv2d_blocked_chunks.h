@@ -35,7 +35,7 @@ constexpr Range part(int count, int most, int index) {
   return {at(index), at(index + 1)};
 }
 
-/// Calls body(chunk, first, last) for all chunks in order.
+/// Calls body(chunk, index, count) for all chunks in order.
 template <class Body>
 void for_each_chunk(const ConvGeometry& g, const Body& body) {
   const int taps = std::min(g.kernel_width, chunk_terms);
@@ -50,7 +50,7 @@ void for_each_chunk(const ConvGeometry& g, const Body& body) {
       for (int t = 0; t < tap_parts; ++t) {
         const Chunk chunk = {part(g.group_in_channels(), channels, c), part(g.kernel_height, rows, r),
                              part(g.kernel_width, taps, t)};
-        body(chunk, c + r + t == 0, c + 1 == channel_parts && r + 1 == row_parts && t + 1 == tap_parts);
+        body(chunk, (c * row_parts + r) * tap_parts + t, channel_parts * row_parts * tap_parts);
       }
     }
   }

@@ -68,7 +68,8 @@ void block(const BlockedJob& job) {
   const std::int64_t weight_row = std::int64_t{g.kernel_width} * filters;
   const std::int64_t weight_channel = g.kernel_height * weight_row;
   const std::int64_t turns = std::int64_t{job.last_row - job.first_row} * tiles;
-  for_each_chunk(g, [&](const Chunk& chunk, bool first, bool last) {
+  for_each_chunk(g, [&](const Chunk& chunk, int index, int count) {
+    const bool first = index == 0, last = index + 1 == count;
     const float* const weights = job.packed + filters + chunk.channels.begin * weight_channel +
                                  chunk.rows.begin * weight_row + std::int64_t{chunk.taps.begin} * filters;
     Step step{};
@@ -78,6 +79,9 @@ void block(const BlockedJob& job) {
     const std::int64_t row_size = std::int64_t{chunk.taps.size()} * filters;
     step.ahead = (last ? job.next_packed - weights : chunk.terms() * filters) - row_size;
     const std::int64_t share = parts(row_size, turns);
+    // Output lines too are fetched before they are overwritten in part, some with each chunk.
+    const int first_line = static_cast<int>(std::int64_t{job.filters} * index / count);
+    const int last_line = static_cast<int>(std::int64_t{job.filters} * (index + 1) / count);
     step.channels = chunk.channels.size();
     step.taps = chunk.taps.size();
     step.tap = g.dilation_width;
@@ -108,17 +112,11 @@ void block(const BlockedJob& job) {
         tile.input = input + std::int64_t{pixels.begin} * g.stride_width;
         tile.sums = sums + std::int64_t{pixels.begin} * filters;
         tile.before = first ? job.packed : tile.sums;
-        if (last) {
-          // Fetched while the tile is computed: lines that are to be overwritten in part would be waited for.
-          const float* out = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
-          for (int f = 0; f < job.filters; ++f, out += g.out_pixels()) __builtin_prefetch(out, 1);
-        }
+        float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
+        for (int f = first_line; f < last_line; ++f) __builtin_prefetch(output + f * g.out_pixels(), 1);
         compute[at](tile);
         step.ahead += share;
-        if (last) {
-          float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
-          write[at](tile.sums, output, g.out_pixels(), job.filters);
-        }
+        if (last) write[at](tile.sums, output, g.out_pixels(), job.filters);
       }
     }
   });
