@@ -34,12 +34,6 @@ struct Answer {
 
 /// How photographs become the model's one input. Throws Error if that is not known, or the input is of another form.
 Preprocess preprocess_of(const Model& model, const Options& options) {
-  const std::string& arch = options.model.arch;
-  if (is_from_caffe(arch)) {
-    throw Error(arch +
-                ": Caffe's networks take blue, green, red from 0 to 255 less a mean, which the preprocessing of " +
-                "photographs cannot say; lamina run takes inputs that you have prepared");
-  }
   if (!model.preprocess) {
     throw Error(options.model.source() +
                 ": the model does not say how a photograph becomes its input (no lamina.preprocess)");
@@ -57,11 +51,11 @@ Preprocess preprocess_of(const Model& model, const Options& options) {
 /// Runs batches of photographs through a network that ends in scores.
 class Classifier {
  public:
-  Classifier(const Model& model, const Options& options, std::size_t batch)
+  Classifier(const Model& model, int top, const CompileOptions& options)
       : probabilities_(model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() ==
                        "softmax"),
-        top_(options.top),
-        plan_(model.graph.compile(options.run.compile_options(static_cast<std::int64_t>(batch)))) {}
+        top_(top),
+        plan_(model.graph.compile(options)) {}
 
   std::vector<Answer> classify(const PhotoBatches::Batch& batch) {
     const Tensor output = plan_.run(batch.input);
@@ -153,9 +147,12 @@ void classify(const Options& options) {
   print_warnings(model);
   require_classes(model, options.model.source());
   const auto start = std::chrono::steady_clock::now();
+  const Preprocess preprocess = preprocess_of(model, options);
   const std::size_t batch_size = std::min(photos.size(), static_cast<std::size_t>(options.batch));
-  PhotoBatches batches(photos, preprocess_of(model, options), batch_size);  // decodes while the plan is compiled
-  Classifier classifier(model, options, batch_size);
+  CompileOptions compile = options.run.compile_options(static_cast<std::int64_t>(batch_size));
+  compile.photos = preprocess;
+  PhotoBatches batches(photos, preprocess, batch_size, compile.device);  // decodes while the plan is compiled
+  Classifier classifier(model, options.top, compile);
   Report report(model, options);
   Progress progress(photos.size(), "images");
   std::size_t failed = 0;
@@ -202,8 +199,7 @@ void add_classify(CLI::App& app) {
       "then 1.\n"
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
-      "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth --labels "
-      "weights/imagenet_classes.txt");
+      "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
   command->callback([options] { classify(*options); });
 }
 

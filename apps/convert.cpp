@@ -72,14 +72,14 @@ void add_convert(CLI::App& app) {
   command->add_option("out", options->out, "the .safetensors file to write")->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
-  command->add_option("--labels", options->labels, "class names, one on each line, to put into the model file");
+  command->add_option("--labels", options->labels,
+                      "class names, one on each line, to put into the model file in place of ImageNet's");
   command->add_option("--dtype", options->dtype, "store floats as")
       ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));
   command->footer(
       "Without --arch the file holds the tensors alone, or the model that the input is.\n"
       "Example:\n"
-      "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet --labels "
-      "weights/imagenet_classes.txt");
+      "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet");
   command->callback([options] { convert(*options); });
 }
 

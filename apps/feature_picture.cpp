@@ -68,7 +68,7 @@ void draw_input(Canvas& canvas, int x, int y, const Image& image) {
 }
 
 /// One filter around mid-grey, as bright as its largest weight allows.
-void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, int zoom) {
+void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, ChannelOrder order, int zoom) {
   const int channels = extent(filter, 1), height = extent(filter, 2), width = extent(filter, 3);
   const std::span<const float> w = filter.values<float>();
   float largest = 1e-30f;
@@ -76,7 +76,7 @@ void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, int zoom) {
   draw_scaled(canvas, x, y, width, height, width * zoom, height * zoom, [&](int row, int column) {
     Color color{};
     for (int c = 0; c < 3; ++c) {
-      const int channel = channels == 3 ? c : 0;
+      const int channel = channels == 1 ? 0 : order == ChannelOrder::bgr ? 2 - c : c;
       const float value = w[static_cast<std::size_t>((channel * height + row) * width + column)];
       color[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(std::lround(127.5f + 127.5f * value / largest));
     }
@@ -84,8 +84,10 @@ void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, int zoom) {
   });
 }
 
-void draw_filters(Canvas& canvas, int x, int y, const Tensor& filters, const Grid& grid, int zoom, int count) {
-  for (int i = 0; i < count; ++i) draw_filter(canvas, x + grid.x(i), y + grid.y(i), filters.slice(i, i + 1), zoom);
+void draw_filters(Canvas& canvas, int x, int y, const FeaturePicture& p, const Grid& grid, int zoom, int count) {
+  for (int i = 0; i < count; ++i) {
+    draw_filter(canvas, x + grid.x(i), y + grid.y(i), p.filters.slice(i, i + 1), p.order, zoom);
+  }
 }
 
 void draw_map(Canvas& canvas, int x, int y, const float* map, int width, int height, int out_width, int out_height,
@@ -143,7 +145,7 @@ Image draw(const FeaturePicture& p) {
   if (show_filters) {
     canvas.text(margin, filters_top - 22,
                 fmt::format("{} filters, {}x{}", total, extent(p.filters, 2), extent(p.filters, 3)), 2, ink);
-    draw_filters(canvas, margin, filters_top, p.filters, filters, zoom, count);
+    draw_filters(canvas, margin, filters_top, p, filters, zoom, count);
   }
   const float largest = brightest(p.maps);
   draw_scale(canvas, margin, left_height - 50, left_width, largest);

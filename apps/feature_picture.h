@@ -11,6 +11,7 @@ struct FeaturePicture {
   std::string subtitle;  ///< layer and shape
   Image input;           ///< as the network sees it
   Tensor filters;        ///< [OC, C, KH, KW]; drawn when C is 1 or 3
+  ChannelOrder order;    ///< of the filters' channels
   Tensor maps;           ///< [1, OC, OH, OW]
 };
 

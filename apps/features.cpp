@@ -96,6 +96,7 @@ class FeatureExtractor {
                                                  maps.shape()[2], maps.shape()[3]),
                          .input = crop,
                          .filters = layer_.conv->weight(),
+                         .order = model_.preprocess->order,
                          .maps = maps}));
     fmt::print("  wrote {}\n", out.string());
     return maps.clone();

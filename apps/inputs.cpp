@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <fstream>
 
 namespace lamina::app {
@@ -13,6 +14,14 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw Error(message); }
+
+/// An empty or foreign file of such a name is to be reported, not passed over.
+bool is_named_like_photo(const fs::path& path) {
+  constexpr std::array<std::string_view, 7> extensions = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"};
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+}
 
 }  // namespace
 
@@ -24,8 +33,10 @@ bool is_photo(const fs::path& path) {
   return is_image(bytes);
 }
 
-std::string default_model() {
-  const fs::path shipped = "weights/alexnet-conv1.safetensors";
+std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
+
+std::string shipped_file(const std::string& name) {
+  const fs::path shipped = "weights/" + name;
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   for (const fs::path& candidate :
@@ -90,7 +101,8 @@ std::vector<fs::path> find_photos(const std::vector<std::string>& paths) {
     }
     std::vector<fs::path> found;
     for (const auto& entry : fs::directory_iterator(path)) {
-      if (entry.is_regular_file() && is_photo(entry.path())) found.push_back(entry.path());
+      if (entry.is_regular_file() && (is_named_like_photo(entry.path()) || is_photo(entry.path())))
+        found.push_back(entry.path());
     }
     if (found.empty()) fail(path.string() + ": no photographs in this directory (PNG, JPEG, BMP, TGA, PGM, PPM)");
     std::sort(found.begin(), found.end());

@@ -18,13 +18,17 @@ std::int64_t batch_of(const std::vector<Tensor>& inputs);
 /// The first layer that ships: from the source tree one stands in or built in, or from where Lamina is installed.
 std::string default_model();
 
+/// Where a file of weights/ is that ships with Lamina, found in the same places; its name in weights/ if nowhere.
+std::string shipped_file(const std::string& name);
+
 /// The names of the model's inputs.
 std::vector<std::string> input_names(const Graph& graph);
 
 /// What loading warned about, on stderr.
 void print_warnings(const Model& model);
 
-/// The photographs that the paths name: files as they are, directories by their image files, sorted, not recursively.
+/// The photographs that the paths name: files as they are, directories by the files that are images or are named like
+/// one, sorted, not recursively.
 /// Throws Error for a path that is not there and for a directory without photographs.
 std::vector<std::filesystem::path> find_photos(const std::vector<std::string>& paths);
 

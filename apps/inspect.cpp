@@ -16,7 +16,7 @@ namespace {
 struct Options {
   std::string file;
   std::int64_t batch = 1;
-  bool plan = false;
+  bool plan = false, photos = false;
   RunOptions run;
 };
 
@@ -64,13 +64,17 @@ void print_tensors(const Weights& weights) {
 }
 
 void print_preprocess(const Preprocess& p) {
-  fmt::print("\npreprocess: short side to {}, centre crop {}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
-             p.resize, p.crop, p.mean[0], p.mean[1], p.mean[2], p.std[0], p.std[1], p.std[2]);
+  fmt::print(
+      "\npreprocess: {} to {}, centre crop {}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
+      p.aspect == Aspect::ignored ? "both sides" : "short side", p.resize, p.crop,
+      p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
+      p.std[1], p.std[2]);
 }
 
 void print_plan(const Model& model, const Options& options) {
-  const Plan plan = model.graph.compile(options.run.compile_options(options.batch));
-  fmt::print("{}", plan.summary());
+  CompileOptions compile = options.run.compile_options(options.batch);
+  if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
+  fmt::print("{}", model.graph.compile(compile).summary());
 }
 
 void inspect(const Options& options) {
@@ -105,6 +109,7 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--plan", options->plan,
                     "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
+  command->add_flag("--photos", options->photos, "a plan that takes 8-bit pictures, as classify runs it");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
   command->callback([options] { inspect(*options); });

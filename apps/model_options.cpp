@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "inputs.h"
 #include "known_weights.h"
 
 namespace lamina::app {
@@ -20,6 +22,18 @@ void load_into(Model& model, const Weights& weights, const std::string& path) {
     if (!owner.empty()) throw Error(fmt::format("{}: the weights do not fit the graph: {}", path, owner));
     throw Error(path + ": " + error.what());
   }
+}
+
+constexpr std::int64_t imagenet_classes = 1000;
+
+/// The ready-made networks are ImageNet's: with as many classes, these are their names, in the order of torchvision and
+/// of Caffe. Empty where the list that ships cannot be found.
+std::vector<std::string> usual_labels(const Graph& graph) {
+  const std::string path = shipped_file("imagenet_classes.txt");
+  if (class_count(graph) != imagenet_classes || !std::filesystem::exists(path)) return {};
+  std::vector<std::string> names = read_labels(path);
+  if (static_cast<std::int64_t>(names.size()) != imagenet_classes) return {};  // another file of that name
+  return names;
 }
 
 /// A model file; where there are weights alone in it, says what to do with them.
@@ -40,13 +54,16 @@ CLI::Validator network_name() {
   return CLI::IsMember(std::vector<std::string>(network_names().begin(), network_names().end()));
 }
 
-bool is_from_caffe(const std::string& arch) { return arch == "caffenet" || arch == "alexnet_original"; }
+Preprocess preprocess_for(const std::string& arch) {
+  return arch == "caffenet" || arch == "alexnet_original" ? caffe_imagenet() : torchvision_imagenet();
+}
 
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
   model.graph = fitting_network(arch, weights);
+  model.labels = usual_labels(model.graph);
   load_into(model, weights, path);
-  if (!is_from_caffe(arch)) model.preprocess = torchvision_imagenet();
+  model.preprocess = preprocess_for(arch);
   return model;
 }
 
@@ -88,7 +105,7 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("--model", model, "self-describing model file");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
-  command.add_option("--labels", labels, "class names, one on each line, in place of the model's");
+  command.add_option("--labels", labels, "class names, one on each line, in place of the model's or ImageNet's");
 }
 
 Model ModelOptions::load() const {

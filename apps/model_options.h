@@ -23,11 +23,11 @@ struct ModelOptions {
 /// Accepts the names of ready-made networks.
 CLI::Validator network_name();
 
-/// Whether a ready-made network comes from Caffe: blue, green, red from 0 to 255 less a mean, which the preprocessing
-/// of a model file cannot say.
-bool is_from_caffe(const std::string& arch);
+/// How a photograph becomes the input of a ready-made network: as torchvision does it, or Caffe.
+Preprocess preprocess_for(const std::string& arch);
 
-/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have.
+/// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have,
+/// named as ImageNet's if they are 1000.
 /// Throws Error, saying whose weights they are where that can be told.
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path);
 

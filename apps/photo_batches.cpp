@@ -1,12 +1,17 @@
 #include "photo_batches.h"
 
+#include <algorithm>
+
 namespace lamina::app {
 
 PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess,
-                           std::size_t batch)
+                           std::size_t batch, Device device)
     : rest_(photos), preprocess_(preprocess), size_(batch), decoders_(cpu::ThreadPool::default_threads()) {
-  const Shape shape{static_cast<std::int64_t>(batch), 3, preprocess.crop, preprocess.crop};
-  for (Batch& slot : batches_) slot.input = Tensor::zeros(shape);
+  const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.crop, 3};
+  for (Batch& slot : batches_) {
+    slot.input = device.is_cuda() ? Tensor::pinned(shape, DType::u8) : Tensor(shape, DType::u8);
+    std::ranges::fill(slot.input.values<std::uint8_t>(), std::uint8_t{0});
+  }
   start(0);
 }
 
@@ -34,7 +39,7 @@ void PhotoBatches::decode(Batch& batch) {
     try {
       const Image crop = resize_and_crop(read_image(batch.photos[at]), preprocess_);
       Tensor row = batch.input.slice(i, i + 1);
-      normalize_into(crop, preprocess_, row.values<float>());
+      std::ranges::copy(crop.rgb, row.values<std::uint8_t>().begin());
     } catch (const Error& error) {
       batch.errors[at] = error.what();
     }

@@ -13,18 +13,19 @@
 
 namespace lamina::app {
 
-/// Photographs as the inputs of a network, decoded on several threads and one batch ahead of whoever takes them: while
-/// the network runs on one batch, the next is being decoded.
+/// Photographs as the inputs of a Plan that takes photos, decoded on several threads and one batch ahead of whoever
+/// takes them: while the network runs on one batch, the next is being decoded.
 class PhotoBatches {
  public:
   struct Batch {
     std::span<const std::filesystem::path> photos;
     std::vector<std::string> errors;  ///< of each photograph; empty where it could be read
-    Tensor input;  ///< [batch, 3, crop, crop]; rows of unreadable and absent photographs hold anything
+    Tensor input;  ///< u8 [batch, crop, crop, 3]; rows of unreadable and absent photographs hold anything
   };
 
-  /// Begins to decode. `photos` must outlive this object.
-  PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess, std::size_t batch);
+  /// Begins to decode, into memory that `device` takes inputs from fastest. `photos` must outlive this object.
+  PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess, std::size_t batch,
+               Device device);
 
   /// The next batch, or null after the last. The batch before it is overwritten from now on.
   const Batch* next();

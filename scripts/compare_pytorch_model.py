@@ -3,12 +3,17 @@
 the ratios.
 
     scripts/compare_pytorch_model.py --lamina build/release/bin/lamina
-    scripts/compare_pytorch_model.py --arch resnet18 --batch 1,32 --precision fp16 --compile --json out.json
+    scripts/compare_pytorch_model.py --arch alexnet,resnet18 --batch 1,32 --precision fp16 --compile 1,32 --json out.json
 
 Weights are torchvision's initial ones from a fixed seed, written to a temporary file that `lamina bench model` and
 `lamina run` read: no network is needed. PyTorch runs in a CUDA graph, in NCHW and in NHWC, with cudnn.benchmark on, in
-16 bits for fp16 and bf16 (input included), and with --compile through torch.compile(mode="max-autotune") too. Lamina's
-input and output are f32 in every precision. Times are medians of one call, inputs on the device.
+16 bits for fp16 and bf16 (input included). Lamina's input and output are f32 in every precision. Times are medians of one
+call, inputs on the device.
+
+--compile N,... lets torch.compile take part at these batches: plain in both layouts, and with Inductor's "freezing", each
+captured in a CUDA graph as well, which is mode="reduce-overhead" without the Python around it. Each precision and batch
+is compiled in a process of its own, all of a network at once before anything is timed; one that is not ready after
+--compile-limit seconds is out of the race.
 
 Needs PyTorch and torchvision with CUDA. Never needed to build, run or test Lamina.
 """
@@ -16,10 +21,15 @@ Needs PyTorch and torchvision with CUDA. Never needed to build, run or test Lami
 import argparse
 import copy
 import json
+import os
+import queue
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 try:
@@ -36,18 +46,36 @@ TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}  # relative
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
-    parser.add_argument("--arch", default="alexnet", choices=["alexnet", "vgg16", "resnet18"])
-    parser.add_argument("--batch", type=lambda t: [int(n) for n in t.split(",")], default=[1, 8, 32, 256])
+    parser.add_argument("--arch", type=networks, default=["alexnet"], help="of alexnet, vgg16 and resnet18, one or more")
+    parser.add_argument("--batch", type=integers, default=[1, 8, 32, 256])
     parser.add_argument("--precision", type=lambda t: t.split(","), default=list(DTYPES))
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each variant")
-    parser.add_argument("--compile", action="store_true", help="torch.compile too; takes minutes")
+    parser.add_argument("--compile", type=integers, default=[], metavar="N,...", nargs="?", const=[1, 256],
+                        help="torch.compile too, at these batches (1,256 if none are named)")
+    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling a network may take")
     parser.add_argument("--skip-pytorch", action="store_true", help="Lamina alone")
     parser.add_argument("--json", help="also write everything measured to this file")
+    parser.add_argument("--contestant", help=argparse.SUPPRESS)  # how this script starts itself, see Contestant
     return parser.parse_args()
 
 
-def time_graph(call, seconds):
-    """Median milliseconds of call() replayed from a CUDA graph."""
+def integers(text):
+    return [int(n) for n in text.split(",")]
+
+
+def networks(text):
+    names = text.split(",")
+    if not set(names) <= {"alexnet", "vgg16", "resnet18"}:
+        raise argparse.ArgumentTypeError(f"expected alexnet, vgg16 or resnet18, got {text}")
+    return names
+
+
+def seeded_network(arch):
+    torch.manual_seed(1)
+    return getattr(torchvision.models, arch)(weights=None).eval()
+
+
+def capture(call):
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -56,6 +84,11 @@ def time_graph(call, seconds):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
+    return graph
+
+
+def time_graph(graph, seconds):
+    """Median milliseconds of a replay."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     samples, spent = [], 0.0
     while len(samples) < 20 or spent < seconds * 1e3:
@@ -68,24 +101,104 @@ def time_graph(call, seconds):
     return statistics.median(samples[3:])
 
 
-def measure_pytorch(model, x, a, precision):
-    """variant -> milliseconds"""
+def set_precision(precision):
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = precision != "fp32"
     torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+
+
+def in_layout(model, x, precision, layout):
+    memory_format = torch.channels_last if layout == "NHWC" else torch.contiguous_format
+    net = copy.deepcopy(model).cuda().to(dtype=DTYPES[precision], memory_format=memory_format)
+    return net, x.cuda().to(DTYPES[precision]).contiguous(memory_format=memory_format)
+
+
+def measure_pytorch(model, x, a, precision):
+    """variant -> milliseconds"""
+    set_precision(precision)
     times = {}
-    for layout, memory_format in (("NCHW", torch.contiguous_format), ("NHWC", torch.channels_last)):
-        net = copy.deepcopy(model).cuda().to(dtype=DTYPES[precision], memory_format=memory_format)
-        input = x.to(DTYPES[precision]).contiguous(memory_format=memory_format)
-        times[f"{layout}, CUDA graph"] = time_graph(lambda: net(input), a.seconds)
-        if a.compile:
-            torch._dynamo.reset()
-            compiled = torch.compile(net, mode="max-autotune-no-cudagraphs")
-            try:
-                times[f"{layout}, torch.compile, CUDA graph"] = time_graph(lambda: compiled(input), a.seconds)
-            except Exception as error:  # its compiler may be missing: that is no reason to stop
-                print(f"  torch.compile: {str(error).splitlines()[0]}", file=sys.stderr)
+    for layout in ("NCHW", "NHWC"):
+        net, input = in_layout(model, x, precision, layout)
+        times[f"{layout}, CUDA graph"] = time_graph(capture(lambda: net(input)), a.seconds)
     return times
+
+
+def be_contestant(a):
+    """Compiles, says "ready", waits for a line, times, says the times."""
+    (arch,), (precision,), (batch,) = a.arch, a.precision, a.batch
+    set_precision(precision)
+    model, x = seeded_network(arch), torch.randn(batch, 3, 224, 224)
+    captured = {}
+    for layout, options in (("NCHW", {}), ("NHWC", {}), ("NHWC", {"freezing": True})):
+        variant = f"{layout}, torch.compile{' frozen' if options else ''}, CUDA graph"
+        try:
+            net, input = in_layout(model, x, precision, layout)
+            torch._dynamo.reset()
+            with torch.no_grad():  # freezing does not know inference_mode
+                compiled = torch.compile(net, dynamic=False, options=options)
+                graph = capture(lambda: compiled(input))
+            captured[variant] = (graph, compiled, input)
+        except Exception as error:  # the others may do
+            print(f"{variant}: {type(error).__name__}: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps({variant: time_graph(graph, a.seconds) for variant, (graph, *_) in captured.items()}), flush=True)
+
+
+class Contestant:
+    """A process that compiles one precision and batch, and times it when asked."""
+
+    def __init__(self, a, arch, precision, batch):
+        self.name = f"torch.compile, {arch}, {precision}, N = {batch}"
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--contestant", "yes", "--arch", arch, "--batch", str(batch), "--precision",
+             precision, "--seconds", str(a.seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4"), start_new_session=True)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.strip())
+        self.lines.put(None)  # it has ended
+
+    def wait_until_ready(self, deadline):
+        try:
+            ready = self.lines.get(timeout=max(0.1, deadline - time.monotonic())) == "ready"
+        except queue.Empty:
+            ready = False
+        if not ready:
+            print(f"  {self.name}: out of the race, not compiled in time or failed", file=sys.stderr)
+            self.stop()
+        return ready
+
+    def times(self):
+        """variant -> milliseconds"""
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        try:
+            said = self.lines.get(timeout=60)
+        except queue.Empty:
+            said = None
+        self.stop()
+        return json.loads(said) if said else {}
+
+    def stop(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # with the compilers that it started
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+def start_contestants(a, arch):
+    """(precision, batch) -> Contestant, for those that have compiled in time"""
+    begun = time.monotonic()
+    started = {(p, n): Contestant(a, arch, p, n) for p in a.precision for n in a.batch if n in a.compile}
+    ready = {key: c for key, c in started.items() if c.wait_until_ready(begun + a.compile_limit)}
+    if started:
+        print(f"torch.compile: {len(ready)} of {len(started)} ready after {time.monotonic() - begun:.0f} s", flush=True)
+    return ready
 
 
 def run_lamina(a, *arguments):
@@ -95,39 +208,57 @@ def run_lamina(a, *arguments):
     return done.stdout
 
 
+def race(a, arch):
+    """Prints a line for each batch and precision of a network, and returns what was measured."""
+    contestants = {} if a.skip_pytorch else start_contestants(a, arch)
+    model = seeded_network(arch)
+    rows = []
+    try:
+        with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
+            weights, source, result = (Path(folder) / name for name in ("weights.pth", "x.pt", "y.safetensors"))
+            torch.save(model.state_dict(), weights)
+            for batch in a.batch:
+                x = torch.randn(batch, 3, 224, 224)
+                torch.save(x, source)
+                truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
+                for precision in a.precision:
+                    network = ["--arch", arch, "--weights", weights, "--device", "cuda", "--precision", precision]
+                    measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds",
+                                                     a.seconds, "--json", "-"))
+                    run_lamina(a, "run", *network, "--input", source, "--output", result)
+                    (logits,) = load_file(result).values()
+                    error = ((logits.double() - truth).norm() / truth.norm()).item()
+                    times = {} if a.skip_pytorch else measure_pytorch(model, x, a, precision)
+                    if (precision, batch) in contestants:
+                        times |= contestants[precision, batch].times()
+                    best = min(times, key=times.get) if times else ""
+                    theirs = times[best] * 1e3 if times else float("nan")
+                    ours = measured["ms"] * 1e3
+                    wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
+                    print(f"{arch:9} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
+                          f"{error:10.1e}  {best}{wrong}", flush=True)
+                    rows.append({"arch": arch, "precision": precision, "batch": batch, "lamina": measured,
+                                 "pytorch": times, "error": error})
+    finally:
+        for contestant in contestants.values():
+            contestant.stop()
+    return rows
+
+
 def main():
     a = parse_arguments()
     if not torch.cuda.is_available():
         sys.exit("compare_pytorch_model.py: PyTorch sees no GPU")
-    torch.manual_seed(1)
-    model = getattr(torchvision.models, a.arch)(weights=None).eval()
-    rows = []
+    if a.contestant:
+        return be_contestant(a)
+    begun = time.monotonic()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
-    print(f"{'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  PyTorch's best")
-    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        weights, source, result = Path(folder) / "weights.pth", Path(folder) / "x.pt", Path(folder) / "y.safetensors"
-        torch.save(model.state_dict(), weights)
-        for batch in a.batch:
-            x = torch.randn(batch, 3, 224, 224)
-            torch.save(x, source)
-            truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
-            for precision in a.precision:
-                network = ["--arch", a.arch, "--weights", weights, "--device", "cuda", "--precision", precision]
-                measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds", a.seconds,
-                                                 "--json", "-"))
-                run_lamina(a, "run", *network, "--input", source, "--output", result)
-                (logits,) = load_file(result).values()
-                error = ((logits.double() - truth).norm() / truth.norm()).item()
-                times = {} if a.skip_pytorch else measure_pytorch(model, x.cuda(), a, precision)
-                best = min(times, key=times.get) if times else ""
-                theirs = times[best] * 1e3 if times else float("nan")
-                ours = measured["ms"] * 1e3
-                wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
-                print(f"{precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  {error:10.1e}  {best}{wrong}",
-                      flush=True)
-                rows.append({"precision": precision, "batch": batch, "lamina": measured, "pytorch": times, "error": error})
+    print(f"{'network':9} {'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  "
+          "PyTorch's best")
+    rows = [row for arch in a.arch for row in race(a, arch)]
     if a.json:
         Path(a.json).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    print(f"took {time.monotonic() - begun:.0f} s")
     if any(row["error"] > TOLERANCE[row["precision"]] for row in rows):
         sys.exit("compare_pytorch_model.py: results disagree")
 

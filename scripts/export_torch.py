@@ -398,7 +398,8 @@ def export(module, path, inputs, labels=None, preprocess=None, golden=None):
 
     inputs      the shape of each input without the batch: [(3, 224, 224)]
     labels      class names, in the order of the scores
-    preprocess  {"resize": ..., "crop": ..., "mean": [...], "std": [...]}: how a photograph becomes the input
+    preprocess  {"resize": ..., "crop": ..., "mean": [...], "std": [...]}: how a photograph becomes the input, with
+                "divisor", "order" and "aspect" where it is not as torchvision does it (docs/formats.md)
     golden      also writes the inputs of the trial run and what every node made of them, for `lamina verify`
 
     Raises ExportError, having written nothing, for a module that has no equivalent.
@@ -493,7 +494,7 @@ def preprocessing(text):
         value = json.loads(text)
     except ValueError:
         value = None
-    if not isinstance(value, dict) or sorted(value) != sorted(IMAGENET):
+    if not isinstance(value, dict) or not set(IMAGENET) <= set(value) <= {*IMAGENET, "divisor", "order", "aspect"}:
         raise argparse.ArgumentTypeError(f"expected imagenet or JSON such as {json.dumps(IMAGENET)}")
     return value
 

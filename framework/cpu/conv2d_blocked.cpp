@@ -180,14 +180,18 @@ void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Co
       job.channel_pitch = g.in_pixels();
     }
 
+    const float* const packed = p.weight + group * group_packed;
+    const auto packed_block = [&](int block) { return packed + (1 + g.reduction()) * blocks.first_filter(block); };
+    const int first_block = part_begin(blocks.count(), division.filter_parts, filter_part);
     const int last_block = part_begin(blocks.count(), division.filter_parts, filter_part + 1);
     const int stretches = ceil_div(last_row - first_row, division.sum_rows);
     for (int s = 0; s < stretches; ++s) {
       job.first_row = first_row + part_begin(last_row - first_row, stretches, s);
       job.last_row = first_row + part_begin(last_row - first_row, stretches, s + 1);
-      for (int b = part_begin(blocks.count(), division.filter_parts, filter_part); b < last_block; ++b) {
+      for (int b = first_block; b < last_block; ++b) {
         const int filter = blocks.first_filter(b);
-        job.packed = p.weight + group * group_packed + (1 + g.reduction()) * filter;
+        job.packed = packed_block(b);
+        job.next_packed = packed_block(b + 1 < last_block ? b + 1 : first_block);
         job.filters = std::min(b < blocks.wide ? blocks.wide_size : blocks.lanes, g.group_out_channels() - filter);
         job.output =
             p.output + (n * g.out_channels + std::int64_t{group} * g.group_out_channels() + filter) * g.out_pixels();

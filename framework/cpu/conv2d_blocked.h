@@ -20,10 +20,11 @@ struct BlockedJob {
   std::int64_t channel_pitch = 0;  // floats from channel to channel of `input`
   std::int64_t row_pitch = 0;      // floats from row to row of `input`
   int input_row = 0;
-  const float* packed = nullptr;  // [1 + K, vectors * lanes], 64-byte aligned: biases, then weights
-  float* sums = nullptr;          // [rows, OW, vectors * lanes], 64-byte aligned
-  float* output = nullptr;        // [filters, OH, OW] of this image
-  int filters = 0;                // of the block that exist: at most vectors * lanes
+  const float* packed = nullptr;       // [1 + K, vectors * lanes], 64-byte aligned: biases, then weights
+  const float* next_packed = nullptr;  // what is likely to be wanted afterwards: fetched, so it need not be there
+  float* sums = nullptr;               // [rows, OW, vectors * lanes], 64-byte aligned
+  float* output = nullptr;             // [filters, OH, OW] of this image
+  int filters = 0;                     // of the block that exist: at most vectors * lanes
   int first_row = 0, last_row = 0;
   bool relu = false;
 };

@@ -24,15 +24,18 @@ struct AverageWindow {
   }
 };
 
-/// Calls body(plane, row) for all planes, `row` being the thread's own part of the workspace. Threads take stretches of
-/// planes, some for each: neighbouring planes share cache lines, and fetching a task costs more than a small plane.
+/// Calls body(plane, rows) for all planes, `rows` being the thread's own part of the workspace, `neutral` at first.
+/// Threads take stretches of planes, some for each: neighbouring planes share cache lines, and fetching a task costs
+/// more than a small plane.
 template <class Body>
-void for_planes(const PoolGeometry& g, ThreadPool& pool, float* workspace, const Body& body) {
-  const std::int64_t length = pool2d_row_length(g);
+void for_planes(const PoolGeometry& g, ThreadPool& pool, float* workspace, float neutral, const Body& body) {
+  const std::int64_t length = pool2d_rows * pool2d_row_length(g);
   const std::int64_t tasks = std::min<std::int64_t>(g.planes, std::int64_t{8} * pool.threads());
   pool.parallel_for(tasks, [&](std::int64_t task, int worker) {
+    float* const rows = workspace + worker * length;
+    std::fill_n(rows, length, neutral);
     const std::int64_t end = g.planes * (task + 1) / tasks;
-    for (std::int64_t plane = g.planes * task / tasks; plane < end; ++plane) body(plane, workspace + worker * length);
+    for (std::int64_t plane = g.planes * task / tasks; plane < end; ++plane) body(plane, rows);
   });
 }
 
@@ -48,33 +51,29 @@ std::int64_t pool2d_row_length(const PoolGeometry& g) {
 }
 
 std::size_t pool2d_workspace(const PoolGeometry& g, int threads) {
-  return static_cast<std::size_t>(pool2d_row_length(g) * threads) * sizeof(float);
+  return static_cast<std::size_t>(pool2d_rows * pool2d_row_length(g) * threads) * sizeof(float);
 }
 
 void max_pool2d(const PoolGeometry& g, const float* input, float* output, ThreadPool& pool, float* workspace) {
   const PoolKernel& kernel = pool_kernels().front();
-  for_planes(g, pool, workspace, [&](std::int64_t plane, float* row) {
-    std::fill_n(row, pool2d_row_length(g), -std::numeric_limits<float>::infinity());
-    float* out = output + plane * g.out_pixels();
-    for (int oh = 0; oh < g.out_height; ++oh, out += g.out_width) {
-      kernel.largest(g, input + plane * g.in_pixels(), oh, row, out);
-    }
+  constexpr float neutral = -std::numeric_limits<float>::infinity();
+  for_planes(g, pool, workspace, neutral, [&](std::int64_t plane, float* rows) {
+    kernel.largest(g, input + plane * g.in_pixels(), rows, output + plane * g.out_pixels());
   });
 }
 
 void avg_pool2d(const PoolGeometry& g, const float* input, float* output, ThreadPool& pool, float* workspace) {
   const PoolKernel& kernel = pool_kernels().front();
-  for_planes(g, pool, workspace, [&](std::int64_t plane, float* row) {
-    std::fill_n(row, pool2d_row_length(g), 0.0f);
+  for_planes(g, pool, workspace, 0.0f, [&](std::int64_t plane, float* rows) {
     float* out = output + plane * g.out_pixels();
+    kernel.sum(g, input + plane * g.in_pixels(), rows, out);
     for (int oh = 0; oh < g.out_height; ++oh, out += g.out_width) {
-      kernel.sum(g, input + plane * g.in_pixels(), oh, row, out);
-      const AverageWindow rows(oh, g.in_height, g.kernel_height, g.stride_height, g.padding_height);
+      const AverageWindow height(oh, g.in_height, g.kernel_height, g.stride_height, g.padding_height);
       for (int ow = 0; ow < g.out_width; ++ow) {
         const AverageWindow columns(ow, g.in_width, g.kernel_width, g.stride_width, g.padding_width);
-        const bool empty = rows.begin >= rows.end || columns.begin >= columns.end;
-        const std::int64_t cells =
-            g.count_padding ? rows.cells * columns.cells : (rows.end - rows.begin) * (columns.end - columns.begin);
+        const bool empty = height.begin >= height.end || columns.begin >= columns.end;
+        const std::int64_t cells = g.count_padding ? height.cells * columns.cells
+                                                   : (height.end - height.begin) * (columns.end - columns.begin);
         out[ow] = empty ? 0.0f : out[ow] / static_cast<float>(cells);
       }
     }
@@ -91,7 +90,7 @@ void adaptive_avg_pool2d(const PoolGeometry& g, const float* input, float* outpu
   const auto end = [](std::int64_t i, std::int64_t in, std::int64_t out) {
     return detail::ceil_div((i + 1) * in, out);
   };
-  for_planes(g, pool, workspace, [&](std::int64_t plane, float* row) {
+  for_planes(g, pool, workspace, 0.0f, [&](std::int64_t plane, float* row) {
     const float* image = input + plane * g.in_pixels();
     float* out = output + plane * g.out_pixels();
     for (int oh = 0; oh < g.out_height; ++oh, out += g.out_width) {

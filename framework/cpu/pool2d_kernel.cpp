@@ -69,7 +69,7 @@ HWY_INLINE void for_vectors(int count, const Body& body) {
 
 /// out[i] = the combination of row[i * stride + k * dilation] over k, for a stride of 1 or 2.
 template <class Op, int stride, class D>
-HWY_INLINE void combine_columns(D d, const PoolGeometry& g, const float* row, float* out) {
+HWY_INLINE void combine_columns_at(D d, const PoolGeometry& g, const float* row, float* out) {
   auto total = Op::neutral(d);
   for (int k = 0; k < g.kernel_width; ++k, row += g.dilation_width) {
     if constexpr (stride == 1) {
@@ -91,7 +91,7 @@ HWY_INLINE void combine_columns(D d, const PoolGeometry& g, const float* row, fl
 }
 
 template <class Op>
-void windows(const PoolGeometry& g, const float* plane, int oh, float* row, float* out) {
+HWY_INLINE void combine_rows(const PoolGeometry& g, const float* plane, int oh, float* row) {
   const std::int64_t top = std::int64_t{oh} * g.stride_height - g.padding_height;
   const std::int64_t dilation = g.dilation_height;
   const std::int64_t first = top >= 0 ? 0 : detail::ceil_div(-top, dilation);
@@ -105,16 +105,33 @@ void windows(const PoolGeometry& g, const float* plane, int oh, float* row, floa
     }
     hn::StoreU(total, d, inside + i);
   });
+}
+
+template <class Op>
+HWY_INLINE void combine_columns(const PoolGeometry& g, const float* row, float* out) {
   switch (g.stride_width) {
-    case 1: for_vectors(g.out_width, [&](auto d, int i) { combine_columns<Op, 1>(d, g, row + i, out + i); }); break;
+    case 1: for_vectors(g.out_width, [&](auto d, int i) { combine_columns_at<Op, 1>(d, g, row + i, out + i); }); break;
     case 2:
       for_vectors(g.out_width,
-                  [&](auto d, int i) { combine_columns<Op, 2>(d, g, row + std::int64_t{2} * i, out + i); });
+                  [&](auto d, int i) { combine_columns_at<Op, 2>(d, g, row + std::int64_t{2} * i, out + i); });
       break;
     default:
       for (int i = 0; i < g.out_width; ++i) {
-        combine_columns<Op, 1>(hn::CappedTag<float, 1>(), g, row + std::int64_t{i} * g.stride_width, out + i);
+        combine_columns_at<Op, 1>(hn::CappedTag<float, 1>(), g, row + std::int64_t{i} * g.stride_width, out + i);
       }
+  }
+}
+
+/// Rows are written some time before their columns are read: a load right after the two stores that it touches would
+/// wait until they have left for the cache.
+template <class Op>
+void windows(const PoolGeometry& g, const float* plane, float* rows, float* out) {
+  const std::int64_t length = pool2d_row_length(g);
+  const auto row = [&](int oh) { return rows + oh % pool2d_rows * length; };
+  constexpr int ahead = pool2d_rows - 1;
+  for (int oh = 0; oh < g.out_height + ahead; ++oh) {
+    if (oh < g.out_height) combine_rows<Op>(g, plane, oh, row(oh));
+    if (oh >= ahead) combine_columns<Op>(g, row(oh - ahead), out + std::int64_t{oh - ahead} * g.out_width);
   }
 }
 

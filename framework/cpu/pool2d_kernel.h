@@ -7,17 +7,18 @@
 
 namespace lamina::cpu {
 
-/// Floats of the row that PoolKernel works in.
+/// Rows that PoolKernel works in, and the floats of one of them.
+inline constexpr int pool2d_rows = 4;
 std::int64_t pool2d_row_length(const PoolGeometry& geometry);
 
-/// One row of pooling windows, compiled for one instruction set: the window's rows are combined first, which is plain
-/// vector work, and then that row's columns. `row` is pool2d_row_length() floats, of which [padding_width,
-/// padding_width + W) are overwritten; the others hold what changes no result: -inf or 0. No pass checks bounds.
+/// The pooling windows of a plane, compiled for one instruction set: of each row of windows the rows are combined
+/// first, which is plain vector work, and then the columns. Of every one of `rows`, [padding_width, padding_width + W)
+/// is overwritten; the rest holds what changes no result: -inf or 0. No pass checks bounds.
 struct PoolKernel {
   using Windows = void (*)(const PoolGeometry& geometry,
                            const float* plane,  // [H, W]
-                           int oh, float* row,
-                           float* out);  // [OW]
+                           float* rows,         // [pool2d_rows, pool2d_row_length()]
+                           float* out);         // [OH, OW]
   InstructionSet set;
   Windows largest;  // NaN if there is one in the window, -inf for a window without pixels
   Windows sum;

@@ -4,6 +4,7 @@
 #include "lamina/cuda/architectures.h"
 #include "lamina/cuda/check.h"
 #include "lamina/cuda/device_info.h"
+#include "lamina/cuda/stream.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
 
@@ -94,12 +95,6 @@ const Devices& devices() {
   return found;
 }
 
-int attribute(int device, cudaDeviceAttr which) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 std::string megabytes(std::size_t bytes) { return detail::concat(bytes >> 20, " MiB"); }
 
 }  // namespace
@@ -123,7 +118,8 @@ DeviceInfo device_info(int index) {
           .multiprocessors = properties.multiProcessorCount,
           .memory_bytes = properties.totalGlobalMem,
           .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize),
-          .shared_bytes_per_block = static_cast<std::size_t>(attribute(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+          .shared_bytes_per_block =
+              static_cast<std::size_t>(device_attribute(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
           .usable = runs_kernels(index, properties.major, properties.minor)};
 }
 
@@ -193,6 +189,11 @@ void device_free(Device device, void* pointer) noexcept {
     (void)cudaSetDevice(previous);
   }
   (void)cudaGetLastError();
+}
+
+std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+  const auto buffer = std::make_shared<cuda::PinnedBuffer>(bytes == 0 ? 1 : bytes);
+  return {buffer, buffer->data()};
 }
 
 void copy_bytes(void* destination, Device to, const void* source, Device from, std::size_t bytes) {

@@ -18,6 +18,12 @@ void check(cudaError_t status, std::source_location where) {
 
 void check_launch(std::source_location where) { check(cudaGetLastError(), where); }
 
+int device_attribute(int device, cudaDeviceAttr which) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
 DeviceGuard::DeviceGuard(int device) {
   check(cudaGetDevice(&previous_));
   if (device != previous_) check(cudaSetDevice(device));

@@ -12,6 +12,9 @@ void check(cudaError_t status, std::source_location where = std::source_location
 /// To be called right after a kernel launch: reports a launch that was refused.
 void check_launch(std::source_location where = std::source_location::current());
 
+/// One property of a device. Throws Error if it cannot be asked.
+int device_attribute(int device, cudaDeviceAttr which);
+
 /// Makes `device` current for a scope and restores the previous one.
 class DeviceGuard {
  public:

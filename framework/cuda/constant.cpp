@@ -6,14 +6,20 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <vector>
+
+#include "lamina/tensor/in_parallel.h"
+#include "lamina/tensor/math.h"
 
 namespace lamina::cuda {
 namespace {
 
+using Hash = std::array<std::uint64_t, 2>;
+
 struct Key {
   int device;
   std::size_t bytes;
-  std::array<std::uint64_t, 2> hash;
+  Hash hash;
 
   friend auto operator<=>(const Key&, const Key&) = default;
 };
@@ -25,7 +31,7 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
 }
 
 /// Four chains of multiplications side by side, so that hashing runs at memory's speed, folded into 128 bits.
-std::array<std::uint64_t, 2> hash_of(const void* data, std::size_t bytes) {
+Hash hash_of_piece(const void* data, std::size_t bytes) {
   constexpr std::array<std::uint64_t, 4> odd = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u,
                                                 0xd6e8feb86659fd93u};
   std::array<std::uint64_t, 4> lane = odd;
@@ -47,6 +53,16 @@ std::array<std::uint64_t, 2> hash_of(const void* data, std::size_t bytes) {
   const std::uint64_t a = mix(lane[0] + mix(lane[1] + mix(lane[2] + mix(lane[3]))));
   const std::uint64_t b = mix(lane[3] ^ mix(lane[2] ^ mix(lane[1] ^ mix(lane[0] ^ odd[0]))));
   return {a, b};
+}
+
+/// Weights are large, and hashing them is what first touches the pages of their file: several threads share the pieces.
+Hash hash_of(const void* data, std::size_t bytes) {
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  std::vector<Hash> hashes(lamina::detail::ceil_div(bytes, piece));
+  lamina::detail::in_parallel(bytes, piece, [&](std::size_t begin, std::size_t end) {
+    hashes[begin / piece] = hash_of_piece(static_cast<const std::byte*>(data) + begin, end - begin);
+  });
+  return hashes.size() == 1 ? hashes[0] : hash_of_piece(hashes.data(), hashes.size() * sizeof(Hash));
 }
 
 }  // namespace

@@ -166,12 +166,6 @@ std::unique_ptr<Conv2dKernel> direct_because(const ConvGeometry& geometry, const
                                   "direct: one thread per output" + reason);
 }
 
-std::size_t device_attribute(int device, cudaDeviceAttr which) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return static_cast<std::size_t>(value);
-}
-
 }  // namespace
 
 std::unique_ptr<Conv2dKernel> make_direct(const ConvGeometry& geometry, const Conv2dOptions& options,
@@ -204,9 +198,11 @@ std::unique_ptr<Conv2dKernel> make_direct_padded(const ConvGeometry& geometry, c
 std::unique_ptr<Conv2dKernel> make_tiled(const ConvGeometry& geometry, const Conv2dOptions& options,
                                          const float* weight, const float* bias) {
   const TiledLimits limits{
-      .multiprocessors = static_cast<int>(device_attribute(options.device, cudaDevAttrMultiProcessorCount)),
-      .shared_per_block = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin),
-      .shared_per_multiprocessor = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerMultiprocessor)};
+      .multiprocessors = device_attribute(options.device, cudaDevAttrMultiProcessorCount),
+      .shared_per_block =
+          static_cast<std::size_t>(device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+      .shared_per_multiprocessor =
+          static_cast<std::size_t>(device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerMultiprocessor))};
   const auto plan = plan_conv2d_tiled(geometry, limits);
   if (!plan) {
     return direct_because(

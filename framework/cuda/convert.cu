@@ -77,9 +77,6 @@ void launch(const Activation& a, Layout from, const From* input, Layout to, To* 
 void convert(int device, const Activation& activation, Format from, const void* input, Format to, void* output,
              Stream stream) {
   if (activation.size() == 0) return;
-  if (from.layout == Layout::blocked || to.layout == Layout::blocked) {
-    detail::fail("cannot convert ", from, " to ", to, " on a GPU");
-  }
   const DeviceGuard guard(device);
   with_element_type(from.dtype, [&](auto* source) {
     with_element_type(to.dtype, [&](auto* target) {

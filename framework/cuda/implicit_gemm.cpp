@@ -21,12 +21,6 @@ constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: ind
 constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the staged input are 32 bits
 constexpr std::size_t alignment = 256;
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 bool types_fit(const Conv2dOptions& options) {
   const auto fits = [&options](DType type) {
     return type == DType::f32 || (type == DType::f16 && options.precision == Precision::fp16) ||
@@ -163,7 +157,7 @@ class ImplicitGemm final : public Conv2dKernel {
 bool implicit_gemm_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
   if (!types_fit(options)) return false;
   if (geometry.kernel_height > largest_kernel || geometry.kernel_width > largest_kernel) return false;
-  if (attribute(cudaDevAttrComputeCapabilityMajor, options.device) < 8) return false;
+  if (device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) < 8) return false;
   return images_per_launch(geometry, options, make_layout(geometry, options.precision)) > 0;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/operand_rows.h"
 #include "lamina/tensor/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
 
@@ -13,7 +14,6 @@
 namespace lamina::cuda::implicit_gemm {
 
 inline constexpr int threads = 128;         // of a block: four warps, two by two over its tile
-inline constexpr int step_bytes = 128;      // of K in every row of a tile: eight 16-byte chunks, the span of all banks
 inline constexpr int pipeline_depth = 3;    // tiles in shared memory; two are in flight while one is multiplied
 inline constexpr int largest_kernel = 127;  // per axis: what fits the fields of Position::bounds
 
@@ -35,25 +35,6 @@ inline constexpr Position no_tap{0, 0};
 constexpr unsigned tap_bounds(int kh, int kw) {
   return static_cast<unsigned>(kh | (127 - kh) << 8 | kw << 16) | static_cast<unsigned>(127 - kw) << 24;
 }
-
-/// Byte `column` of row `row` in a tile of 128-byte rows. The exclusive-or spreads one 16-byte column of eight
-/// consecutive rows over all 32 banks, which is what ldmatrix reads and cp.async writes.
-__host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
-
-/// The bits of an f32 rounded to TF32: to nearest, ties away from zero (cvt.rna), except that what is finite stays so.
-__host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fffe000u;
-  return (magnitude >= 0x7f7ff000u ? bits : bits + 0x1000u) & 0xffffe000u;
-}
-
-/// What the epilogue of fp32 knows of a filter. Its packed weights are multiplied by a power of two that `scale`
-/// undoes; scale = 0 says that none brings them into the reach of the split: sum exactly. A sum below `smallest` can
-/// come from subnormal inputs alone, whose low words are no longer small beside them: sum exactly, too.
-struct FilterRange {
-  float scale = 1.0f;
-  float smallest = 0.0f;
-};
 
 struct Arguments {
   ConvGeometry geometry;                 // batch: the images of this launch

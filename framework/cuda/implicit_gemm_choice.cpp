@@ -14,15 +14,9 @@ using lamina::detail::ceil_div;
 
 constexpr int most_splits = 32;
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 KernelSet kernels(Precision precision, int device) {
-  const int major = attribute(cudaDevAttrComputeCapabilityMajor, device);
-  const int minor = attribute(cudaDevAttrComputeCapabilityMinor, device);
+  const int major = device_attribute(device, cudaDevAttrComputeCapabilityMajor);
+  const int minor = device_attribute(device, cudaDevAttrComputeCapabilityMinor);
   switch (precision) {
     case Precision::fp32: return kernels_fp32(major, minor);
     case Precision::tf32: return kernels_tf32(major, minor);
@@ -66,8 +60,8 @@ std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int
 Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOptions& options, const Layout& layout,
               std::size_t workspace, const ImplicitGemmChoice& wanted) {
   const KernelSet set = kernels(options.precision, options.device);
-  const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, options.device);
-  const int largest_shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, options.device);
+  const int multiprocessors = device_attribute(options.device, cudaDevAttrMultiProcessorCount);
+  const int largest_shared = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
 
   Choice best;
@@ -109,8 +103,8 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOpt
 
   // Leave to L1 what the blocks leave over: it holds the slab of the input that the taps share. Rounded down, because
   // the driver rounds up to the next size it has.
-  const int reserved = attribute(cudaDevAttrReservedSharedMemoryPerBlock, options.device);
-  const int capacity = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, options.device);
+  const int reserved = device_attribute(options.device, cudaDevAttrReservedSharedMemoryPerBlock);
+  const int capacity = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
   const int carveout = best_resident * (static_cast<int>(best.tile.shared_bytes) + reserved) * 100 / capacity;
   check(cudaFuncSetAttribute(best.tile.kernel, cudaFuncAttributePreferredSharedMemoryCarveout, carveout));
   return best;

@@ -95,22 +95,21 @@ __device__ __forceinline__ void finish_as(Output* output, const Arguments& args,
                                           const FilterEnd (&filter)[count]) {
   constexpr bool split = std::is_same_v<Op, SplitTf32>;
   const auto activate = [&args](float y) { return args.relu && y < 0.0f ? 0.0f : y; };
-  unsigned rare = 0;
+  unsigned again = 0;
 #pragma unroll
   for (int i = 0; i < count; ++i) {
     if (m + i * m_step >= end_m) continue;
     const FilterRange range = filter[i].range;
-    bool exact = !(fabsf(sum[i]) < INFINITY);
-    if constexpr (split) exact |= range.scale == 0.0f || (fabsf(sum[i]) < range.smallest && sum[i] != 0.0f);
-    if (exact) rare |= 1u << i;
-    write(output + index + i * m_step * stride, activate((split ? sum[i] * range.scale : sum[i]) + filter[i].bias));
+    const float y = split ? sum[i] * range.scale : sum[i];
+    if (rare(y, range)) again |= 1u << i;
+    write(output + index + i * m_step * stride, activate(y + filter[i].bias));
   }
   // Found rarely and then overwritten, so that the common way has no branch in it.
-  for (; rare != 0; rare &= rare - 1) {
-    const int i = __ffs(static_cast<int>(rare)) - 1;
+  for (; again != 0; again &= again - 1) {
+    const int i = __ffs(static_cast<int>(again)) - 1;
     const FilterEnd end = filter_end<Op>(args, group * args.group_out_channels + m + i * m_step);
     float y = exact_sum<Op>(args, group, m + i * m_step, pixel);
-    if (split && end.range.scale != 0.0f) y *= end.range.scale;
+    if constexpr (split) y *= exact_scale(end.range);
     write(output + index + i * m_step * stride, activate(y + end.bias));
   }
 }

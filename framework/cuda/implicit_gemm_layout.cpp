@@ -43,11 +43,11 @@ FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
   if (largest > 99) shift = 99 - largest;
   if (smallest + shift < -100 || largest + shift > 99) {
     shift = 0;
-    return {.scale = 0.0f};
+    return {.scale = std::numeric_limits<float>::quiet_NaN()};
   }
   // Subnormal inputs: what the product of two low words, below 2^-12 |w| * 2^-136, leaves out of the sum matters only
   // where the sum is below 2^-129 of all |w|; the rest is margin.
-  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, shift - 126))};
+  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, -126))};
 }
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision) {

@@ -23,7 +23,7 @@ Layout make_layout(const ConvGeometry& geometry, Precision precision);
 /// The power of two, 2^shift, that brings a filter's weights between 2^-100 and 2^100, and what the epilogue of fp32
 /// must know of it. There, neither a low word (2^-12 of its weight) nor a high word divided by 2^13 is subnormal.
 /// Ordinary filters have shift 0; far too small ones, which training with weight decay leaves behind, are scaled up.
-/// scale = 0 if they span more than that.
+/// The scale is NaN if they span more than that.
 FilterRange find_range(const float* weight, std::int64_t size, int& shift);
 
 /// The order of K: 128 bytes of channels at a time, and for each of those all taps. A block then walks its window

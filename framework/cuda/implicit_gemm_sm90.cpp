@@ -12,19 +12,13 @@
 namespace lamina::cuda {
 namespace {
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 sm90::Limits limits(int device, const sm90::Instance& instance) {
   cudaFuncAttributes kernel{};
   check(cudaFuncGetAttributes(&kernel, instance.function));
   sm90::Limits limits;
-  limits.multiprocessors = attribute(cudaDevAttrMultiProcessorCount, device);
+  limits.multiprocessors = device_attribute(device, cudaDevAttrMultiProcessorCount);
   limits.shared_bytes =
-      attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - static_cast<int>(kernel.sharedSizeBytes);
+      device_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin) - static_cast<int>(kernel.sharedSizeBytes);
   limits.computing_groups = instance.computing_groups;
   limits.raw_slots = instance.raw_slots;
   return limits;
@@ -100,7 +94,6 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
 };
 
 bool output_allowed(const Conv2dOptions& o) {
-  if (o.output_layout == Layout::blocked) return false;
   if (o.output == DType::f32) return true;
   return (o.precision == Precision::fp16 && o.output == DType::f16) ||
          (o.precision == Precision::bf16 && o.output == DType::bf16);
@@ -123,8 +116,8 @@ bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptio
   if (!output_allowed(options) || !sm90::expressible(geometry)) return false;
   if (options.pool && !sm90::poolable(geometry, options)) return false;
   const DeviceGuard guard(options.device);
-  if (attribute(cudaDevAttrComputeCapabilityMajor, options.device) != 9 ||
-      attribute(cudaDevAttrComputeCapabilityMinor, options.device) != 0) {
+  if (device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) != 9 ||
+      device_attribute(options.device, cudaDevAttrComputeCapabilityMinor) != 0) {
     return false;
   }
   const sm90::Instance instance = sm90::instance(options.precision, options.output, 32);

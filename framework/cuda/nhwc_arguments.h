@@ -7,43 +7,39 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/operand_rows.h"
 #include "lamina/tensor/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
 
 /// What the host and the device code of the channels-last convolution agree on. docs/nhwc.md has the pictures.
 namespace lamina::cuda::nhwc {
 
-inline constexpr int step_bytes = 128;    // of K in every row of a tile: the span of the 128-byte swizzle
-inline constexpr int block_filters = 64;  // the rows of one wgmma; what one warpgroup owns
+inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
 inline constexpr int most_stages = 8;
 inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
 
-/// Byte `column` (a multiple of 16) of row `row` among 128-byte rows under the 128-byte swizzle.
-__host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
+/// Fragments of eight pixels that each block finishes of a tile of `pixels` whose K is split; the last may have fewer.
+__host__ __device__ constexpr int fragments_owned(int pixels, int splits) { return (pixels / 8 + splits - 1) / splits; }
 
-/// The bits of an f32 rounded to TF32: to nearest, ties away from zero, except that what is finite stays so.
-__host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fffe000u;
-  return (magnitude >= 0x7f7ff000u ? bits : bits + 0x1000u) & 0xffffe000u;
+/// Tiles whose sums land beside a ring worth having; the others are not compiled to split K.
+template <int groups, int pixels>
+inline constexpr bool splittable = groups* pixels <= 256;
+
+/// Shared memory behind the ring: store buffers, or where the sums of a split tile land.
+__host__ __device__ constexpr int behind_ring(int groups, int pixels, int splits, int store_bytes) {
+  return splits == 1
+             ? store_bytes
+             : splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
 }
-
-/// What the epilogue of fp32 knows of a filter, whose packed weights are multiplied by a power of two: `factor` undoes
-/// it, or is NaN if no power brings them into the reach of the split; outputs below `smallest` can come from subnormal
-/// inputs alone, whose low words are no longer small beside them. Both are summed exactly.
-struct FilterEnd {
-  float factor = 1.0f;
-  float smallest = 0.0f;
-};
 
 struct Arguments {
   ConvGeometry geometry;
-  const void* input = nullptr;      // [N, H, W, C]
-  const void* weight = nullptr;     // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
-  const float* bias = nullptr;      // [m_tiles * groups * 64], zeros where there is none
-  const FilterEnd* ends = nullptr;  // [m_tiles * groups * 64], fp32 only
-  void* output = nullptr;           // [N, OH, OW, OC]
+  const void* input = nullptr;          // [N, H, W, C]
+  const void* weight = nullptr;         // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
+  const float* bias = nullptr;          // [m_tiles * groups * 64], zeros where there is none
+  const FilterRange* ranges = nullptr;  // [m_tiles * groups * 64], fp32 only
+  void* output = nullptr;               // [N, OH, OW, OC]
   DType output_type = DType::f32;
   bool relu = false;
   int pixels = 0;                // N * OH * OW
@@ -58,18 +54,17 @@ struct Arguments {
 /// them.
 struct Tile {
   int groups = 0, pixels = 0, helpers = 1;
+  bool splittable = false;       // whether K can be split over a cluster
+  int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
   int store_bytes = 0;           // of shared memory behind the ring
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
 
   int threads() const { return (groups + helpers) * 128; }
-  /// What a split tile's sums take in each of its blocks, in place of the ring.
-  int partial_bytes() const { return pixels * (groups * block_filters + 4) * static_cast<int>(sizeof(float)); }
   int shared_bytes(int stages, int splits) const {
-    const int ring = stages * stage_bytes;
-    const int body = splits > 1 ? (ring > partial_bytes() ? ring : partial_bytes()) : ring + store_bytes;
-    return (body + 7) / 8 * 8 + 3 * most_stages * static_cast<int>(sizeof(std::uint64_t));
+    return stages * stage_bytes + behind_ring(groups, pixels, splits, store_bytes) +
+           (3 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
   }
 };
 

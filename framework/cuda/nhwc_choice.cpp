@@ -12,12 +12,6 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 /// How the blocks of a cluster go together: `multicast` of them share the copies of the weights, or `splits` one tile.
 struct Sharing {
   int multicast = 1, splits = 1;
@@ -77,11 +71,31 @@ int clusters_at_once(const Tile& tile, int cluster, int all_shared_bytes) {
   return count;
 }
 
-/// As many stages as fit.
-int stages_that_fit(const Tile& tile, int splits, int limit) {
-  int stages = most_stages;
-  while (stages > 0 && tile.shared_bytes(stages, splits) > limit) --stages;
-  return stages;
+/// What a block may have of a multiprocessor.
+struct Room {
+  int multiprocessors = 0;
+  int shared_bytes = 0;       // of shared memory, for one block alone
+  int half_shared_bytes = 0;  // for each of two
+};
+
+Room room_of(int device) {
+  return {.multiprocessors = device_attribute(device, cudaDevAttrMultiProcessorCount),
+          .shared_bytes = device_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin),
+          .half_shared_bytes = device_attribute(device, cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 -
+                               device_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock)};
+}
+
+/// As many stages as fit and as a block has steps. A block that has but one tile and few steps leaves room for one of
+/// the next kernel, if its registers do.
+int stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room) {
+  const auto most = [&](int shared_bytes, int stages) {
+    while (stages > 0 && tile.shared_bytes(stages, sharing.splits) > shared_bytes) --stages;
+    return stages;
+  };
+  if (clusters * sharing.cluster() > room.multiprocessors) return most(room.shared_bytes, most_stages);
+  const int own = ceil_div(steps, sharing.splits), wanted = std::clamp(own, 2, most_stages);
+  const int beside = tile.resident > 1 ? most(room.half_shared_bytes, wanted) : 0;
+  return beside >= 2 && beside + 2 >= own ? beside : most(room.shared_bytes, wanted);
 }
 
 }  // namespace
@@ -115,7 +129,7 @@ bool has_code(Precision precision) {
 }
 
 std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted) {
-  const int limit = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, options.device);
+  const Room room = room_of(options.device);
   const int steps = step_count(geometry, options.precision);
   const auto all = tiles(options.precision);
   std::optional<Choice> best;
@@ -124,15 +138,18 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& 
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
-    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit));
+    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room.shared_bytes));
+    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared));
     for (const Sharing& sharing : sharings) {
       if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
       if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
-      const int stages = stages_that_fit(tile, sharing.splits, limit);
+      if (sharing.splits > 1 && !tile.splittable) continue;
+      const std::int64_t clusters = cluster_count(geometry, tile, sharing);
+      const int stages = stages_for(tile, sharing, steps, clusters, room);
       if (sharing.splits > steps || stages < 2) continue;
       int& slots = at_once[static_cast<std::size_t>(sharing.cluster())];
-      if (slots == 0) slots = clusters_at_once(tile, sharing.cluster(), limit);
-      const std::int64_t clusters = cluster_count(geometry, tile, sharing);
+      if (slots == 0) slots = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
       const double cycles = expected_cycles(tile, sharing, options.precision, steps, clusters, slots);
       if (cycles >= best_cycles) continue;

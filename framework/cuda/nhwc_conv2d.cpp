@@ -54,15 +54,15 @@ class NhwcConv2d final : public Conv2dKernel {
     args_.splits = choice_.splits;
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
-    std::vector<nhwc::FilterEnd> ends;
-    const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight, ends);
+    std::vector<FilterRange> ranges;
+    const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight, ranges);
     std::vector<float> biases(static_cast<std::size_t>(filter_blocks * nhwc::block_filters));
     if (bias != nullptr) std::copy(bias, bias + geometry.out_channels, biases.begin());
     weight_ = Constant(options.device, packed.data(), packed.size());
     bias_ = Constant(options.device, biases.data(), biases.size() * sizeof(float));
-    ends_ = Constant(options.device, ends.data(), ends.size() * sizeof(nhwc::FilterEnd));
+    ranges_ = Constant(options.device, ranges.data(), ranges.size() * sizeof(FilterRange));
     args_.weight = weight_.data();
-    args_.ends = ends_.as<nhwc::FilterEnd>();
+    args_.ranges = ranges_.as<FilterRange>();
     args_.bias = bias_.as<float>();
   }
 
@@ -80,7 +80,7 @@ class NhwcConv2d final : public Conv2dKernel {
 
   std::size_t workspace_bytes() const override { return 0; }
 
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ends_.bytes(); }
+  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ranges_.bytes(); }
 
   void run(const void* input, void* output, void*, Stream stream) const override {
     const DeviceGuard guard(options_.device);
@@ -112,7 +112,7 @@ class NhwcConv2d final : public Conv2dKernel {
   Conv2dOptions options_;
   nhwc::Choice choice_;
   nhwc::Arguments args_;
-  Constant weight_, bias_, ends_;
+  Constant weight_, bias_, ranges_;
 };
 
 }  // namespace
@@ -121,10 +121,8 @@ bool nhwc_conv2d_supports(const ConvGeometry& geometry, const Conv2dOptions& opt
   if (!formats_fit(geometry, options) || geometry.groups != 1 || !nhwc::expressible(geometry)) return false;
   if (geometry.batch * geometry.out_pixels() > most_pixels) return false;
   const DeviceGuard guard(options.device);
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device));
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, options.device));
-  return major == 9 && minor == 0 && nhwc::has_code(options.precision);
+  return device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) == 9 &&
+         device_attribute(options.device, cudaDevAttrComputeCapabilityMinor) == 0 && nhwc::has_code(options.precision);
 }
 
 std::unique_ptr<Conv2dKernel> make_nhwc_conv2d(const ConvGeometry& geometry, const Conv2dOptions& options,

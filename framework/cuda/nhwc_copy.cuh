@@ -65,8 +65,13 @@ __device__ __forceinline__ std::uint32_t cluster_rank() {
 }
 
 /// All threads of all blocks of the cluster; orders their accesses to each other's shared memory.
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  cluster_arrive();
+  cluster_wait();
 }
 
 /// This shared address, in block `rank` of the cluster.
@@ -83,13 +88,26 @@ __device__ __forceinline__ void barrier_arrive_in(std::uint64_t* barrier, std::u
                : "memory");
 }
 
-__device__ __forceinline__ float4 load_cluster(std::uint32_t address) {
-  float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
+/// Stores to a block of the cluster, which counts the 16 bytes at its barrier as they land. Both addresses are from
+/// in_block, of one block.
+__device__ __forceinline__ void store_counted(std::uint32_t address, float4 v, std::uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+      : "memory");
+}
+
+/// sm90::barrier_wait for what other blocks of the cluster have stored.
+__device__ __forceinline__ void barrier_wait_cluster(std::uint64_t* barrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "WAIT_%=:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1, %2;\n"
+      "@!done bra WAIT_%=;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity), "r"(1000000)
+      : "memory");
 }
 
 /// Stores four transposed 8 x 8 matrices of 16-bit elements: lane 8i + r names where column r of matrix i goes.

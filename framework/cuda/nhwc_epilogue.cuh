@@ -117,18 +117,8 @@ struct Piece {
   int group = 0;  // the warpgroup within its block; its named barrier is group + 1
   int first_filter = 0, first_pixel = 0;
   float bias[2] = {};  // of this thread's two filters
-  FilterEnd end[2];
+  FilterRange range[2];
 };
-
-/// Whether a sum that `end.factor` has been applied to must be summed again.
-__device__ __forceinline__ bool rare(float y, const FilterEnd& end) {
-  return !(fabsf(y) < INFINITY) || (fabsf(y) < end.smallest && y != 0.0f);
-}
-
-/// The factor for a sum found by exact_sum.
-__device__ __forceinline__ float exact_factor(const FilterEnd& end) {
-  return end.factor == end.factor ? end.factor : 1.0f;
-}
 
 /// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
 template <class T, int n>
@@ -137,7 +127,7 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
   std::uint32_t found[4] = {};
 #pragma unroll
   for (int i = 0; i < n / 2; ++i) {
-    if (rare(d[i], piece.end[i / 2 % 2])) found[i / 32] |= 1u << i % 32;
+    if (rare(d[i], piece.range[i / 2 % 2])) found[i / 32] |= 1u << i % 32;
   }
 #pragma unroll 1
   for (int word = 0; word < (n / 2 + 31) / 32; ++word) {
@@ -149,7 +139,7 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
       const int filter = piece.first_filter + warp * 16 + lane / 4 + i / 2 % 2 * 8;
       if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
       const bool second = i / 2 % 2 != 0;
-      const float factor = split<T> ? exact_factor(second ? piece.end[1] : piece.end[0]) : 1.0f;
+      const float factor = split<T> ? exact_scale(second ? piece.range[1] : piece.range[0]) : 1.0f;
       write<T>(args,
                static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
                    static_cast<unsigned>(filter),
@@ -238,7 +228,7 @@ struct Store {
       bool any = false;
       if constexpr (split<T>) {
 #pragma unroll
-        for (int i = 0; i < n / 2; ++i) any |= rare(d[i], piece.end[i / 2 % 2]);
+        for (int i = 0; i < n / 2; ++i) any |= rare(d[i], piece.range[i / 2 % 2]);
       } else {
         float check = 0.0f;
 #pragma unroll

@@ -21,57 +21,68 @@ namespace lamina::cuda::nhwc {
 
 /// The thread that feeds the ring.
 template <class T, int groups, int n>
-__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input, Shared<T, groups, n> shared,
-                                        int rank) {
+struct Producer {
   using Ring_ = Shared<T, groups, n>;
-  constexpr int terms = step_terms<T>;
-  const ConvGeometry& g = args.geometry;
-  const Span span(args, rank);
-  const int width = args.multicast;
-  const std::uint32_t piece = static_cast<std::uint32_t>(block_bytes / width), mask = (1u << width) - 1;
-  bool waited = false;
-  Ring ring{args.stages};
-  for (Walk walk(args, rank); walk.more(); walk.next()) {
-    const Corner corner = corner_of(g, walk.pixel_tile() * n);
+  const Arguments& args;
+  const Ring_ shared;
+  const int rank;
+  const Span span{args, rank};
+
+  /// The weights of a step of the block's, into a stage. Blocks that share them each bring a piece to all.
+  __device__ __forceinline__ void load_weights(int filter_tile, int stage, int step) const {
+    const int width = args.multicast;
+    const auto piece = static_cast<std::uint32_t>(block_bytes / width);
+    const std::uint32_t offset = width > 1 ? static_cast<std::uint32_t>(rank) * piece : 0;
     const std::size_t block_stride = static_cast<std::size_t>(args.steps) * block_bytes;
-    const unsigned char* weight = static_cast<const unsigned char*>(args.weight) +
-                                  static_cast<std::size_t>(walk.filter_tile() * groups) * block_stride +
-                                  static_cast<std::size_t>(span.first) * block_bytes + (width > 1 ? rank * piece : 0);
-    const auto load_weights = [&](int stage, int step) {
-      unsigned char* destination =
-          shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + (width > 1 ? rank * piece : 0);
-      const unsigned char* source = weight + static_cast<std::size_t>(step) * block_bytes;
+    const unsigned char* source = static_cast<const unsigned char*>(args.weight) +
+                                  static_cast<std::size_t>(filter_tile * groups) * block_stride +
+                                  static_cast<std::size_t>(span.first + step) * block_bytes + offset;
+    unsigned char* destination = shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + offset;
+    sm90::barrier_arrive_expect(shared.full + stage, Ring_::copied_bytes);
 #pragma unroll
-      for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
-        if (width > 1) {
-          bulk_load_multicast(destination, source, piece, shared.full + stage, mask);
-        } else {
-          sm90::bulk_load(destination, source, piece, shared.full + stage);
-        }
+    for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
+      if (width > 1) {
+        bulk_load_multicast(destination, source, piece, shared.full + stage, (1u << width) - 1);
+      } else {
+        sm90::bulk_load(destination, source, piece, shared.full + stage);
       }
-    };
-    // The weights do not depend on the kernel before this one: the first of them come while it finishes.
-    int ahead = 0;
-    if (!waited) {
-      for (; ahead < min(args.stages, span.count); ++ahead) {
-        sm90::barrier_arrive_expect(shared.full + ahead, Ring_::copied_bytes);
-        load_weights(ahead, ahead);
-      }
-      sm90::wait_for_previous_kernel();
-      waited = true;
-    }
-    Tap tap(g, span.first, terms);
-    for (int step = 0; step < span.count; ++step, tap.next(g, terms), ring.advance()) {
-      if (step >= ahead) {
-        sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
-        sm90::barrier_arrive_expect(shared.full + ring.stage, Ring_::copied_bytes);
-        load_weights(ring.stage, step);
-      }
-      load_pixels(shared.ring + ring.stage * Ring_::stage_bytes, input, tap.channel, corner,
-                  tap.row * g.dilation_height, tap.column * g.dilation_width, shared.full + ring.stage);
     }
   }
-}
+
+  /// The weights do not depend on the kernel before this one: the first of them come while it finishes.
+  __device__ __forceinline__ int load_ahead() const {
+    const Walk walk(args, rank);
+    const int ahead = walk.more() ? min(args.stages, span.count) : 0;
+#pragma unroll 1
+    for (int step = 0; step < ahead; ++step) load_weights(walk.filter_tile(), step, step);
+    return ahead;
+  }
+
+  /// All the rest. Weights of the first `ahead` steps are on their way.
+  __device__ __forceinline__ void run(const CUtensorMap& input, int ahead) const {
+    constexpr int terms = step_terms<T>;
+    const ConvGeometry& g = args.geometry;
+    Walk walk(args, rank);
+    Corner corner = corner_of(g, walk.pixel_tile() * n);
+    sm90::wait_for_previous_kernel();
+    Ring ring{args.stages};
+    while (walk.more()) {
+      Tap tap(g, span.first, terms);
+#pragma unroll 1
+      for (int step = 0; step < span.count; ++step, tap.next(g, terms), ring.advance()) {
+        if (step >= ahead) {
+          sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+          load_weights(walk.filter_tile(), ring.stage, step);
+        }
+        load_pixels(shared.ring + ring.stage * Ring_::stage_bytes, input, tap.channel, corner,
+                    tap.row * g.dilation_height, tap.column * g.dilation_width, shared.full + ring.stage);
+      }
+      ahead = 0;
+      walk.next();
+      corner = corner_of(g, walk.pixel_tile() * n);
+    }
+  }
+};
 
 /// Pixels of the widest instruction that ptxas accepts with the registers a thread has at the launch.
 template <int groups>
@@ -124,7 +135,7 @@ __device__ __forceinline__ void multiply(const Arguments& args, const Shared<T, 
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap& output, Shared<T, groups, n> shared,
                                         int rank) {
-  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int group = groups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const Span span(args, rank);
   using Stores = Store<T, n, chunk>;
@@ -134,23 +145,26 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
     Piece piece{group, (walk.filter_tile() * groups + group) * block_filters, walk.pixel_tile() * n};
     const float* bias = args.bias + piece.first_filter + warp * 16 + lane / 4;
     piece.bias[0] = __ldg(bias), piece.bias[1] = __ldg(bias + 8);
+    if constexpr (split<T>) {
+      const FilterRange* range = args.ranges + (bias - args.bias);
+      piece.range[0] = range[0], piece.range[1] = range[8];
+    }
     float d[n / 2];
     if constexpr (split<T>) {
-      multiply_split<groups, n>(args, shared, ring, group, span.count, d);
+      SplitProducts<groups, n>{args, shared, group}.run(ring, span.count, d);
     } else {
       multiply<T, groups, n>(args, shared, ring, group, span.count, d);
     }
-    if (args.splits == 1) {
+    if (!splittable<groups, n> || args.splits == 1) {
       if constexpr (split<T>) {
-        const FilterEnd* end = args.ends + (bias - args.bias);
-        piece.end[0] = end[0], piece.end[1] = end[8];
 #pragma unroll
-        for (int i = 0; i < n / 2; ++i) d[i] *= piece.end[i / 2 % 2].factor;
+        for (int i = 0; i < n / 2; ++i) d[i] *= piece.range[i / 2 % 2].scale;
       }
       Stores::run(args, output, piece, buffers, d);
-    } else {
-      threads_sync(1, groups * 128);  // all products are done: their operands' place is free
-      leave_partial<groups, n>(reinterpret_cast<float*>(shared.ring), group, d);
+    } else if constexpr (splittable<groups, n>) {
+      cluster_wait();  // the other blocks expect sums
+      send_sums<T, groups, n>(args, shared, rank, d);
+      finish_sums<T, groups, n>(args, shared, rank, piece);
     }
   }
   if (threadIdx.x % 128 == 0) wait_stores_read<0>();
@@ -166,47 +180,49 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   constexpr int helper_registers = groups == 4 ? 64 : groups == 3 ? 56 : split<T> ? 56 : 72;
   constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
   constexpr int consumer_registers = taken < 240 ? taken : 240;
+  sm90::let_next_kernel_start();
   const Shared<T, groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
   const int rank = cluster > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int thread = static_cast<int>(threadIdx.x);
 
-  if (thread == 0) {
+  const Producer<T, groups, n> producer{args, shared, rank};
+  int ahead = 0;
+  if (thread == groups * 128) {
     for (int stage = 0; stage < args.stages; ++stage) {
       sm90::barrier_init(shared.full + stage, 1);
-      sm90::barrier_init(shared.empty + stage, groups * 4 * args.multicast);
-      if constexpr (split<T>) sm90::barrier_init(shared.halved + stage, 4);
+      sm90::barrier_init(shared.empty + stage, releases<T, groups>(args));
+      if constexpr (split<T>) sm90::barrier_init(shared.halved + stage, 128);
     }
+    sm90::barrier_init(shared.landed, 1);
     sm90::barrier_init_fence();
+    if (args.splits > 1) expect_sums<T, groups, n>(args, shared, rank);
+    if (args.multicast == 1) ahead = producer.load_ahead();
+    prefetch_map(input);
+    if (args.splits == 1) prefetch_map(output);
   }
-  if (cluster > 1) {
-    cluster_sync();
+  __syncwarp();
+  if (cluster > 1) cluster_arrive();
+  if (args.multicast > 1) {
+    cluster_wait();  // the others' barriers count what this block brings them
   } else {
     __syncthreads();
   }
-  sm90::let_next_kernel_start();
 
   if (thread >= groups * 128) {
     if constexpr (!ample) sm90::give_registers_back<helper_registers>();
-    if (thread == groups * 128) produce<T, groups, n>(args, input, shared, rank);
+    if (thread == groups * 128) producer.run(input, args.multicast > 1 ? producer.load_ahead() : ahead);
     if constexpr (split<T>) {
       if (thread >= (groups + 1) * 128) halve<groups, n>(args, shared, rank);
     }
     __syncwarp();
+    if (args.splits > 1) cluster_wait();
   } else {
     if constexpr (!ample) sm90::take_registers<consumer_registers>();
     consume<T, groups, n, chunk>(args, output, shared, rank);
   }
-  if (cluster == 1) return;
-  // Until here a block may write to another's shared memory or read it.
-  cluster_sync();
-  if (args.splits == 1) return;
-  if (thread < groups * 128) {
-    const Walk walk(args, rank);
-    reduce<T, groups, n>(args, reinterpret_cast<const float*>(shared.ring), rank,
-                         walk.filter_tile() * groups * block_filters, walk.pixel_tile() * n, thread);
-  }
-  cluster_sync();
+  // Until here a block may write to another's shared memory, or arrive at its barriers.
+  if (args.multicast > 1) cluster_sync();
 }
 
 // wgmma exists for sm_90a and nothing else, not even for sm_90.
@@ -216,8 +232,12 @@ inline constexpr bool compiled = true;
 inline constexpr bool compiled = false;
 #endif
 
+/// Small tiles leave room for a block of the next kernel, which then has its weights when this one is done.
+template <class T, int groups>
+inline constexpr int resident = groups == 1 && !split<T> ? 2 : 1;
+
 template <class T, int groups, int n, int chunk>
-__global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, 1)
+__global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
     nhwc_conv2d_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
                        const __grid_constant__ CUtensorMap output) {
   if constexpr (compiled) {
@@ -236,6 +256,8 @@ Tile make_tile() {
   return {.groups = groups,
           .pixels = n,
           .helpers = split<T> ? 2 : 1,
+          .splittable = splittable<groups, n>,
+          .resident = resident<T, groups>,
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,
           .store_bytes = groups * 2 * chunk * step_bytes,

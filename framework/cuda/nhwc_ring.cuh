@@ -2,7 +2,7 @@
 
 // How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages.
 
-#include "lamina/cuda/nhwc_reduce.cuh"
+#include "lamina/cuda/nhwc_epilogue.cuh"
 
 namespace lamina::cuda::nhwc {
 
@@ -68,30 +68,40 @@ struct Shared {
   static constexpr int stage_bytes = copied_bytes + (split<T> ? n * step_bytes : 0);
 
   unsigned char* ring;
-  unsigned char* stores;
-  std::uint64_t *full, *empty, *halved;  // by the copies, the products, the splitting
+  unsigned char* stores;                          // where outputs become channels last,
+  unsigned char* landing;                         // or where other blocks' sums arrive, if K is split
+  std::uint64_t *full, *empty, *halved, *landed;  // by the copies, the products, the splitting, the other blocks
 
   __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
-    const int ring_bytes = args.stages * stage_bytes;
-    const int partial = n * partial_pitch<groups> * 4;
-    const int body = args.splits > 1 ? max(ring_bytes, partial) : ring_bytes + store_bytes;
-    stores = base + ring_bytes;
-    full = reinterpret_cast<std::uint64_t*>(base + (body + 7) / 8 * 8);
+    stores = landing = base + args.stages * stage_bytes;
+    full = reinterpret_cast<std::uint64_t*>(stores + behind_ring(groups, n, args.splits, store_bytes));
     empty = full + most_stages;
     halved = empty + most_stages;
+    landed = halved + most_stages;
   }
 };
 
 /// Tells the producers that bring to this stage, in all blocks that share the copies, that a warp is done with it.
-template <class Shared_>
-__device__ __forceinline__ void release(const Arguments& args, const Shared_& shared, int stage) {
+/// Where threads have read the stage themselves, each speaks for itself: one lane behind a __syncwarp would do, but
+/// costs the same, and racecheck could not see that it stands for its warp.
+template <class T, int groups, int n>
+__device__ __forceinline__ void release(const Arguments& args, const Shared<T, groups, n>& shared, int stage) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane >= args.multicast) return;
-  if (args.multicast == 1) {
-    sm90::barrier_arrive(shared.empty + stage);
-  } else {
+  if constexpr (split<T>) {
+    if (args.multicast == 1) return sm90::barrier_arrive(shared.empty + stage);
+    for (int rank = 0; rank < args.multicast; ++rank) {
+      barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
+    }
+  } else if (lane < args.multicast) {
+    if (args.multicast == 1) return sm90::barrier_arrive(shared.empty + stage);
     barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
   }
+}
+
+/// Arrivals that make a stage empty.
+template <class T, int groups>
+__device__ __forceinline__ int releases(const Arguments& args) {
+  return groups * (split<T> ? 128 : 4) * args.multicast;
 }
 
 }  // namespace lamina::cuda::nhwc

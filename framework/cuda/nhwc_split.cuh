@@ -38,30 +38,21 @@ __device__ __forceinline__ void halve(const Arguments& args, const Shared<SplitT
         pixels[low + i * 128] = {low_word(x.x), low_word(x.y), low_word(x.z), low_word(x.w)};
       }
       sm90::fence_async_proxy();
-      __syncwarp();
-      if (thread % 32 == 0) sm90::barrier_arrive(shared.halved + ring.stage);
+      sm90::barrier_arrive(shared.halved + ring.stage);
     }
   }
 }
 
-/// A warpgroup's products. Each step, 32 terms, is a chain of its own, because tensor cores truncate as they add.
-template <int groups, int n>
-__device__ __forceinline__ void multiply_split(const Arguments& args, const Shared<SplitTf32, groups, n>& shared,
-                                               Ring& ring, int group, int steps, float (&sum)[n / 2]) {
-  using Ring_ = Shared<SplitTf32, groups, n>;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  const std::uint32_t base = shared_address(shared.ring);
-  const auto row = static_cast<std::uint32_t>(swizzled(warp * 16 + lane % 16, lane / 16 * 16));
-#pragma unroll
-  for (int i = 0; i < n / 2; ++i) sum[i] = 0.0f;
-  for (int step = 0; step < steps; ++step, ring.advance()) {
-    sm90::barrier_wait(shared.full + ring.stage, ring.parity);
-    const std::uint32_t tile = base + static_cast<std::uint32_t>(ring.stage * Ring_::stage_bytes);
-    const std::uint32_t weights = tile + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes) + row;
-    unsigned high[4][4], low[4][4], down[4][4];
+/// A warp's 16 filters of one step, in the fragments that ldmatrix makes: high words, low words, and high words divided
+/// by split_scale, which the pixels' low words are multiplied by.
+struct SplitWeights {
+  unsigned high[4][4], low[4][4], down[4][4];
+
+  /// From `address` on: this lane's row of the first piece of 32 bytes of K.
+  __device__ __forceinline__ void load(std::uint32_t address) {
 #pragma unroll
     for (int piece = 0; piece < 4; ++piece) {
-      load_matrices(high[piece], weights ^ static_cast<std::uint32_t>(piece << 5));
+      load_matrices(high[piece], address ^ static_cast<std::uint32_t>(piece << 5));
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         float rest;
@@ -70,29 +61,85 @@ __device__ __forceinline__ void multiply_split(const Arguments& args, const Shar
         down[piece][r] = __float_as_uint(__uint_as_float(high[piece][r]) * (1.0f / split_scale));
       }
     }
-    sm90::barrier_wait(shared.halved + ring.stage, ring.parity);
-    const std::uint64_t b = descriptor(tile), b_low = descriptor(tile + Ring_::low_offset);
-    float chain[n / 2];
-    sm90::wgmma_fence();
-#pragma unroll
-    for (int piece = 0; piece < 4; ++piece) {
-      RegisterProduct<n>::issue(chain, low[piece], b + static_cast<unsigned>(piece * 2), piece > 0);
-      RegisterProduct<n>::issue(chain, down[piece], b_low + static_cast<unsigned>(piece * 2), true);
-      RegisterProduct<n>::issue(chain, high[piece], b + static_cast<unsigned>(piece * 2), true);
-    }
-    sm90::wgmma_commit();
-    wait_products<0>();
-    // The compiler does not know that the products read and write registers until here.
+  }
+
+  /// The compiler does not know that products read these registers until they have been waited for.
+  __device__ __forceinline__ void pin() {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
       asm volatile("" : "+r"(high[i / 4][i % 4]), "+r"(low[i / 4][i % 4]), "+r"(down[i / 4][i % 4])::"memory");
     }
+  }
+};
+
+/// A warpgroup's products. Each step, 32 terms, is a chain of its own, because tensor cores truncate as they add.
+/// A warpgroup that is alone splits the next step's weights while this one's are multiplied, if that leaves enough
+/// registers; of several, one multiplies while another splits.
+template <int groups, int n>
+struct SplitProducts {
+  using Ring_ = Shared<SplitTf32, groups, n>;
+  static constexpr bool runs_ahead = groups == 1 && n <= 64;
+  const Arguments& args;
+  const Ring_& shared;
+  const int group;
+
+  __device__ __forceinline__ std::uint32_t tile(int stage) const {
+    return shared_address(shared.ring) + static_cast<std::uint32_t>(stage * Ring_::stage_bytes);
+  }
+
+  __device__ __forceinline__ void load(SplitWeights& weights, const Ring& ring) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    sm90::barrier_wait(shared.full + ring.stage, ring.parity);
+    weights.load(tile(ring.stage) + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes +
+                                                               swizzled(warp * 16 + lane % 16, lane / 16 * 16)));
+  }
+
+  /// One step's products are added to `sum`; meanwhile `next` is loaded if there is a next step.
+  __device__ __forceinline__ void step(Ring& ring, SplitWeights& weights, SplitWeights& next, bool more,
+                                       float (&sum)[n / 2]) const {
+    const std::uint64_t b = descriptor(tile(ring.stage)), b_low = descriptor(tile(ring.stage) + Ring_::low_offset);
+    sm90::barrier_wait(shared.halved + ring.stage, ring.parity);
+    float chain[n / 2];
+    sm90::wgmma_fence();
+#pragma unroll
+    for (int piece = 0; piece < 4; ++piece) {
+      const auto at = static_cast<unsigned>(piece * 2);
+      RegisterProduct<n>::issue(chain, weights.low[piece], b + at, piece > 0);
+      RegisterProduct<n>::issue(chain, weights.down[piece], b_low + at, true);
+      RegisterProduct<n>::issue(chain, weights.high[piece], b + at, true);
+    }
+    sm90::wgmma_commit();
+    const int stage = ring.stage;
+    ring.advance();
+    if constexpr (runs_ahead) {
+      if (more) load(next, ring);
+    }
+    wait_products<0>();
+    weights.pin();
     sm90::pin(chain);
-    __syncwarp();  // one lane speaks for all that have read weights
-    release(args, shared, ring.stage);
+    release(args, shared, stage);
 #pragma unroll
     for (int i = 0; i < n / 2; ++i) sum[i] += chain[i];
   }
-}
+
+  __device__ __forceinline__ void run(Ring& ring, int steps, float (&sum)[n / 2]) const {
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) sum[i] = 0.0f;
+    SplitWeights weights;
+    if constexpr (runs_ahead) {
+      SplitWeights next;
+      load(weights, ring);
+      for (int i = 0; i < steps; i += 2) {
+        step(ring, weights, next, i + 1 < steps, sum);
+        if (i + 1 < steps) step(ring, next, weights, i + 2 < steps, sum);
+      }
+    } else {
+      for (int i = 0; i < steps; ++i) {
+        load(weights, ring);
+        step(ring, weights, weights, false, sum);
+      }
+    }
+  }
+};
 
 }  // namespace lamina::cuda::nhwc

@@ -11,7 +11,7 @@ namespace lamina::cuda::nhwc {
 /// bytes], rows swizzled; zeros where the last block or slab of channels reaches past the matrix.
 /// In fp32 each filter is scaled into the reach of the split, and `ends` says how.
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Precision precision, int filter_blocks,
-                                        const float* weight,            // [OC, C, KH, KW]
-                                        std::vector<FilterEnd>& ends);  // [filter_blocks * 64] in fp32, else empty
+                                        const float* weight,                // [OC, C, KH, KW]
+                                        std::vector<FilterRange>& ranges);  // [filter_blocks * 64] in fp32, else empty
 
 }  // namespace lamina::cuda::nhwc

@@ -71,55 +71,44 @@ __device__ __forceinline__ void arrive_when_copied(std::uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/// Stores by shared-memory address, so that the compiler carries 32 bits and needs no branch.
-__device__ __forceinline__ void store_shared(std::uint32_t address, uint2 v, bool wanted) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.shared.v2.b32 [%0], {%1, %2};\n}\n" ::"r"(address),
-               "r"(v.x), "r"(v.y), "r"(static_cast<int>(wanted))
-               : "memory");
-}
-__device__ __forceinline__ void store_shared(std::uint32_t address, uint4 v, bool wanted) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
-      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<int>(wanted))
-      : "memory");
-}
-__device__ __forceinline__ void store_shared(std::uint32_t address, float4 v, bool wanted) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.f32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
-      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(static_cast<int>(wanted))
-      : "memory");
-}
-
-__device__ __forceinline__ void store_shared(std::uint32_t address, float v, bool wanted) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.f32 [%0], %1;\n}\n" ::"r"(address), "f"(v),
-               "r"(static_cast<int>(wanted))
-               : "memory");
-}
-__device__ __forceinline__ float load_shared(std::uint32_t address) {
-  float v;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
-  return v;
-}
-__device__ __forceinline__ std::uint32_t load_shared16(std::uint32_t address) {
-  std::uint16_t v;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(address) : "memory");
-  return v;
-}
-__device__ __forceinline__ float4 load_shared4(std::uint32_t address) {
-  float4 v;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
+/// Stores 4, 8 or 16 bytes by shared-memory address, so that the compiler carries 32 bits, and without a branch.
+template <class V>
+__device__ __forceinline__ void store_shared(std::uint32_t address, const V& v, bool wanted) {
+  static_assert(sizeof(V) == 4 || sizeof(V) == 8 || sizeof(V) == 16, "what one store takes");
+  const auto word = [&](int i) { return reinterpret_cast<const std::uint32_t*>(&v)[i]; };
+  const auto p = static_cast<int>(wanted);
+  if constexpr (sizeof(V) == 4) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.b32 [%0], %1;\n}\n" ::"r"(address),
+                 "r"(word(0)), "r"(p)
+                 : "memory");
+  } else if constexpr (sizeof(V) == 8) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.shared.v2.b32 [%0], {%1, %2};\n}\n" ::"r"(address),
+                 "r"(word(0)), "r"(word(1)), "r"(p)
+                 : "memory");
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
+        "r"(word(0)), "r"(word(1)), "r"(word(2)), "r"(word(3)), "r"(p)
+        : "memory");
+  }
 }
 
-__device__ __forceinline__ uint4 load_shared_bits(std::uint32_t address) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(address)
-               : "memory");
+/// Loads 2, 4 or 16 bytes by shared-memory address.
+template <class V>
+__device__ __forceinline__ V load_shared(std::uint32_t address) {
+  static_assert(sizeof(V) == 2 || sizeof(V) == 4 || sizeof(V) == 16, "what one load gives");
+  V v;
+  if constexpr (sizeof(V) == 2) {
+    asm volatile("ld.shared.b16 %0, [%1];" : "=h"(reinterpret_cast<std::uint16_t&>(v)) : "r"(address) : "memory");
+  } else if constexpr (sizeof(V) == 4) {
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(reinterpret_cast<std::uint32_t&>(v)) : "r"(address) : "memory");
+  } else {
+    auto* word = reinterpret_cast<std::uint32_t*>(&v);
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(address)
+                 : "memory");
+  }
   return v;
 }
 

@@ -75,7 +75,7 @@ __device__ __forceinline__ int small_values(const Params& p, const ExactTile& ti
     for (int half = 2 * p.group[g].begin + (threadIdx.x & 31); half < 2 * p.group[g].end; half += 32) {
       const std::uint32_t entry = p.step[half / 2];
       const uint4 unit =
-          load_shared_bits((row + i + (entry & 0xFFFF) + (half % 2 == 0 ? 0 : entry >> 16)) * unit_bytes);
+          load_shared<uint4>((row + i + (entry & 0xFFFF) + (half % 2 == 0 ? 0 : entry >> 16)) * unit_bytes);
       const std::uint32_t word[4] = {unit.x, unit.y, unit.z, unit.w};
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
@@ -182,7 +182,7 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
         if (!wanted[i]) continue;
         const int row = scratch.list[at + group * pixels + i];
         const float y = sum[i] + p.bias[f];
-        const Out out = to_output<Out>(p.relu ? relu(y) : y);
+        const Out out = from_f32<Out>(p.relu ? relu(y) : y);
         if (p.nhwc) {
           Pixels<Out, filters>{p, buffer, first_filter, thread}.at(places, row, f - first_filter) = out;
         } else {

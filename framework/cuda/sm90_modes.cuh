@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/sm90_params.h"
 #include "lamina/tensor/conv_geometry.h"
 
@@ -97,21 +98,6 @@ __device__ __forceinline__ float exact_operand(float x) {
   if constexpr (precision == Precision::fp16) return __half2float(__float2half_rn(x));
   if constexpr (precision == Precision::bf16) return __bfloat162float(__float2bfloat16_rn(x));
   return x;
-}
-
-template <class Out>
-__device__ __forceinline__ Out to_output(float y);
-template <>
-__device__ __forceinline__ float to_output<float>(float y) {
-  return y;
-}
-template <>
-__device__ __forceinline__ __half to_output<__half>(float y) {
-  return __float2half_rn(y);
-}
-template <>
-__device__ __forceinline__ __nv_bfloat16 to_output<__nv_bfloat16>(float y) {
-  return __float2bfloat16_rn(y);
 }
 
 /// max(y, 0) that keeps NaN, as PyTorch's ReLU does.

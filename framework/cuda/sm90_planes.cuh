@@ -146,8 +146,8 @@ struct Planes {
       for (int b = 0; b < batch && first + b < filters / 16; ++b) {
         const int k = first + b;
 #pragma unroll
-        for (int odd = 0; odd < 2; ++odd) unit[b][odd] = load_shared4(at.from[odd] + 64 * k * pitch);
-        single[b] = load_shared(at.single_from + 64 * k * pitch);
+        for (int odd = 0; odd < 2; ++odd) unit[b][odd] = load_shared<float4>(at.from[odd] + 64 * k * pitch);
+        single[b] = load_shared<float>(at.single_from + 64 * k * pitch);
       }
       // The address of a store is a base common to all lanes and a 32-bit offset that stays.
 #pragma unroll
@@ -195,12 +195,13 @@ struct Planes {
     const std::int64_t step = 32 * plane();  // 16 planes
     const int last = p.out_channels - first_filter;
     char* to = at.output;
+    const auto half = [](std::uint32_t address) { return std::uint32_t{load_shared<std::uint16_t>(address)}; };
 #pragma unroll
     for (int k = 0; k < filters / 16; ++k, to += step) {
       std::uint32_t pair[4];
 #pragma unroll
       for (int f = 0; f < 4; ++f) {
-        pair[f] = load_shared16(at.from[f] + 32 * k * pitch) | load_shared16(at.high_from[f] + 32 * k * pitch) << 16;
+        pair[f] = half(at.from[f] + 32 * k * pitch) | half(at.high_from[f] + 32 * k * pitch) << 16;
       }
 #pragma unroll
       for (int f = 0; f < 4; ++f) {
@@ -213,7 +214,7 @@ struct Planes {
       const int block = k + (lane >> 3), filter = 16 * block + 4 * warp + ((lane >> 1) & 3);
       if (at.single && block < filters / 16 && (!guarded || filter < last)) {
         *reinterpret_cast<std::uint16_t*>(at.output + k * step + at.single_to) =
-            static_cast<std::uint16_t>(load_shared16(at.single_from + 32 * k * pitch));
+            load_shared<std::uint16_t>(at.single_from + 32 * k * pitch);
       }
     }
   }

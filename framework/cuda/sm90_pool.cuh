@@ -70,7 +70,7 @@ struct PooledRow {
 
  private:
   __device__ __forceinline__ uint4 load(int position, int unit) const {
-    return load_shared_bits(ring + (position & (pool_ring_pixels - 1)) * row_bytes + unit * 16);
+    return load_shared<uint4>(ring + (position & (pool_ring_pixels - 1)) * row_bytes + unit * 16);
   }
 };
 

@@ -40,6 +40,7 @@ target_sources(lamina_objects PRIVATE
   cuda/nhwc_maps.cpp
   cuda/nhwc_tf32.cu
   cuda/nhwc_weights.cpp
+  cuda/normalize.cu
   cuda/overlap.cpp
   cuda/peak.cpp
   cuda/pool2d.cu

@@ -7,6 +7,7 @@
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/linear.h"
 #include "lamina/cuda/local_response_norm.h"
+#include "lamina/cuda/normalize.h"
 #include "lamina/cuda/peak.h"
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/relu.h"
@@ -33,6 +34,8 @@ void require_cuda_device(int index) { refuse(index); }
 void* device_allocate(Device device, std::size_t) { refuse(device.index); }
 
 void device_free(Device, void*) noexcept {}
+
+std::shared_ptr<void> allocate_pinned(std::size_t) { refuse(0); }
 
 void copy_bytes(void*, Device to, const void*, Device from, std::size_t) {
   fail("cannot copy from ", from, " to ", to, ": ", reason);
@@ -94,6 +97,9 @@ std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const
 }
 
 void convert(int device, const Activation&, Format, const void*, Format, void*, Stream) { refuse(device); }
+void normalize(int device, const Activation&, const void*, const float*, bool, Format, void*, Stream) {
+  refuse(device);
+}
 void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
 void sigmoid(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
 void add(int device, DType, const void*, const void*, void*, std::int64_t, bool, Stream) { refuse(device); }

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "lamina/cuda/stream.h"
 #include "lamina/graph/graph.h"
 #include "lamina/graph/plan_impl.h"
 #include "lamina/graph/program.h"
 #include "lamina/layers/conversion.h"
+#include "lamina/layers/normalization.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
 
@@ -141,7 +141,10 @@ class Compiler {
       step.input_format = preparation.input;
       step.output_format = preparation.output;
       try {
-        step.op = op.module == nullptr ? detail::prepare_conversion(preparation) : op.module->prepare(preparation);
+        step.op = op.module != nullptr ? op.module->prepare(preparation)
+                  : op.input_format == detail::photo
+                      ? detail::prepare_normalization(preparation, *plan_->options.photos)
+                      : detail::prepare_conversion(preparation);
       } catch (const Error& error) {
         fail(op.name, ": ", error.what());
       }
@@ -184,8 +187,11 @@ class Compiler {
   }
 
   Plan::Impl::Port port(int value) {
+    const auto& [name, shape, format] = program_.value(value);
+    const bool photo = format == detail::photo;
     return {.name = {},
-            .shape = program_.value(value).shape,
+            .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
+            .dtype = format.dtype,
             .buffer = static_cast<std::size_t>(buffer_of(value)),
             .bindable = false,
             .staging = {}};
@@ -209,6 +215,7 @@ class Compiler {
     for (const auto& input : plan_->inputs) {
       plan_->input_names.push_back(input.name);
       plan_->input_shapes.push_back(input.shape);
+      plan_->input_dtypes.push_back(input.dtype);
     }
     for (const auto& output : plan_->outputs) {
       plan_->output_names.push_back(output.name);
@@ -217,12 +224,6 @@ class Compiler {
     for (const auto& [name, value] : program_.kept) {
       plan_->kept.push_back({name, program_.value(value).shape, static_cast<std::size_t>(buffer_of(value))});
     }
-  }
-
-  /// Host memory that downloads overlap with other work on.
-  static Tensor pinned(const Shape& shape) {
-    const auto memory = std::make_shared<cuda::PinnedBuffer>(static_cast<std::size_t>(shape.numel()) * sizeof(float));
-    return Tensor::borrow(memory->data(), shape, DType::f32, Device::cpu(), memory);
   }
 
   void place_buffers() {
@@ -249,7 +250,7 @@ class Compiler {
       plan_->bind(homed_[i], buffer.home);
     }
     for (auto& output : plan_->outputs) {
-      if (device.is_cuda()) output.staging = pinned(output.shape);
+      if (device.is_cuda()) output.staging = Tensor::pinned(output.shape);
     }
     for (auto& recording : plan_->recordings) {
       recording.addresses.reserve(plan_->inputs.size() + plan_->outputs.size());

@@ -33,6 +33,16 @@ std::array<float, 3> channels(const Json& value, const std::string& key) {
   return result;
 }
 
+/// The enumerator that `value` names; `names` are in the enumeration's order.
+template <class Enum>
+Enum one_of(const Json& value, const std::string& key, const std::array<std::string_view, 2>& names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (value.is_string() && value.get_ref<const std::string&>() == names[i]) return static_cast<Enum>(i);
+  }
+  fail(preprocess_key, ": expected \"", key, "\" of \"", names[0], "\" or \"", names[1], "\", got ",
+       detail::shortened(value.dump()));
+}
+
 Preprocess preprocess_from_json(std::string_view text) {
   const Json json = detail::parse_json<Json>(text, preprocess_key);
   if (!json.is_object()) fail(preprocess_key, ": expected an object, got ", detail::shortened(json.dump()));
@@ -46,6 +56,15 @@ Preprocess preprocess_from_json(std::string_view text) {
       result.mean = channels(value, key);
     } else if (key == "std") {
       result.std = channels(value, key);
+    } else if (key == "divisor") {
+      if (!value.is_number() || value == 0) {
+        fail(preprocess_key, ": expected a \"divisor\" other than 0, got ", detail::shortened(value.dump()));
+      }
+      result.divisor = value.get<float>();
+    } else if (key == "order") {
+      result.order = one_of<ChannelOrder>(value, key, {"rgb", "bgr"});
+    } else if (key == "aspect") {
+      result.aspect = one_of<Aspect>(value, key, {"kept", "ignored"});
     } else {
       fail(preprocess_key, ": unknown key ", detail::quote(key));
     }
@@ -69,11 +88,16 @@ std::string preprocess_to_json(const Preprocess& preprocess) {
   const auto list = [](const std::array<float, 3>& values) {
     return Json{shortest(values[0]), shortest(values[1]), shortest(values[2])};
   };
-  return Json{{"resize", preprocess.resize},
-              {"crop", preprocess.crop},
-              {"mean", list(preprocess.mean)},
-              {"std", list(preprocess.std)}}
-      .dump();
+  Json json{{"resize", preprocess.resize},
+            {"crop", preprocess.crop},
+            {"mean", list(preprocess.mean)},
+            {"std", list(preprocess.std)}};
+  // What is as in torchvision is left out: readers that know of nothing else then read the file.
+  const Preprocess usual;
+  if (preprocess.divisor != usual.divisor) json["divisor"] = shortest(preprocess.divisor);
+  if (preprocess.order != usual.order) json["order"] = "bgr";
+  if (preprocess.aspect != usual.aspect) json["aspect"] = "ignored";
+  return json.dump();
 }
 
 std::vector<std::string> lines(const std::string& text) {

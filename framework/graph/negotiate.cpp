@@ -25,6 +25,7 @@ class Negotiator {
     collect_wishes();
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
+    if (options_.photos) take_photos();
     for (const Program::Operation& op : program_.operations) settle(op);
     for (const int output : program_.outputs) settled_.outputs.push_back(in_format(output, Format{}));
     for (const auto& [name, value] : program_.kept) settled_.kept.emplace_back(name, in_format(value, Format{}));
@@ -41,6 +42,19 @@ class Negotiator {
     preparation.input = input;
     preparation.output = output;
     return op.module->takes(preparation);
+  }
+
+  void take_photos() {
+    std::string found;
+    bool any = false;
+    for (const int input : settled_.inputs) {
+      Program::Value& value = settled_.value(input);
+      found += concat(found.empty() ? "" : ", ", value.name, ' ', value.shape);
+      if (value.shape.rank() != 4 || value.shape[1] != 3) continue;
+      value.format = photo;
+      any = true;
+    }
+    if (!any) fail("compile: photos: expected a graph with an input [N, 3, H, W], this one has ", found);
   }
 
   void collect_wishes() {
@@ -90,6 +104,8 @@ class Negotiator {
   std::size_t converted_bytes(const Operation& op, Format input, Format output) {
     std::size_t bytes = 0;
     const auto add = [&](const Shape& shape, Format from, Format to) {
+      // The first layer's kernel is not to depend on where its input comes from, nor are its bits.
+      if (from == photo) from = Format{};
       if (from != to) bytes += bytes_of(shape, from) + bytes_of(shape, to);
     };
     for (const int value : op.inputs) add(program_.value(value).shape, settled_.value(value).format, input);
@@ -127,13 +143,13 @@ class Negotiator {
 }  // namespace
 
 std::vector<Format> formats(const Shape& shape, const CompileOptions& options) {
+  if (options.device.is_cpu()) return {Format{}};
   std::vector<DType> types = {DType::f32};
   if (options.precision == Precision::fp16) types.insert(types.begin(), DType::f16);
   if (options.precision == Precision::bf16) types.insert(types.begin(), DType::bf16);
-  if (options.device.is_cpu()) types = {DType::f32};
   std::vector<Format> result;
   for (const DType type : types) {
-    if (shape.rank() == 4) result.push_back({type, options.device.is_cpu() ? Layout::blocked : Layout::nhwc});
+    if (shape.rank() == 4) result.push_back({type, Layout::nhwc});
     result.push_back({type, Layout::nchw});
   }
   return result;

@@ -11,12 +11,12 @@ namespace {
 
 using detail::fail;
 
-void require_fits(const Tensor& tensor, const std::string& name, const Shape& shape, Device device) {
-  if (!tensor.defined() || tensor.dtype() != DType::f32 || tensor.shape() != shape) {
-    fail(name, ": expected f32 ", shape, " as compiled, got ", tensor.description());
+void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, Device device) {
+  if (!tensor.defined() || tensor.dtype() != port.dtype || tensor.shape() != port.shape) {
+    fail(port.name, ": expected ", port.dtype, ' ', port.shape, " as compiled, got ", tensor.description());
   }
   if (tensor.device() != device && !tensor.device().is_cpu()) {
-    fail(name, ": expected a tensor on ", device, " or on the cpu, got ", tensor.description(),
+    fail(port.name, ": expected a tensor on ", device, " or on the cpu, got ", tensor.description(),
          "; move it with to(Device)");
   }
 }
@@ -42,16 +42,12 @@ void Plan::Impl::bind(std::size_t index, const Tensor& target) {
 }
 
 Tensor Plan::Impl::view(std::size_t index, const Shape& shape, DType dtype) const {
-  const Tensor& bound = buffers[index].bound;
-  const std::int64_t bytes = shape.numel() * static_cast<std::int64_t>(size_of(dtype));
-  const bool longer = bound.bytes() > static_cast<std::size_t>(bytes);
-  return (longer ? bound.slice(0, bytes) : bound).reinterpret(shape, dtype);
+  return buffers[index].bound.reinterpret(shape, dtype);
 }
 
 void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
   if (tensors.size() != inputs.size()) fail("run: expected ", inputs.size(), " inputs, got ", tensors.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    require_fits(tensors[i], inputs[i].name, inputs[i].shape, options.device);
+  for (std::size_t i = 0; i < inputs.size(); ++i) require_fits(tensors[i], inputs[i], options.device);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::size_t buffer = inputs[i].buffer;
     if (tensors[i].device() == options.device) {
@@ -110,7 +106,7 @@ void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, v
   if (outputs.size() != p.outputs.size())
     fail("run_into: expected ", p.outputs.size(), " outputs, got ", outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    require_fits(outputs[i], p.outputs[i].name, p.outputs[i].shape, device);
+    require_fits(outputs[i], p.outputs[i], device);
   }
   p.bind_inputs(inputs, stream);
   const auto computed_in_place = [&](std::size_t i) { return p.outputs[i].bindable && outputs[i].device() == device; };
@@ -139,6 +135,7 @@ void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, v
 std::span<const std::string> Plan::input_names() const { return impl_->input_names; }
 std::span<const std::string> Plan::output_names() const { return impl_->output_names; }
 std::span<const Shape> Plan::input_shapes() const { return impl_->input_shapes; }
+std::span<const DType> Plan::input_dtypes() const { return impl_->input_dtypes; }
 std::span<const Shape> Plan::output_shapes() const { return impl_->output_shapes; }
 
 Tensor Plan::output(std::string_view name) const {

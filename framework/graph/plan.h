@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "lamina/tensor/conv_geometry.h"
+#include "lamina/tensor/preprocess.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {
@@ -26,6 +28,10 @@ struct CompileOptions {
   bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
   bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
+  /// If set, every input [N, 3, H, W] of the graph is given as 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds
+  /// them, and the Plan normalises them on its device, to the bits of `normalize_into`. Resizing and cropping remain
+  /// the caller's (`resize_and_crop`). A model file's `preprocess` may be given as it is.
+  std::optional<Preprocess> photos = {};
 };
 
 /// Bytes a Plan holds on its device.
@@ -62,7 +68,8 @@ class LAMINA_API Plan {
 
   /// Runs a network of one input and one output. The result is a view into the Plan, overwritten by the next run.
   ///
-  /// Inputs are f32 of the compiled shape, on the host or on the Plan's device. If all are on the host, so are the
+  /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, or u8 where the Plan takes
+  /// photos), on the host or on the Plan's device. If all are on the host, so are the
   /// results, complete on return; otherwise the work is enqueued on `stream` (a cudaStream_t; null: the default
   /// stream) and the results stay on the device. Throws Error naming the input that does not fit.
   Tensor run(const Tensor& input, void* stream = nullptr);
@@ -83,6 +90,7 @@ class LAMINA_API Plan {
   std::span<const std::string> input_names() const;
   std::span<const std::string> output_names() const;
   std::span<const Shape> input_shapes() const;
+  std::span<const DType> input_dtypes() const;
   std::span<const Shape> output_shapes() const;
 
   /// The output of that name as the last run left it. Throws Error if there is none.

@@ -52,7 +52,8 @@ struct Plan::Impl {
   /// An input or output of the graph.
   struct Port {
     std::string name;
-    Shape shape;
+    Shape shape;  ///< as the caller has it
+    DType dtype = DType::f32;
     std::size_t buffer = 0;
     bool bindable = false;  ///< an output that may be computed straight into the caller's memory
     Tensor staging;         ///< on a GPU: pinned host memory that results for a host caller land in
@@ -89,13 +90,13 @@ struct Plan::Impl {
   // For the accessors that return spans, and the results of the last run.
   std::vector<std::string> input_names, output_names;
   std::vector<Shape> input_shapes, output_shapes;
+  std::vector<DType> input_dtypes;
   std::vector<Tensor> results;
   std::vector<Tensor> named_inputs;
 
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
-  /// The activation of that shape in a buffer, wherever the buffer is bound now. What Layout::blocked adds to the
-  /// shape's elements lies behind them.
+  /// The activation of that shape in a buffer, wherever the buffer is bound now.
   Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
   void bind_inputs(std::span<const Tensor> tensors, void* stream);
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.

@@ -43,6 +43,10 @@ struct Program {
   Value& value(int index) { return values[static_cast<std::size_t>(index)]; }
 };
 
+/// How a caller's pictures u8 [N, H, W, 3] are stored, seen as a value [N, 3, H, W]. The conversion from it, to
+/// whatever the first layer likes, is the normalisation.
+inline constexpr Format photo = {DType::u8, Layout::nhwc};
+
 /// The formats that a value of that shape may be stored in, the best first.
 std::vector<Format> formats(const Shape& shape, const CompileOptions& options);
 
@@ -55,7 +59,7 @@ Preparation preparation_of(const Program& program, const Program::Operation& op,
 Program fuse(const Graph& graph, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
-/// of the graph, and kept values, are f32 nchw.
+/// of the graph, and kept values, are f32 nchw; inputs that options.photos speaks of are photos.
 Program negotiate(Program program, const CompileOptions& options);
 
 }  // namespace lamina::detail

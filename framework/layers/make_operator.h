@@ -51,8 +51,7 @@ inline float* floats(Tensor& tensor) { return static_cast<float*>(tensor.raw());
 
 /// What elementwise layers take on a GPU: one format, which they keep; on the CPU what everybody takes.
 inline bool keeps_format(const Preparation& p) {
-  const bool any = p.device.is_cuda() && p.input.layout != Layout::blocked;
-  return p.input == p.output && !p.pool && (any || p.input == Format{});
+  return p.input == p.output && !p.pool && (p.device.is_cuda() || p.input == Format{});
 }
 
 /// The extents in the order in which they lie in memory, and where dimension `dim` is among them.

@@ -91,7 +91,7 @@ using CpuPool = void (*)(const PoolGeometry&, const float*, float*, cpu::ThreadP
 bool pool_takes(const Preparation& p) {
   if (p.pool) return false;
   if (p.device.is_cpu()) return p.input == Format{} && p.output == Format{};
-  return p.input.dtype == p.output.dtype && p.input.layout != Layout::blocked && p.output.layout != Layout::blocked;
+  return p.input.dtype == p.output.dtype;
 }
 
 std::unique_ptr<Operator> prepare_pool(const PoolGeometry& g, const Preparation& preparation, CpuPool on_cpu,

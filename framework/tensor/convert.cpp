@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lamina/tensor/error.h"
+#include "lamina/tensor/in_parallel.h"
 #include "lamina/tensor/tensor.h"
 #include "lamina/tensor/visit.h"
 
@@ -53,6 +54,21 @@ To convert(From value) {
   }
 }
 
+// Elements that one thread converts at a time: enough to make starting a thread worth while.
+constexpr std::size_t piece = std::size_t{1} << 20;
+
+template <class To, class From>
+void convert_all(std::span<const From> from, std::span<To> to) {
+  const auto convert_range = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
+  };
+  if constexpr (is_whole<To>) {
+    convert_range(0, from.size());  // may throw, and must then name the first element that does not fit
+  } else {
+    detail::in_parallel(from.size(), piece, convert_range);
+  }
+}
+
 }  // namespace
 
 Tensor Tensor::to(DType dtype) const {
@@ -60,11 +76,7 @@ Tensor Tensor::to(DType dtype) const {
   if (!device_.is_cpu()) return to(Device::cpu()).to(dtype).to(device_);
   Tensor result(shape_, dtype);
   detail::visit(dtype_, [&]<class From>(std::type_identity<From>) {
-    detail::visit(dtype, [&]<class To>(std::type_identity<To>) {
-      const std::span<const From> from = values<From>();
-      const std::span<To> to = result.values<To>();
-      for (std::size_t i = 0; i < from.size(); ++i) to[i] = convert<To>(from[i]);
-    });
+    detail::visit(dtype, [&]<class To>(std::type_identity<To>) { convert_all(values<From>(), result.values<To>()); });
   });
   return result;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "lamina/tensor/device.h"
@@ -21,6 +22,9 @@ void require_cuda_device(int index);
 /// Throws Error saying how much was asked for and how much was free. The process stays usable.
 void* device_allocate(Device device, std::size_t bytes);
 void device_free(Device device, void* pointer) noexcept;
+
+/// Page-locked host memory, never null. Throws Error if there is none, and in a build without CUDA.
+std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 
 /// Copies between any two places (host memory is Device::cpu()) and waits until the copy is done.
 void copy_bytes(void* destination, Device to, const void* source, Device from, std::size_t bytes);

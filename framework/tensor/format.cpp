@@ -9,7 +9,6 @@ std::string_view name(Layout layout) {
   switch (layout) {
     case Layout::nchw: return "nchw";
     case Layout::nhwc: return "nhwc";
-    case Layout::blocked: return "blocked";
   }
   return "?";
 }
@@ -21,16 +20,14 @@ std::ostream& operator<<(std::ostream& out, Format format) {
 namespace detail {
 
 std::size_t bytes_of(const Shape& shape, Format format) {
-  Shape stored = shape;
-  if (format.layout == Layout::blocked) stored.set(1, round_up(shape[1], std::int64_t{channel_block}));
-  const auto bytes = checked_mul(static_cast<std::size_t>(stored.numel()), size_of(format.dtype));
+  const auto bytes = checked_mul(static_cast<std::size_t>(shape.numel()), size_of(format.dtype));
   if (!bytes) fail("an activation of ", shape, " is too large");
   return *bytes;
 }
 
 bool same_order(const Shape& shape, Layout a, Layout b) {
   if (a == b) return true;
-  if (a == Layout::blocked || b == Layout::blocked || shape.rank() != 4) return false;
+  if (shape.rank() != 4) return false;
   return shape[1] == 1 || shape[2] * shape[3] == 1;
 }
 

@@ -13,14 +13,10 @@ namespace lamina {
 /// The order in which the elements of an activation [N, C, H, W] lie in memory. Its Shape is always the logical one.
 enum class Layout : std::uint8_t {
   nchw,
-  nhwc,     ///< channels innermost
-  blocked,  ///< [N, ceil(C / 16), H, W, 16], the channels beyond C being zeros; f32 on the CPU
+  nhwc,  ///< channels innermost
 };
 
-/// Channels that lie side by side in Layout::blocked.
-inline constexpr int channel_block = 16;
-
-/// "nchw", "nhwc", "blocked".
+/// "nchw", "nhwc".
 LAMINA_API std::string_view name(Layout layout);
 
 /// How a Plan stores an activation. Shapes that are no images [N, C, H, W] are row-major: Layout::nchw.

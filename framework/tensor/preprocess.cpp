@@ -13,10 +13,16 @@ namespace {
 constexpr int max_crop = 10000;
 static_assert(std::int64_t{max_crop} * max_crop <= max_image_pixels, "a cropped picture is a picture");
 
-void validate(const Preprocess& settings) {
+void validate_sizes(const Preprocess& settings) {
   if (settings.resize < 1) detail::fail("preprocess: expected resize of at least 1 pixel, got ", settings.resize);
   if (settings.crop < 1 || settings.crop > max_crop) {
     detail::fail("preprocess: expected crop of 1 to ", max_crop, " pixels, got ", settings.crop);
+  }
+}
+
+void validate_levels(const Preprocess& settings) {
+  if (!std::isfinite(settings.divisor) || settings.divisor == 0) {
+    detail::fail("preprocess: expected a finite divisor other than 0, got ", settings.divisor);
   }
   for (std::size_t c = 0; c < 3; ++c) {
     if (!std::isfinite(settings.mean[c])) detail::fail("preprocess: expected a finite mean, got ", settings.mean[c]);
@@ -24,6 +30,11 @@ void validate(const Preprocess& settings) {
       detail::fail("preprocess: expected a finite std other than 0, got ", settings.std[c]);
     }
   }
+}
+
+void validate(const Preprocess& settings) {
+  validate_sizes(settings);
+  validate_levels(settings);
 }
 
 /// Where the crop lies along one axis.
@@ -46,11 +57,36 @@ Preprocess torchvision_imagenet() {
   return {.resize = 256, .crop = 224, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}};
 }
 
+Preprocess caffe_imagenet() {
+  return {.resize = 256,
+          .crop = 227,
+          .mean = {122.67892f, 116.66877f, 104.00699f},
+          .divisor = 1,
+          .order = ChannelOrder::bgr,
+          .aspect = Aspect::ignored};
+}
+
+detail::LevelTable detail::level_table(const Preprocess& settings) {
+  validate_levels(settings);
+  LevelTable table;
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    const std::size_t colour = settings.order == ChannelOrder::rgb ? channel : 2 - channel;
+    table.source[channel] = static_cast<int>(colour);
+    for (std::size_t level = 0; level < LevelTable::levels; ++level) {
+      const float value = static_cast<float>(level) / settings.divisor - settings.mean[colour];
+      table.values[channel * LevelTable::levels + level] = value / settings.std[colour];
+    }
+  }
+  return table;
+}
+
 Image resize_and_crop(const Image& image, const Preprocess& settings) {
   validate(settings);
   detail::require_consistent(image);
   const std::int64_t shorter = std::min(image.width, image.height);
-  const auto resized = [&](std::int64_t side) { return settings.resize * side / shorter; };
+  const auto resized = [&](std::int64_t side) {
+    return settings.aspect == Aspect::ignored ? settings.resize : settings.resize * side / shorter;
+  };
   const Extent x = center(resized(image.width), settings.crop);
   const Extent y = center(resized(image.height), settings.crop);
   Image inside =
@@ -77,14 +113,13 @@ void normalize_into(const Image& image, const Preprocess& settings, std::span<fl
   if (out.size() != image.rgb.size()) {
     detail::fail("preprocess: expected room for ", image.rgb.size(), " values, got ", out.size());
   }
+  const detail::LevelTable table = detail::level_table(settings);
   const std::size_t pixels = out.size() / 3;
   for (std::size_t c = 0; c < 3; ++c) {
-    std::array<float, 256> normalized;
-    for (std::size_t level = 0; level < 256; ++level) {
-      normalized[level] = (static_cast<float>(level) / 255.0f - settings.mean[c]) / settings.std[c];
-    }
+    const std::uint8_t* level = image.rgb.data() + table.source[c];
+    const float* values = table.values.data() + c * detail::LevelTable::levels;
     float* plane = out.data() + c * pixels;
-    for (std::size_t i = 0; i < pixels; ++i) plane[i] = normalized[image.rgb[i * 3 + c]];
+    for (std::size_t i = 0; i < pixels; ++i) plane[i] = values[level[i * 3]];
   }
 }
 

@@ -46,6 +46,12 @@ Tensor Tensor::zeros(Shape shape, DType dtype, Device device) {
   return host.to(device);
 }
 
+Tensor Tensor::pinned(Shape shape, DType dtype) {
+  if (detail::cuda_device_count() == 0) return Tensor(shape, dtype);
+  const std::shared_ptr<void> memory = detail::allocate_pinned(bytes_for(shape, dtype));
+  return borrow(memory.get(), shape, dtype, Device::cpu(), memory);
+}
+
 Tensor Tensor::borrow(void* data, Shape shape, DType dtype, Device device, std::shared_ptr<void> owner) {
   bytes_for(shape, dtype);  // refuses sizes that overflow
   Tensor result;

@@ -28,6 +28,11 @@ class LAMINA_API Tensor {
 
   static Tensor zeros(Shape shape, DType dtype = DType::f32, Device device = Device::cpu());
 
+  /// A CPU tensor, not initialised, in page-locked memory: a GPU copies from and to it at the full rate of its bus. An
+  /// ordinary one on a host without a GPU. Slow to make, so make it once and use it again and again. Throws Error when
+  /// memory runs out.
+  static Tensor pinned(Shape shape, DType dtype = DType::f32);
+
   /// A CPU tensor holding a copy of `values`. Throws Error unless there are exactly shape.numel() of them.
   template <class T>
   static Tensor from(std::span<const T> values, Shape shape) {

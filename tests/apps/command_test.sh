@@ -37,6 +37,9 @@ expect 0 'features' --help
 for command in features classify run verify inspect convert doctor 'bench conv2d' 'bench model'; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
+  for path in $("$lamina" $command --help | grep -oE '(weights|docs|tests)/[A-Za-z0-9_./-]+'); do
+    check "$path, named by $command --help, is there" test -e "$source/$path"
+  done
 done
 
 # usage errors
@@ -115,6 +118,7 @@ for scale in 1e-4, 1e4:  # the root mean square is half of the first element
     for off in 1e-5, 2e-5:
         write(f"off-{off}-{scale}.safetensors", {"x": [scale, 0, 0, 0], "y": [scale, off * scale, 0, 0]})
 write("nan.safetensors", {"x": [1, 2, 3, 4], "y": [1, float("nan"), 3, 4]})
+write("misspelt.safetensors", {"x": [1, 2, 3, 4], "y": [1, 2, 3, 4], "yy": [1, 2, 3, 5]})
 EOF
 for scale in 0.0001 10000.0; do
   expect 0 'pass: 2 comparisons' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors"
@@ -123,6 +127,7 @@ for scale in 0.0001 10000.0; do
   expect 1 'FAIL' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors" --atol 0
 done
 expect 1 'FAIL.*1 of 4 elements differ' verify --model relu.safetensors --golden nan.safetensors
+expect 0 'no node "yy", which was not compared' verify --model relu.safetensors --golden misspelt.safetensors
 
 for network in layers tiny-alexnet tiny-resnet exported; do
   expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/$network.safetensors" --golden "$golden/$network-golden.safetensors"
@@ -183,12 +188,20 @@ open("labels1000.txt", "w").write("\n".join(f"name {i}" for i in range(1000)))
 open("labels1001.txt", "w").write("\n".join(f"name {i}" for i in range(1001)))
 EOF
 expect 0 '0.10 %  name 0' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1000.txt
+expect 0 'and the graph' convert alexnet.zeros named.safetensors --arch alexnet
+expect 0 'labels: 1000, from "tench" to' inspect named.safetensors
+expect 0 '0.10 %  tench' classify "$photo" --arch alexnet --weights alexnet.zeros
 expect 1 'expected 1000 labels, one for each class, got 1001' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1001.txt
 expect 1 'do not fit the graph: they are those of resnet18' classify "$photo" --arch alexnet --weights resnet18.zeros
 expect 1 'they are those of alexnet_original or caffenet' classify "$photo" --arch alexnet --weights caffe.zeros
 expect 1 'they look like those of ResNet50.*export_torch.py' classify "$photo" --arch resnet18 --weights resnet50.zeros
 expect 1 'holds weights without a graph: they are those of alexnet; --arch' classify "$photo" --model alexnet.zeros
-expect 1 "caffenet: Caffe's networks take blue" classify "$photo" --arch caffenet --weights caffe.zeros
+for network in caffenet alexnet_original; do
+  expect 0 '0.10 %  name 0' classify "$photo" --arch $network --weights caffe.zeros --labels labels1000.txt
+done
+expect 0 'and the graph' convert caffe.zeros caffe.safetensors --arch caffenet
+expect 0 'both sides to 256, centre crop 227, blue first, levels / 1, mean .122' inspect caffe.safetensors
+expect 0 '0.10 %' classify "$photo" --model caffe.safetensors
 expect 1 'state_dict.pth: holds weights without a graph' classify "$photo" --model "$golden/files/state_dict.pth"
 expect 1 'alexnet-conv1.*expected a model whose output is scores' classify "$photo" --model "$model"
 
@@ -197,13 +210,15 @@ mkdir many
 for i in 0 1 2 3 4 5 6 7 8 9; do cp "$source/weights/digits/$i.png" "many/$i.png"; done
 head -c 100 "$source/weights/digits/4.png" >many/4x.png
 printf '\xff\xd8\xff\xe0' >many/8x.jpg
+: >many/9x.JPG   # a download that never began: by its name a photograph
+printf 'notes' >many/notes.txt
 for batch in 1 3 5 16; do
   "$lamina" classify many --model "$source/weights/digits.safetensors" --top 1 --csv --batch "$batch" >many.csv 2>many.err
   check "exit code 1 of batches of $batch" test $? -eq 1
   check "answers in batches of $batch" test "$(cut -d, -f1,3 many.csv | tr '\n' ' ')" = \
     'photo,class many/0.png,0 many/1.png,1 many/2.png,2 many/3.png,3 many/4.png,4 many/5.png,5 many/6.png,6 many/7.png,7 many/8.png,8 many/9.png,9 '
-  check "both broken ones reported" test "$(grep -cE '4x.png|8x.jpg' many.err)" -eq 2
-  check "the rate" grep -qE '^10 of 12 images classified, [0-9.]+ images/s$' many.err
+  check "all broken ones reported" test "$(grep -cE '4x.png|8x.jpg|9x.JPG' many.err)" -eq 3
+  check "the rate" grep -qE '^10 of 13 images classified, [0-9.]+ images/s$' many.err
 done
 
 # the shipped digits say what they are
@@ -225,11 +240,19 @@ check 'nothing was written' test ! -e no.safetensors
 # inspect, bench, doctor
 expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
+expect 0 'input +normalisation from u8 nhwc to f32 nchw .*756 kB' inspect "$model" --plan --photos
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
+expect 0 "input +normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
+expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
+expect 2 'inputs' bench model --model "$classifier" --inputs tape
 expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
+expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
+expect 1 'layout nhwc .*on a GPU only' bench conv2d --device cpu --layout nhwc
+expect 2 'layout' bench conv2d --layout chwn
+expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 
 if [ "$failures" -gt 0 ]; then

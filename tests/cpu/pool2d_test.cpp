@@ -40,23 +40,28 @@ void check(const PoolKernel& kernel, const PoolGeometry& g, float bad) {
   for (const auto at : {Guarded<float>::At::end, Guarded<float>::At::begin}) {
     Guarded<float> input(test::draw(g.in_pixels(), test::Values::mixed, static_cast<unsigned>(g.in_width)), at);
     for (std::size_t i = 3; i < input.span().size(); i += 11) input[i] = bad;
-    Guarded<float> row(pool2d_row_length(g)), output(g.out_width, at);
+    Guarded<float> rows(pool2d_rows * pool2d_row_length(g)), output(g.out_pixels(), at);
+    const auto pooled = [&](int oh, int ow) {
+      return output[static_cast<std::size_t>(std::int64_t{oh} * g.out_width + ow)];
+    };
+    std::fill(rows.span().begin(), rows.span().end(), -infinity);
+    kernel.largest(g, input.data(), rows.data(), output.data());
     for (int oh = 0; oh < g.out_height; ++oh) {
-      std::fill(row.span().begin(), row.span().end(), -infinity);
-      kernel.largest(g, input.data(), oh, row.data(), output.data());
       for (int ow = 0; ow < g.out_width; ++ow) {
-        const float truth = Window(g, input.data(), oh, ow).largest, found = output[static_cast<std::size_t>(ow)];
+        const float truth = Window(g, input.data(), oh, ow).largest, found = pooled(oh, ow);
         ASSERT_TRUE(found == truth || (std::isnan(found) && std::isnan(truth)))
             << name(kernel.set) << " width " << g.in_width << " kernel " << g.kernel_width << " stride "
             << g.stride_width << " dilation " << g.dilation_width << ": [" << oh << ", " << ow << "] is " << found
             << ", expected " << truth;
       }
-      if (!std::isfinite(bad)) continue;
-      std::fill(row.span().begin(), row.span().end(), 0.0f);
-      kernel.sum(g, input.data(), oh, row.data(), output.data());
+    }
+    if (!std::isfinite(bad)) continue;
+    std::fill(rows.span().begin(), rows.span().end(), 0.0f);
+    kernel.sum(g, input.data(), rows.data(), output.data());
+    for (int oh = 0; oh < g.out_height; ++oh) {
       for (int ow = 0; ow < g.out_width; ++ow) {
         const double truth = Window(g, input.data(), oh, ow).sum;
-        ASSERT_NEAR(static_cast<double>(output[static_cast<std::size_t>(ow)]), truth, 1e-4) << name(kernel.set);
+        ASSERT_NEAR(static_cast<double>(pooled(oh, ow)), truth, 1e-4) << name(kernel.set);
       }
     }
   }

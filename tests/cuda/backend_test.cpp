@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/cuda/buffer.h"
+#include "lamina/cuda/constant.h"
 #include "lamina/cuda/device_info.h"
 #include "lamina/cuda/relu.h"
 #include "lamina/cuda/stream.h"
@@ -196,6 +197,23 @@ TEST_F(CudaBackend, ReluKeepsNanOnEverySize) {
     }
   }
   EXPECT_FALSE(error_of([] { cuda::relu(0, DType::u8, nullptr, nullptr, 1, nullptr); }).empty());
+}
+
+TEST_F(CudaBackend, ConstantsOfOneContentAreOneCopy) {
+  std::vector<unsigned char> bytes((std::size_t{5} << 20) / 2 + 5);  // more than one piece of the hash, and a short one
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 31 >> 3);
+  const cuda::Constant first(0, bytes.data(), bytes.size());
+  const std::vector<unsigned char> same = bytes;
+  EXPECT_EQ(cuda::Constant(0, same.data(), same.size()).data(), first.data());
+  std::vector<unsigned char> back(bytes.size());
+  detail::copy_bytes(back.data(), Device::cpu(), first.data(), Device::cuda(0), back.size());
+  EXPECT_EQ(back, bytes);
+  for (const std::size_t place : {std::size_t{0}, std::size_t{1} << 20, bytes.size() - 1}) {
+    std::vector<unsigned char> other = bytes;
+    other[place] ^= 1;
+    EXPECT_NE(cuda::Constant(0, other.data(), other.size()).data(), first.data()) << place;
+  }
+  EXPECT_NE(cuda::Constant(0, bytes.data(), bytes.size() - 1).data(), first.data());
 }
 
 }  // namespace

@@ -195,7 +195,6 @@ TEST(Sm90Supports, DeclinesWhatItCannotDo) {
   EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.output = DType::f16; }));
   EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.input = DType::f16; }));
   EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.input_layout = Layout::nhwc; }));
-  EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.output_layout = Layout::blocked; }));
 }
 
 }  // namespace

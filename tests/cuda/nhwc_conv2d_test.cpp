@@ -246,7 +246,7 @@ TEST_F(NhwcConv2d, Tf32OperandsAreRoundedToNearest) {
   for (std::size_t i = 0; i < data.w.size(); ++i) data.w[i] = i / 32 == i % 32 ? 1.0f : 0.0f;
   const auto y = run_nhwc(g, options_for(Precision::tf32), data, false, {});
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const float nearest = std::bit_cast<float>(nhwc::round_to_tf32(std::bit_cast<std::uint32_t>(data.x[i])));
+    const float nearest = std::bit_cast<float>(round_to_tf32(std::bit_cast<std::uint32_t>(data.x[i])));
     // Ties may go either way.
     ASSERT_LE(std::abs(y[i] - data.x[i]), std::abs(nearest - data.x[i]))
         << i << ": " << data.x[i] << " became " << y[i];

@@ -1,11 +1,11 @@
-// How a Plan stores activations: what is negotiated, what is converted, and that results do not depend on it.
+// How a Plan stores activations: what is negotiated and what is converted. For a GPU, which need not be there: the CPU
+// has one format. That conversions compute what they should is tests/cuda/layers_test.cpp's business.
 
 #include <gtest/gtest.h>
 
 #include "graph/networks.h"
 #include "lamina/graph/program.h"
 #include "lamina/layers/linear.h"
-#include "lamina/layers/make_operator.h"
 #include "lamina/layers/pool2d.h"
 #include "tensor/file_test.h"
 
@@ -14,12 +14,12 @@ namespace {
 
 using test::random_tensor;
 
-/// y = 2 x, for the layouts it is told: stands in for a layer with kernels of its own.
-class Doubling final : public Module {
+/// Stands in for a layer whose kernels take the layouts it is told.
+class Picky final : public Module {
  public:
-  explicit Doubling(std::vector<std::pair<Layout, Layout>> layouts, bool pools = false)
+  explicit Picky(std::vector<std::pair<Layout, Layout>> layouts, bool pools = false)
       : layouts_(std::move(layouts)), pools_(pools) {}
-  std::string_view op() const override { return "doubling"; }
+  std::string_view op() const override { return "picky"; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
   bool fuses_relu() const override { return true; }
   bool takes(const Preparation& p) const override {
@@ -27,25 +27,7 @@ class Doubling final : public Module {
         std::find(layouts_.begin(), layouts_.end(), std::pair(p.input.layout, p.output.layout)) != layouts_.end();
     return known && (pools_ || !p.pool);
   }
-  std::unique_ptr<Operator> prepare(const Preparation& p) const override {
-    EXPECT_TRUE(takes(p));
-    // Blocked activations hold 16 channels for every begun block, the last of which must be zeros.
-    const auto size = static_cast<std::int64_t>(detail::bytes_of(p.inputs[0], p.input) / sizeof(float));
-    const Shape shape = p.inputs[0];
-    const bool relu = p.relu, blocked = p.input.layout == Layout::blocked;
-    EXPECT_EQ(p.input, p.output);
-    return detail::make_operator("doubled", [=](std::span<const Tensor> inputs, Tensor& output, const Execution&) {
-      const float* x = detail::floats(inputs[0]);
-      float* y = detail::floats(output);
-      for (std::int64_t i = 0; i < size; ++i) y[i] = relu && x[i] < 0 ? 0 : 2 * x[i];
-      if (!blocked) return;
-      const std::int64_t blocks = (shape[1] + 15) / 16, pixels = shape[2] * shape[3];
-      for (std::int64_t i = 0; i < size; ++i) {
-        const std::int64_t channel = i / (16 * pixels) % blocks * 16 + i % 16;
-        EXPECT_TRUE(channel < shape[1] || x[i] == 0.0f) << i;
-      }
-    });
-  }
+  std::unique_ptr<Operator> prepare(const Preparation&) const override { return nullptr; }
 
  private:
   std::vector<std::pair<Layout, Layout>> layouts_;
@@ -53,90 +35,93 @@ class Doubling final : public Module {
 };
 
 constexpr std::pair plain = {Layout::nchw, Layout::nchw};
-constexpr std::pair blocked = {Layout::blocked, Layout::blocked};
+constexpr std::pair nhwc = {Layout::nhwc, Layout::nhwc};
 
-detail::Program program_of(const Graph& graph, const CompileOptions& options = {.threads = 1}) {
+detail::Program program_of(const Graph& graph, const CompileOptions& options = {.device = Device::cuda()}) {
   return detail::negotiate(detail::fuse(graph, options), options);
 }
 
-int conversions(const detail::Program& program) {
-  int count = 0;
-  for (const auto& op : program.operations) count += op.module == nullptr ? 1 : 0;
-  return count;
+/// The layouts of the conversions' results, in order.
+std::vector<Layout> converted(const detail::Program& program) {
+  std::vector<Layout> layouts;
+  for (const auto& op : program.operations) {
+    if (op.module == nullptr) layouts.push_back(program.value(op.output).format.layout);
+  }
+  return layouts;
 }
 
 TEST(Formats, ALayerThatTakesOneLayoutOnlyIsGivenIt) {
-  for (const std::int64_t channels : {1, 3, 16, 37}) {
-    Graph g;
-    const Value x = g.input("input", {batch, channels, 3, 5});
-    const Value a = g.add("a", Doubling({blocked}), x);
-    const Value b = g.add("b", Doubling({blocked}), a);
-    const Value drop = g.add("drop", Dropout(), b);
-    const Value c = g.add("c", Doubling({plain}), drop);
-    g.output(g.add("flat", Flatten(), c));
-    const detail::Program program = program_of(g);
-    EXPECT_EQ(conversions(program), 2);  // to blocked before a, from it after drop
-    const Tensor input = random_tensor({2, channels, 3, 5}, 1);
-    for (const bool keep_all : {false, true}) {
-      Plan plan = g.compile({.batch = 2, .threads = 2, .keep_all = keep_all});
-      const Tensor output = plan.run(input);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(input.numel()); ++i) {
-        ASSERT_EQ(output.values<float>()[i], 8 * input.values<float>()[i]) << i;
-        ASSERT_TRUE(!keep_all || plan.activation("b").values<float>()[i] == 4 * input.values<float>()[i]) << i;
-      }
-    }
-  }
+  Graph g;
+  const Value x = g.input("input", {batch, 37, 3, 5});
+  const Value a = g.add("a", Picky({nhwc}), x);
+  const Value b = g.add("b", Picky({nhwc}), a);
+  const Value drop = g.add("drop", Dropout(), b);
+  const Value c = g.add("c", Picky({plain}), drop);
+  g.output(g.add("flat", Flatten(), c));
+  const detail::Program program = program_of(g);
+  EXPECT_EQ(converted(program), (std::vector{Layout::nhwc, Layout::nchw}));  // before a, and after drop
+  EXPECT_EQ(program.operations[0].module, nullptr);
+  EXPECT_EQ(program.value(program.outputs[0]).format, Format{});
+  // What is kept for the caller is nchw as well.
+  const detail::Program all = program_of(g, {.device = Device::cuda(), .fuse = false, .keep_all = true});
+  for (const auto& [name, value] : all.kept) EXPECT_EQ(all.value(value).format, Format{}) << name;
+}
+
+TEST(Formats, OneChannelLiesAlikeInBothLayouts) {
+  Graph g;
+  const Value x = g.input("input", {batch, 1, 3, 5});
+  g.output(g.add("a", Picky({nhwc}), x));
+  for (const auto& op : program_of(g).operations) EXPECT_EQ(op.view, op.module == nullptr);
 }
 
 TEST(Formats, NothingIsConvertedWhereEverybodyAgrees) {
   Graph g;
   const Value x = g.input("input", {batch, 4, 3, 5});
-  const Value a = g.add("a", Doubling({plain, blocked}), x);
-  g.output(g.add("b", Doubling({plain, blocked}), a));
-  EXPECT_EQ(conversions(program_of(g)), 0);
+  const Value a = g.add("a", Picky({plain, nhwc}), x);
+  g.output(g.add("b", Picky({plain, nhwc}), a));
+  EXPECT_TRUE(converted(program_of(g)).empty());
 }
 
 TEST(Formats, OneConversionServesAllReaders) {
   Graph g;
   const Value x = g.input("input", {batch, 4, 3, 5});
-  const Value a = g.add("a", Doubling({blocked}), x);
-  const Value b = g.add("b", Doubling({blocked}), x);
+  const Value a = g.add("a", Picky({nhwc}), x);
+  const Value b = g.add("b", Picky({nhwc}), x);
   g.output(g.add("sum", Add(), {a, b}));
   g.output(x);
-  EXPECT_EQ(conversions(program_of(g)), 3);  // the input once; a and b back
-  Plan plan = g.compile({.threads = 1});
-  const std::vector<Tensor> inputs = {random_tensor({1, 4, 3, 5}, 2)};
-  const Tensor sum = plan.run(inputs)[0];
-  for (std::size_t i = 0; i < 60; ++i) EXPECT_EQ(sum.values<float>()[i], 4 * inputs[0].values<float>()[i]);
+  EXPECT_EQ(converted(program_of(g)), (std::vector{Layout::nhwc, Layout::nchw}));  // the input once, the sum back
 }
 
 TEST(Formats, AFlattenedImageIsInOrder) {
   Graph g;
   const Value x = g.input("input", {batch, 20, 2, 2});
-  g.output(g.add("flat", Flatten(), g.add("a", Doubling({blocked}), x)));
-  const Tensor input = random_tensor({1, 20, 2, 2}, 3);
-  Plan plan = g.compile({.threads = 1});
-  const Tensor output = plan.run(input);
-  for (std::size_t i = 0; i < 80; ++i) EXPECT_EQ(output.values<float>()[i], 2 * input.values<float>()[i]);
+  g.output(g.add("flat", Flatten(), g.add("a", Picky({nhwc}), x)));
+  EXPECT_EQ(converted(program_of(g)), (std::vector{Layout::nhwc, Layout::nchw}));
+}
+
+TEST(Formats, TheCpuHasOne) {
+  Graph g;
+  const Value x = g.input("input", {batch, 4, 3, 5});
+  g.output(g.add("a", Picky({plain, nhwc}), x));
+  EXPECT_EQ(detail::formats({1, 4, 3, 5}, {}), std::vector{Format{}});
+  EXPECT_TRUE(converted(program_of(g, {.threads = 1})).empty());
 }
 
 TEST(Formats, PoolingIsFoldedIntoWhatOffersIt) {
   for (const bool offers : {true, false}) {
     Graph g;
     const Value x = g.input("input", {batch, 4, 6, 6});
-    const Value r = g.add("relu", ReLU(), g.add("a", Doubling({plain}, offers), x));
+    const Value r = g.add("relu", ReLU(), g.add("a", Picky({plain}, offers), x));
     const Value p = g.add("pool", MaxPool2d({.kernel = 3, .stride = 2}), r);
     g.output(g.add("relu2", ReLU(), p));
-    const CompileOptions options = {.batch = 2, .threads = 1};
-    const detail::Program program = program_of(g, options);
+    const detail::Program program = program_of(g, {.batch = 2, .threads = 1});
     ASSERT_EQ(program.operations[0].pool.has_value(), offers);
     EXPECT_EQ(program.operations.size(), offers ? 2u : 3u);
     if (!offers) continue;
     EXPECT_EQ(program.operations[0].fused, "relu, pool");
     EXPECT_EQ(program.value(program.operations[0].output).shape, (Shape{2, 4, 2, 2}));
     EXPECT_EQ(program.operations[0].pool->planes, 8);
-    const CompileOptions plainly = {.batch = 2, .threads = 1, .fuse = false};
-    EXPECT_EQ(program_of(g, plainly).operations.size(), 4u);
+    EXPECT_EQ(program_of(g, {.batch = 2, .threads = 1, .fuse = false}).operations.size(), 4u);
   }
 }
 
@@ -155,7 +140,7 @@ TEST(Formats, ALinearTakesTheFlattenBeforeIt) {
   for (const bool shared : {false, true}) {
     Graph g;
     const Value x = g.input("input", {batch, 4, 3, 5});
-    const Value a = g.add("same", AdaptiveAvgPool2d({3, 5}), g.add("a", Doubling({plain}), x));
+    const Value a = g.add("same", AdaptiveAvgPool2d({3, 5}), g.add("a", Sigmoid(), x));
     const Value drop = g.add("drop", Dropout(), g.add("flat", Flatten(), a));
     g.output(g.add("relu", ReLU(), g.add("linear", Linear({.in = 60, .out = 7}), drop)));
     if (shared) g.output(drop);
@@ -188,7 +173,6 @@ TEST(Formats, AFlattenedLinearThatDoesNotFitSaysSo) {
 TEST(Formats, BytesOfAnActivation) {
   EXPECT_EQ(detail::bytes_of({2, 3, 5, 7}, {}), 2u * 3 * 5 * 7 * 4);
   EXPECT_EQ(detail::bytes_of({2, 3, 5, 7}, {DType::f16, Layout::nhwc}), 2u * 3 * 5 * 7 * 2);
-  EXPECT_EQ(detail::bytes_of({2, 17, 5, 7}, {DType::f32, Layout::blocked}), 2u * 32 * 5 * 7 * 4);
   test::expect_error([] { (void)detail::bytes_of({1ll << 31, 1ll << 31}, {}); }, {"too large"});
 }
 

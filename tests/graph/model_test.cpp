@@ -58,6 +58,21 @@ TEST(Model, PreprocessIsWrittenAsPeopleWriteIt) {
             R"({"resize":256,"crop":224,"mean":[0.485,0.456,0.406],"std":[0.229,0.224,0.225]})");
 }
 
+TEST(Model, PreprocessSaysWhatCaffesNetworksWant) {
+  const TemporaryDirectory dir;
+  Model model;
+  model.graph = test::small_network();
+  model.preprocess = caffe_imagenet();
+  save_model(dir / "model", model);
+  EXPECT_EQ(Weights::open(dir / "model").metadata().at("lamina.preprocess"),
+            R"({"resize":256,"crop":227,"mean":[122.67892,116.66877,104.00699],"std":[1.0,1.0,1.0],)"
+            R"("divisor":1.0,"order":"bgr","aspect":"ignored"})");
+  EXPECT_EQ(load_model(dir / "model").preprocess, caffe_imagenet());
+  Weights weights = weights_with(graph_of(conv_node));
+  weights.metadata()["lamina.preprocess"] = R"({"aspect": "kept", "order": "rgb", "divisor": 255})";
+  EXPECT_EQ(model_from(weights).preprocess, torchvision_imagenet());
+}
+
 TEST(Model, ReadsTheShippedFirstLayer) {
   const Model model = load_model(LAMINA_SOURCE_DIR "/weights/alexnet-conv1.safetensors");
   EXPECT_EQ(model.graph.find("features.1")->shape, (Shape{batch, 96, 55, 55}));
@@ -160,8 +175,10 @@ TEST(Model, RefusesMalformedGraphs) {
 }
 
 TEST(Model, RefusesMalformedPreprocessing) {
-  for (const char* bad : {"{", "[]", R"({"resize": 0})", R"({"crop": -5})", R"({"resize": 1.5})", R"({"mean": [1, 2]})",
-                          R"({"std": "x"})", R"({"size": 3})", R"({"crop": 99999999999})"}) {
+  for (const char* bad :
+       {"{", "[]", R"({"resize": 0})", R"({"crop": -5})", R"({"resize": 1.5})", R"({"mean": [1, 2]})",
+        R"({"std": "x"})", R"({"size": 3})", R"({"crop": 99999999999})", R"({"divisor": 0})", R"({"divisor": "1"})",
+        R"({"order": "gbr"})", R"({"order": 1})", R"({"aspect": true})", R"({"aspect": ""})"}) {
     Weights weights = weights_with(graph_of(conv_node));
     weights.metadata()["lamina.preprocess"] = bad;
     expect_error([&] { (void)model_from(weights); }, {"lamina.preprocess"}, bad);

@@ -118,6 +118,56 @@ TEST(Preprocess, NormalizeSeparatesChannelsAndRoundsEachStep) {
   }
 }
 
+TEST(Preprocess, CaffesNetworksTakeBlueFirstLessAMean) {
+  const Image image{2, 1, {0, 51, 102, 255, 254, 1}};
+  Preprocess settings = caffe_imagenet();
+  settings.crop = 1;
+  EXPECT_EQ(error_of([&] {
+              std::vector<float> out(3);
+              normalize_into(image, settings, out);
+            }),
+            "preprocess: expected an image of 1 x 1 pixels, got 2 x 1");
+  const float expected[2][3] = {{102 - 104.00699f, 51 - 116.66877f, 0 - 122.67892f},
+                                {1 - 104.00699f, 254 - 116.66877f, 255 - 122.67892f}};
+  for (std::size_t pixel = 0; pixel < 2; ++pixel) {
+    const auto rgb = image.rgb.begin() + static_cast<std::ptrdiff_t>(pixel * 3);
+    std::vector<float> out(3, std::numeric_limits<float>::quiet_NaN());
+    normalize_into({1, 1, {rgb, rgb + 3}}, settings, out);
+    for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(out[c], expected[pixel][c]) << pixel << ' ' << c;
+  }
+}
+
+TEST(Preprocess, StretchesWhereTheAspectIsIgnored) {
+  // Columns and rows are of one level each, so the resized picture is that of its middle column and row.
+  const Preprocess settings = {.resize = 8, .crop = 3, .aspect = Aspect::ignored};
+  for (const auto& [width, height] : {std::pair(16, 4), std::pair(3, 40), std::pair(8, 8)}) {
+    Image image{width, height, {}};
+    for (int y = 0; y < height; ++y) {
+      for (int x = 0; x < width; ++x) {
+        for (const int level : {x * 256 / width, y * 256 / height, 9}) {
+          image.rgb.push_back(static_cast<std::uint8_t>(level));
+        }
+      }
+    }
+    const Image seen = resize_and_crop(image, settings);
+    ASSERT_EQ(seen.width, 3);
+    ASSERT_EQ(seen.height, 3);
+    for (int y = 0; y < 3; ++y) {
+      for (int x = 0; x < 3; ++x) {
+        // Of 8 pixels the crop shows 2 to 4 (a margin of 5: Python rounds 2.5 to 2), each an eighth of the levels.
+        const auto* pixel = seen.rgb.data() + (y * 3 + x) * 3;
+        EXPECT_NEAR(pixel[0], (x + 2.5) * 32 - 128.0 / width, 3) << width << ": " << x << ", " << y;
+        EXPECT_NEAR(pixel[1], (y + 2.5) * 32 - 128.0 / height, 3) << height << ": " << x << ", " << y;
+        EXPECT_EQ(pixel[2], 9);
+      }
+    }
+  }
+  // A square has nothing to stretch.
+  Image square{20, 20, std::vector<std::uint8_t>(1200)};
+  for (std::size_t i = 0; i < 1200; ++i) square.rgb[i] = static_cast<std::uint8_t>(i * 37);
+  EXPECT_EQ(resize_and_crop(square, settings), resize_and_crop(square, sizes(8, 3)));
+}
+
 TEST(Preprocess, APhotoOfOnePixelFillsThePicture) {
   const Image image = resize_and_crop({1, 1, {10, 20, 30}}, torchvision_imagenet());
   ASSERT_EQ(image.rgb.size(), 224u * 224 * 3);
@@ -155,6 +205,8 @@ TEST(Preprocess, RefusesImpossibleSettings) {
   EXPECT_EQ(error({.std = {1, 0, 1}}), "preprocess: expected a finite std other than 0, got 0");
   EXPECT_EQ(error({.std = {1, 1, NAN}}), "preprocess: expected a finite std other than 0, got nan");
   EXPECT_EQ(error({.mean = {0, INFINITY, 0}}), "preprocess: expected a finite mean, got inf");
+  EXPECT_EQ(error({.divisor = 0}), "preprocess: expected a finite divisor other than 0, got 0");
+  EXPECT_EQ(error({.divisor = NAN}), "preprocess: expected a finite divisor other than 0, got nan");
   EXPECT_EQ(error({.resize = 1, .crop = 1}), "no error");
   EXPECT_EQ(error({.resize = std::numeric_limits<int>::max(), .crop = 3}), "no error");
 }

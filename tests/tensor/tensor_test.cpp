@@ -101,6 +101,15 @@ TEST(Tensor, ConvertsWhatFits) {
   expect_error([&] { (void)nan.to(DType::i64); }, {"i64"});
 }
 
+TEST(Tensor, ConvertsLargeTensorsToTheLastElement) {
+  Tensor values({(std::int64_t{5} << 20) / 2 + 3}, DType::f32);  // pieces for several threads, the last a short one
+  const std::span<float> from = values.values<float>();
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i) * 0.37f - 1e5f;
+  const Tensor narrow = values.to(DType::f16);
+  const std::span<const half> to = narrow.values<half>();
+  for (std::size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i].bits, to_half(from[i]).bits) << i;
+}
+
 TEST(Tensor, PrintsSoThatAPersonCanRead) {
   std::ostringstream small;
   small << Tensor::from<float>(std::vector<float>{1, 2, 3, 4}, {2, 2});
