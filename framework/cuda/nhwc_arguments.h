@@ -22,15 +22,16 @@ inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
 /// Fragments of eight pixels that each block finishes of a tile of `pixels` whose K is split; the last may have fewer.
 __host__ __device__ constexpr int fragments_owned(int pixels, int splits) { return (pixels / 8 + splits - 1) / splits; }
 
-/// Tiles whose sums land beside a ring worth having; the others are not compiled to split K.
-template <int groups, int pixels>
-inline constexpr bool splittable = groups* pixels <= 256;
+/// Bytes for the sums that land in each block of a split tile of `groups` times 64 filters.
+__host__ __device__ constexpr int landing_bytes(int groups, int pixels, int splits) {
+  return splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
+}
 
-/// Shared memory behind the ring: store buffers, or where the sums of a split tile land.
-__host__ __device__ constexpr int behind_ring(int groups, int pixels, int splits, int store_bytes) {
-  return splits == 1
-             ? store_bytes
-             : splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
+/// Where a block's shared memory behind the ring begins to be barriers. Sums land behind the ring or, if there is no
+/// room (`in_ring`), in the place of its operands, once the whole cluster has no more use for them.
+__host__ __device__ constexpr int barrier_offset(int ring_bytes, int store_bytes, int landing, bool in_ring) {
+  const int behind = ring_bytes + (landing == 0 ? store_bytes : in_ring ? 0 : landing);
+  return behind > landing ? behind : landing;
 }
 
 struct Arguments {
@@ -48,13 +49,13 @@ struct Arguments {
   int stages = 0;                // of the ring in shared memory
   int multicast = 1;             // blocks of a cluster, each with pixels of its own, that share the weights' copies
   int splits = 1;                // blocks of a cluster that share one tile, each with a piece of K
+  bool in_ring = false;          // where their sums land
 };
 
 /// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
 /// them.
 struct Tile {
   int groups = 0, pixels = 0, helpers = 1;
-  bool splittable = false;       // whether K can be split over a cluster
   int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
@@ -62,8 +63,9 @@ struct Tile {
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
 
   int threads() const { return (groups + helpers) * 128; }
-  int shared_bytes(int stages, int splits) const {
-    return stages * stage_bytes + behind_ring(groups, pixels, splits, store_bytes) +
+  int shared_bytes(int stages, int splits, bool in_ring) const {
+    return barrier_offset(stages * stage_bytes, store_bytes, splits > 1 ? landing_bytes(groups, pixels, splits) : 0,
+                          in_ring) +
            (3 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
   }
 };

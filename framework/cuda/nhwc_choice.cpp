@@ -85,17 +85,31 @@ Room room_of(int device) {
                                device_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock)};
 }
 
+/// How a block's shared memory is laid out.
+struct Stages {
+  int count = 0;
+  bool in_ring = false;
+};
+
 /// As many stages as fit and as a block has steps. A block that has but one tile and few steps leaves room for one of
-/// the next kernel, if its registers do.
-int stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room) {
-  const auto most = [&](int shared_bytes, int stages) {
-    while (stages > 0 && tile.shared_bytes(stages, sharing.splits) > shared_bytes) --stages;
+/// the next kernel, if its registers do. Sums of a split tile land in the ring's place where that makes it too short.
+Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room) {
+  const int own = ceil_div(steps, sharing.splits);
+  const bool one_tile = sharing.splits > 1 || clusters * sharing.cluster() <= room.multiprocessors;
+  const int wanted = one_tile ? std::clamp(own, 2, most_stages) : most_stages;
+  const auto most = [&](int shared_bytes, bool in_ring) {
+    int stages = wanted;
+    while (stages > 0 && tile.shared_bytes(stages, sharing.splits, in_ring) > shared_bytes) --stages;
     return stages;
   };
-  if (clusters * sharing.cluster() > room.multiprocessors) return most(room.shared_bytes, most_stages);
-  const int own = ceil_div(steps, sharing.splits), wanted = std::clamp(own, 2, most_stages);
-  const int beside = tile.resident > 1 ? most(room.half_shared_bytes, wanted) : 0;
-  return beside >= 2 && beside + 2 >= own ? beside : most(room.shared_bytes, wanted);
+  if (one_tile && tile.resident > 1) {
+    const int beside = most(room.half_shared_bytes, false);
+    if (beside >= 2 && beside + 2 >= own) return {beside, false};
+  }
+  constexpr int enough = 5;
+  const int beside = most(room.shared_bytes, false);
+  if (sharing.splits == 1 || beside >= std::min(wanted, enough)) return {beside, false};
+  return {most(room.shared_bytes, true), true};
 }
 
 }  // namespace
@@ -144,10 +158,9 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& 
     for (const Sharing& sharing : sharings) {
       if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
       if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
-      if (sharing.splits > 1 && !tile.splittable) continue;
       const std::int64_t clusters = cluster_count(geometry, tile, sharing);
-      const int stages = stages_for(tile, sharing, steps, clusters, room);
-      if (sharing.splits > steps || stages < 2) continue;
+      const Stages stages = stages_for(tile, sharing, steps, clusters, room);
+      if (sharing.splits > steps || stages.count < 2) continue;
       int& slots = at_once[static_cast<std::size_t>(sharing.cluster())];
       if (slots == 0) slots = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
@@ -156,7 +169,12 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& 
       best_cycles = cycles;
       // Blocks are persistent, unless they split a tile: those are launched however many there are.
       const std::int64_t launched = sharing.splits > 1 ? clusters : std::min<std::int64_t>(clusters, slots);
-      best = Choice{tile, sharing.multicast, sharing.splits, stages, static_cast<int>(launched) * sharing.cluster()};
+      best = Choice{.tile = tile,
+                    .multicast = sharing.multicast,
+                    .splits = sharing.splits,
+                    .stages = stages.count,
+                    .in_ring = stages.in_ring,
+                    .blocks = static_cast<int>(launched) * sharing.cluster()};
     }
   }
   return best;

@@ -11,7 +11,8 @@ namespace lamina::cuda::nhwc {
 struct Choice {
   Tile tile;
   int multicast = 1, splits = 1, stages = 2;
-  int blocks = 0;  // of the launch: whole clusters
+  bool in_ring = false;  // where the sums of a split tile land
+  int blocks = 0;        // of the launch: whole clusters
 
   int cluster() const { return multicast * splits; }
 };

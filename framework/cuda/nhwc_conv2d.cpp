@@ -52,6 +52,7 @@ class NhwcConv2d final : public Conv2dKernel {
     args_.stages = choice_.stages;
     args_.multicast = choice_.multicast;
     args_.splits = choice_.splits;
+    args_.in_ring = choice_.in_ring;
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     std::vector<FilterRange> ranges;
@@ -100,7 +101,8 @@ class NhwcConv2d final : public Conv2dKernel {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(choice_.blocks));
     config.blockDim = dim3(static_cast<unsigned>(choice_.tile.threads()));
-    config.dynamicSmemBytes = static_cast<std::size_t>(choice_.tile.shared_bytes(choice_.stages, choice_.splits));
+    config.dynamicSmemBytes =
+        static_cast<std::size_t>(choice_.tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring));
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = attributes;
     config.numAttrs = choice_.cluster() > 1 ? 2 : 1;

@@ -28,16 +28,24 @@ struct Producer {
   const int rank;
   const Span span{args, rank};
 
-  /// The weights of a step of the block's, into a stage. Blocks that share them each bring a piece to all.
-  __device__ __forceinline__ void load_weights(int filter_tile, int stage, int step) const {
+  /// A tile's weights for this block's first step. Blocks that share them each bring a piece to all.
+  __device__ __forceinline__ const unsigned char* weights_of(int filter_tile) const {
+    return static_cast<const unsigned char*>(args.weight) +
+           (static_cast<std::size_t>(filter_tile * groups) * static_cast<unsigned>(args.steps) +
+            static_cast<std::size_t>(span.first)) *
+               block_bytes +
+           piece_offset();
+  }
+  __device__ __forceinline__ int piece_offset() const {
+    return args.multicast > 1 ? rank * (block_bytes / args.multicast) : 0;
+  }
+
+  /// One step's weights into a stage, which may now receive all its bytes.
+  __device__ __forceinline__ void load_weights(const unsigned char* source, int stage) const {
     const int width = args.multicast;
     const auto piece = static_cast<std::uint32_t>(block_bytes / width);
-    const std::uint32_t offset = width > 1 ? static_cast<std::uint32_t>(rank) * piece : 0;
     const std::size_t block_stride = static_cast<std::size_t>(args.steps) * block_bytes;
-    const unsigned char* source = static_cast<const unsigned char*>(args.weight) +
-                                  static_cast<std::size_t>(filter_tile * groups) * block_stride +
-                                  static_cast<std::size_t>(span.first + step) * block_bytes + offset;
-    unsigned char* destination = shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + offset;
+    unsigned char* destination = shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + piece_offset();
     sm90::barrier_arrive_expect(shared.full + stage, Ring_::copied_bytes);
 #pragma unroll
     for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
@@ -52,9 +60,11 @@ struct Producer {
   /// The weights do not depend on the kernel before this one: the first of them come while it finishes.
   __device__ __forceinline__ int load_ahead() const {
     const Walk walk(args, rank);
-    const int ahead = walk.more() ? min(args.stages, span.count) : 0;
+    if (!walk.more()) return 0;
+    const int ahead = min(args.stages, span.count);
+    const unsigned char* source = weights_of(walk.filter_tile());
 #pragma unroll 1
-    for (int step = 0; step < ahead; ++step) load_weights(walk.filter_tile(), step, step);
+    for (int step = 0; step < ahead; ++step, source += block_bytes) load_weights(source, step);
     return ahead;
   }
 
@@ -64,15 +74,15 @@ struct Producer {
     const ConvGeometry& g = args.geometry;
     Walk walk(args, rank);
     Corner corner = corner_of(g, walk.pixel_tile() * n);
+    const unsigned char* source = weights_of(walk.filter_tile());
     sm90::wait_for_previous_kernel();
     Ring ring{args.stages};
     while (walk.more()) {
       Tap tap(g, span.first, terms);
-#pragma unroll 1
-      for (int step = 0; step < span.count; ++step, tap.next(g, terms), ring.advance()) {
+      for (int step = 0; step < span.count; ++step, source += block_bytes, tap.next(g, terms), ring.advance()) {
         if (step >= ahead) {
           sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
-          load_weights(walk.filter_tile(), ring.stage, step);
+          load_weights(source, ring.stage);
         }
         load_pixels(shared.ring + ring.stage * Ring_::stage_bytes, input, tap.channel, corner,
                     tap.row * g.dilation_height, tap.column * g.dilation_width, shared.full + ring.stage);
@@ -80,6 +90,7 @@ struct Producer {
       ahead = 0;
       walk.next();
       corner = corner_of(g, walk.pixel_tile() * n);
+      source = weights_of(walk.filter_tile());
     }
   }
 };
@@ -132,6 +143,12 @@ __device__ __forceinline__ void multiply(const Arguments& args, const Shared<T, 
   release(args, shared, previous);
 }
 
+/// Before blocks that split K send each other sums: all of them expect some, and have a place for them.
+__device__ __forceinline__ void meet(const Arguments& args) {
+  cluster_wait();
+  if (args.in_ring) cluster_sync();
+}
+
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap& output, Shared<T, groups, n> shared,
                                         int rank) {
@@ -155,14 +172,14 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
     } else {
       multiply<T, groups, n>(args, shared, ring, group, span.count, d);
     }
-    if (!splittable<groups, n> || args.splits == 1) {
+    if (args.splits == 1) {
       if constexpr (split<T>) {
 #pragma unroll
         for (int i = 0; i < n / 2; ++i) d[i] *= piece.range[i / 2 % 2].scale;
       }
       Stores::run(args, output, piece, buffers, d);
-    } else if constexpr (splittable<groups, n>) {
-      cluster_wait();  // the other blocks expect sums
+    } else {
+      meet(args);
       send_sums<T, groups, n>(args, shared, rank, d);
       finish_sums<T, groups, n>(args, shared, rank, piece);
     }
@@ -216,7 +233,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
       if (thread >= (groups + 1) * 128) halve<groups, n>(args, shared, rank);
     }
     __syncwarp();
-    if (args.splits > 1) cluster_wait();
+    if (args.splits > 1) meet(args);
   } else {
     if constexpr (!ample) sm90::take_registers<consumer_registers>();
     consume<T, groups, n, chunk>(args, output, shared, rank);
@@ -256,7 +273,6 @@ Tile make_tile() {
   return {.groups = groups,
           .pixels = n,
           .helpers = split<T> ? 2 : 1,
-          .splittable = splittable<groups, n>,
           .resident = resident<T, groups>,
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,

@@ -73,8 +73,11 @@ struct Shared {
   std::uint64_t *full, *empty, *halved, *landed;  // by the copies, the products, the splitting, the other blocks
 
   __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
-    stores = landing = base + args.stages * stage_bytes;
-    full = reinterpret_cast<std::uint64_t*>(stores + behind_ring(groups, n, args.splits, store_bytes));
+    const int ring_bytes = args.stages * stage_bytes;
+    const int sums = args.splits > 1 ? landing_bytes(groups, n, args.splits) : 0;
+    stores = base + ring_bytes;
+    landing = args.in_ring ? base : stores;
+    full = reinterpret_cast<std::uint64_t*>(base + barrier_offset(ring_bytes, store_bytes, sums, args.in_ring));
     empty = full + most_stages;
     halved = empty + most_stages;
     landed = halved + most_stages;
