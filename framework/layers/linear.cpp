@@ -6,6 +6,7 @@
 #include "lamina/cuda/linear.h"
 #include "lamina/layers/make_operator.h"
 #include "lamina/layers/views.h"
+#include "lamina/tensor/in_parallel.h"
 
 namespace lamina {
 namespace {
@@ -82,13 +83,17 @@ std::unique_ptr<Operator> prepare_cuda(std::int64_t rows, const LinearOptions& o
 Tensor channels_last(const Tensor& weight, const Shape& image) {
   const std::int64_t channels = image[1], pixels = image[2] * image[3];
   Tensor result(weight.shape());
-  const float* from = floats(weight);
-  float* to = floats(result);
-  for (std::int64_t row = 0; row < weight.shape()[0]; ++row, from += channels * pixels) {
-    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-      for (std::int64_t channel = 0; channel < channels; ++channel) *to++ = from[channel * pixels + pixel];
+  const auto reorder_rows = [&](std::size_t begin, std::size_t end) {
+    const std::int64_t skipped = static_cast<std::int64_t>(begin) * channels * pixels;
+    const float* from = floats(weight) + skipped;
+    float* to = floats(result) + skipped;
+    for (std::size_t row = begin; row < end; ++row, from += channels * pixels) {
+      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+        for (std::int64_t channel = 0; channel < channels; ++channel) *to++ = from[channel * pixels + pixel];
+      }
     }
-  }
+  };
+  detail::in_parallel(static_cast<std::size_t>(weight.shape()[0]), 64, reorder_rows);
   return result;
 }
 
