@@ -44,6 +44,9 @@ ALEXNET = [("conv", 3, 64, 11, 4, 2), ("relu",), ("pool", 3, 2), ("conv", 64, 19
            ("conv", 192, 384, 3, 1, 1), ("relu",), ("conv", 384, 256, 3, 1, 1), ("relu",),
            ("conv", 256, 256, 3, 1, 1), ("relu",), ("pool", 3, 2), ("flatten",), ("linear", 9216, 4096), ("relu",),
            ("linear", 4096, 4096), ("relu",), ("linear", 4096, 1000)]
+VGG16 = [layer for block in ([3, 64, 64], [64, 128, 128], [128, 256, 256, 256], [256, 512, 512, 512], [512, 512, 512, 512])
+         for layer in [step for c, f in zip(block, block[1:]) for step in (("conv", c, f, 3, 1, 1), ("relu",))] + [("pool", 2, 2)]]
+VGG16 += [("flatten",), ("linear", 25088, 4096), ("relu",), ("linear", 4096, 4096), ("relu",), ("linear", 4096, 1000)]
 NETWORKS = {
     "conv1": ((3, 224, 224), [("conv", 3, 96, 11, 4, 2)]),
     "conv2": ((64, 27, 27), [("conv", 64, 192, 5, 1, 2)]),
@@ -51,6 +54,7 @@ NETWORKS = {
     "conv4": ((384, 13, 13), [("conv", 384, 256, 3, 1, 1)]),
     "conv5": ((256, 13, 13), [("conv", 256, 256, 3, 1, 1)]),
     "alexnet": ((3, 224, 224), ALEXNET),
+    "vgg16": ((3, 224, 224), VGG16),
 }
 
 

@@ -62,9 +62,12 @@ Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads)
   Division best;
   best.row_pitch =
       round_up(std::int64_t{g.out_width - 1} * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1, line);
-  // In clock cycles, two multiply-adds in each: the aim is only to weigh copies against idle threads.
+  // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again against idle
+  // threads. Copies and weights come from memory, at rates that docs/cpu.md fits to measured divisions.
   const double row_cost = 0.5 * static_cast<double>(g.reduction()) * g.out_width;
-  const double copy_cost = copies(g) ? g.group_in_channels() * (8.0 + static_cast<double>(best.row_pitch) / 8.0) : 0.0;
+  const double copy_cost = copies(g) ? g.group_in_channels() * (8.0 + 1.2 * static_cast<double>(best.row_pitch)) : 0.0;
+  const double weight_cost = 0.16 * static_cast<double>(g.reduction()) * kernel.lanes;
+  constexpr double task_cost = 4000;
   double least = std::numeric_limits<double>::max();
   for (int rows = g.out_height; rows >= 1; --rows) {
     const int bands = ceil_div(g.out_height, rows);
@@ -74,8 +77,8 @@ Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads)
     if (copy * static_cast<std::int64_t>(sizeof(float)) > copy_bytes && rows > 1) continue;
     for (int filter_parts = 1; filter_parts <= blocks.count(); ++filter_parts) {
       const int most_blocks = ceil_div(blocks.count(), filter_parts);
-      const double task =
-          rows * row_cost * most_blocks * kernel.vectors + copy_cost * static_cast<double>(rows_read(g, rows)) + 1000;
+      const double task = (rows * row_cost + weight_cost) * most_blocks * kernel.vectors +
+                          copy_cost * static_cast<double>(rows_read(g, rows)) + task_cost;
       const auto tasks = g.batch * g.groups * bands * filter_parts;
       // The second term: threads rarely start together or run equally fast, so a long last task is a risk.
       const double cost =
