@@ -4,6 +4,7 @@
 
 #include "lamina/cuda/check.h"
 #include "lamina/cuda/constant.h"
+#include "lamina/cuda/launch_attributes.h"
 #include "lamina/cuda/sm90_instance.h"
 #include "lamina/cuda/sm90_pack.h"
 #include "lamina/cuda/sm90_plan.h"
@@ -71,16 +72,14 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
     sm90::Params params = plan_.params;
     params.input = static_cast<const float*>(input);
     params.output = output;
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory()};
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(plan_.blocks));
     config.blockDim = dim3(static_cast<unsigned>(instance_.block_threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(plan_.shared_bytes);
     config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &overlap;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = 2;
     void* arguments[] = {&params};
     check(cudaLaunchKernelExC(&config, instance_.function, arguments));
   }

@@ -49,11 +49,30 @@ __device__ inline void store(void* output, DType type, std::int64_t i, float x) 
   }
 }
 
+/// The elements in f32. Two bf16 are the halves of a word, and one is an f32 whose lower half is missing: said so, it
+/// takes one instruction each, and no more registers than the words.
+template <class T, int N>
+__device__ inline void widen(const Pack<T, N>& pack, float (&x)[N]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && N % 2 == 0) {
+    const auto* words = reinterpret_cast<const unsigned*>(&pack);
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      x[2 * i] = __uint_as_float(words[i] << 16);
+      x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = to_f32(pack.values[i]);
+  }
+}
+
 /// N terms of one output of one row.
 template <class T, int N>
-__device__ inline float dot(const Pack<T, N>& w, const Pack<T, N>& x, float sum) {
+__device__ inline float dot(const Pack<T, N>& w, const float (&x)[N], float sum) {
+  float v[N];
+  widen(w, v);
 #pragma unroll
-  for (int i = 0; i < N; ++i) sum = fmaf(to_f32(w.values[i]), to_f32(x.values[i]), sum);
+  for (int i = 0; i < N; ++i) sum = fmaf(v[i], x[i], sum);
   return sum;
 }
 
@@ -94,7 +113,8 @@ __global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(Line
       for (int r = 0; r < Rows; ++r) {
         const std::int64_t row = r < a.rows ? r : a.rows - 1;
         const T* input = static_cast<const T*>(a.input) + row * a.in;
-        const auto x = *reinterpret_cast<const Pack<T, N>*>(input + std::int64_t{i} * N);
+        float x[N];
+        widen(*reinterpret_cast<const Pack<T, N>*>(input + std::int64_t{i} * N), x);
 #pragma unroll
         for (int o = 0; o < Outputs; ++o) sum[o][r] = dot(w[step][o], x, sum[o][r]);
       }

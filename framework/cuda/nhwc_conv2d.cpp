@@ -6,6 +6,7 @@
 
 #include "lamina/cuda/check.h"
 #include "lamina/cuda/constant.h"
+#include "lamina/cuda/launch_attributes.h"
 #include "lamina/cuda/nhwc_choice.h"
 #include "lamina/cuda/nhwc_maps.h"
 #include "lamina/cuda/nhwc_weights.h"
@@ -92,12 +93,10 @@ class NhwcConv2d final : public Conv2dKernel {
     CUtensorMap input_map = nhwc::input_map(args.geometry, options_.precision, choice_.tile.pixels, input);
     CUtensorMap output_map = nhwc::output_map(
         args.geometry, options_.output, choice_.tile.store_pixels / (options_.output == DType::f32 ? 2 : 1), output);
-    cudaLaunchAttribute attributes[2]{};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = static_cast<unsigned>(choice_.cluster());
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory(), {}};
+    attributes[2].id = cudaLaunchAttributeClusterDimension;
+    attributes[2].val.clusterDim.x = static_cast<unsigned>(choice_.cluster());
+    attributes[2].val.clusterDim.y = attributes[2].val.clusterDim.z = 1;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(choice_.blocks));
     config.blockDim = dim3(static_cast<unsigned>(choice_.tile.threads()));
@@ -105,7 +104,7 @@ class NhwcConv2d final : public Conv2dKernel {
         static_cast<std::size_t>(choice_.tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring));
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = attributes;
-    config.numAttrs = choice_.cluster() > 1 ? 2 : 1;
+    config.numAttrs = choice_.cluster() > 1 ? 3 : 2;
     void* arguments[] = {&args, &input_map, &output_map};
     check(cudaLaunchKernelExC(&config, choice_.tile.kernel, arguments));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/launch_attributes.h"
 
 /// Kernels that start while the one before them in the stream still runs (programmatic dependent launch, compute
 /// capability 9.0): between small kernels that hides the launch and whatever needs nothing of the predecessor.
@@ -32,13 +33,7 @@ bool device_overlaps();
 template <class... Parameters, class... Arguments>
 void launch_overlapping(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
                         Arguments&&... arguments) {
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  // A multiprocessor divides its memory between L1 and shared anew only when it is idle. Convolutions take all they
-  // can get: a kernel that asked for another division could not start beside them.
-  attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-  attributes[1].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
+  cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory()};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;

@@ -144,10 +144,17 @@ TEST_F(CudaLayers, ConversionsKeepEveryElement) {
 
 /// Linear layers of every precision: K terms, each product within the precision's bound of its scale.
 TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
-  for (const Precision precision : {Precision::tf32, Precision::fp16, Precision::bf16}) {
-    for (const auto& [rows, in] : std::vector<std::pair<std::int64_t, int>>{
-             {1, 300}, {2, 304}, {3, 8}, {4, 1}, {5, 2048}, {8, 129}, {16, 300}, {17, 300}, {64, 4096}, {1, 9216}}) {
-      Linear linear({.in = in, .out = 77});
+  struct Size {
+    std::int64_t rows;
+    int in, out;
+  };
+  // Around the numbers of rows and of outputs where another kernel takes over.
+  const std::vector<Size> sizes = {{1, 300, 77}, {1, 264, 2050}, {1, 33, 2051}, {1, 9216, 77}, {1, 9216, 2048},
+                                   {2, 304, 77}, {3, 8, 77},     {4, 1, 77},    {5, 2048, 77}, {8, 129, 77},
+                                   {9, 136, 80}, {16, 300, 77},  {17, 300, 77}, {64, 4096, 77}};
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+    for (const auto& [rows, in, out] : sizes) {
+      Linear linear({.in = in, .out = out});
       test::set_parameters(linear, 5);
       const Tensor x = test::drawn({rows, in}, 6);
       const std::vector<double> truth = test::reference_linear(linear, x);
