@@ -38,20 +38,28 @@ double step_cycles(const Tile& tile, int multicast, bool split) {
   // once.
   const double read = weights + pixels * (split ? 3 * tile.groups + 1 : tile.groups);
   const double written = weights + pixels * (split ? 2 : 1);
-  // Split: those who multiply first split their weights; a warpgroup alone has nobody to multiply meanwhile.
-  const double waiting = (split ? (tile.groups == 1 ? 560 : 440) : 89) + (multicast > 1 ? 33 : 0);
+  // Split: those who multiply first split their weights; a warpgroup alone has nobody to multiply meanwhile, unless it
+  // runs ahead (nhwc_split.cuh).
+  const double waiting = (!split              ? 89
+                          : tile.groups > 1   ? 440
+                          : tile.pixels <= 64 ? 350
+                                              : 560) +
+                         (multicast > 1 ? 33 : 0);
   return waiting + std::max({products, (read + written) / shared_bytes_per_cycle,
                              (weights / multicast + pixels) / l2_bytes_per_cycle});
 }
 
-/// What a launch takes in clock cycles, `slots` clusters at a time.
-double expected_cycles(const Tile& tile, const Sharing& sharing, Precision precision, int steps, std::int64_t clusters,
-                       int slots) {
-  constexpr double beginning = 3130, reduction = 870, reduction_of_fragment = 21;
-  const double step = step_cycles(tile, sharing.multicast, precision == Precision::fp32);
-  double wave = ceil_div(steps, sharing.splits) * step;
+/// What a launch takes in clock cycles, `slots` clusters at a time, each block with `stages`.
+double expected_cycles(const Tile& tile, const Sharing& sharing, Precision precision, int steps, int stages,
+                       std::int64_t clusters, int slots) {
+  constexpr double beginning = 3130, reduction = 870, reduction_of_fragment = 21, stage_missing = 60;
+  const int own = ceil_div(steps, sharing.splits);
+  const auto waves = static_cast<double>(ceil_div<std::int64_t>(clusters, slots));
+  double wave = own * step_cycles(tile, sharing.multicast, precision == Precision::fp32);
   if (sharing.splits > 1) wave += reduction + reduction_of_fragment * tile.groups * tile.pixels;
-  return beginning + static_cast<double>(ceil_div<std::int64_t>(clusters, slots)) * wave;
+  // Behind a ring that holds all steps nobody waits for a stage to be emptied; later waves find the ring in use anyway.
+  if (waves == 1) wave += stage_missing * std::max(0, own - stages);
+  return beginning + waves * wave;
 }
 
 /// Clusters of that many blocks, one block to a multiprocessor, that the device holds at a time.
@@ -106,7 +114,7 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
     const int beside = most(room.half_shared_bytes, false);
     if (beside >= 2 && beside + 2 >= own) return {beside, false};
   }
-  constexpr int enough = 5;
+  constexpr int enough = 4;  // by measurement at N = 8 and 32
   const int beside = most(room.shared_bytes, false);
   if (sharing.splits == 1 || beside >= std::min(wanted, enough)) return {beside, false};
   return {most(room.shared_bytes, true), true};
@@ -164,7 +172,7 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& 
       int& slots = at_once[static_cast<std::size_t>(sharing.cluster())];
       if (slots == 0) slots = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
-      const double cycles = expected_cycles(tile, sharing, options.precision, steps, clusters, slots);
+      const double cycles = expected_cycles(tile, sharing, options.precision, steps, stages.count, clusters, slots);
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;
       // Blocks are persistent, unless they split a tile: those are launched however many there are.
