@@ -1,5 +1,8 @@
 #include "lamina/tensor/tensor.h"
 
+#include <sys/mman.h>
+
+#include <cstdint>
 #include <cstring>
 #include <new>
 
@@ -19,6 +22,17 @@ std::size_t bytes_for(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(*bytes);
 }
 
+/// Under large tensors, pages of 2 MiB where the system has them on request: filling fresh memory is otherwise mostly
+/// waiting for one small page after the other.
+void prefer_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  constexpr std::uintptr_t page = std::uintptr_t{2} << 20;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = detail::round_up(address, page), end = (address + bytes) / page * page;
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // may be refused
+#endif
+}
+
 std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   // An empty tensor still gets an address, so that `defined` tells it from an undefined one.
   const std::size_t size = bytes == 0 ? 1 : bytes;
@@ -27,6 +41,7 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   }
   void* memory = ::operator new(size, alignment, std::nothrow);
   if (memory == nullptr) detail::fail("out of memory: asked for ", bytes, " bytes on the CPU");
+  prefer_huge_pages(memory, size);
   return {memory, [](void* p) { ::operator delete(p, alignment); }};
 }
 
