@@ -45,6 +45,7 @@ int ThreadPool::default_threads() {
 
 ThreadPool::ThreadPool(int threads) {
   if (threads < 1) detail::fail("threads: expected 1 or more, got ", threads);
+  stretches_ = std::make_unique<Stretch[]>(static_cast<std::size_t>(threads));
   workers_.reserve(static_cast<std::size_t>(threads) - 1);
   try {
     for (int worker = 1; worker < threads; ++worker) {
@@ -74,7 +75,11 @@ void ThreadPool::run(const Loop& loop) {
   {
     const std::lock_guard lock(mutex_);
     loop_ = loop;
-    next_ = 0;
+    for (int w = 0; w < threads(); ++w) {
+      Stretch& stretch = stretches_[static_cast<std::size_t>(w)];
+      stretch.next = loop.count * w / threads();
+      stretch.end = loop.count * (w + 1) / threads();
+    }
     busy_ = static_cast<int>(workers_.size());
     ++generation_;
   }
@@ -90,9 +95,15 @@ void ThreadPool::run(const Loop& loop) {
 
 void ThreadPool::work(int worker) {
   try {
-    for (std::int64_t i = next_++; i < loop_.count; i = next_++) loop_.call(loop_.body, i, worker);
+    for (int turn = 0; turn < threads(); ++turn) {
+      Stretch& stretch = stretches_[static_cast<std::size_t>((worker + turn) % threads())];
+      for (std::int64_t i = stretch.next++; i < stretch.end; i = stretch.next++) loop_.call(loop_.body, i, worker);
+    }
   } catch (...) {
-    next_ = loop_.count;
+    for (int w = 0; w < threads(); ++w) {
+      Stretch& stretch = stretches_[static_cast<std::size_t>(w)];
+      stretch.next = stretch.end;
+    }
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::current_exception();
   }

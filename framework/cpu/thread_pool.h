@@ -24,8 +24,10 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Calls body(index, worker) once for every index in [0, count), worker in [0, threads()), and returns when all are
-  /// done. Indices are handed out in order, one at a time, so uneven ones balance. The first exception thrown stops
-  /// the loop and is rethrown here. Allocates nothing. One loop at a time: not to be called from two threads at once.
+  /// done. Each thread has a stretch of the indices, in order, and then takes what is left of the others', one index at
+  /// a time: uneven ones balance, and loop after loop a thread works where its cache has what it wrote before. The
+  /// first exception thrown stops the loop and is rethrown here. Allocates nothing. One loop at a time: not to be
+  /// called from two threads at once.
   template <class Body>
   void parallel_for(std::int64_t count, const Body& body) {
     run({count, &body,
@@ -42,14 +44,20 @@ class ThreadPool {
     void (*call)(const void* body, std::int64_t index, int worker) = nullptr;
   };
 
+  /// A worker's stretch of a loop, on a cache line of its own: what one thread writes must not slow the others.
+  struct alignas(64) Stretch {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
+
   void run(const Loop& loop);
   void work(int worker);
   void wait_for_loops(int worker);
 
   std::vector<std::thread> workers_;
+  std::unique_ptr<Stretch[]> stretches_;  // by worker
   Loop loop_;
-  // Each on a cache line of its own: what one thread writes must not slow the others' reads of its neighbours.
-  alignas(64) std::atomic<std::int64_t> next_{0};
+  // Each on a cache line of its own, as above.
   alignas(64) std::atomic<int> busy_{0};                  // workers that have not finished the current loop
   alignas(64) std::atomic<std::uint64_t> generation_{0};  // counts loops; a change is the signal to start
   std::atomic<bool> stop_{false};

@@ -28,6 +28,22 @@ TEST(ThreadPool, CallsEveryIndexOnce) {
   }
 }
 
+TEST(ThreadPool, TakesOverWhatASlowThreadHasLeft) {
+  ThreadPool pool(2);
+  for (const std::int64_t slow : {0, 5, 9}) {
+    std::atomic<int> others = 0;
+    pool.parallel_for(10, [&](std::int64_t i, int) {
+      if (i != slow) {
+        ++others;
+        return;
+      }
+      const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (others < 9 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+      EXPECT_EQ(others, 9);
+    });
+  }
+}
+
 TEST(ThreadPool, ManyShortLoopsInARow) {
   ThreadPool pool(4);
   std::atomic<std::int64_t> sum = 0;
