@@ -1,0 +1,90 @@
+#pragma once
+
+// What feeds the ring: one thread, which tells the copy engine what to bring for each step.
+
+#include "lamina/cuda/nhwc_ring.cuh"
+
+namespace lamina::cuda::nhwc {
+
+/// How a block's weights get into its ring. Blocks that share them each bring a piece to all. Made once, because the
+/// one thread that copies has no time for divisions in each step.
+template <class T, int groups, int n>
+struct WeightCopies {
+  using Ring_ = Shared<T, groups, n>;
+  const int width;
+  const std::uint32_t piece, offset, mask;
+  const std::size_t block_stride;
+
+  __device__ __forceinline__ WeightCopies(const Arguments& args, int rank)
+      : width(args.multicast),
+        piece(static_cast<std::uint32_t>(block_bytes / args.multicast)),
+        offset(width > 1 ? static_cast<std::uint32_t>(rank) * piece : 0),
+        mask((1u << width) - 1),
+        block_stride(static_cast<std::size_t>(args.steps) * block_bytes) {}
+
+  /// A tile's weights from step `first` on.
+  __device__ __forceinline__ const unsigned char* of(const Arguments& args, int filter_tile, int first) const {
+    return static_cast<const unsigned char*>(args.weight) +
+           static_cast<std::size_t>(filter_tile * groups) * block_stride +
+           static_cast<std::size_t>(first) * block_bytes + offset;
+  }
+
+  /// One step's weights into a stage, which may now receive all its bytes.
+  __device__ __forceinline__ void load(const Ring_& shared, int stage, const unsigned char* source) const {
+    unsigned char* destination = shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + offset;
+    sm90::barrier_arrive_expect(shared.full + stage, Ring_::copied_bytes);
+#pragma unroll
+    for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
+      if (width > 1) {
+        bulk_load_multicast(destination, source, piece, shared.full + stage, mask);
+      } else {
+        sm90::bulk_load(destination, source, piece, shared.full + stage);
+      }
+    }
+  }
+};
+
+/// Brings the weights of as many steps as the ring holds, and returns how many: they do not depend on the kernel before
+/// this one, and come while it finishes.
+template <class T, int groups, int n>
+__device__ __forceinline__ int load_ahead(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
+  const Walk walk(args, rank);
+  if (!walk.more()) return 0;
+  const Span span(args, rank);
+  const WeightCopies<T, groups, n> weights(args, rank);
+  const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
+  const int ahead = min(args.stages, span.count);
+#pragma unroll 1
+  for (int step = 0; step < ahead; ++step, source += block_bytes) weights.load(shared, step, source);
+  return ahead;
+}
+
+/// The thread that feeds the ring. Weights of the first `ahead` steps are on their way.
+template <class T, int groups, int n>
+__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input,
+                                        const Shared<T, groups, n>& shared, int rank, int ahead) {
+  constexpr int terms = step_terms<T>;
+  const ConvGeometry& g = args.geometry;
+  const Span span(args, rank);
+  const WeightCopies<T, groups, n> weights(args, rank);
+  bool waited = false;
+  Ring ring{args.stages};
+  for (Walk walk(args, rank); walk.more(); walk.next()) {
+    const Corner corner = corner_of(g, walk.pixel_tile() * n);
+    const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
+    if (!waited) sm90::wait_for_previous_kernel();
+    waited = true;
+    Tap tap(g, span.first, terms);
+    for (int step = 0; step < span.count; ++step, source += block_bytes, tap.next(g, terms), ring.advance()) {
+      if (step >= ahead) {
+        sm90::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+        weights.load(shared, ring.stage, source);
+      }
+      load_pixels(shared.ring + ring.stage * Shared<T, groups, n>::stage_bytes, input, tap.channel, corner,
+                  tap.row * g.dilation_height, tap.column * g.dilation_width, shared.full + ring.stage);
+    }
+    ahead = 0;
+  }
+}
+
+}  // namespace lamina::cuda::nhwc
