@@ -6,9 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <future>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -119,16 +117,20 @@ void write_json(const std::string& path, const Plan& plan, const Timing& whole, 
     root["steps"].push_back(
         {{"name", step.name}, {"fused", step.fused}, {"kernel", step.kernel}, {"ms", step.milliseconds}});
   }
-  std::ofstream file;
-  if (path != "-") file.open(path);
-  std::ostream& out = path == "-" ? std::cout : file;
-  out << root.dump(2) << '\n';
-  if (!out.flush()) throw Error(path + ": cannot be written");
+  const std::string text = root.dump(2) + '\n';
+  if (path == "-") {
+    fmt::print("{}", text);
+  } else {
+    write_text(path, text);
+  }
 }
 
 void bench(const Options& options) {
   const ModelOptions& source = options.model;
-  const bool without_weights = source.model.empty() && !source.arch.empty() && source.weights.empty();
+  if (source.model.empty() && source.arch.empty()) {
+    throw Error("expected --model FILE, or --arch NETWORK, with random weights or --weights FILE");
+  }
+  const bool without_weights = source.model.empty() && source.weights.empty();
   const Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(options.batch);

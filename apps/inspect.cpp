@@ -80,7 +80,7 @@ void print_plan(const Model& model, const Options& options) {
 void inspect(const Options& options) {
   const Weights weights = Weights::open(options.file);
   if (options.plan) return print_plan(model_from(weights), options);
-  fmt::print("{}: {} tensors\n\n", options.file, weights.size());
+  fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
     if (!key.starts_with("lamina.") || key == "lamina.source") fmt::print("{}: {}\n", key, value);
