@@ -40,12 +40,6 @@ int default_threads(const RaceOptions& options, Device device) {
   return device.is_cpu() ? cpu::ThreadPool::default_threads() : 1;
 }
 
-/// What a network would store: on a GPU the 16-bit precisions keep 16-bit activations.
-DType storage(Precision precision) {
-  if (precision == Precision::fp16) return DType::f16;
-  return precision == Precision::bf16 ? DType::bf16 : DType::f32;
-}
-
 }  // namespace
 
 Conv2dRace::Conv2dRace(const RaceOptions& options, Device device)
@@ -64,11 +58,11 @@ Shape Conv2dRace::input_shape(std::int64_t n) const {
 }
 
 Format Conv2dRace::input_format(Precision precision) const {
-  return {options_.layout == Layout::nchw ? DType::f32 : storage(precision), options_.layout};
+  return {options_.layout == Layout::nchw ? DType::f32 : storage_type(precision), options_.layout};
 }
 
 Format Conv2dRace::output_format(Precision precision) const {
-  return {device_.is_cpu() ? DType::f32 : storage(precision), options_.layout};
+  return {device_.is_cpu() ? DType::f32 : storage_type(precision), options_.layout};
 }
 
 /// The same activation, on the GPU, in another format.

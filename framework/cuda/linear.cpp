@@ -33,7 +33,7 @@ class FewRows final : public LinearKernel {
  public:
   FewRows(const LinearOptions& options, const float* weight, const float* bias)
       : options_(options),
-        storage_(linear_storage(options.precision)),
+        storage_(storage_type(options.precision)),
         weight_(upload(options.device, storage_, weight, std::int64_t{options.out} * options.in)),
         bias_(upload(options.device, DType::f32, bias, options.out)) {}
 
@@ -80,7 +80,7 @@ class Product final : public LinearKernel {
  public:
   Product(const LinearOptions& options, const float* weight, const float* bias)
       : options_(options),
-        storage_(linear_storage(options.precision)),
+        storage_(storage_type(options.precision)),
         depth_(storage_ == DType::f32 ? product_depth : options.in),
         gemm_bytes_(gemm_workspace(options)),
         cublas_(Cublas::on_device(options.device)),
@@ -171,7 +171,7 @@ class TensorCores final : public LinearKernel {
     Conv2dOptions options = {.device = o.device,
                              .precision = o.precision,
                              .algorithm = ConvAlgorithm::implicit_gemm,
-                             .input = linear_storage(o.precision),
+                             .input = storage_type(o.precision),
                              .output = o.output,
                              .input_layout = Layout::nhwc,
                              .output_layout = Layout::nhwc,
@@ -194,7 +194,7 @@ class TensorCores final : public LinearKernel {
 
 /// Rows up to which streaming the weights past plain arithmetic beats the tensor cores, by measurement (docs/plans.md):
 /// 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
-std::int64_t few_rows(Precision precision) { return linear_storage(precision) == DType::f32 ? linear_rows_at_once : 4; }
+std::int64_t few_rows(Precision precision) { return storage_type(precision) == DType::f32 ? linear_rows_at_once : 4; }
 
 bool cublas_available(int device) {
   try {
@@ -207,14 +207,6 @@ bool cublas_available(int device) {
 
 }  // namespace
 
-DType linear_storage(Precision precision) {
-  switch (precision) {
-    case Precision::fp16: return DType::f16;
-    case Precision::bf16: return DType::bf16;
-    default: return DType::f32;
-  }
-}
-
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
   const bool streams = options.in <= linear_most_terms;
   if (streams && options.rows <= few_rows(options.precision)) {
@@ -223,7 +215,7 @@ std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const
   // Of the tensor-core kernels the one for Hopper is ahead of cuBLAS. The others are not on 16-bit operands; on f32
   // they are again: there cuBLAS's sums would have to be cut short in fp32, and its TF32 truncates.
   const bool hopper = TensorCores::convolution(options).input_layout == Layout::nhwc;
-  const bool cublas = linear_storage(options.precision) != DType::f32 && cublas_available(options.device);
+  const bool cublas = storage_type(options.precision) != DType::f32 && cublas_available(options.device);
   if ((hopper || !cublas) && TensorCores::takes(options)) {
     return std::make_unique<TensorCores>(options, weight, bias);
   }

@@ -12,16 +12,13 @@ namespace lamina::cuda {
 struct LinearOptions {
   int device = 0;
   Precision precision = Precision::fp32;  ///< least exact arithmetic allowed
-  DType output = DType::f32;              ///< f32, or the precision's storage type
+  DType output = DType::f32;              ///< f32, or storage_type(precision)
   std::int64_t rows = 1;
   int in = 0;
   int out = 0;
   bool relu = false;  ///< y = max(y, 0) in the epilogue; NaN stays NaN
   std::size_t workspace_limit = std::size_t{256} << 20;
 };
-
-/// What inputs and weights are stored as: f16, bf16, or f32 for the others.
-DType linear_storage(Precision precision);
 
 /// One fully connected layer made ready for one device. Immutable; `run` may be called from several threads.
 class LinearKernel {
@@ -33,7 +30,7 @@ class LinearKernel {
   virtual std::size_t parameter_bytes() const = 0;
 
   /// Enqueues output [rows, out] = input [rows, in] * weight' + bias in device memory, 16-byte aligned. The input is of
-  /// linear_storage, the output of options.output.
+  /// storage_type(precision), the output of options.output.
   virtual void run(const void* input, void* output, void* workspace, Stream stream) const = 0;
 };
 

@@ -20,15 +20,11 @@ using lamina::detail::ceil_div;
 
 constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
 
-DType storage(Precision precision) {
-  return precision == Precision::fp16 ? DType::f16 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
-}
-
 /// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
 bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
 
 bool formats_fit(const ConvGeometry& g, const Conv2dOptions& o) {
-  return !o.pool && o.input == storage(o.precision) && (o.output == o.input || o.output == DType::f32) &&
+  return !o.pool && o.input == storage_type(o.precision) && (o.output == o.input || o.output == DType::f32) &&
          channels_last(o.input_layout, g.in_pixels()) && channels_last(o.output_layout, g.out_pixels()) &&
          static_cast<std::size_t>(g.in_channels) * size_of(o.input) % 16 == 0 &&
          static_cast<std::size_t>(g.out_channels) * size_of(o.output) % 16 == 0;

@@ -16,6 +16,7 @@
 #include "lamina/cuda/nhwc_produce.cuh"
 #include "lamina/cuda/nhwc_reduce.cuh"
 #include "lamina/cuda/nhwc_split.cuh"
+#include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda::nhwc {
 
@@ -121,7 +122,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   constexpr int helper_registers = groups == 4 ? 64 : groups == 3 ? 56 : split<T> ? 56 : 72;
   constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
   constexpr int consumer_registers = taken < 240 ? taken : 240;
-  sm90::let_next_kernel_start();
+  let_successor_start();
   const Shared<T, groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
   const int rank = cluster > 1 ? static_cast<int>(cluster_rank()) : 0;

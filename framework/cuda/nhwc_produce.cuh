@@ -3,6 +3,7 @@
 // What feeds the ring: one thread, which tells the copy engine what to bring for each step.
 
 #include "lamina/cuda/nhwc_ring.cuh"
+#include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda::nhwc {
 
@@ -72,7 +73,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     const Corner corner = corner_of(g, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
-    if (!waited) sm90::wait_for_previous_kernel();
+    if (!waited) wait_for_predecessor();
     waited = true;
     Tap tap(g, span.first, terms);
     for (int step = 0; step < span.count; ++step, source += block_bytes, tap.next(g, terms), ring.advance()) {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-/// Hopper's asynchronous machinery as inline PTX: mbarriers, bulk copies, register reallocation, dependent launch.
-/// PTX ISA 8.x, chapters "mbarrier", "cp.async.bulk", "setmaxnreg", "griddepcontrol".
+/// Hopper's asynchronous machinery as inline PTX: mbarriers, bulk copies, register reallocation.
+/// PTX ISA 8.x, chapters "mbarrier", "cp.async.bulk", "setmaxnreg".
 namespace lamina::cuda::sm90 {
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
@@ -127,10 +127,5 @@ __device__ __forceinline__ void take_registers() {
 
 /// Joins one warpgroup; id 0 belongs to __syncthreads.
 __device__ __forceinline__ void warpgroup_sync(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
-
-/// Until here the kernel may overlap the one before it in the stream: it has touched nothing but constant weights.
-__device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
-__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;"); }
 
 }  // namespace lamina::cuda::sm90

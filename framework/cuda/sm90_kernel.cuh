@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lamina/cuda/overlap.cuh"
 #include "lamina/cuda/sm90_roles.cuh"
 
 /// Implicit GEMM for few input channels on Hopper. docs/hopper.md has the pictures and the clock budget.
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
     reinterpret_cast<float*>(control.scale)[threadIdx.x] = p.scale[split * filters + threadIdx.x];
   }
   __syncthreads();
-  let_next_kernel_start();
+  let_successor_start();
 
   unsigned char* buffers = ring + ring_bytes;
   constexpr int computing = Team<precision>::computing, staging = Team<precision>::staging;

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "lamina/cuda/overlap.cuh"
 #include "lamina/cuda/sm90_barrier.cuh"
 #include "lamina/cuda/sm90_modes.cuh"
 #include "lamina/cuda/sm90_pixels.cuh"
@@ -93,7 +94,7 @@ __device__ __forceinline__ void pool_rows(const Params& p, SharedControl& contro
     wait_full(end);
     for (; freed < end; ++freed) barrier_arrive(&control.buffer_free[freed % pool_buffers]);
   };
-  wait_for_previous_kernel();  // it may still read what this one writes
+  wait_for_predecessor();  // it may still read what this one writes
   while (at < last) {
     const Segment segment(p, at, last);
     const std::int64_t row_elements = std::int64_t{p.pool_width} * p.out_channels;

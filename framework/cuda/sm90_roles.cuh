@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lamina/cuda/overlap.cuh"
 #include "lamina/cuda/sm90_exact.cuh"
 #include "lamina/cuda/sm90_multiply.cuh"
 #include "lamina/cuda/sm90_pixels.cuh"
@@ -25,7 +26,7 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
   RingCursor to{p.ring_rows}, from{slots};
   row.advance(p, group), coming.advance(p, group), to.advance(group);
   if (!row.done()) stager.prepare_strip(row.segment.first_column, raw.first_column(row));
-  wait_for_previous_kernel();
+  wait_for_predecessor();
   for (int i = 0; i < slots && !coming.done(); ++i, coming.advance(p, groups)) raw.fetch(coming, i);
   for (; !row.done(); row.advance(p, groups), to.advance(groups), from.advance()) {
     barrier_wait(&raw.landed[from.slot], from.parity);
@@ -164,7 +165,7 @@ __device__ __forceinline__ void store_tiles(const Params& p, SharedControl& cont
     const TileMap map(p, tile.segment, tile.tile);
     const typename Store<Out, filters>::Places places = store.prepare(map);
     barrier_wait(&control.buffer_full[which], parity);
-    if (tile.at == first) wait_for_previous_kernel();  // it may still read what this one writes
+    if (tile.at == first) wait_for_predecessor();  // it may still read what this one writes
     store.drain(map, places);
     hand_over(which);
     if (++which == p.buffers) which = 0, parity ^= 1;

@@ -90,8 +90,6 @@ std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOp
 
 void square_product(int device, const float*, const float*, float*, int, void*, Stream) { refuse(device); }
 
-DType linear_storage(Precision) { return DType::f32; }
-
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float*, const float*) {
   refuse(options.device);
 }

@@ -145,8 +145,7 @@ class Negotiator {
 std::vector<Format> formats(const Shape& shape, const CompileOptions& options) {
   if (options.device.is_cpu()) return {Format{}};
   std::vector<DType> types = {DType::f32};
-  if (options.precision == Precision::fp16) types.insert(types.begin(), DType::f16);
-  if (options.precision == Precision::bf16) types.insert(types.begin(), DType::bf16);
+  if (const DType type = storage_type(options.precision); type != types[0]) types.insert(types.begin(), type);
   std::vector<Format> result;
   for (const DType type : types) {
     if (shape.rank() == 4) result.push_back({type, Layout::nhwc});

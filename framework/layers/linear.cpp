@@ -140,7 +140,7 @@ double Linear::flops(std::span<const Shape> inputs) const {
 
 bool Linear::takes(const Preparation& p) const {
   if (p.device.is_cpu()) return Module::takes(p);
-  const DType storage = cuda::linear_storage(p.precision);
+  const DType storage = storage_type(p.precision);
   return p.input == Format{storage} && !p.pool && (p.output == Format{storage} || p.output == Format{});
 }
 

@@ -47,6 +47,16 @@ Enum parse_in(const NameTable<Enum, n>& table, std::string_view what, std::strin
 std::string_view name(Precision precision) { return name_in(precisions, precision); }
 Precision parse_precision(std::string_view text) { return parse_in(precisions, "precision", text); }
 
+DType storage_type(Precision precision) {
+  switch (precision) {
+    case Precision::fp16: return DType::f16;
+    case Precision::bf16: return DType::bf16;
+    case Precision::fp32:
+    case Precision::tf32: break;
+  }
+  return DType::f32;
+}
+
 std::string_view name(ConvAlgorithm algorithm) { return name_in(algorithms, algorithm); }
 ConvAlgorithm parse_conv_algorithm(std::string_view text) { return parse_in(algorithms, "algorithm", text); }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "lamina/tensor/dtype.h"
 #include "lamina/tensor/export.h"
 
 namespace lamina {
@@ -13,6 +14,8 @@ enum class Precision { fp32, tf32, fp16, bf16 };
 LAMINA_API std::string_view name(Precision precision);
 /// Throws Error naming the choices.
 LAMINA_API Precision parse_precision(std::string_view text);
+/// What a GPU stores activations and weights in: f16, bf16, or f32 for the others.
+LAMINA_API DType storage_type(Precision precision);
 
 /// The ways Lamina knows to compute a convolution; docs/kernels.md explains each. `automatic` picks by rule.
 enum class ConvAlgorithm {

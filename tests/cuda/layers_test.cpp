@@ -175,7 +175,7 @@ TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
 /// An image in either order and its weights in the same: every kernel of the layer (few rows, cuBLAS, tensor cores).
 TEST_F(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
-    const DType dtype = cuda::linear_storage(precision);
+    const DType dtype = storage_type(precision);
     for (const Shape& image :
          std::vector<Shape>{{1, 5, 3, 7}, {3, 16, 6, 6}, {8, 33, 1, 1}, {20, 64, 2, 3}, {40, 1, 9, 4}}) {
       const auto in = static_cast<int>(image.numel() / image[0]);

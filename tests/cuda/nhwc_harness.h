@@ -11,14 +11,10 @@ namespace lamina::cuda {
 
 inline constexpr const auto& nhwc_precisions = precisions;
 
-inline DType storage(Precision precision) {
-  return precision == Precision::fp16 ? DType::f16 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
-}
-
 inline Conv2dOptions options_for(Precision precision, bool relu = false) {
   return {.precision = precision,
-          .input = storage(precision),
-          .output = storage(precision),
+          .input = storage_type(precision),
+          .output = storage_type(precision),
           .input_layout = Layout::nhwc,
           .output_layout = Layout::nhwc,
           .relu = relu};

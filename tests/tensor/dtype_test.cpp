@@ -1,4 +1,5 @@
 #include "lamina/tensor/dtype.h"
+#include "lamina/tensor/conv_geometry.h"
 
 #include <gtest/gtest.h>
 
@@ -51,6 +52,13 @@ TEST(DType, NamesAndSizes) {
   EXPECT_EQ(size_of(DType::f64), 8u);
   EXPECT_EQ(size_of(dtype_of<half>), 2u);
   EXPECT_EQ(dtype_of<std::int64_t>, DType::i64);
+}
+
+TEST(DType, APrecisionHasItsStorageType) {
+  EXPECT_EQ(storage_type(Precision::fp32), DType::f32);
+  EXPECT_EQ(storage_type(Precision::tf32), DType::f32);
+  EXPECT_EQ(storage_type(Precision::fp16), DType::f16);
+  EXPECT_EQ(storage_type(Precision::bf16), DType::bf16);
 }
 
 }  // namespace
