@@ -11,7 +11,7 @@ plan. Every node of the network is compared, or the run fails; the tolerances ar
 --device cuda PyTorch computes in the same precision too, on the GPU in NHWC, and its error stands beside Lamina's.
 "Worst error" is the largest of any element of any node, as a fraction of that node's root mean square.
 
-Needs PyTorch and torchvision; never needed to build, run or test Lamina.
+Needs PyTorch, torchvision and NumPy; never needed to build, run or test Lamina.
 """
 
 import argparse
@@ -31,6 +31,7 @@ except ImportError as error:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from export_torch import write_safetensors  # noqa: E402
+from measure_error import as_if_trained  # noqa: E402
 
 # Hidden from the hooks because they are no modules: what the node is called, and the module that reads its value.
 FUNCTIONS = {"alexnet": {"classifier.0": "flatten"}, "vgg16": {"classifier.0": "flatten"}, "resnet18": {"fc": "flatten"}}
@@ -52,13 +53,8 @@ def parse_arguments():
 
 def seeded_network(arch):
     torch.manual_seed(5)
-    model = getattr(torchvision.models, arch)(weights=None).eval()
+    model = as_if_trained(getattr(torchvision.models, arch)(weights=None))
     for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.running_mean.uniform_(-0.5, 0.5)
-            module.running_var.uniform_(0.5, 2)
-            nn.init.uniform_(module.weight, 0.5, 1.5)
-            nn.init.uniform_(module.bias, -0.5, 0.5)
         if isinstance(module, nn.ReLU):
             module.inplace = False  # it would overwrite what the layer before it made
     return model

@@ -21,13 +21,9 @@ void normalize_on_cpu(const Activation& a, const LevelTable& table,
   const std::int64_t tasks = ceil_div(a.pixels, pixels_per_task);
   pool.parallel_for(a.images * tasks, [&](std::int64_t index, int) {
     const std::int64_t image = index / tasks, first = index % tasks * pixels_per_task;
-    const std::int64_t last = std::min(first + pixels_per_task, a.pixels);
-    for (std::size_t c = 0; c < 3; ++c) {
-      const float* values = table.values.data() + c * LevelTable::levels;
-      const std::uint8_t* level = rgb + image * a.pixels * 3 + table.source[c];
-      float* plane = output + (image * 3 + static_cast<std::int64_t>(c)) * a.pixels;
-      for (std::int64_t p = first; p < last; ++p) plane[p] = values[level[p * 3]];
-    }
+    const std::int64_t offset = image * a.pixels * 3;
+    normalize_pixels(table, first, std::min(first + pixels_per_task, a.pixels), a.pixels, rgb + offset,
+                     output + offset);
   });
 }
 

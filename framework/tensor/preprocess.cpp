@@ -80,6 +80,16 @@ detail::LevelTable detail::level_table(const Preprocess& settings) {
   return table;
 }
 
+void detail::normalize_pixels(const LevelTable& table, std::int64_t first, std::int64_t last, std::int64_t pixels,
+                              const std::uint8_t* rgb, float* planes) {
+  for (std::size_t c = 0; c < 3; ++c) {
+    const float* values = table.values.data() + c * LevelTable::levels;
+    const std::uint8_t* level = rgb + table.source[c];
+    float* plane = planes + static_cast<std::int64_t>(c) * pixels;
+    for (std::int64_t p = first; p < last; ++p) plane[p] = values[level[p * 3]];
+  }
+}
+
 Image resize_and_crop(const Image& image, const Preprocess& settings) {
   validate(settings);
   detail::require_consistent(image);
@@ -113,14 +123,8 @@ void normalize_into(const Image& image, const Preprocess& settings, std::span<fl
   if (out.size() != image.rgb.size()) {
     detail::fail("preprocess: expected room for ", image.rgb.size(), " values, got ", out.size());
   }
-  const detail::LevelTable table = detail::level_table(settings);
-  const std::size_t pixels = out.size() / 3;
-  for (std::size_t c = 0; c < 3; ++c) {
-    const std::uint8_t* level = image.rgb.data() + table.source[c];
-    const float* values = table.values.data() + c * detail::LevelTable::levels;
-    float* plane = out.data() + c * pixels;
-    for (std::size_t i = 0; i < pixels; ++i) plane[i] = values[level[i * 3]];
-  }
+  const auto pixels = static_cast<std::int64_t>(out.size() / 3);
+  detail::normalize_pixels(detail::level_table(settings), 0, pixels, pixels, image.rgb.data(), out.data());
 }
 
 Tensor preprocess(const Image& image, const Preprocess& settings) {

@@ -79,5 +79,10 @@ struct LevelTable {
 /// Throws Error unless mean, std and divisor are finite and the latter two not 0. The sizes are not looked at.
 LevelTable level_table(const Preprocess& settings);
 
+/// Normalises pixels [first, last) of one picture.
+void normalize_pixels(const LevelTable& table, std::int64_t first, std::int64_t last, std::int64_t pixels,
+                      const std::uint8_t* rgb,  // [pixels, 3]
+                      float* planes);           // [3, pixels]
+
 }  // namespace detail
 }  // namespace lamina
