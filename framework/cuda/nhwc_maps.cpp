@@ -29,14 +29,13 @@ CUtensorMapDataType data_type(DType type) {
   }
 }
 
-CUtensorMapDataType data_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case Precision::tf32: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
-    case Precision::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case Precision::bf16: break;
+CUtensorMapDataType data_type(Operand operand) {
+  switch (operand) {
+    case Operand::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case Operand::tf32: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    case Operand::split_tf32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    default: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   }
-  return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
 
 /// Where the last window's corner lies, seen from the image's far corner.
@@ -54,12 +53,13 @@ bool expressible(const ConvGeometry& g) {
          axis_expressible(g.stride_width, g.padding_width, g.kernel_width, g.dilation_width);
 }
 
-CUtensorMap input_map(const ConvGeometry& g, Precision precision, int pixels, const void* input) {
+CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const void* input) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
-  const CUtensorMapDataType type = data_type(precision);
-  const cuuint64_t element = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
-  const auto channels = static_cast<cuuint64_t>(g.in_channels), width = static_cast<cuuint64_t>(g.in_width),
-             height = static_cast<cuuint64_t>(g.in_height);
+  const CUtensorMapDataType type = data_type(operand);
+  const cuuint64_t element = operand == Operand::tf32 || operand == Operand::split_tf32 ? 4 : 2;
+  const cuuint64_t words_of_scaled = static_cast<cuuint64_t>(slab_count(g, operand)) * step_bytes / element;
+  const cuuint64_t channels = is_scaled(operand) ? words_of_scaled : static_cast<cuuint64_t>(g.in_channels);
+  const auto width = static_cast<cuuint64_t>(g.in_width), height = static_cast<cuuint64_t>(g.in_height);
   const std::array<cuuint64_t, 4> sizes{channels, width, height, static_cast<cuuint64_t>(g.batch)};
   const std::array<cuuint64_t, 3> strides{channels * element, width * channels * element,
                                           height * width * channels * element};

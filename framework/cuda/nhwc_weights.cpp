@@ -1,33 +1,39 @@
 #include "lamina/cuda/nhwc_weights.h"
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "lamina/cuda/implicit_gemm_layout.h"
-#include "lamina/cuda/nhwc_choice.h"
+#include "lamina/cuda/scaled_rows.h"
+#include "lamina/tensor/dtype.h"
 #include "lamina/tensor/in_parallel.h"
 
 namespace lamina::cuda::nhwc {
 namespace {
 
-template <class Round>
-std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int filter_blocks, const float* weight,
-                                Round&& round) {
-  using Stored = decltype(round(0.0f, 0));
-  const int terms = step_terms(precision), taps = g.kernel_height * g.kernel_width;
-  const auto steps = static_cast<std::size_t>(step_count(g, precision));
+/// Packs [blocks of 64 filters, steps, 64, 128 bytes]. `store(row, term, w, filter)` writes a term of a row, whose
+/// bytes `row` gives by their place in it.
+template <class Store>
+std::vector<unsigned char> pack(const ConvGeometry& g, Operand operand, int filter_blocks, const float* weight,
+                                Store&& store) {
+  const int terms = step_terms(operand), taps = g.kernel_height * g.kernel_width, slabs = slab_count(g, operand);
+  const auto steps = static_cast<std::size_t>(step_count(g, operand));
   std::vector<unsigned char> packed(static_cast<std::size_t>(filter_blocks) * steps * block_bytes);
   const auto pack_filter = [&](int filter) {
     const float* w = weight + static_cast<std::int64_t>(filter) * g.reduction();
     unsigned char* block = packed.data() + static_cast<std::size_t>(filter / block_filters) * steps * block_bytes;
     for (int channel = 0; channel < g.in_channels; ++channel) {
-      const int column = channel % terms * static_cast<int>(sizeof(Stored));
-      const int byte = swizzled(filter % block_filters, column / 16 * 16) + column % 16;
       for (int tap = 0; tap < taps; ++tap) {
-        const Stored value = round(*w++, filter);
-        const auto step = static_cast<std::size_t>(channel / terms * taps + tap);
-        std::memcpy(block + step * block_bytes + byte, &value, sizeof(value));
+        const int step = step_of(channel / terms, tap, slabs, taps, chain_slabs(operand));
+        unsigned char* rows = block + static_cast<std::size_t>(step) * block_bytes;
+        const auto put = [&](int byte, const auto& value) {
+          std::memcpy(rows + swizzled(filter % block_filters, byte / 16 * 16) + byte % 16, &value, sizeof(value));
+        };
+        store(put, channel % terms, *w++, filter);
       }
     }
   };
@@ -37,29 +43,95 @@ std::vector<unsigned char> pack(const ConvGeometry& g, Precision precision, int 
   return packed;
 }
 
+/// Each weight rounded by itself to the operand's type.
+template <class Round>
+std::vector<unsigned char> pack_rounded(const ConvGeometry& g, Operand operand, int filter_blocks, const float* weight,
+                                        Round&& round) {
+  return pack(g, operand, filter_blocks, weight, [&](const auto& put, int term, float w, int filter) {
+    const auto value = round(w, filter);
+    put(term * static_cast<int>(sizeof(value)), value);
+  });
+}
+
+/// The power of two that brings a filter's largest weight into [2^14, 2^15); 0 for one of zeros.
+int shift_of_scaled(const float* weight, std::int64_t count) {
+  float largest = 0.0f;
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(weight[i]));
+  return largest == 0.0f ? 0 : 14 - std::ilogb(largest);
+}
+
 }  // namespace
 
-std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Precision precision, int filter_blocks,
-                                        const float* weight, std::vector<FilterRange>& ranges) {
-  switch (precision) {
-    case Precision::fp16:
-      return pack(geometry, precision, filter_blocks, weight, [](float w, int) { return to_half(w).bits; });
-    case Precision::bf16:
-      return pack(geometry, precision, filter_blocks, weight, [](float w, int) { return to_bfloat16(w).bits; });
-    case Precision::fp32: {
-      ranges.resize(static_cast<std::size_t>(filter_blocks * block_filters));
-      std::vector<int> shifts(static_cast<std::size_t>(geometry.out_channels));
-      for (std::size_t filter = 0; filter < shifts.size(); ++filter) {
-        ranges[filter] = implicit_gemm::find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
-                                                   geometry.reduction(), shifts[filter]);
+ScaledWeights examine_scaled(const ConvGeometry& g, Operand operand, const float* weight) {
+  const int terms = chain_slabs(operand) * step_terms(operand), taps = g.kernel_height * g.kernel_width;
+  // A pixel's words miss at most 2^-50 of its row's largest magnitude, or 2^-39 without low words. That is little
+  // beside the product of that largest if the weight that meets it, whichever it is, is not too small a share of its
+  // row's sum.
+  const double least_share = operand == Operand::scaled_pairs ? 0x1p-29 : 0x1p-22;
+  std::atomic<bool> representable = true, strict = false;
+  lamina::detail::in_parallel(static_cast<std::size_t>(g.out_channels), 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t filter = begin; filter < end; ++filter) {
+      const float* w = weight + static_cast<std::int64_t>(filter) * g.reduction();
+      for (std::int64_t i = 0; i < g.reduction(); ++i) {
+        if (!std::isfinite(w[i])) representable = false;
       }
-      return pack(geometry, precision, filter_blocks, weight,
-                  [&](float w, int filter) { return std::ldexp(w, shifts[static_cast<std::size_t>(filter)]); });
+      if (!representable) return;
+      const int shift = shift_of_scaled(w, g.reduction());
+      const float least_kept = std::ldexp(least_scaled, -shift);
+      // Sums are found in units of the scaled weights, and must not underflow where unscaled ones would not.
+      if (shift < -26 || shift > 74) representable = false;
+      for (int first = 0; first < g.in_channels; first += terms) {
+        for (int tap = 0; tap < taps; ++tap) {
+          double sum = 0;
+          float least = std::numeric_limits<float>::infinity();
+          for (int channel = first; channel < std::min(first + terms, g.in_channels); ++channel) {
+            const float magnitude = std::abs(w[channel * taps + tap]);
+            sum += static_cast<double>(magnitude), least = std::min(least, magnitude);
+            if (magnitude != 0.0f && magnitude < least_kept) representable = false;
+          }
+          if (static_cast<double>(least) < sum * least_share) strict = true;
+        }
+      }
     }
-    default:
-      return pack(geometry, precision, filter_blocks, weight,
-                  [](float w, int) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
+  });
+  return {representable, strict};
+}
+
+std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand operand, int filter_blocks,
+                                        const float* weight, std::vector<FilterRange>& ranges) {
+  std::vector<int> shifts(static_cast<std::size_t>(geometry.out_channels));
+  const bool ranged = operand == Operand::split_tf32 || is_scaled(operand);
+  if (ranged) ranges.resize(static_cast<std::size_t>(filter_blocks * block_filters));
+  for (std::size_t filter = 0; filter < shifts.size() && ranged; ++filter) {
+    const float* w = weight + static_cast<std::int64_t>(filter) * geometry.reduction();
+    if (is_scaled(operand)) {
+      shifts[filter] = shift_of_scaled(w, geometry.reduction());
+      ranges[filter].scale = std::ldexp(1.0f, -shifts[filter]);
+    } else {
+      ranges[filter] = implicit_gemm::find_range(w, geometry.reduction(), shifts[filter]);
+    }
   }
+  const auto shifted = [&](float w, int filter) { return std::ldexp(w, shifts[static_cast<std::size_t>(filter)]); };
+  switch (operand) {
+    case Operand::fp16:
+      return pack_rounded(geometry, operand, filter_blocks, weight, [](float w, int) { return to_half(w).bits; });
+    case Operand::bf16:
+      return pack_rounded(geometry, operand, filter_blocks, weight, [](float w, int) { return to_bfloat16(w).bits; });
+    case Operand::split_tf32: return pack_rounded(geometry, operand, filter_blocks, weight, shifted);
+    case Operand::scaled_f16:
+      return pack_rounded(geometry, operand, filter_blocks, weight,
+                          [&](float w, int filter) { return to_half(shifted(w, filter)).bits; });
+    case Operand::scaled_pairs:
+      return pack(geometry, operand, filter_blocks, weight, [&](const auto& put, int term, float w, int filter) {
+        const float scaled = shifted(w, filter);
+        const half high = to_half(scaled);
+        put(term * 2, high.bits);
+        put(step_bytes / 2 + term * 2, to_half((scaled - to_float(high)) * low_word_scale).bits);
+      });
+    case Operand::tf32: break;
+  }
+  return pack_rounded(geometry, operand, filter_blocks, weight,
+                      [](float w, int) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
 }
 
 }  // namespace lamina::cuda::nhwc

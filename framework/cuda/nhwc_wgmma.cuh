@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lamina/cuda/operand_rows.h"
+
 /// wgmma with both operands in shared memory, K-major rows of 128 bytes under the 128-byte swizzle: 64 filters by n
 /// pixels, for every n that is a multiple of 16. Thread (warp w, lane 4g + t) holds filters 16w + g and 16w + g + 8 of
 /// pixels 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3]. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
@@ -15,6 +17,10 @@ namespace lamina::cuda::nhwc {
 struct Tf32 {};
 /// f32 storage, multiplied as three products of TF32 words.
 struct SplitTf32 {};
+/// f32 storage, multiplied as f16 with a power of two for each row of 64 channels.
+struct ScaledF16 {};
+/// f32 storage, multiplied as three products of f16 words, with a power of two for each row of 32 channels.
+struct ScaledPairs {};
 
 /// Where an operand's rows begin: address / 16, 1,024 bytes from eight rows to the next eight, 128-byte swizzle.
 __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address) {
@@ -155,5 +161,23 @@ LAMINA_REGISTER_PRODUCT(128, "%64", "%65", "%66", "%67", "%68", "%69");
 #undef LAMINA_PRODUCT
 #undef LAMINA_REGISTER_PRODUCT
 // clang-format on
+
+/// Pixels of the widest instruction that ptxas accepts with the registers a thread has at the launch.
+template <int groups>
+inline constexpr int widest = groups == 4   ? 128
+                              : groups == 3 ? 192
+                                            : 256;
+
+template <class T, int n, int most>
+__device__ __forceinline__ void issue(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (n <= most) {
+    Product<T, n>::issue(d, a, b, accumulate);
+  } else {
+    constexpr int first = (n / 2 + 15) / 16 * 16;
+    Product<T, first>::issue(reinterpret_cast<float(&)[first / 2]>(d[0]), a, b, accumulate);
+    Product<T, n - first>::issue(reinterpret_cast<float(&)[(n - first) / 2]>(d[first / 2]), a,
+                                 b + static_cast<unsigned>(first * step_bytes / 16), accumulate);
+  }
+}
 
 }  // namespace lamina::cuda::nhwc

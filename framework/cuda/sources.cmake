@@ -36,8 +36,10 @@ target_sources(lamina_objects PRIVATE
   cuda/nhwc_choice.cpp
   cuda/nhwc_conv2d.cpp
   cuda/nhwc_fp16.cu
-  cuda/nhwc_fp32.cu
   cuda/nhwc_maps.cpp
+  cuda/nhwc_scaled_f16.cu
+  cuda/nhwc_scaled_pairs.cu
+  cuda/nhwc_split_tf32.cu
   cuda/nhwc_tf32.cu
   cuda/nhwc_weights.cpp
   cuda/normalize.cu
@@ -45,6 +47,7 @@ target_sources(lamina_objects PRIVATE
   cuda/peak.cpp
   cuda/pool2d.cu
   cuda/relu.cu
+  cuda/scaled_rows.cu
   cuda/sm90_pack.cpp
   cuda/sm90_plan.cpp
   cuda/softmax.cu
