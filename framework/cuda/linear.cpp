@@ -7,6 +7,7 @@
 #include "lamina/cuda/cublas.h"
 #include "lamina/cuda/implicit_gemm.h"
 #include "lamina/cuda/linear_kernels.h"
+#include "lamina/cuda/linear_stream.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
 #include "lamina/tensor/tensor.h"
@@ -192,9 +193,12 @@ class TensorCores final : public LinearKernel {
   std::unique_ptr<Conv2dKernel> kernel_;
 };
 
-/// Rows up to which streaming the weights past plain arithmetic beats the tensor cores, by measurement (docs/plans.md):
-/// 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
-std::int64_t few_rows(Precision precision) { return storage_type(precision) == DType::f32 ? linear_rows_at_once : 4; }
+/// Rows up to which FewRows is the fastest, by measurement (docs/plans.md): on Hopper linear_stream takes over early.
+/// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
+std::int64_t few_rows(Precision precision, bool streams) {
+  if (streams) return 1;
+  return storage_type(precision) == DType::f32 ? linear_rows_at_once : 4;
+}
 
 bool cublas_available(int device) {
   try {
@@ -208,10 +212,11 @@ bool cublas_available(int device) {
 }  // namespace
 
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
-  const bool streams = options.in <= linear_most_terms;
-  if (streams && options.rows <= few_rows(options.precision)) {
+  const bool short_enough = options.in <= linear_most_terms, streams = linear_stream_supports(options);
+  if (short_enough && options.rows <= few_rows(options.precision, streams)) {
     return std::make_unique<FewRows>(options, weight, bias);
   }
+  if (streams) return make_linear_stream(options, weight, bias);
   // Of the tensor-core kernels the one for Hopper is ahead of cuBLAS. The others are not on 16-bit operands; on f32
   // they are again: there cuBLAS's sums would have to be cut short in fp32, and its TF32 truncates.
   const bool hopper = TensorCores::convolution(options).input_layout == Layout::nhwc;
@@ -220,7 +225,7 @@ std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const
     return std::make_unique<TensorCores>(options, weight, bias);
   }
   // A network must not need a library that only its last layers use.
-  if (streams && !cublas_available(options.device)) return std::make_unique<FewRows>(options, weight, bias);
+  if (short_enough && !cublas_available(options.device)) return std::make_unique<FewRows>(options, weight, bias);
   return std::make_unique<Product>(options, weight, bias);
 }
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "lamina/cuda/linear.h"
+
+/// Fully connected layers of up to 32 rows (8 in fp32) on Hopper, at the rate at which memory delivers the weights:
+/// the copy engine brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them
+/// there. See linear_stream.cuh.
+namespace lamina::cuda {
+
+/// What the rule below may be told to do, for tests: 0 leaves a choice to the rule.
+struct LinearStreamChoice {
+  int outputs = 0;  ///< of a tile: 64 or 128
+  int splits = 0;   ///< blocks that share one tile's sum: 1 to 8
+};
+
+bool linear_stream_supports(const LinearOptions& options);
+
+/// As prepare_linear. Throws Error if `choice` names what there is not.
+std::unique_ptr<LinearKernel> make_linear_stream(const LinearOptions& options, const float* weight, const float* bias,
+                                                 const LinearStreamChoice& choice = {});
+
+}  // namespace lamina::cuda
