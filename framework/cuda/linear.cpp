@@ -35,8 +35,15 @@ class FewRows final : public LinearKernel {
   FewRows(const LinearOptions& options, const float* weight, const float* bias)
       : options_(options),
         storage_(storage_type(options.precision)),
-        weight_(upload(options.device, storage_, weight, std::int64_t{options.out} * options.in)),
-        bias_(upload(options.device, DType::f32, bias, options.out)) {}
+        packed_(options.rows == 1 && linear_stream_supports(options)),
+        bias_(upload(options.device, DType::f32, bias, options.out)) {
+    if (packed_) {
+      const auto packed = pack_linear(options, weight);
+      weight_ = Constant(options.device, packed.data(), packed.size());
+    } else {
+      weight_ = upload(options.device, storage_, weight, std::int64_t{options.out} * options.in);
+    }
+  }
 
   std::string description() const override {
     return detail::concat("weights streamed in ", name(storage_), ", a block for 2 to 4 outputs");
@@ -52,6 +59,7 @@ class FewRows final : public LinearKernel {
     for (std::int64_t row = 0; row < options_.rows; row += linear_rows_at_once) {
       linear_few_rows({.input = static_cast<const std::byte*>(input) + offset(row * options_.in, storage_),
                        .weight = weight_.data(),
+                       .packed = packed_,
                        .bias = bias_.as<float>(),
                        .output = static_cast<std::byte*>(output) + offset(row * options_.out, options_.output),
                        .storage = storage_,
@@ -67,6 +75,7 @@ class FewRows final : public LinearKernel {
  private:
   LinearOptions options_;
   DType storage_;
+  bool packed_;      // as linear_stream's, to share the copy with plans of more rows
   Constant weight_;  // [out, in]
   Constant bias_;    // [out]
 };

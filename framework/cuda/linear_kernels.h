@@ -15,7 +15,8 @@ inline constexpr int linear_most_terms = 1 << 18;
 
 struct LinearArguments {
   const void* input = nullptr;   // [rows, in] of `storage`
-  const void* weight = nullptr;  // [out, in] of `storage`
+  const void* weight = nullptr;  // [out, in] of `storage`, or
+  bool packed = false;           // as pack_linear lays them out: one row only, of whole packs of 16 bytes
   const float* bias = nullptr;   // [out], or null
   void* output = nullptr;        // [rows, out] of `output_type`
   DType storage = DType::f32;

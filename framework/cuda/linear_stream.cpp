@@ -74,6 +74,9 @@ Choice choose(const LinearOptions& o, const LinearStreamChoice& wanted) {
   return best;
 }
 
+/// Whole tiles, whichever the number of rows asks for: all batches share one copy.
+int packed_blocks(const LinearOptions& o) { return lamina::detail::round_up(ceil_div(o.out, block_outputs), 2); }
+
 /// [out, in] as blocks of 64 outputs, step by step, each 64 rows of 128 bytes, swizzled; zeros past the ends.
 template <class Round>
 std::vector<unsigned char> pack(const LinearOptions& o, int blocks, const float* weight, Round&& round) {
@@ -98,7 +101,10 @@ std::vector<unsigned char> pack(const LinearOptions& o, int blocks, const float*
   return packed;
 }
 
-std::vector<unsigned char> pack(const LinearOptions& o, int blocks, const float* weight) {
+}  // namespace
+
+std::vector<unsigned char> pack_linear(const LinearOptions& o, const float* weight) {
+  const int blocks = packed_blocks(o);
   switch (o.precision) {
     case Precision::fp16: return pack(o, blocks, weight, [](float w) { return to_half(w).bits; });
     case Precision::bf16: return pack(o, blocks, weight, [](float w) { return to_bfloat16(w).bits; });
@@ -109,6 +115,8 @@ std::vector<unsigned char> pack(const LinearOptions& o, int blocks, const float*
   return pack(o, blocks, weight, [](float w) { return w; });
 }
 
+namespace {
+
 class LinearStream final : public LinearKernel {
  public:
   LinearStream(const LinearOptions& options, const float* weight, const float* bias, const LinearStreamChoice& wanted)
@@ -116,8 +124,8 @@ class LinearStream final : public LinearKernel {
     const DeviceGuard guard(options.device);
     choice_ = choose(options, wanted);
     if (choice_.tiles == 0) lamina::detail::fail("linear: no tile of linear_stream fits what was asked for");
-    const int blocks = choice_.tiles * choice_.tile.outputs / block_outputs;
-    const auto packed = pack(options, blocks, weight);
+    const int blocks = packed_blocks(options);
+    const auto packed = pack_linear(options, weight);
     std::vector<float> biases(static_cast<std::size_t>(blocks * block_outputs));
     if (bias != nullptr) std::copy(bias, bias + options.out, biases.begin());
     weight_ = Constant(options.device, packed.data(), packed.size());
@@ -167,7 +175,7 @@ class LinearStream final : public LinearKernel {
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = attributes;
-    config.numAttrs = 3;
+    config.numAttrs = choice_.splits > 1 ? 3 : 2;
     void* arguments[] = {&args, &map};
     check(cudaLaunchKernelExC(&config, choice_.tile.kernel, arguments));
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "lamina/cuda/linear.h"
 
 /// Fully connected layers of up to 32 rows (8 in fp32) on Hopper, at the rate at which memory delivers the weights:
@@ -14,6 +16,11 @@ struct LinearStreamChoice {
 };
 
 bool linear_stream_supports(const LinearOptions& options);
+
+/// Weights [out, in] as these kernels read them, for others that share the copy: for each step of 128 bytes of K all
+/// outputs' pieces of it, in blocks of 64 rows under the 128-byte swizzle (operand_rows.h), an even number of blocks;
+/// rounded as the precision stores them.
+std::vector<unsigned char> pack_linear(const LinearOptions& options, const float* weight);
 
 /// As prepare_linear. Throws Error if `choice` names what there is not.
 std::unique_ptr<LinearKernel> make_linear_stream(const LinearOptions& options, const float* weight, const float* bias,

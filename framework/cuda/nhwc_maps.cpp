@@ -101,15 +101,13 @@ CUtensorMap rows_map(Precision precision, std::int64_t rows, std::int64_t column
   const auto element = static_cast<cuuint64_t>(size_of(storage_type(precision)));
   const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const std::array<cuuint64_t, 1> strides{static_cast<cuuint64_t>(columns) * element};
-  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element),
-                                      static_cast<cuuint32_t>(box_rows)};
+  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(box_rows)};
   const std::array<cuuint32_t, 2> steps{1, 1};
   CUtensorMap map{};
-  const CUresult status =
-      encode(&map, data_type(precision), 2, const_cast<void*>(matrix), sizes.data(), strides.data(), box.data(),
-             steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-             swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = encode(&map, data_type(precision), 2, const_cast<void*>(matrix), sizes.data(), strides.data(),
+                                 box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                 swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     fail("CUDA: cuTensorMapEncodeTiled refused an input with error ", static_cast<int>(status));
   return map;

@@ -7,8 +7,9 @@
 #include <type_traits>
 
 /// wgmma with both operands in shared memory, K-major rows of 128 bytes under the 128-byte swizzle: 64 filters by n
-/// pixels, for every n that is a multiple of 16, and 8. Thread (warp w, lane 4g + t) holds filters 16w + g and 16w + g + 8 of
-/// pixels 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3]. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+/// pixels, for every n that is a multiple of 16, and for 8. Thread (warp w, lane 4g + t) holds filters 16w + g and
+/// 16w + g + 8 of pixels 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3].
+/// PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 namespace lamina::cuda::nhwc {
 
 /// f32 storage, rounded to TF32 as it is copied.
