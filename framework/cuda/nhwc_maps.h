@@ -19,4 +19,9 @@ CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, int pixels,
 /// Boxes of 128 bytes of channels by `pixels` pixels. Throws Error if the driver refuses.
 CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, void* output);  // [N, OH, OW, OC]
 
+/// Boxes of 128 bytes of columns by `box_rows` rows, under the 128-byte swizzle or as they are; what lies past the last
+/// row or column is zeros. Rounds as input_map does. Throws Error if the driver refuses.
+CUtensorMap rows_map(Operand operand, std::int64_t rows, std::int64_t columns, int box_rows, bool swizzled,
+                     const void* matrix);  // [rows, columns]
+
 }  // namespace lamina::cuda::nhwc

@@ -53,41 +53,48 @@ std::vector<unsigned char> pack_rounded(const ConvGeometry& g, Operand operand, 
   });
 }
 
-/// The power of two that brings a filter's largest weight into [2^14, 2^15); 0 for one of zeros.
-int shift_of_scaled(const float* weight, std::int64_t count) {
-  float largest = 0.0f;
-  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(weight[i]));
-  return largest == 0.0f ? 0 : 14 - std::ilogb(largest);
-}
-
 }  // namespace
+
+std::optional<int> shift_of_scaled(const float* weight, std::int64_t count) {
+  float largest = 0.0f, sum = 0.0f;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float magnitude = std::abs(weight[i]);
+    largest = magnitude > largest ? magnitude : largest;
+    sum += weight[i] * 0.0f;  // NaN if one is not finite
+  }
+  if (sum != 0.0f) return {};
+  if (largest == 0.0f) return 0;
+  const int shift = 14 - std::ilogb(largest);
+  if (shift < -26 || shift > 74) return {};
+  const float least = std::ldexp(least_scaled, -shift);
+  int lost = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float magnitude = std::abs(weight[i]);
+    lost |= static_cast<int>(magnitude < least) & static_cast<int>(magnitude != 0.0f);
+  }
+  if (lost != 0) return {};
+  return shift;
+}
 
 ScaledWeights examine_scaled(const ConvGeometry& g, Operand operand, const float* weight) {
   const int terms = chain_slabs(operand) * step_terms(operand), taps = g.kernel_height * g.kernel_width;
-  // A pixel's words miss at most 2^-50 of its row's largest magnitude, or 2^-39 without low words. That is little
-  // beside the product of that largest if the weight that meets it, whichever it is, is not too small a share of its
-  // row's sum.
+  // A pixel's words miss at most 2^-50 of its block's largest magnitude, or 2^-39 without low words. That is little
+  // beside the product of that largest if the weight that meets it, whichever it is, is not too small a share of the
+  // sum of those that meet the block.
   const double least_share = operand == Operand::scaled_pairs ? 0x1p-29 : 0x1p-22;
   std::atomic<bool> representable = true, strict = false;
   lamina::detail::in_parallel(static_cast<std::size_t>(g.out_channels), 16, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t filter = begin; filter < end; ++filter) {
+    for (std::size_t filter = begin; filter < end && representable; ++filter) {
       const float* w = weight + static_cast<std::int64_t>(filter) * g.reduction();
-      for (std::int64_t i = 0; i < g.reduction(); ++i) {
-        if (!std::isfinite(w[i])) representable = false;
-      }
-      if (!representable) return;
-      const int shift = shift_of_scaled(w, g.reduction());
-      const float least_kept = std::ldexp(least_scaled, -shift);
-      // Sums are found in units of the scaled weights, and must not underflow where unscaled ones would not.
-      if (shift < -26 || shift > 74) representable = false;
-      for (int first = 0; first < g.in_channels; first += terms) {
+      if (!shift_of_scaled(w, g.reduction())) representable = false;
+      for (int first = 0; first < g.in_channels && !strict; first += terms) {
+        const int last = std::min(first + terms, g.in_channels);
         for (int tap = 0; tap < taps; ++tap) {
           double sum = 0;
           float least = std::numeric_limits<float>::infinity();
-          for (int channel = first; channel < std::min(first + terms, g.in_channels); ++channel) {
+          for (int channel = first; channel < last; ++channel) {
             const float magnitude = std::abs(w[channel * taps + tap]);
             sum += static_cast<double>(magnitude), least = std::min(least, magnitude);
-            if (magnitude != 0.0f && magnitude < least_kept) representable = false;
           }
           if (static_cast<double>(least) < sum * least_share) strict = true;
         }
@@ -102,15 +109,18 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand op
   std::vector<int> shifts(static_cast<std::size_t>(geometry.out_channels));
   const bool ranged = operand == Operand::split_tf32 || is_scaled(operand);
   if (ranged) ranges.resize(static_cast<std::size_t>(filter_blocks * block_filters));
-  for (std::size_t filter = 0; filter < shifts.size() && ranged; ++filter) {
+  const auto find_range = [&](std::size_t filter) {
     const float* w = weight + static_cast<std::int64_t>(filter) * geometry.reduction();
     if (is_scaled(operand)) {
-      shifts[filter] = shift_of_scaled(w, geometry.reduction());
+      shifts[filter] = shift_of_scaled(w, geometry.reduction()).value_or(0);
       ranges[filter].scale = std::ldexp(1.0f, -shifts[filter]);
     } else {
       ranges[filter] = implicit_gemm::find_range(w, geometry.reduction(), shifts[filter]);
     }
-  }
+  };
+  lamina::detail::in_parallel(ranged ? shifts.size() : 0, 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t filter = begin; filter < end; ++filter) find_range(filter);
+  });
   const auto shifted = [&](float w, int filter) { return std::ldexp(w, shifts[static_cast<std::size_t>(filter)]); };
   switch (operand) {
     case Operand::fp16:

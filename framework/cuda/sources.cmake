@@ -31,6 +31,8 @@ target_sources(lamina_objects PRIVATE
   cuda/implicit_gemm_tf32.cu
   cuda/linear.cpp
   cuda/linear_rows.cu
+  cuda/linear_stream.cpp
+  cuda/linear_stream.cu
   cuda/local_response_norm.cu
   cuda/nhwc_bf16.cu
   cuda/nhwc_choice.cpp
