@@ -34,8 +34,10 @@ TEST_F(NhwcScaled, RowsKeepTheirBits) {
     const int channels = 200, terms = pairs ? 32 : 64, slabs = (channels + terms - 1) / terms, blocks = (slabs + 1) / 2;
     std::vector<float> x(static_cast<std::size_t>(pixels * channels));
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const float magnitude = std::pow(2.0f, std::uniform_real_distribution<float>(-20, 0)(random));
-      x[i] = i % 7 == 0 ? 0.0f : normal(random) * magnitude * (i / 1000 % 2 == 0 ? 1e-20f : 1e20f);
+      // Down to 2^-22 of the block's largest: what has all its bits goes on to 2^-28.
+      const float magnitude = std::pow(2.0f, std::uniform_real_distribution<float>(-21, 0)(random)) * positive(random);
+      const float sign = random() % 2 == 0 ? 1.0f : -1.0f;
+      x[i] = i % 7 == 0 ? 0.0f : sign * magnitude * (i / 1000 % 2 == 0 ? 1e-20f : 1e20f);
     }
     const Buffer input(0, x.data(), x.size() * sizeof(float));
     const Guarded rows(static_cast<std::size_t>(pixels * slabs) * 128),
