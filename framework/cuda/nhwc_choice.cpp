@@ -28,18 +28,19 @@ std::int64_t cluster_count(const ConvGeometry& geometry, const Tile& tile, const
 
 // The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing (docs/nhwc.md).
 
-/// The same for scaled operands, fitted to 1,100 more. `chains`: of K, for each step.
-double scaled_step_cycles(const Tile& tile, int multicast, double chains) {
+/// The same for scaled operands, fitted to 1,100 more. `chains`: of K, for each step. `beside`: blocks that share a
+/// multiprocessor, of which one multiplies while the other adds.
+double scaled_step_cycles(const Tile& tile, int multicast, double chains, int beside) {
   constexpr double l2_bytes_per_cycle = 62, shared_bytes_per_cycle = 162;
   const bool pairs = tile.operand == Operand::scaled_pairs;
   const double groups = tile.groups, weights = groups * block_bytes, pixels = tile.pixels * double{step_bytes};
   // A step of pairs is three products of half its bytes. Between chains sums are scaled and added.
   const double products = 2.0 * groups * tile.pixels * (pairs ? 1.5 : 1);
   const double adding = 400 + 0.32 * tile.pixels * (pairs ? 2 : 1);
-  return chains * adding +
-         std::max({products,
-                   ((pairs ? 1.5 : 1) * (weights + groups * pixels) + weights + pixels) / shared_bytes_per_cycle,
-                   (weights / multicast + pixels) / l2_bytes_per_cycle});
+  const double multiplying =
+      std::max({products, ((pairs ? 1.5 : 1) * (weights + groups * pixels) + weights + pixels) / shared_bytes_per_cycle,
+                (weights / multicast + pixels) / l2_bytes_per_cycle});
+  return std::max(chains * adding + multiplying, beside * multiplying);
 }
 
 /// What a step takes in clock cycles: of the tensor cores, or of shared memory, into which the copies go and out of
@@ -64,19 +65,26 @@ double step_cycles(const Tile& tile, int multicast) {
                              (weights / multicast + pixels) / l2_bytes_per_cycle});
 }
 
+/// How a block's shared memory is laid out.
+struct Stages {
+  int count = 0;
+  bool in_ring = false;
+  int beside = 1;  // blocks of this launch that share a multiprocessor
+};
+
 /// What a launch takes in clock cycles, `slots` clusters at a time, each block with `stages`.
-double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sharing& sharing, int stages,
+double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sharing& sharing, const Stages& stages,
                        std::int64_t clusters, int slots) {
   constexpr double beginning = 3130, reduction = 870, reduction_of_fragment = 21, stage_missing = 60;
   const int own = ceil_div(step_count(geometry, tile.operand), sharing.splits);
   const int slabs = slab_count(geometry, tile.operand);
   const double chains = static_cast<double>(ceil_div(slabs, chain_slabs(tile.operand))) / slabs;
   const auto waves = static_cast<double>(ceil_div<std::int64_t>(clusters, slots));
-  double wave = own * (is_scaled(tile.operand) ? scaled_step_cycles(tile, sharing.multicast, chains)
+  double wave = own * (is_scaled(tile.operand) ? scaled_step_cycles(tile, sharing.multicast, chains, stages.beside)
                                                : step_cycles(tile, sharing.multicast));
   if (sharing.splits > 1) wave += reduction + reduction_of_fragment * tile.groups * tile.pixels;
   // Behind a ring that holds all steps nobody waits for a stage to be emptied; later waves find the ring in use anyway.
-  if (waves == 1) wave += stage_missing * std::max(0, own - stages);
+  if (waves == 1) wave += stage_missing * std::max(0, own - stages.count);
   return beginning + waves * wave;
 }
 
@@ -111,12 +119,6 @@ Room room_of(int device) {
                                device_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock)};
 }
 
-/// How a block's shared memory is laid out.
-struct Stages {
-  int count = 0;
-  bool in_ring = false;
-};
-
 /// A chain of scaled operands holds two stages, and waits for the next chain's before it gives them back.
 int least_stages(const Tile& tile) { return 2 * chain_slabs(tile.operand); }
 
@@ -131,6 +133,10 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
     while (stages > 0 && tile.shared_bytes(stages, sharing.splits, in_ring) > shared_bytes) --stages;
     return stages;
   };
+  if (!one_tile && sharing.cluster() == 1 && tile.resident > 1 && is_scaled(tile.operand)) {
+    const int half = most(room.half_shared_bytes, false);
+    if (half >= least_stages(tile)) return {half, false, tile.resident};
+  }
   if (one_tile && tile.resident > 1) {
     const int beside = most(room.half_shared_bytes, false);
     // Four stages fewer than steps cost less than a start behind the last block of a kernel that left no room:
@@ -218,10 +224,11 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& 
       const std::int64_t clusters = cluster_count(part, tile, sharing);
       const Stages stages = stages_for(tile, sharing, steps, clusters, room);
       if (sharing.splits * chain_slabs(tile.operand) > steps || stages.count < least_stages(tile)) continue;
-      int& slots = at_once[static_cast<std::size_t>(sharing.cluster())];
-      if (slots == 0) slots = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
+      int& alone = at_once[static_cast<std::size_t>(sharing.cluster())];
+      if (alone == 0) alone = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
+      const int slots = alone * stages.beside;
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
-      const double cycles = launches * (expected_cycles(part, tile, sharing, stages.count, clusters, slots) +
+      const double cycles = launches * (expected_cycles(part, tile, sharing, stages, clusters, slots) +
                                         (is_scaled(tile.operand) ? scaling_cycles(part) : 0));
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;

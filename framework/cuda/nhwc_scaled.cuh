@@ -1,10 +1,9 @@
 #pragma once
 
-// f32 on f16 tensor cores. scale_rows (scaled_rows.h) has made words of the pixels, a row of 128 bytes for each slab of
-// channels with a power of two of its own; so each step's sums, over one row of every pixel, are a chain by themselves
-// that is multiplied by its pixel's scale when it is added to the others. The scales come by cp.async from three warps
-// that the copy engine leaves idle, and the same barriers
-// count them.
+// f32 on f16 tensor cores. scale_rows (scaled_rows.h) has made words of the pixels, 128 bytes for each slab of
+// channels, and given every two slabs of a pixel a power of two. So the sums over two slabs at one tap are a chain by
+// themselves: it is multiplied by its pixel's scale as it is added to the others. The scales come by cp.async, from
+// three warps that have nothing else to do beside the copying thread, and the barriers of the operands count them too.
 // Source of the two words: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022).
 
 #include "lamina/cuda/nhwc_ring.cuh"
@@ -20,7 +19,7 @@ __device__ __forceinline__ void copy_or_clear(std::uint32_t shared, const float*
                : "memory");
 }
 
-/// The warps that bring the scales of each chain's rows, one chain after the other.
+/// The warps that bring the scales of each chain's pixels, one chain after the other.
 template <class T, int groups, int n>
 __device__ __forceinline__ void gather_scales(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
   constexpr int own = (n + gathering_threads - 1) / gathering_threads;
