@@ -185,6 +185,7 @@ void add_classify(CLI::App& app) {
   CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
   command->add_option("photos", options->photos, "photographs, or directories of them")->required();
   options->model.add_to(*command);
+  options->model.add_labels_to(*command);
   command->add_option("--top", options->top, "classes to name for each")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();

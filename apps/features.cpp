@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "feature_picture.h"
 #include "inputs.h"
+#include "model_options.h"
 #include "options.h"
 #include "progress.h"
 
@@ -66,7 +67,7 @@ FirstLayer first_layer(const Graph& graph) {
 class FeatureExtractor {
  public:
   explicit FeatureExtractor(const Options& options)
-      : options_(options), model_(load_model(options.model)), layer_(first_layer(model_.graph)), plan_(compile()) {
+      : options_(options), model_(open_model(options.model)), layer_(first_layer(model_.graph)), plan_(compile()) {
     print_warnings(model_);
     if (!model_.preprocess)
       throw Error(options.model + ": does not say how a photograph becomes its input (no lamina.preprocess)");
@@ -167,6 +168,10 @@ void save_maps(const std::string& path, const std::string& name, const std::vect
 void features(const Options& options) {
   const std::vector<fs::path> photos = find_photos(options.photos);
   const bool named_png = options.out.ends_with(".png") || options.out.ends_with(".PNG");
+  if (!named_png && is_named_like_photo(options.out)) {
+    throw Error(fmt::format(
+        "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", options.out));
+  }
   const bool directory = fs::is_directory(options.out) || (!options.out.empty() && !named_png);
   if (photos.size() > 1 && named_png) {
     throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.size(), options.out));

@@ -43,6 +43,7 @@ std::string Graph::summary(std::int64_t n) const {
 
 std::string Plan::summary() const {
   detail::TextTable table({"step", "kernel", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
+  table.wrap(1);
   for (const Impl::Step& step : impl_->steps) {
     // The offset of the output's buffer in the arena; the caller's memory has none.
     std::string offset = "caller's";
