@@ -91,7 +91,7 @@ class FeatureExtractor {
     fmt::print("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n", photo.string(),
                image.width, image.height, layer_.result, maps.shape().to_string(), decode, prepare, layer,
                to_string(plan_.options().device));
-    fmt::print("  strongest filters: {}\n", strongest(maps));
+    fmt::print("  strongest filters (mean, largest): {}\n", strongest(maps));
     write_png(out, draw({.title = photo.filename().string(),
                          .subtitle = fmt::format("{}: {} feature maps of {}x{}", layer_.result, maps.shape()[1],
                                                  maps.shape()[2], maps.shape()[3]),
@@ -108,7 +108,7 @@ class FeatureExtractor {
  private:
   Plan compile() const { return model_.graph.until(layer_.result).compile(options_.run.compile_options(1)); }
 
-  /// "#12 (mean 0.81, largest 5.2), ..." of the maps with the highest means.
+  /// "#12 (0.81, 5.2), ...", mean and largest value, of the maps with the highest means.
   static std::string strongest(const Tensor& maps) {
     constexpr std::size_t shown = 5;
     const auto count = static_cast<std::size_t>(maps.shape()[1]);
@@ -127,7 +127,7 @@ class FeatureExtractor {
     std::string text;
     for (std::size_t i = 0; i < std::min(shown, count); ++i) {
       const auto map = values.subspan(order[i] * pixels, pixels);
-      text += fmt::format("{}#{} (mean {:.2f}, largest {:.1f})", i == 0 ? "" : ", ", order[i], means[order[i]],
+      text += fmt::format("{}#{} ({:.2f}, {:.1f})", i == 0 ? "" : ", ", order[i], means[order[i]],
                           *std::max_element(map.begin(), map.end()));
     }
     return text;

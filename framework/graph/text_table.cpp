@@ -29,12 +29,13 @@ std::vector<std::size_t> TextTable::widths() const {
   for (const Row& row : rows_) {
     for (std::size_t c = 0; c < columns; ++c) widths[c] = std::max(widths[c], row.cells[c].size());
   }
-  if (wrapped_column_ < columns) {
-    constexpr std::size_t least = 24;  // with less, most lines would be one word
-    std::size_t& width = widths[wrapped_column_];
-    const std::size_t others = std::accumulate(widths.begin(), widths.end(), 2 * (columns - 1)) - width;
-    const std::size_t left = terminal_width > others ? terminal_width - others : 0;
-    width = std::min(width, std::max(left, least));
+  constexpr std::size_t least = 20;  // with less, most lines would be one word
+  std::size_t total = std::accumulate(widths.begin(), widths.end(), 2 * (columns - 1));
+  for (; total > terminal_width && !wrapped_columns_.empty(); --total) {
+    const auto width = [&](std::size_t column) { return widths[column]; };
+    const std::size_t widest = *std::ranges::max_element(wrapped_columns_, {}, width);
+    if (widths[widest] <= least) break;
+    --widths[widest];
   }
   return widths;
 }
@@ -65,17 +66,15 @@ std::string TextTable::to_string() const {
   };
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     if (r == 1 || (total_ && r + 1 == rows_.size())) rule();
-    std::vector<std::string> cells = rows_[r].cells;
-    if (wrapped_column_ < columns) {
-      const std::vector<std::string> pieces = wrapped(cells[wrapped_column_], width[wrapped_column_]);
-      for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
-        cells[wrapped_column_] = pieces[i];
-        line(cells);
-        std::fill(cells.begin(), cells.end(), "");
-      }
-      cells[wrapped_column_] = pieces.back();
+    std::vector<std::vector<std::string>> pieces;  // of every column, from top to bottom
+    for (const std::string& cell : rows_[r].cells) pieces.push_back({cell});
+    for (const std::size_t c : wrapped_columns_) pieces[c] = wrapped(rows_[r].cells[c], width[c]);
+    const std::size_t height = std::ranges::max(pieces, {}, &std::vector<std::string>::size).size();
+    for (std::size_t i = 0; i < height; ++i) {
+      std::vector<std::string> cells;
+      for (const auto& column : pieces) cells.push_back(i < column.size() ? column[i] : "");
+      line(cells);
     }
-    line(cells);
     if (rows_[r].note.empty()) continue;
     for (const std::string& piece : wrapped(rows_[r].note, terminal_width - indent)) {
       out << std::string(indent, ' ') << piece << '\n';

@@ -16,8 +16,8 @@ class TextTable {
 
   explicit TextTable(std::vector<std::string> header) { add(std::move(header)); }
 
-  /// Where lines would be longer than a terminal's, the words of this column go over several.
-  void wrap(std::size_t column) { wrapped_column_ = column; }
+  /// Where lines would be longer than a terminal's, the words of these columns go over several.
+  void wrap(std::vector<std::size_t> columns) { wrapped_columns_ = std::move(columns); }
 
   /// `note`, if there is one, stands below the row, indented.
   void add(std::vector<std::string> cells, std::string note = {}) {
@@ -39,7 +39,7 @@ class TextTable {
   std::vector<std::size_t> widths() const;
 
   std::vector<Row> rows_;
-  std::size_t wrapped_column_ = SIZE_MAX;
+  std::vector<std::size_t> wrapped_columns_;
   bool total_ = false;
 };
 

@@ -265,16 +265,17 @@ check 'nothing was written' test ! -e no.safetensors
 # inspect, bench, doctor
 expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
-expect 0 'input +normalisation from u8 nhwc to f32 nchw .*756 kB' inspect "$model" --plan --photos
+expect 0 'input .*756 kB' inspect "$model" --plan --photos
+expect 0 '^   normalisation from u8 nhwc to f32 nchw$' inspect "$model" --plan --photos
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
-expect 0 "input +normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
+expect 0 "^   normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
 expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
 expect 2 'inputs' bench model --model "$classifier" --inputs tape
 expect 1 '^lamina: conv2d: kernel .* is larger than the padded input' bench conv2d --device cpu --size 4 --padding 0
-for table in 'inspect --plan' 'bench model --batch 2 --seconds 0.01 --model'; do
+for table in 'inspect --plan --batch 256' 'bench model --batch 2 --seconds 0.01 --model'; do
   # shellcheck disable=SC2086
   check "$table fits a terminal" test "$("$lamina" $table "$classifier" 2>/dev/null | wc -L)" -le 120
 done

@@ -34,7 +34,7 @@ TEST(TextTable, WrapsOneColumnWhereLinesWouldBeTooLong) {
   std::string words;
   for (int i = 0; i < 20; ++i) words += (i == 0 ? "word" : " word") + std::to_string(i);
   TextTable table({"step", "kernel", "ms"});
-  table.wrap(1);
+  table.wrap({1});
   table.add({narrow, words, "1.5"});
   table.add({"b", "short", "2.5"});
   const std::vector<std::string> lines = lines_of(table.to_string());
@@ -51,9 +51,21 @@ TEST(TextTable, WrapsOneColumnWhereLinesWouldBeTooLong) {
   EXPECT_EQ(joined, words);
 }
 
+TEST(TextTable, TakesFromTheWidestOfSeveralColumns) {
+  std::string words;
+  for (int i = 0; i < 30; ++i) words += i == 0 ? "word" : " word";  // 149 letters
+  TextTable table({"step", "kernel", "fused"});
+  table.wrap({1, 2});
+  table.add({"a", words, "first, second"});
+  const std::vector<std::string> lines = lines_of(table.to_string());
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[2].size(), TextTable::terminal_width);
+  EXPECT_NE(lines[2].find("first, second"), std::string::npos) << "the narrow one stays as it is";
+}
+
 TEST(TextTable, KeepsAColumnThatFitsInOneLine) {
   TextTable table({"step", "kernel"});
-  table.wrap(1);
+  table.wrap({1});
   table.add({"a", "some words"});
   EXPECT_EQ(lines_of(table.to_string()).size(), 3u);
 }
