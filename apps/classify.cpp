@@ -36,7 +36,8 @@ struct Answer {
 Preprocess preprocess_of(const Model& model, const Options& options) {
   if (!model.preprocess) {
     throw Error(options.model.source() +
-                ": the model does not say how a photograph becomes its input (no lamina.preprocess)");
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess; "
+                "scripts/export_torch.py --preprocess puts it in)");
   }
   const std::int64_t crop = model.preprocess->crop;
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];

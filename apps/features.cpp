@@ -70,7 +70,9 @@ class FeatureExtractor {
       : options_(options), model_(open_model(options.model)), layer_(first_layer(model_.graph)), plan_(compile()) {
     print_warnings(model_);
     if (!model_.preprocess)
-      throw Error(options.model + ": does not say how a photograph becomes its input (no lamina.preprocess)");
+      throw Error(options.model +
+                  ": does not say how a photograph becomes its input (no lamina.preprocess; scripts/export_torch.py "
+                  "--preprocess puts it in)");
   }
 
   /// Prints what it found, writes the picture to `out`, and returns the maps.

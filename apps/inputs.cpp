@@ -72,8 +72,10 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
     if (names.size() != 1)
       fail(fmt::format("{}: a photograph serves a model of one input, this one has {}", path.string(), names.size()));
     if (!model.preprocess)
-      fail(fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess)",
-                       path.string()));
+      fail(
+          fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess; "
+                      "scripts/export_torch.py --preprocess puts it in)",
+                      path.string()));
     return {load_image(path, *model.preprocess)};
   }
   const Weights file = Weights::open(path);
