@@ -179,7 +179,9 @@ void features(const Options& options) {
     throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.size(), options.out));
   }
   FeatureExtractor extractor(options);
-  if (directory) fs::create_directories(options.out);
+  std::error_code problem;
+  if (directory) fs::create_directories(options.out, problem);
+  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", options.out, problem.message()));
 
   std::vector<Tensor> maps;
   std::vector<fs::path> taken;

@@ -128,13 +128,18 @@ void print_warnings(const Model& model) {
 std::vector<fs::path> find_photos(const std::vector<std::string>& paths) {
   std::vector<fs::path> photos;
   for (const fs::path path : paths) {
-    if (!fs::exists(path)) fail(path.string() + ": there is no such file or directory");
-    if (!fs::is_directory(path)) {
+    std::error_code problem;
+    if (fs::status(path, problem).type() == fs::file_type::not_found) {
+      fail(path.string() + ": there is no such file or directory");
+    }
+    if (!fs::is_directory(path, problem)) {
       photos.push_back(path);
       continue;
     }
     std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(path)) {
+    const fs::directory_iterator entries(path, problem);
+    if (problem) fail(fmt::format("{}: cannot be read: {}", path.string(), problem.message()));
+    for (const auto& entry : entries) {
       // An empty or foreign file of such a name is to be reported, not passed over.
       if (entry.is_regular_file() && (is_named_like_photo(entry.path()) || is_photo(entry.path())))
         found.push_back(entry.path());

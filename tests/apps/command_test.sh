@@ -73,6 +73,8 @@ check 'the others were still done' test "$(ls pictures2 | wc -l)" -eq 3
 
 # bad input
 expect 1 'missing.png' features missing.png --model "$model"
+printf 'x' >file
+expect 1 '^lamina: --out: cannot make the directory file/sub: ' features "$photo" --model "$model" --out file/sub
 mkdir empty
 expect 1 'no photographs' features empty --model "$model"
 expect 1 'missing.safetensors' features "$photo" --model missing.safetensors
