@@ -57,6 +57,7 @@ target_sources(lamina_objects INTERFACE $<TARGET_OBJECTS:lamina_hopper>)
 target_include_directories(lamina_hopper PRIVATE "${PROJECT_BINARY_DIR}/include")
 set_target_properties(lamina_hopper PROPERTIES CUDA_ARCHITECTURES "${LAMINA_HOPPER_ARCHITECTURES}"
                                                CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+target_compile_definitions(lamina_hopper PRIVATE LAMINA_HOPPER)  # without it wgmma's headers refuse to be compiled
 lamina_warnings(lamina_hopper)
 
 if(LAMINA_CUDA_80_FOR_86_89)
