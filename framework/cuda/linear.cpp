@@ -7,6 +7,7 @@
 #include "lamina/cuda/cublas.h"
 #include "lamina/cuda/implicit_gemm.h"
 #include "lamina/cuda/linear_kernels.h"
+#include "lamina/cuda/linear_stream.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
 #include "lamina/tensor/tensor.h"
@@ -34,16 +35,32 @@ class FewRows final : public LinearKernel {
   FewRows(const LinearOptions& options, const float* weight, const float* bias)
       : options_(options),
         storage_(storage_type(options.precision)),
-        weight_(upload(options.device, storage_, weight, std::int64_t{options.out} * options.in)),
-        bias_(upload(options.device, DType::f32, bias, options.out)) {}
+        packed_(options.rows == 1 && linear_stream_supports(options)),
+        bias_(upload(options.device, DType::f32, bias, options.out)) {
+    // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
+    if (packed_ && options.precision == Precision::tf32) {
+      if (const auto scaled = pack_scaled_linear(options, weight)) {
+        weight_ = Constant(options.device, scaled->weights.data(), scaled->weights.size());
+        scales_ = Constant(options.device, scaled->scales.data(), scaled->scales.size() * sizeof(float));
+        return;
+      }
+    }
+    if (packed_) {
+      const auto packed = pack_linear(options, weight);
+      weight_ = Constant(options.device, packed.data(), packed.size());
+    } else {
+      weight_ = upload(options.device, storage_, weight, std::int64_t{options.out} * options.in);
+    }
+  }
 
   std::string description() const override {
     const int outputs = linear_block_outputs(std::min<std::int64_t>(options_.rows, linear_rows_at_once), options_.out);
-    return detail::concat("weights streamed in ", name(storage_), ", a block for ", outputs,
+    return detail::concat("weights streamed in ", name(scales_.bytes() > 0 ? DType::f16 : storage_),
+                          scales_.bytes() > 0 ? ", scaled" : "", ", a block for ", outputs,
                           outputs == 1 ? " output" : " outputs");
   }
   std::size_t workspace_bytes() const override { return 0; }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
+  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + scales_.bytes(); }
 
   void run(const void* input, void* output, void*, Stream stream) const override {
     const DeviceGuard guard(options_.device);
@@ -53,6 +70,8 @@ class FewRows final : public LinearKernel {
     for (std::int64_t row = 0; row < options_.rows; row += linear_rows_at_once) {
       linear_few_rows({.input = static_cast<const std::byte*>(input) + offset(row * options_.in, storage_),
                        .weight = weight_.data(),
+                       .packed = packed_,
+                       .scales = scales_.as<float>(),
                        .bias = bias_.as<float>(),
                        .output = static_cast<std::byte*>(output) + offset(row * options_.out, options_.output),
                        .storage = storage_,
@@ -68,8 +87,10 @@ class FewRows final : public LinearKernel {
  private:
   LinearOptions options_;
   DType storage_;
+  bool packed_;      // as linear_stream's, to share the copy with plans of more rows
   Constant weight_;  // [out, in]
   Constant bias_;    // [out]
+  Constant scales_;  // [out] of weights in scaled f16, or nothing
 };
 
 std::size_t gemm_workspace(const LinearOptions& options) {
@@ -194,9 +215,12 @@ class TensorCores final : public LinearKernel {
   std::unique_ptr<Conv2dKernel> kernel_;
 };
 
-/// Rows up to which streaming the weights past plain arithmetic beats the tensor cores, by measurement (docs/plans.md):
-/// 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
-std::int64_t few_rows(Precision precision) { return storage_type(precision) == DType::f32 ? linear_rows_at_once : 4; }
+/// Rows up to which FewRows is the fastest, by measurement (docs/plans.md): on Hopper linear_stream takes over early.
+/// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
+std::int64_t few_rows(Precision precision, bool streams) {
+  if (streams) return 1;
+  return storage_type(precision) == DType::f32 ? linear_rows_at_once : 4;
+}
 
 bool cublas_available(int device) {
   try {
@@ -210,10 +234,11 @@ bool cublas_available(int device) {
 }  // namespace
 
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
-  const bool streams = options.in <= linear_most_terms;
-  if (streams && options.rows <= few_rows(options.precision)) {
+  const bool short_enough = options.in <= linear_most_terms, streams = linear_stream_supports(options);
+  if (short_enough && options.rows <= few_rows(options.precision, streams)) {
     return std::make_unique<FewRows>(options, weight, bias);
   }
+  if (streams) return make_linear_stream(options, weight, bias);
   // Of the tensor-core kernels the one for Hopper is ahead of cuBLAS. The others are not on 16-bit operands; on f32
   // they are again: there cuBLAS's sums would have to be cut short in fp32, and its TF32 truncates.
   const bool hopper = TensorCores::convolution(options).input_layout == Layout::nhwc;
@@ -224,7 +249,7 @@ std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const
   if (cublas_available(options.device)) return std::make_unique<Product>(options, weight, bias);
   // A network must not need a library that only its last layers use.
   if (takes) return std::make_unique<TensorCores>(options, weight, bias);
-  if (streams) return std::make_unique<FewRows>(options, weight, bias);
+  if (short_enough) return std::make_unique<FewRows>(options, weight, bias);
   return std::make_unique<Product>(options, weight, bias);  // says what is missing
 }
 

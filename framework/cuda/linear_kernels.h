@@ -21,10 +21,12 @@ constexpr int linear_block_outputs(std::int64_t rows, int out) {
 inline constexpr int linear_most_terms = 1 << 18;
 
 struct LinearArguments {
-  const void* input = nullptr;   // [rows, in] of `storage`
-  const void* weight = nullptr;  // [out, in] of `storage`
-  const float* bias = nullptr;   // [out], or null
-  void* output = nullptr;        // [rows, out] of `output_type`
+  const void* input = nullptr;    // [rows, in] of `storage`
+  const void* weight = nullptr;   // [out, in] of `storage`, or
+  bool packed = false;            // as pack_linear lays them out: one row only, of whole packs of 16 bytes; or
+  const float* scales = nullptr;  // [out]: then as pack_scaled_linear does, and input is f32
+  const float* bias = nullptr;    // [out], or null
+  void* output = nullptr;         // [rows, out] of `output_type`
   DType storage = DType::f32;
   DType output_type = DType::f32;
   std::int64_t rows = 0;  // at most linear_rows_at_once

@@ -6,6 +6,8 @@
 // every multiprocessor: 8 loads of each of 32 warps. The first packs of weights are asked for before the kernel waits
 // for its predecessor: weights are nobody's result. Inputs, the same for every block, come from L1 and L2; weights are
 // read once and do not stay in L1.
+// Weights are [out, in], or for one row packed as linear_stream.cuh reads them, so that plans of one and of more rows
+// share a copy: eight threads read the 128 bytes that a step of K has of a row.
 // For one row 8 blocks find registers on a multiprocessor: all blocks of 4096 outputs run at once. A ring in shared
 // memory that each thread fills ahead with cp.async (docs/plans.md) was slower: 26 us for 20 in AlexNet's first layer.
 // A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than conv2d_device.cuh
@@ -15,6 +17,7 @@
 #include "lamina/cuda/conv2d_device.cuh"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear_kernels.h"
+#include "lamina/cuda/operand_rows.h"
 #include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda {
@@ -65,41 +68,82 @@ __device__ inline void widen(const Pack<T, N>& pack, float (&x)[N]) {
   }
 }
 
-/// N terms of one output of one row.
-template <class T, int N>
-__device__ inline float dot(const Pack<T, N>& w, const float (&x)[N], float sum) {
+/// N terms of one output of one row; the weights times `scale`, if they are scaled.
+template <bool scaled, class T, int N>
+__device__ inline float dot(const Pack<T, N>& w, const float (&x)[N], float scale, float sum) {
   float v[N];
   widen(w, v);
 #pragma unroll
-  for (int i = 0; i < N; ++i) sum = fmaf(v[i], x[i], sum);
+  for (int i = 0; i < N; ++i) sum = fmaf(scaled ? v[i] * scale : v[i], x[i], sum);
   return sum;
 }
 
-template <class T, int N, int Rows, int Outputs, int Ahead, int Resident>
+/// N elements of the input from `p` on, in loads of 16 bytes.
+template <class In, int N>
+__device__ inline void load_input(const In* p, float (&x)[N]) {
+  constexpr int size = N < Pack<In>::size ? N : Pack<In>::size;
+#pragma unroll
+  for (int i = 0; i < N; i += size) {
+    float part[size];
+    widen(*reinterpret_cast<const Pack<In, size>*>(p + i), part);
+#pragma unroll
+    for (int j = 0; j < size; ++j) x[i + j] = part[j];
+  }
+}
+
+/// Where a thread's packs of an output's weights lie: `first`, and every `apart` bytes the one `threads` packs on.
+template <class T, int N, bool packed>
+struct Places {
+  static constexpr int packs = step_bytes / 16;  // of a step, in packed weights; `threads` is a multiple
+  static constexpr int block = 64 * step_bytes;
+  std::int64_t step;  // bytes from one step of K to the next: an even number of blocks of 64 outputs
+
+  __device__ explicit Places(const LinearArguments& a) : step(std::int64_t{(a.out + 127) / 128} * 2 * block) {}
+
+  __device__ const unsigned char* first(const LinearArguments& a, int output, int thread) const {
+    const auto* weight = static_cast<const unsigned char*>(a.weight);
+    if constexpr (packed) {
+      return weight + output / 64 * block + thread / packs * step + swizzled(output % 64, thread % packs * 16);
+    } else {
+      return weight + (std::int64_t{output} * a.in + thread * N) * static_cast<std::int64_t>(sizeof(T));
+    }
+  }
+  __device__ std::int64_t apart() const {
+    return packed ? threads / packs * step : threads * N * static_cast<std::int64_t>(sizeof(T));
+  }
+};
+
+/// T: of the weights, In: of the input. Where they differ, the weights are scaled.
+template <class T, class In, int N, int Rows, int Outputs, int Ahead, int Resident, bool packed = false>
 __global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(LinearArguments a) {
   __shared__ float partial[warps][Outputs * Rows];
   let_successor_start();
   const auto thread = static_cast<int>(threadIdx.x);
   const int first = static_cast<int>(blockIdx.x) * Outputs;
   const int packs = a.in / N;
-  const T* weight[Outputs];
+  // Outputs beyond the last repeat it: no branch, and their results are dropped. Rows likewise, below.
+  const Places<T, N, packed> places(a);
+  const std::int64_t apart = places.apart();
+  const unsigned char* weight[Outputs];
 #pragma unroll
-  for (int o = 0; o < Outputs; ++o) {
-    // Outputs beyond the last repeat it: no branch, and their results are dropped. Rows likewise, below.
-    weight[o] = static_cast<const T*>(a.weight) + std::int64_t{min(first + o, a.out - 1)} * a.in;
-  }
+  for (int o = 0; o < Outputs; ++o) weight[o] = places.first(a, min(first + o, a.out - 1), thread);
+  constexpr bool scaled = !std::is_same_v<T, In>;
+  float scale[Outputs];
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o) scale[o] = scaled ? a.scales[min(first + o, a.out - 1)] : 1.0f;
   const int output = first + thread / Rows, row = thread % Rows;  // that this thread will finish
   const bool mine = thread < Outputs * Rows && output < a.out && row < a.rows;
   const float bias = mine && a.bias != nullptr ? a.bias[output] : 0.0f;
   float total[Outputs][Rows] = {};
-  for (int begin = thread; begin - thread < packs; begin += threads * Ahead) {
+  std::int64_t offset = 0;
+  for (int begin = thread; begin - thread < packs; begin += threads * Ahead, offset += Ahead * apart) {
     Pack<T, N> w[Ahead][Outputs];
 #pragma unroll
     for (int step = 0; step < Ahead; ++step) {
       const int i = begin + step * threads;
 #pragma unroll
       for (int o = 0; o < Outputs; ++o) {
-        if (i < packs) w[step][o] = load_once<T, N>(weight[o] + std::int64_t{i} * N);
+        if (i < packs) w[step][o] = load_once<T, N>(reinterpret_cast<const T*>(weight[o] + offset + step * apart));
       }
     }
     if (begin == thread) wait_for_predecessor();
@@ -111,11 +155,10 @@ __global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(Line
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
         const std::int64_t row = r < a.rows ? r : a.rows - 1;
-        const T* input = static_cast<const T*>(a.input) + row * a.in;
         float x[N];
-        widen(*reinterpret_cast<const Pack<T, N>*>(input + std::int64_t{i} * N), x);
+        load_input(static_cast<const In*>(a.input) + row * a.in + std::int64_t{i} * N, x);
 #pragma unroll
-        for (int o = 0; o < Outputs; ++o) sum[o][r] = dot(w[step][o], x, sum[o][r]);
+        for (int o = 0; o < Outputs; ++o) sum[o][r] = dot<scaled>(w[step][o], x, scale[o], sum[o][r]);
       }
     }
 #pragma unroll
@@ -148,11 +191,21 @@ template <class T, int Rows, int Outputs, int Ahead, int Resident = 1>
 void launch(const LinearArguments& a, cudaStream_t stream) {
   constexpr int widest = Pack<T>::size;
   const dim3 grid(static_cast<unsigned>((a.out + Outputs - 1) / Outputs));
-  if (a.in % widest == 0 && aligned_to_16(a.weight) && aligned_to_16(a.input)) {
-    launch_overlapping(linear_few_rows_kernel<T, widest, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream,
-                       a);
+  if constexpr (Rows == 1 && std::is_same_v<T, float>) {
+    if (a.scales != nullptr) {
+      launch_overlapping(linear_few_rows_kernel<__half, float, Pack<__half>::size, 1, Outputs, Ahead, Resident, true>,
+                         grid, dim3(threads), stream, a);
+      return;
+    }
+  }
+  if (Rows == 1 && a.packed) {
+    launch_overlapping(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident, Rows == 1>, grid,
+                       dim3(threads), stream, a);
+  } else if (a.in % widest == 0 && aligned_to_16(a.weight) && aligned_to_16(a.input)) {
+    launch_overlapping(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident>, grid, dim3(threads),
+                       stream, a);
   } else {
-    launch_overlapping(linear_few_rows_kernel<T, 1, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream, a);
+    launch_overlapping(linear_few_rows_kernel<T, T, 1, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream, a);
   }
 }
 

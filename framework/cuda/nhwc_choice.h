@@ -13,23 +13,28 @@ struct Choice {
   int multicast = 1, splits = 1, stages = 2;
   bool in_ring = false;  // where the sums of a split tile land
   int blocks = 0;        // of the launch: whole clusters
+  int images = 0;        // of one launch: scaled rows may have to be made part by part
 
   int cluster() const { return multicast * splits; }
 };
 
-/// Terms of K in one step.
-int step_terms(Precision precision);
-
-/// Steps of K: slabs of channels times taps.
-int step_count(const ConvGeometry& geometry, Precision precision);
-
+/// All tiles that compute in this precision. Those of scaled operands come last.
 std::vector<Tile> tiles(Precision precision);
 
 /// Whether this build has code for the current device, which must be of compute capability 9.0.
 bool has_code(Precision precision);
 
-/// The fastest by estimate among those that `wanted` leaves; nothing if it leaves none. Precondition:
-/// compiled(precision).
-std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted);
+/// Bytes of the scaled rows of `images` images, and of their scales.
+struct ScaledBytes {
+  std::size_t rows = 0, scales = 0;
+  std::size_t workspace() const { return workspace_alignment + rows + scales; }
+  static constexpr std::size_t workspace_alignment = 128;
+};
+ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images);
+
+/// The fastest by estimate among those that `wanted` leaves; nothing if it leaves none. `scaled`: whether the operand
+/// may be a scaled one. Precondition: has_code(precision).
+std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted,
+                             bool scaled = true);
 
 }  // namespace lamina::cuda::nhwc

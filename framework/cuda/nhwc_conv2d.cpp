@@ -10,6 +10,7 @@
 #include "lamina/cuda/nhwc_choice.h"
 #include "lamina/cuda/nhwc_maps.h"
 #include "lamina/cuda/nhwc_weights.h"
+#include "lamina/cuda/scaled_rows.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
 
@@ -30,22 +31,36 @@ bool formats_fit(const ConvGeometry& g, const Conv2dOptions& o) {
          static_cast<std::size_t>(g.out_channels) * size_of(o.output) % 16 == 0;
 }
 
+std::string operand_note(nhwc::Operand operand) {
+  return operand == nhwc::Operand::scaled_pairs ? " by pairs of f16"
+         : operand == nhwc::Operand::scaled_f16 ? " by f16"
+                                                : "";
+}
+
 class NhwcConv2d final : public Conv2dKernel {
  public:
   NhwcConv2d(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias,
              const NhwcChoice& wanted)
       : options_(options) {
     const DeviceGuard guard(options.device);
-    const auto choice = nhwc::choose(geometry, options, wanted);
-    if (!choice) lamina::detail::fail("implicit_gemm: no channels-last tile fits this device");
+    auto choice = nhwc::choose(geometry, options, wanted);
+    if (choice && is_scaled(choice->tile.operand)) {
+      const auto weights = nhwc::examine_scaled(geometry, choice->tile.operand, weight);
+      strict_ = weights.strict;
+      if (!weights.representable) choice = nhwc::choose(geometry, options, wanted, false);
+    }
+    if (!choice) lamina::detail::fail("implicit_gemm: no channels-last tile fits this device or these weights");
     choice_ = *choice;
+    images_ = geometry.batch;
     args_.geometry = geometry;
+    args_.geometry.batch = choice_.images;
     args_.output_type = options.output;
     args_.relu = options.relu;
-    args_.pixels = static_cast<int>(geometry.batch * geometry.out_pixels());
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, nhwc::block_filters), choice_.tile.groups);
-    args_.n_tiles = ceil_div(args_.pixels, choice_.tile.pixels);
-    args_.steps = nhwc::step_count(geometry, options.precision);
+    args_.steps = nhwc::step_count(geometry, choice_.tile.operand);
+    const int slabs = nhwc::slab_count(geometry, choice_.tile.operand);
+    const bool chained = nhwc::chain_slabs(choice_.tile.operand) == 2;
+    args_.paired = chained ? slabs / 2 * 2 * geometry.kernel_height * geometry.kernel_width : 0;
     args_.stages = choice_.stages;
     args_.multicast = choice_.multicast;
     args_.splits = choice_.splits;
@@ -53,7 +68,7 @@ class NhwcConv2d final : public Conv2dKernel {
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     std::vector<FilterRange> ranges;
-    const auto packed = nhwc::pack_weights(geometry, options.precision, filter_blocks, weight, ranges);
+    const auto packed = nhwc::pack_weights(geometry, choice_.tile.operand, filter_blocks, weight, ranges);
     std::vector<float> biases(static_cast<std::size_t>(filter_blocks * nhwc::block_filters));
     if (bias != nullptr) std::copy(bias, bias + geometry.out_channels, biases.begin());
     weight_ = Constant(options.device, packed.data(), packed.size());
@@ -68,27 +83,68 @@ class NhwcConv2d final : public Conv2dKernel {
 
   std::string description() const override {
     return lamina::detail::concat(
-        "implicit_gemm (wgmma, ", name(options_.precision), ", nhwc): ", choice_.tile.groups * nhwc::block_filters,
-        " filters x ", choice_.tile.pixels, " pixels per block, K in ", args_.steps, " steps of 128 bytes",
+        "implicit_gemm (wgmma, ", name(options_.precision), operand_note(choice_.tile.operand),
+        ", nhwc): ", choice_.tile.groups * nhwc::block_filters, " filters x ", choice_.tile.pixels,
+        " pixels per block, K in ", args_.steps, " steps of 128 bytes",
         args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
         args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
                             : std::string(),
         ", ring of ", args_.stages, ", ", choice_.blocks, " blocks");
   }
 
-  std::size_t workspace_bytes() const override { return 0; }
+  std::size_t workspace_bytes() const override {
+    return is_scaled(choice_.tile.operand) ? scaled_bytes().workspace() : 0;
+  }
 
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ranges_.bytes(); }
 
-  void run(const void* input, void* output, void*, Stream stream) const override {
+  void run(const void* input, void* output, void* workspace, Stream stream) const override {
     const DeviceGuard guard(options_.device);
-    nhwc::Arguments args = args_;
-    args.input = input;
-    args.output = output;
+    const auto* in = static_cast<const std::byte*>(input);
+    auto* out = static_cast<std::byte*>(output);
+    const ConvGeometry& g = args_.geometry;
+    const std::size_t in_bytes = static_cast<std::size_t>(g.in_pixels() * g.in_channels) * size_of(options_.input),
+                      out_bytes = static_cast<std::size_t>(g.out_pixels() * g.out_channels) * size_of(options_.output);
+    for (std::int64_t first = 0; first < images_; first += choice_.images) {
+      nhwc::Arguments args = args_;
+      args.geometry.batch = std::min<std::int64_t>(choice_.images, images_ - first);
+      args.pixels = static_cast<int>(args.geometry.batch * g.out_pixels());
+      args.n_tiles = ceil_div(args.pixels, choice_.tile.pixels);
+      args.input = in + static_cast<std::size_t>(first) * in_bytes;
+      args.output = out + static_cast<std::size_t>(first) * out_bytes;
+      launch(args, is_scaled(choice_.tile.operand) ? scale(args, workspace, stream) : args.input, stream);
+    }
+  }
+
+ private:
+  nhwc::ScaledBytes scaled_bytes() const {
+    return nhwc::scaled_bytes(args_.geometry, choice_.tile.operand, choice_.images);
+  }
+
+  /// Makes the words that the kernel multiplies, in the workspace; returns where the copy engine finds them.
+  const void* scale(nhwc::Arguments& args, void* workspace, Stream stream) const {
+    auto* words = reinterpret_cast<std::byte*>(lamina::detail::round_up(
+        reinterpret_cast<std::uintptr_t>(workspace), std::uintptr_t{nhwc::ScaledBytes::workspace_alignment}));
+    auto* scales = reinterpret_cast<float*>(words + scaled_bytes().rows);
+    scale_rows({.input = static_cast<const float*>(args.input),
+                .rows = words,
+                .scales = scales,
+                .pixels = args.geometry.batch * args.geometry.in_pixels(),
+                .channels = args.geometry.in_channels,
+                .pairs = choice_.tile.operand == nhwc::Operand::scaled_pairs,
+                .strict = strict_},
+               stream);
+    args.scales = scales;
+    return words;
+  }
+
+  /// `pixels`: what the copy engine reads.
+  void launch(nhwc::Arguments& args, const void* pixels, Stream stream) const {
     // Maps hold addresses. Making them takes the host less than the launch does.
-    CUtensorMap input_map = nhwc::input_map(args.geometry, options_.precision, choice_.tile.pixels, input);
-    CUtensorMap output_map = nhwc::output_map(
-        args.geometry, options_.output, choice_.tile.store_pixels / (options_.output == DType::f32 ? 2 : 1), output);
+    CUtensorMap input_map = nhwc::input_map(args.geometry, choice_.tile.operand, choice_.tile.pixels, pixels);
+    CUtensorMap output_map =
+        nhwc::output_map(args.geometry, options_.output,
+                         choice_.tile.store_pixels / (options_.output == DType::f32 ? 2 : 1), args.output);
     cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory(), {}};
     attributes[2].id = cudaLaunchAttributeClusterDimension;
     attributes[2].val.clusterDim.x = static_cast<unsigned>(choice_.cluster());
@@ -105,9 +161,10 @@ class NhwcConv2d final : public Conv2dKernel {
     check(cudaLaunchKernelExC(&config, choice_.tile.kernel, arguments));
   }
 
- private:
   Conv2dOptions options_;
   nhwc::Choice choice_;
+  std::int64_t images_ = 0;  // of the whole batch
+  bool strict_ = true;       // ScaledRows::strict
   nhwc::Arguments args_;
   Constant weight_, bias_, ranges_;
 };

@@ -8,8 +8,8 @@
 
 #include "lamina/cuda/nhwc_arguments.h"
 #include "lamina/cuda/nhwc_copy.cuh"
-
 #include "lamina/cuda/nhwc_wgmma.cuh"
+#include "lamina/cuda/scaled_rows.h"
 #include "lamina/cuda/sm90_wgmma.cuh"
 
 namespace lamina::cuda::nhwc {
@@ -29,20 +29,34 @@ struct Element<Tf32> {
   __device__ static float value(float x) { return __uint_as_float(round_to_tf32(__float_as_uint(x))); }
 };
 
-template <>
-struct Element<SplitTf32> {
+struct PlainF32 {
   using Stored = float;
   static constexpr bool repaired = true;
   __device__ static float value(float x) { return x; }
 };
+template <>
+struct Element<SplitTf32> : PlainF32 {};
+template <>
+struct Element<ScaledF16> : PlainF32 {};
+template <>
+struct Element<ScaledPairs> : PlainF32 {};
 
 template <class T>
 inline constexpr bool in_f32 = sizeof(typename Element<T>::Stored) == 4;
-template <class T>
-inline constexpr bool split = std::is_same_v<T, SplitTf32>;
 
 template <class T>
-inline constexpr int step_terms = step_bytes / static_cast<int>(sizeof(typename Element<T>::Stored));
+inline constexpr Operand operand_of = std::is_same_v<T, __half>          ? Operand::fp16
+                                      : std::is_same_v<T, __nv_bfloat16> ? Operand::bf16
+                                      : std::is_same_v<T, Tf32>          ? Operand::tf32
+                                      : std::is_same_v<T, SplitTf32>     ? Operand::split_tf32
+                                      : std::is_same_v<T, ScaledF16>     ? Operand::scaled_f16
+                                                                         : Operand::scaled_pairs;
+template <class T>
+inline constexpr bool split = operand_of<T> == Operand::split_tf32;
+template <class T>
+inline constexpr bool scaled = is_scaled(operand_of<T>);
+template <class T>
+inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterRange
 
 __device__ __forceinline__ float activate(const Arguments& args, float y) { return args.relu && y < 0.0f ? 0.0f : y; }
 
@@ -53,45 +67,63 @@ __device__ __forceinline__ Corner corner_of(const ConvGeometry& g, int pixel) {
   return {image, row * g.stride_height - g.padding_height, column * g.stride_width - g.padding_width};
 }
 
+/// Term `term` of a packed row of weights.
+template <class T>
+__device__ __forceinline__ float weight_at(const unsigned char* block, int filter, int term) {
+  const auto at = [&](int byte) { return block + swizzled(filter, byte / 16 * 16) + byte % 16; };
+  if constexpr (scaled<T>) {
+    const float high = __half2float(*reinterpret_cast<const __half*>(at(term * 2)));
+    if constexpr (operand_of<T> == Operand::scaled_f16) return high;
+    const float low = __half2float(*reinterpret_cast<const __half*>(at(step_bytes / 2 + term * 2)));
+    return fmaf(low, 1.0f / low_word_scale, high);
+  } else {
+    using Stored = typename Element<T>::Stored;
+    return Element<T>::value(*reinterpret_cast<const Stored*>(at(term * static_cast<int>(sizeof(Stored)))));
+  }
+}
+
 /// One output's sum by plain fp32 multiply-adds, in short chains. Inlined, because a call would take registers from
 /// the products' accumulators.
 template <class T>
-__device__ __forceinline__ float exact_sum(const Arguments& args, int filter, int pixel) {
+__device__ __forceinline__ float exact_sum(const Arguments& args, int filter, int pixel, const FilterRange& range) {
   using Stored = typename Element<T>::Stored;
+  constexpr int terms = step_terms(operand_of<T>);
+  // Scaled weights may be so large that their products overflow where those of the weights themselves do not; those
+  // that are split are scaled only where that helps.
+  const float before = scaled<T> ? range.scale : 1.0f, after = split<T> ? exact_scale(range) : 1.0f;
   const ConvGeometry& g = args.geometry;
   const Corner corner = corner_of(g, pixel);
   const auto* weight =
       static_cast<const unsigned char*>(args.weight) +
       static_cast<std::size_t>(filter / block_filters) * static_cast<unsigned>(args.steps) * block_bytes;
+  const int slabs = slab_count(g, operand_of<T>), taps = g.kernel_height * g.kernel_width;
   float sum = 0.0f;
 #pragma unroll 1
-  for (int channel = 0; channel < g.in_channels; channel += step_terms<T>) {
+  for (int slab = 0; slab < slabs; ++slab) {
 #pragma unroll 1
-    for (int tap_row = 0; tap_row < g.kernel_height; ++tap_row) {
+    for (int tap = 0; tap < taps; ++tap) {
+      const int row = corner.row + tap / g.kernel_width * g.dilation_height,
+                column = corner.column + tap % g.kernel_width * g.dilation_width;
+      if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
+      const int step = step_of(slab, tap, slabs, taps, chain_slabs(operand_of<T>)), channel = slab * terms;
+      const unsigned char* block = weight + static_cast<std::size_t>(step) * block_bytes;
+      const auto* x =
+          static_cast<const Stored*>(args.input) +
+          ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) + static_cast<unsigned>(row)) *
+               static_cast<unsigned>(g.in_width) +
+           static_cast<unsigned>(column)) *
+              static_cast<unsigned>(g.in_channels) +
+          channel;
+      float chain = 0.0f;
 #pragma unroll 1
-      for (int tap_column = 0; tap_column < g.kernel_width; ++tap_column, weight += block_bytes) {
-        const int row = corner.row + tap_row * g.dilation_height,
-                  column = corner.column + tap_column * g.dilation_width;
-        if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
-        const auto* x = static_cast<const Stored*>(args.input) +
-                        ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) +
-                          static_cast<unsigned>(row)) *
-                             static_cast<unsigned>(g.in_width) +
-                         static_cast<unsigned>(column)) *
-                            static_cast<unsigned>(g.in_channels) +
-                        channel;
-        float chain = 0.0f;
-#pragma unroll 1
-        for (int i = 0; i < step_terms<T> && channel + i < g.in_channels; ++i) {
-          constexpr int terms = 16 / static_cast<int>(sizeof(Stored));
-          const auto* w = reinterpret_cast<const Stored*>(weight + swizzled(filter % block_filters, i / terms * 16));
-          chain = fmaf(Element<T>::value(w[i % terms]), Element<T>::value(x[i]), chain);
-        }
-        sum += chain;
+      for (int i = 0; i < terms && channel + i < g.in_channels; ++i) {
+        const float w = weight_at<T>(block, filter % block_filters, i) * before;
+        chain = fmaf(w, Element<T>::value(x[i]), chain);
       }
+      sum += chain;
     }
   }
-  return sum;
+  return sum * after;
 }
 
 template <class T>
@@ -139,11 +171,11 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
       const int filter = piece.first_filter + warp * 16 + lane / 4 + i / 2 % 2 * 8;
       if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
       const bool second = i / 2 % 2 != 0;
-      const float factor = split<T> ? exact_scale(second ? piece.range[1] : piece.range[0]) : 1.0f;
+      const FilterRange& range = second ? piece.range[1] : piece.range[0];
       write<T>(args,
                static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
                    static_cast<unsigned>(filter),
-               activate(args, exact_sum<T>(args, filter, pixel) * factor + (second ? piece.bias[1] : piece.bias[0])));
+               activate(args, exact_sum<T>(args, filter, pixel, range) + (second ? piece.bias[1] : piece.bias[0])));
     }
   }
 }
@@ -226,7 +258,7 @@ struct Store {
     }
     if constexpr (Element<T>::repaired) {
       bool any = false;
-      if constexpr (split<T>) {
+      if constexpr (ranged<T>) {
 #pragma unroll
         for (int i = 0; i < n / 2; ++i) any |= rare(d[i], piece.range[i / 2 % 2]);
       } else {

@@ -15,28 +15,11 @@
 
 #include "lamina/cuda/nhwc_produce.cuh"
 #include "lamina/cuda/nhwc_reduce.cuh"
+#include "lamina/cuda/nhwc_scaled.cuh"
 #include "lamina/cuda/nhwc_split.cuh"
 #include "lamina/cuda/overlap.cuh"
 
 namespace lamina::cuda::nhwc {
-
-/// Pixels of the widest instruction that ptxas accepts with the registers a thread has at the launch.
-template <int groups>
-inline constexpr int widest = groups == 4   ? 128
-                              : groups == 3 ? 192
-                                            : 256;
-
-template <class T, int n, int most>
-__device__ __forceinline__ void issue(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
-  if constexpr (n <= most) {
-    Product<T, n>::issue(d, a, b, accumulate);
-  } else {
-    constexpr int first = (n / 2 + 15) / 16 * 16;
-    Product<T, first>::issue(reinterpret_cast<float(&)[first / 2]>(d[0]), a, b, accumulate);
-    Product<T, n - first>::issue(reinterpret_cast<float(&)[(n - first) / 2]>(d[first / 2]), a,
-                                 b + static_cast<unsigned>(first * step_bytes / 16), accumulate);
-  }
-}
 
 /// A warpgroup's products: d = its 64 filters * the tile's pixels, over the block's steps.
 template <class T, int groups, int n>
@@ -82,23 +65,25 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const Span span(args, rank);
   using Stores = Store<T, n, chunk>;
   const std::uint32_t buffers = shared_address(shared.stores + group * 2 * Stores::buffer_bytes);
-  Ring ring{args.stages};
+  Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     Piece piece{group, (walk.filter_tile() * groups + group) * block_filters, walk.pixel_tile() * n};
     const float* bias = args.bias + piece.first_filter + warp * 16 + lane / 4;
     piece.bias[0] = __ldg(bias), piece.bias[1] = __ldg(bias + 8);
-    if constexpr (split<T>) {
+    if constexpr (ranged<T>) {
       const FilterRange* range = args.ranges + (bias - args.bias);
       piece.range[0] = range[0], piece.range[1] = range[8];
     }
     float d[n / 2];
     if constexpr (split<T>) {
       SplitProducts<groups, n>{args, shared, group}.run(ring, span.count, d);
+    } else if constexpr (scaled<T>) {
+      ScaledProducts<T, groups, n>{args, shared, group, ring, slots}.run(span, d);
     } else {
       multiply<T, groups, n>(args, shared, ring, group, span.count, d);
     }
     if (args.splits == 1) {
-      if constexpr (split<T>) {
+      if constexpr (ranged<T>) {
 #pragma unroll
         for (int i = 0; i < n / 2; ++i) d[i] *= piece.range[i / 2 % 2].scale;
       }
@@ -112,14 +97,18 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   if (threadIdx.x % 128 == 0) wait_stores_read<0>();
 }
 
+/// Small tiles leave room for a block of the next kernel, which then has its weights when this one is done.
+template <class T, int groups>
+inline constexpr int resident = groups == 1 && !split<T> ? 2 : 1;
+
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output) {
   extern __shared__ __align__(1024) unsigned char memory[];
   // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
   constexpr int helpers = split<T> ? 2 : 1;
-  constexpr bool ample = groups + helpers <= 2;  // registers for all as they are
-  constexpr int at_launch = 65536 / ((groups + helpers) * 128) / 8 * 8;
-  constexpr int helper_registers = groups == 4 ? 64 : groups == 3 ? 56 : split<T> ? 56 : 72;
+  constexpr bool ample = groups + helpers <= 2 && !scaled<T>;  // registers for all as they are
+  constexpr int at_launch = 65536 / ((groups + helpers) * 128 * (scaled<T> ? resident<T, groups> : 1)) / 8 * 8;
+  constexpr int helper_registers = groups == 4 ? 64 : groups == 3 || split<T> || scaled<T> ? 56 : 72;
   constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
   constexpr int consumer_registers = taken < 240 ? taken : 240;
   let_successor_start();
@@ -131,7 +120,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   int ahead = 0;
   if (thread == groups * 128) {
     for (int stage = 0; stage < args.stages; ++stage) {
-      sm90::barrier_init(shared.full + stage, 1);
+      sm90::barrier_init(shared.full + stage, 1 + (scaled<T> ? gathering_threads : 0));
       sm90::barrier_init(shared.empty + stage, releases<T, groups>(args));
       if constexpr (split<T>) sm90::barrier_init(shared.halved + stage, 128);
     }
@@ -159,6 +148,9 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if constexpr (split<T>) {
       if (thread >= (groups + 1) * 128) halve<groups, n>(args, shared, rank);
     }
+    if constexpr (scaled<T>) {
+      if (thread >= groups * 128 + 32) gather_scales<T, groups, n>(args, shared, rank);
+    }
     __syncwarp();
     if (args.splits > 1) meet(args);
   } else {
@@ -175,10 +167,6 @@ inline constexpr bool compiled = true;
 #else
 inline constexpr bool compiled = false;
 #endif
-
-/// Small tiles leave room for a block of the next kernel, which then has its weights when this one is done.
-template <class T, int groups>
-inline constexpr int resident = groups == 1 && !split<T> ? 2 : 1;
 
 template <class T, int groups, int n, int chunk>
 __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
@@ -197,7 +185,8 @@ __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<
 template <class T, int groups, int n>
 Tile make_tile() {
   constexpr int chunk = n % 32 == 0 ? 32 : n == 240 ? 80 : n == 48 ? 48 : 16;
-  return {.groups = groups,
+  return {.operand = operand_of<T>,
+          .groups = groups,
           .pixels = n,
           .helpers = split<T> ? 2 : 1,
           .resident = resident<T, groups>,

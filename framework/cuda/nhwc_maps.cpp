@@ -29,15 +29,16 @@ CUtensorMapDataType data_type(DType type) {
   }
 }
 
-CUtensorMapDataType data_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    case Precision::tf32: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
-    case Precision::fp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    case Precision::bf16: break;
+CUtensorMapDataType data_type(Operand operand) {
+  switch (operand) {
+    case Operand::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case Operand::tf32: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    case Operand::split_tf32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    default: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   }
-  return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
+
+cuuint64_t element_bytes(Operand operand) { return operand == Operand::tf32 || operand == Operand::split_tf32 ? 4 : 2; }
 
 /// Where the last window's corner lies, seen from the image's far corner.
 constexpr int far_corner(int padding, int kernel, int dilation) { return padding - (kernel - 1) * dilation; }
@@ -54,12 +55,13 @@ bool expressible(const ConvGeometry& g) {
          axis_expressible(g.stride_width, g.padding_width, g.kernel_width, g.dilation_width);
 }
 
-CUtensorMap input_map(const ConvGeometry& g, Precision precision, int pixels, const void* input) {
+CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const void* input) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
-  const CUtensorMapDataType type = data_type(precision);
-  const cuuint64_t element = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
-  const auto channels = static_cast<cuuint64_t>(g.in_channels), width = static_cast<cuuint64_t>(g.in_width),
-             height = static_cast<cuuint64_t>(g.in_height);
+  const CUtensorMapDataType type = data_type(operand);
+  const cuuint64_t element = element_bytes(operand);
+  const cuuint64_t words_of_scaled = static_cast<cuuint64_t>(slab_count(g, operand)) * step_bytes / element;
+  const cuuint64_t channels = is_scaled(operand) ? words_of_scaled : static_cast<cuuint64_t>(g.in_channels);
+  const auto width = static_cast<cuuint64_t>(g.in_width), height = static_cast<cuuint64_t>(g.in_height);
   const std::array<cuuint64_t, 4> sizes{channels, width, height, static_cast<cuuint64_t>(g.batch)};
   const std::array<cuuint64_t, 3> strides{channels * element, width * channels * element,
                                           height * width * channels * element};
@@ -92,6 +94,24 @@ CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, void* outp
                                  CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     fail("CUDA: cuTensorMapEncodeTiled refused an output with error ", static_cast<int>(status));
+  return map;
+}
+
+CUtensorMap rows_map(Operand operand, std::int64_t rows, std::int64_t columns, int box_rows, bool swizzled,
+                     const void* matrix) {
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  const cuuint64_t element = element_bytes(operand);
+  const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
+  const std::array<cuuint64_t, 1> strides{static_cast<cuuint64_t>(columns) * element};
+  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(box_rows)};
+  const std::array<cuuint32_t, 2> steps{1, 1};
+  CUtensorMap map{};
+  const CUresult status = encode(&map, data_type(operand), 2, const_cast<void*>(matrix), sizes.data(), strides.data(),
+                                 box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                 swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("CUDA: cuTensorMapEncodeTiled refused an input with error ", static_cast<int>(status));
   return map;
 }
 

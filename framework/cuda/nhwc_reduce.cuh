@@ -61,8 +61,8 @@ template <class T>
 __device__ __forceinline__ float repaired(const Arguments& args, float sum, int filter, int pixel) {
   if (pixel >= args.pixels || filter >= args.geometry.out_channels) return sum;
   FilterRange range;
-  if constexpr (split<T>) range = args.ranges[filter];
-  return rare(sum, range) ? exact_sum<T>(args, filter, pixel) * exact_scale(range) : sum;
+  if constexpr (ranged<T>) range = args.ranges[filter];
+  return rare(sum, range) ? exact_sum<T>(args, filter, pixel, range) : sum;
 }
 
 /// Adds up and finishes what this block owns.

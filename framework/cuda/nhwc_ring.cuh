@@ -6,7 +6,8 @@
 
 namespace lamina::cuda::nhwc {
 
-/// A place in the ring and how often it has come round.
+/// A place in the ring and how often it has come round. Stages are emptied one by one, and filled chain by chain: where
+/// chains have several steps, their `full` barriers are a ring of their own.
 struct Ring {
   int stages, stage = 0, parity = 0;
 
@@ -33,29 +34,45 @@ struct Walk {
   __device__ int pixel_tile() const { return tile / m_tiles * width + rank; }
 };
 
-/// The steps of K that a block takes.
+/// The steps of K that a block takes: whole chains.
 struct Span {
   int first, count;
   __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
     if (args.splits == 1) return;
-    const int each = args.steps / args.splits, more = args.steps % args.splits;
-    first = cluster_rank * each + min(cluster_rank, more);
-    count = each + (cluster_rank < more);
+    const int pairs = args.paired / 2, chains = args.steps - pairs;
+    const int each = chains / args.splits, more = chains % args.splits;
+    const int begin = cluster_rank * each + min(cluster_rank, more), end = begin + each + (cluster_rank < more);
+    first = begin + min(begin, pairs);
+    count = end + min(end, pairs) - first;
   }
 };
 
-/// A tap of a slab of channels, in the order of K.
+/// A tap of a slab of channels, in the order of K (step_of).
+template <class T>
 struct Tap {
-  int channel = 0, row = 0, column = 0;
-  __device__ Tap(const ConvGeometry& g, int step, int terms) {
-    const int slab = step / (g.kernel_height * g.kernel_width), tap = step - slab * g.kernel_height * g.kernel_width;
-    channel = slab * terms, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
+  static constexpr int chain = chain_slabs(operand_of<T>);
+  const int slabs;
+  int slab = 0, row = 0, column = 0;
+
+  __device__ Tap(const ConvGeometry& g, int step) : slabs(slab_count(g, operand_of<T>)) {
+    const int taps = g.kernel_height * g.kernel_width, first = step / (taps * chain) * chain;
+    const int width = min(chain, slabs - first), within = step - first * taps;
+    const int tap = within / width;
+    slab = first + within - tap * width, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
   }
-  __device__ void next(const ConvGeometry& g, int terms) {
+  /// Whether the next step goes on with this one's chain.
+  __device__ bool more_of_chain() const { return chain > 1 && slab % chain + 1 < chain && slab + 1 < slabs; }
+  __device__ void next(const ConvGeometry& g) {
+    if (more_of_chain()) {
+      ++slab;
+      return;
+    }
+    const int first = slab / chain * chain;
+    slab = first;
     if (++column < g.kernel_width) return;
     column = 0;
     if (++row < g.kernel_height) return;
-    row = 0, channel += terms;
+    row = 0, slab = first + chain;
   }
 };
 
@@ -71,6 +88,7 @@ struct Shared {
   unsigned char* stores;                          // where outputs become channels last,
   unsigned char* landing;                         // or where other blocks' sums arrive, if K is split
   std::uint64_t *full, *empty, *halved, *landed;  // by the copies, the products, the splitting, the other blocks
+  float* scales;                                  // [stages, n], of the pixels in a chain, if they are scaled
 
   __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
     const int ring_bytes = args.stages * stage_bytes;
@@ -81,6 +99,7 @@ struct Shared {
     empty = full + most_stages;
     halved = empty + most_stages;
     landed = halved + most_stages;
+    scales = reinterpret_cast<float*>(landed + 1);
   }
 };
 
@@ -90,6 +109,7 @@ struct Shared {
 template <class T, int groups, int n>
 __device__ __forceinline__ void release(const Arguments& args, const Shared<T, groups, n>& shared, int stage) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (scaled<T>) __syncwarp();  // all lanes have read their scales
   if constexpr (split<T>) {
     if (args.multicast == 1) return sm90::barrier_arrive(shared.empty + stage);
     for (int rank = 0; rank < args.multicast; ++rank) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "lamina/cuda/nhwc_arguments.h"
@@ -9,9 +10,21 @@ namespace lamina::cuda::nhwc {
 
 /// The weights in the order the kernel reads them, rounded to the operand type: [blocks of 64 filters, steps, 64, 128
 /// bytes], rows swizzled; zeros where the last block or slab of channels reaches past the matrix.
-/// In fp32 each filter is scaled into the reach of the split, and `ends` says how.
-std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Precision precision, int filter_blocks,
+/// For split and scaled operands each filter is multiplied by a power of two, and `ranges` says which.
+std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand operand, int filter_blocks,
                                         const float* weight,                // [OC, C, KH, KW]
-                                        std::vector<FilterRange>& ranges);  // [filter_blocks * 64] in fp32, else empty
+                                        std::vector<FilterRange>& ranges);  // [filter_blocks * 64], or empty
+
+/// The power of two that brings a filter's largest weight into [2^14, 2^15), 0 for one of zeros. Nothing if that leaves
+/// some weight too small for f16 to keep 11 bits of it, if one is not finite, or if all are so large or small that sums
+/// in their units might overflow or underflow where others would not.
+std::optional<int> shift_of_scaled(const float* weight, std::int64_t count);
+
+/// Whether weights may be multiplied as scaled words, and what their pixels must then keep to.
+struct ScaledWeights {
+  bool representable = false;  ///< shift_of_scaled finds one for every filter
+  bool strict = true;          ///< ScaledRows::strict
+};
+ScaledWeights examine_scaled(const ConvGeometry& geometry, Operand operand, const float* weight);  // [OC, C, KH, KW]
 
 }  // namespace lamina::cuda::nhwc

@@ -6,15 +6,22 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lamina/cuda/operand_rows.h"
+
 /// wgmma with both operands in shared memory, K-major rows of 128 bytes under the 128-byte swizzle: 64 filters by n
-/// pixels, for every n that is a multiple of 16. Thread (warp w, lane 4g + t) holds filters 16w + g and 16w + g + 8 of
-/// pixels 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3]. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+/// pixels, for every n that is a multiple of 16, and for 8. Thread (warp w, lane 4g + t) holds filters 16w + g and
+/// 16w + g + 8 of pixels 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3].
+/// PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 namespace lamina::cuda::nhwc {
 
 /// f32 storage, rounded to TF32 as it is copied.
 struct Tf32 {};
 /// f32 storage, multiplied as three products of TF32 words.
 struct SplitTf32 {};
+/// f32 storage, multiplied as f16 with a power of two for each row of 64 channels.
+struct ScaledF16 {};
+/// f32 storage, multiplied as three products of f16 words, with a power of two for each row of 32 channels.
+struct ScaledPairs {};
 
 /// Where an operand's rows begin: address / 16, 1,024 bytes from eight rows to the next eight, 128-byte swizzle.
 __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t address) {
@@ -30,6 +37,7 @@ struct RegisterProduct;
 
 // clang-format off
 // The n / 2 accumulators as they appear in the instruction and in its operand list, eight at a time.
+#define LAMINA_D8 "%0, %1, %2, %3"
 #define LAMINA_D16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define LAMINA_D32 LAMINA_D16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define LAMINA_D48 LAMINA_D32 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -48,6 +56,7 @@ struct RegisterProduct;
 #define LAMINA_D256 LAMINA_D240 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define LAMINA_O(i) "+f"(d[8*i]), "+f"(d[8*i+1]), "+f"(d[8*i+2]), "+f"(d[8*i+3]), "+f"(d[8*i+4]), "+f"(d[8*i+5]), \
   "+f"(d[8*i+6]), "+f"(d[8*i+7])
+#define LAMINA_O8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define LAMINA_O16 LAMINA_O(0)
 #define LAMINA_O32 LAMINA_O16, LAMINA_O(1)
 #define LAMINA_O48 LAMINA_O32, LAMINA_O(2)
@@ -85,6 +94,8 @@ struct RegisterProduct;
     }                                                                                                        \
   }
 
+LAMINA_PRODUCT(8, "%4", "%5", "%6");
+LAMINA_PRODUCT(16, "%8", "%9", "%10");
 LAMINA_PRODUCT(32, "%16", "%17", "%18");
 LAMINA_PRODUCT(48, "%24", "%25", "%26");
 LAMINA_PRODUCT(64, "%32", "%33", "%34");
@@ -118,6 +129,7 @@ LAMINA_REGISTER_PRODUCT(64, "%32", "%33", "%34", "%35", "%36", "%37");
 LAMINA_REGISTER_PRODUCT(96, "%48", "%49", "%50", "%51", "%52", "%53");
 LAMINA_REGISTER_PRODUCT(128, "%64", "%65", "%66", "%67", "%68", "%69");
 
+#undef LAMINA_D8
 #undef LAMINA_D16
 #undef LAMINA_D32
 #undef LAMINA_D48
@@ -135,6 +147,7 @@ LAMINA_REGISTER_PRODUCT(128, "%64", "%65", "%66", "%67", "%68", "%69");
 #undef LAMINA_D240
 #undef LAMINA_D256
 #undef LAMINA_O
+#undef LAMINA_O8
 #undef LAMINA_O16
 #undef LAMINA_O32
 #undef LAMINA_O48
@@ -155,5 +168,23 @@ LAMINA_REGISTER_PRODUCT(128, "%64", "%65", "%66", "%67", "%68", "%69");
 #undef LAMINA_PRODUCT
 #undef LAMINA_REGISTER_PRODUCT
 // clang-format on
+
+/// Pixels of the widest instruction that ptxas accepts with the registers a thread has at the launch.
+template <int groups>
+inline constexpr int widest = groups == 4   ? 128
+                              : groups == 3 ? 192
+                                            : 256;
+
+template <class T, int n, int most>
+__device__ __forceinline__ void issue(float (&d)[n / 2], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (n <= most) {
+    Product<T, n>::issue(d, a, b, accumulate);
+  } else {
+    constexpr int first = (n / 2 + 15) / 16 * 16;
+    Product<T, first>::issue(reinterpret_cast<float(&)[first / 2]>(d[0]), a, b, accumulate);
+    Product<T, n - first>::issue(reinterpret_cast<float(&)[(n - first) / 2]>(d[first / 2]), a,
+                                 b + static_cast<unsigned>(first * step_bytes / 16), accumulate);
+  }
+}
 
 }  // namespace lamina::cuda::nhwc

@@ -133,14 +133,24 @@ struct Batch {
 };
 using AnyWindow = Batch<1, 4>;
 
-/// The pooled values of N neighbouring elements at output (oh, ow). `image` points at the first of them at input
-/// pixel (0, 0); pixels are `pitch` elements apart.
+/// The window of output (oh, ow).
+struct Window {
+  Span rows, columns;
+};
+
+template <PoolKind kind>
+__device__ Window window_of(const PoolGeometry& g, int oh, int ow) {
+  return {span_of<kind>(oh, g.in_height, g.out_height, g.kernel_height, g.stride_height, g.padding_height,
+                        g.dilation_height, g.count_padding),
+          span_of<kind>(ow, g.in_width, g.out_width, g.kernel_width, g.stride_width, g.padding_width, g.dilation_width,
+                        g.count_padding)};
+}
+
+/// The pooled values of N neighbouring elements in a window. `image` points at the first of them at input pixel (0, 0);
+/// pixels are `pitch` elements apart.
 template <PoolKind kind, class Batch, int N, class T>
-__device__ Pack<T, N> pool(const PoolGeometry& g, int oh, int ow, const T* image, std::int64_t pitch) {
-  const Span rows = span_of<kind>(oh, g.in_height, g.out_height, g.kernel_height, g.stride_height, g.padding_height,
-                                  g.dilation_height, g.count_padding);
-  const Span columns = span_of<kind>(ow, g.in_width, g.out_width, g.kernel_width, g.stride_width, g.padding_width,
-                                     g.dilation_width, g.count_padding);
+__device__ Pack<T, N> pool(const PoolGeometry& g, const Window& window, const T* image, std::int64_t pitch) {
+  const auto& [rows, columns] = window;
   Pooled<kind, N, T> total;
   for (int ih = rows.begin; ih < rows.end; ih += Batch::rows * rows.step) {
     Pooled<kind, N, T> of_row[Batch::rows];  // rows are summed apart: no long chain of additions
@@ -182,15 +192,21 @@ __global__ void __launch_bounds__(threads) pool2d_kernel(PoolGeometry g, std::in
   const Index count = static_cast<Index>(outer) * height * width * inner;
   const std::int64_t pitch = static_cast<std::int64_t>(inner) * N;
   const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
-  wait_for_predecessor();
+  bool waited = false;  // the first window is worked out meanwhile
   for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
     const Index pixel = i / inner, pack = i % inner;
     const Index row = pixel / width, column = pixel % width;
     const Index image = row / height;
     const T* first = input + static_cast<std::int64_t>(image) * in_pixels(g) * pitch + pack * N;
-    reinterpret_cast<Pack<T, N>*>(output)[i] =
-        pool<kind, Batch, N>(g, static_cast<int>(row % height), static_cast<int>(column), first, pitch);
+    Window window = window_of<kind>(g, static_cast<int>(row % height), static_cast<int>(column));
+    if (!waited) {
+      asm volatile("" : "+l"(first), "+r"(window.rows.begin), "+r"(window.columns.begin));
+      wait_for_predecessor();
+    }
+    waited = true;
+    reinterpret_cast<Pack<T, N>*>(output)[i] = pool<kind, Batch, N>(g, window, first, pitch);
   }
+  if (!waited) wait_for_predecessor();
 }
 
 /// `from_planes`: nchw to nhwc; else nhwc to nchw. The grid is [images, channel tiles, pixel tiles], z first: no
@@ -220,8 +236,9 @@ __global__ void __launch_bounds__(tile* tile)
                     ? static_cast<std::int64_t>(static_cast<unsigned>(pixel) / static_cast<unsigned>(g.out_width))
                     : pixel / g.out_width;
             turned[i][lane] =
-                pool<kind, AnyWindow, 1>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width),
-                                         input + begin, from_planes ? 1 : channels)
+                pool<kind, AnyWindow, 1>(
+                    g, window_of<kind>(g, static_cast<int>(row), static_cast<int>(pixel - row * g.out_width)),
+                    input + begin, from_planes ? 1 : channels)
                     .values[0];
           }
         }

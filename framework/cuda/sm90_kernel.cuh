@@ -26,17 +26,12 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   const int first = range * p.share + min(range, p.larger_shares);
   const int last = first + p.share + (range < p.larger_shares ? 1 : 0);
 
-  if (threadIdx.x == 0) {
-    barrier_init(&control.weights_landed, 1);
-    for (int i = 0; i < p.buffers; ++i) {
-      barrier_init(&control.buffer_full[i], 128);
-      barrier_init(&control.buffer_free[i], 128);
-    }
-    for (std::uint64_t& landed : control.raw_landed) barrier_init(&landed, RawRows::arrivals(p));
-    for (int i = 0; i < p.ring_rows; ++i) {
-      barrier_init(&control.row_full[i], 32 * staging_warps);
-      barrier_init(&control.row_free[i], 128 * Team<precision>::computing);
-    }
+  // Weights are asked for first; what else has to be set up is spread over the threads.
+  const int thread = static_cast<int>(threadIdx.x);
+  float bias = 0, scale = 0;
+  if (thread < filters) bias = p.bias[split * filters + thread], scale = p.scale[split * filters + thread];
+  if (thread == 0) {
+    barrier_init(&control.weights_landed, 1 + filters);
     barrier_init_fence();
     barrier_arrive_expect(&control.weights_landed, weight_bytes);
     const unsigned char* from = static_cast<const unsigned char*>(p.weights) + std::int64_t{split} * weight_bytes;
@@ -44,12 +39,25 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
       bulk_load(shared + at, from + at, min(16384, weight_bytes - at), &control.weights_landed);
     }
   }
-  if (threadIdx.x < filters) {
-    reinterpret_cast<float*>(control.bias)[threadIdx.x] = p.bias[split * filters + threadIdx.x];
-    reinterpret_cast<float*>(control.scale)[threadIdx.x] = p.scale[split * filters + threadIdx.x];
+  if (thread >= 128 && thread - 128 < p.ring_rows) {
+    barrier_init(&control.row_full[thread - 128], 32 * staging_warps);
+    barrier_init(&control.row_free[thread - 128], 128 * Team<precision>::computing);
+    barrier_init_fence();
+  }
+  if (thread >= 256 && thread - 256 < pool_buffers) {
+    barrier_init(&control.buffer_full[thread - 256], 128);
+    barrier_init(&control.buffer_free[thread - 256], 128);
+    barrier_init(&control.raw_landed[thread - 256], RawRows::arrivals(p));
+    barrier_init_fence();
   }
   __syncthreads();
   let_successor_start();
+  // Behind the barrier of all: nobody waits for these to come from memory but those who multiply.
+  if (thread < filters) {
+    reinterpret_cast<float*>(control.bias)[thread] = bias;
+    reinterpret_cast<float*>(control.scale)[thread] = scale;
+    barrier_arrive(&control.weights_landed);
+  }
 
   unsigned char* buffers = ring + ring_bytes;
   constexpr int computing = Team<precision>::computing, staging = Team<precision>::staging;

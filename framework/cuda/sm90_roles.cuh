@@ -25,9 +25,10 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
   RowWalk row(p, first, last), coming(p, first, last);
   RingCursor to{p.ring_rows}, from{slots};
   row.advance(p, group), coming.advance(p, group), to.advance(group);
-  if (!row.done()) stager.prepare_strip(row.segment.first_column, raw.first_column(row));
+  // A network's first kernel has nobody to wait for: its rows come while the pieces are worked out.
   wait_for_predecessor();
   for (int i = 0; i < slots && !coming.done(); ++i, coming.advance(p, groups)) raw.fetch(coming, i);
+  if (!row.done()) stager.prepare_strip(row.segment.first_column, raw.first_column(row));
   for (; !row.done(); row.advance(p, groups), to.advance(groups), from.advance()) {
     barrier_wait(&raw.landed[from.slot], from.parity);
     barrier_wait(&control.row_free[to.slot], to.parity ^ 1);

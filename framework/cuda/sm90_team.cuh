@@ -31,6 +31,7 @@ constexpr bool registers_suffice() {
          T::threads * at_launch;
 }
 static_assert(registers_suffice<Precision::fp16>() && registers_suffice<Precision::fp32>());
+static_assert(pool_buffers == 4, "barriers of buffers and of rows in flight are set up together");
 
 inline constexpr int staging_barrier = 8;  ///< named barriers 8, 9 join the staging warpgroups, 1, 2, 3 the computing
 

@@ -27,6 +27,7 @@ target_sources(lamina_objects PRIVATE
   cuda/implicit_gemm_tf32.cu
   cuda/linear.cpp
   cuda/linear_rows.cu
+  cuda/linear_stream.cpp
   cuda/local_response_norm.cu
   cuda/nhwc_choice.cpp
   cuda/nhwc_conv2d.cpp
@@ -37,6 +38,7 @@ target_sources(lamina_objects PRIVATE
   cuda/peak.cpp
   cuda/pool2d.cu
   cuda/relu.cu
+  cuda/scaled_rows.cu
   cuda/sm90_pack.cpp
   cuda/sm90_plan.cpp
   cuda/softmax.cu
@@ -49,9 +51,12 @@ add_library(lamina_hopper OBJECT
   cuda/implicit_gemm_sm90_fp32.cu
   cuda/implicit_gemm_sm90_tf32.cu
   cuda/implicit_gemm_wgmma.cu
+  cuda/linear_stream.cu
   cuda/nhwc_bf16.cu
   cuda/nhwc_fp16.cu
-  cuda/nhwc_fp32.cu
+  cuda/nhwc_scaled_f16.cu
+  cuda/nhwc_scaled_pairs.cu
+  cuda/nhwc_split_tf32.cu
   cuda/nhwc_tf32.cu)
 target_sources(lamina_objects INTERFACE $<TARGET_OBJECTS:lamina_hopper>)
 target_include_directories(lamina_hopper PRIVATE "${PROJECT_BINARY_DIR}/include")

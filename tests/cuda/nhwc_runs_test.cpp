@@ -47,11 +47,12 @@ TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
   for (const Precision precision : nhwc_precisions) {
     const Conv2dOptions options = options_for(precision, true);
     std::vector<std::unique_ptr<Conv2dKernel>> layers;
-    std::vector<Buffer> values;
+    std::vector<Buffer> values, workspaces;
     const auto add = [&](const Case& c) {
       const ConvGeometry g = geometry_of(c);
       const Data data = draw(g, normal, normal, static_cast<unsigned>(layers.size()) + 90);
       layers.push_back(make_nhwc_conv2d(g, options, data.w.data(), data.b.data()));
+      workspaces.emplace_back(0, layers.back()->workspace_bytes());
       if (values.empty()) values.emplace_back(0, static_cast<std::size_t>(g.input_size()) * size_of(options.input));
       values.emplace_back(0, static_cast<std::size_t>(g.output_size()) * size_of(options.output));
     };
@@ -62,7 +63,7 @@ TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
     add({.in = 256, .height = 13, .width = 13, .out = 64, .kernel = {1, 1}});
     const OwnedStream stream(0);
     const auto run = [&](std::size_t layer, Stream s) {
-      layers[layer]->run(values[layer].data(), values[layer + 1].data(), nullptr, s);
+      layers[layer]->run(values[layer].data(), values[layer + 1].data(), workspaces[layer].data(), s);
     };
     const CapturedGraph graph(0, [&](Stream s) {
       for (std::size_t layer = 0; layer < layers.size(); ++layer) run(layer, s);
