@@ -37,6 +37,8 @@ std::vector<ConvAlgorithm> chosen(const std::vector<std::string>& names, Device 
 void bench(const Options& options) {
   const Device device = parse_device(options.device);
   Conv2dRace race(options, device);
+  const Shape first = race.input_shape(options.batches.front());
+  (void)race.conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
   const std::string where = describe_device(device, race.threads());
   const bool table = options.json != "-";
   if (table) {
@@ -103,7 +105,7 @@ void add_bench(CLI::App& app) {
       ->add_option_function<std::string>(
           "--layout", [options](const std::string& text) { options->layout = layouts.at(text); },
           "how activations are stored; nhwc: in the precision's type, as inside a network, on a GPU only")
-      ->check(CLI::IsMember(layouts))
+      ->check(one_of({"nchw", "nhwc"}))
       ->default_str("nchw");
   command->add_option("--batch", options->batches, "batches, e.g. 1,8,32")
       ->delimiter(',')
@@ -131,12 +133,12 @@ void add_bench(CLI::App& app) {
   command->add_option("--json", options->json,
                       "also write the results to this file (-: to stdout, instead of the table)");
   command->footer(
-      "Times are medians after a warm-up. On a GPU, buffers rotate through more memory than the L2 cache holds, and "
-      "batches\n"
-      "below 32 run inside a CUDA graph of 100 calls, channels-last ones always inside one. The error is measured on "
-      "sampled outputs against double "
-      "precision;\n"
-      "\"of bound\" is the largest error as a part of what the precision contract allows.\n"
+      "Times are medians after a warm-up, p10..p90 in ms what the middle 80 % of them are between. On a GPU, buffers\n"
+      "rotate through more memory than the L2 cache holds, and batches below 32 run inside a CUDA graph of 100 calls,\n"
+      "channels-last ones always inside one. % copy and % GEMM: of what this machine was measured to reach just "
+      "before.\n"
+      "The error is measured on sampled outputs against double precision; \"of bound\" is the largest error as a part\n"
+      "of what the precision contract allows (docs/precision.md).\n"
       "Example:\n"
       "  lamina bench conv2d --device cpu --threads 1 --batch 1\n"
       "  lamina bench conv2d --in 64 --out 192 --size 27 --kernel 5 --stride 1 --layout nhwc --precision fp16 "

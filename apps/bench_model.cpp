@@ -149,17 +149,19 @@ void bench(const Options& options) {
   const auto per_second = [](double amount, double ms) {
     return amount > 0 ? detail::format_fixed(amount / (ms * 1e6), 0) : std::string();
   };
-  detail::TextTable table({"step", "fused", "kernel", "ms", "%", "GFLOP/s", "GB/s"});
+  detail::TextTable table({"step", "fused", "ms", "%", "GFLOP/s", "GB/s"});
+  table.wrap({1});
   for (const StepTime& step : steps) {
     const double ms = step.milliseconds;
-    table.add({step.name, step.fused, step.kernel, detail::format_fixed(ms, 4), detail::format_fixed(100 * ms / sum, 1),
-               per_second(step.flops, ms), per_second(static_cast<double>(step.bytes), ms)});
+    table.add({step.name, step.fused, detail::format_fixed(ms, 4), detail::format_fixed(100 * ms / sum, 1),
+               per_second(step.flops, ms), per_second(static_cast<double>(step.bytes), ms)},
+              step.kernel);
   }
-  table.add_total({"sum of the steps", "", "", detail::format_fixed(sum, 4), "100.0", "", ""});
+  table.add_total({"sum of the steps", "", detail::format_fixed(sum, 4), "100.0", "", ""});
   fmt::print("{}", table.to_string());
-  fmt::print("a whole run of batch {}: {:.3f} ms (p10 {:.3f}, p90 {:.3f}), {:.1f} images/s, {} on {}\n", options.batch,
-             whole.median, whole.p10, whole.p90, static_cast<double>(options.batch) / whole.median * 1e3,
-             name(plan.options().precision), describe_device(device, plan.options().threads));
+  fmt::print("a whole run of batch {}: {:.3f} ms (p10 {:.3f}, p90 {:.3f}), {:.1f} images/s\non {}, in {}\n",
+             options.batch, whole.median, whole.p10, whole.p90, static_cast<double>(options.batch) / whole.median * 1e3,
+             describe_device(device, plan.options().threads), name(plan.options().precision));
   if (options.plans > 1) {
     fmt::print("{} plans at once: {:.1f} images/s\n", options.plans, rate_of_plans(model.graph, compile, options));
   }
@@ -178,7 +180,7 @@ void add_bench_model(CLI::App& group) {
   command
       ->add_option("--inputs", options->inputs,
                    "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
-      ->check(CLI::IsMember({"device", "pinned", "host"}))
+      ->check(one_of({"device", "pinned", "host"}))
       ->capture_default_str();
   command->add_option("--plans", options->plans, "also say how many images/s so many plans together do")
       ->check(CLI::Range(1, 64))
@@ -189,10 +191,9 @@ void add_bench_model(CLI::App& group) {
   command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
   options->run.add_to(*command);
   command->footer(
-      "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole run "
-      "is\n"
-      "one launch of the captured graph, and from host inputs also their upload and the download of the scores; steps\n"
-      "are timed one by one, each with its own launch, so their sum is larger.\n"
+      "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole\n"
+      "run is one launch of the captured graph, and from host inputs also their upload and the download of the\n"
+      "scores; steps are timed one by one, each with its own launch, so their sum is larger.\n"
       "Examples:\n"
       "  lamina bench model --arch alexnet --batch 8\n"
       "  lamina bench model --arch alexnet --batch 256 --precision fp16 --photos --inputs pinned --plans 2\n"

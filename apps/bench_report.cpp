@@ -14,6 +14,11 @@ using Json = nlohmann::ordered_json;
 
 std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f}", 100 * part / whole) : ""; }
 
+/// Three digits; never in powers of ten.
+std::string short_number(double value) {
+  return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
 Json to_json(const BenchResult& r) {
   Json json = {{"batch", r.batch}, {"precision", r.precision}, {"output", name(r.output)}, {"algorithm", r.algorithm}};
   if (!r.note.empty()) {
@@ -36,19 +41,21 @@ Json to_json(const BenchResult& r) {
 
 void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
   detail::TextTable table({"N", "precision", "output", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy",
-                           "% GEMM", "workspace", "rel. error", "of bound", "kernel"});
+                           "% GEMM", "workspace", "error", "of bound"});
   for (const BenchResult& r : results) {
     if (!r.note.empty()) {
       table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
-                 "", "", "", r.note});
+                 "", "", ""},
+                r.note);
       continue;
     }
     table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm,
-               fmt::format("{:.4f}", r.time.median), fmt::format("{:.4f}..{:.4f}", r.time.p10, r.time.p90),
+               fmt::format("{:.4f}", r.time.median), short_number(r.time.p10) + ".." + short_number(r.time.p90),
                fmt::format("{:.3f}", r.tflops), fmt::format("{:.1f}", r.gb_per_s),
                percent(r.gb_per_s, ceilings.copy_gb_per_s), percent(r.tflops, ceilings.gemm_tflop_per_s),
                detail::format_bytes(r.workspace), std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
-               std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound), r.kernel});
+               std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound)},
+              r.kernel);
   }
   fmt::print("{}", table.to_string());
 }

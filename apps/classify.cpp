@@ -36,7 +36,8 @@ struct Answer {
 Preprocess preprocess_of(const Model& model, const Options& options) {
   if (!model.preprocess) {
     throw Error(options.model.source() +
-                ": the model does not say how a photograph becomes its input (no lamina.preprocess)");
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess; "
+                "scripts/export_torch.py --preprocess puts it in)");
   }
   const std::int64_t crop = model.preprocess->crop;
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
@@ -185,6 +186,7 @@ void add_classify(CLI::App& app) {
   CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
   command->add_option("photos", options->photos, "photographs, or directories of them")->required();
   options->model.add_to(*command);
+  options->model.add_labels_to(*command);
   command->add_option("--top", options->top, "classes to name for each")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();

@@ -50,16 +50,17 @@ Weights converted(const Weights& weights, DType dtype) {
 }
 
 void convert(const Options& options) {
+  require_safetensors_name(options.out);
   Weights weights = Weights::open(options.in);
   if (!options.arch.empty() || !options.labels.empty()) {
-    Model model = options.arch.empty() ? load_model(options.in) : model_of(options.arch, weights, options.in);
+    Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
     if (!options.labels.empty()) set_labels(model, read_labels(options.labels), options.labels);
     weights = to_weights(model);
   }
   if (!options.dtype.empty()) weights = converted(weights, float_type(options.dtype));
   weights.save(options.out);
-  fmt::print("wrote {}: {} tensors{}\n", options.out, weights.size(),
+  fmt::print("wrote {}: {} {}{}\n", options.out, weights.size(), weights.size() == 1 ? "tensor" : "tensors",
              weights.metadata().contains("lamina.graph") ? " and the graph that uses them" : "");
 }
 

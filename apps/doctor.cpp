@@ -10,8 +10,6 @@
 namespace lamina::app {
 namespace {
 
-std::string orelse(const std::string& text, const char* otherwise) { return text.empty() ? otherwise : text; }
-
 void doctor() {
   const cuda::BackendInfo backend = cuda::backend_info();
   fmt::print("lamina {}\n", version());
@@ -21,8 +19,9 @@ void doctor() {
     fmt::print("cuda: {}\n", detail::cuda_unavailable_reason());
   } else {
     fmt::print("cuda: compiled for compute capability {}\n", backend.architectures);
-    fmt::print("cuda: runtime {}, driver supports {}\n", backend.runtime_version,
-               orelse(backend.driver_version, "nothing (no driver)"));
+    const std::string driver = backend.driver_version;
+    fmt::print("cuda: runtime {}, {}\n", backend.runtime_version,
+               driver.empty() ? "no driver" : "the driver supports up to " + driver);
     for (int i = 0; i < backend.visible_devices; ++i) {
       const cuda::DeviceInfo device = cuda::device_info(i);
       fmt::print("cuda:{}: {}, compute capability {}.{}, {} multiprocessors, {} memory, {} L2{}\n", i, device.name,

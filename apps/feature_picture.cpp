@@ -21,14 +21,21 @@ constexpr int label_height = 14;
 constexpr int gap = 6;
 constexpr int most_maps = 256;  // more would not be looked at
 
+/// Columns for `count` pictures, half as many again as rows: or near that, if the last row is then full.
+int columns_for(int count) {
+  const int usual = std::max(1, static_cast<int>(std::ceil(std::sqrt(count * 1.5))));
+  for (int step = 0; step <= usual / 4; ++step) {
+    if (count % (usual - step) == 0) return usual - step;
+    if (count % (usual + step) == 0) return usual + step;
+  }
+  return usual;
+}
+
 /// Columns, rows and cell sizes of a grid of `count` pictures.
 struct Grid {
   int columns, rows, cell_width, cell_height;
   Grid(int count, int width, int height)
-      : columns(std::max(1, static_cast<int>(std::ceil(std::sqrt(count * 1.5))))),
-        rows((count + columns - 1) / columns),
-        cell_width(width),
-        cell_height(height) {}
+      : columns(columns_for(count)), rows((count + columns - 1) / columns), cell_width(width), cell_height(height) {}
   int x(int i) const { return i % columns * cell_width; }
   int y(int i) const { return i / columns * cell_height; }
   int width() const { return columns * cell_width; }
@@ -115,6 +122,16 @@ int drawn_size(int size, int larger) {
   return larger <= map_size ? size * zoom : std::max(1, size * map_size / larger);
 }
 
+/// In the width of the photograph: smaller if it is long, and without its middle if it is very long.
+void draw_title(Canvas& canvas, const std::string& title) {
+  const int scale = Canvas::text_width(title, 3) <= left_width ? 3 : 2;
+  std::string shown = title;
+  for (std::size_t side = title.size() / 2; side > 0 && Canvas::text_width(shown, scale) > left_width; --side) {
+    shown = title.substr(0, side) + "..." + title.substr(title.size() - side);
+  }
+  canvas.text(margin, margin + (3 - scale) * 4, shown, scale, ink);
+}
+
 }  // namespace
 
 Image draw(const FeaturePicture& p) {
@@ -139,7 +156,7 @@ Image draw(const FeaturePicture& p) {
   const int right = margin + left_width + margin + 8;
   Canvas canvas(right + maps.width() + margin, std::max(left_height, top + maps.height()) + margin, background);
 
-  canvas.text(margin, margin, p.title, 3, ink);
+  draw_title(canvas, p.title);
   canvas.text(right, margin + 4, p.subtitle, 2, ink);
   draw_input(canvas, margin, top, p.input);
   if (show_filters) {

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "feature_picture.h"
 #include "inputs.h"
+#include "model_options.h"
 #include "options.h"
 #include "progress.h"
 
@@ -66,10 +67,12 @@ FirstLayer first_layer(const Graph& graph) {
 class FeatureExtractor {
  public:
   explicit FeatureExtractor(const Options& options)
-      : options_(options), model_(load_model(options.model)), layer_(first_layer(model_.graph)), plan_(compile()) {
+      : options_(options), model_(open_model(options.model)), layer_(first_layer(model_.graph)), plan_(compile()) {
     print_warnings(model_);
     if (!model_.preprocess)
-      throw Error(options.model + ": does not say how a photograph becomes its input (no lamina.preprocess)");
+      throw Error(options.model +
+                  ": does not say how a photograph becomes its input (no lamina.preprocess; scripts/export_torch.py "
+                  "--preprocess puts it in)");
   }
 
   /// Prints what it found, writes the picture to `out`, and returns the maps.
@@ -90,7 +93,7 @@ class FeatureExtractor {
     fmt::print("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n", photo.string(),
                image.width, image.height, layer_.result, maps.shape().to_string(), decode, prepare, layer,
                to_string(plan_.options().device));
-    fmt::print("  strongest filters: {}\n", strongest(maps));
+    fmt::print("  strongest filters (mean, largest): {}\n", strongest(maps));
     write_png(out, draw({.title = photo.filename().string(),
                          .subtitle = fmt::format("{}: {} feature maps of {}x{}", layer_.result, maps.shape()[1],
                                                  maps.shape()[2], maps.shape()[3]),
@@ -107,7 +110,7 @@ class FeatureExtractor {
  private:
   Plan compile() const { return model_.graph.until(layer_.result).compile(options_.run.compile_options(1)); }
 
-  /// "#12 (mean 0.81, largest 5.2), ..." of the maps with the highest means.
+  /// "#12 (0.81, 5.2), ...", mean and largest value, of the maps with the highest means.
   static std::string strongest(const Tensor& maps) {
     constexpr std::size_t shown = 5;
     const auto count = static_cast<std::size_t>(maps.shape()[1]);
@@ -126,7 +129,7 @@ class FeatureExtractor {
     std::string text;
     for (std::size_t i = 0; i < std::min(shown, count); ++i) {
       const auto map = values.subspan(order[i] * pixels, pixels);
-      text += fmt::format("{}#{} (mean {:.2f}, largest {:.1f})", i == 0 ? "" : ", ", order[i], means[order[i]],
+      text += fmt::format("{}#{} ({:.2f}, {:.1f})", i == 0 ? "" : ", ", order[i], means[order[i]],
                           *std::max_element(map.begin(), map.end()));
     }
     return text;
@@ -167,12 +170,18 @@ void save_maps(const std::string& path, const std::string& name, const std::vect
 void features(const Options& options) {
   const std::vector<fs::path> photos = find_photos(options.photos);
   const bool named_png = options.out.ends_with(".png") || options.out.ends_with(".PNG");
+  if (!named_png && is_named_like_photo(options.out)) {
+    throw Error(fmt::format(
+        "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", options.out));
+  }
   const bool directory = fs::is_directory(options.out) || (!options.out.empty() && !named_png);
   if (photos.size() > 1 && named_png) {
     throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.size(), options.out));
   }
   FeatureExtractor extractor(options);
-  if (directory) fs::create_directories(options.out);
+  std::error_code problem;
+  if (directory) fs::create_directories(options.out, problem);
+  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", options.out, problem.message()));
 
   std::vector<Tensor> maps;
   std::vector<fs::path> taken;

@@ -1,10 +1,10 @@
 #include "help.h"
 
 #include <algorithm>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
+#include "lamina/graph/text_table.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/names.h"
 
@@ -38,18 +38,21 @@ std::string unbracketed(std::string text) {
   return text;
 }
 
-/// `text` with line breaks between words, so that no line is longer than `width` if it can be helped.
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
-  std::string result, word;
-  std::size_t column = 0;
-  while (words >> word) {
-    const bool breaks = column > 0 && column + 1 + word.size() > width;
-    if (column > 0) result += breaks ? '\n' : ' ';
-    column = breaks || column == 0 ? word.size() : column + 1 + word.size();
-    result += word;
+/// "there is no option ..." for the first argument that looks like one and is none of the command's; empty if all is
+/// well.
+std::string unknown_option(const CLI::App& command, std::span<char* const> arguments) {
+  for (const std::string argument : arguments) {
+    if (argument == "--") break;
+    const std::string option = argument.substr(0, argument.find('='));
+    if (!option.starts_with("--") || command.get_option_no_throw(option) != nullptr) continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* known : command.get_options()) {
+      for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+    }
+    return detail::concat("there is no option ", option, "; did you mean ",
+                          detail::nearest_names(option, names, 1).front(), '?');
   }
-  return result;
+  return "";
 }
 
 }  // namespace
@@ -68,20 +71,34 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   if (!option->get_type_name().empty() && !preset.empty()) description += " (default: " + preset + ")";
   if (option->get_required() && !option->get_positional()) description += " (required)";
   for (const CLI::Option* other : option->get_excludes()) description += "; not with " + other->get_name();
-  return wrapped(description, description_width);
+  std::string text;
+  for (const std::string& line : detail::wrapped(description, description_width))
+    text += (text.empty() ? "" : "\n") + line;
+  return text;
 }
 
-std::string unknown_command(const CLI::App& app, std::span<char* const> arguments) {
+std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  if (commands.empty() || arguments.empty() || arguments[0][0] == '-') return "";
+  if (commands.empty()) return unknown_option(app, arguments);
+  if (arguments.empty()) return "";
+  if (arguments[0][0] == '-') return unknown_option(app, arguments.first(1));
   const std::string word = arguments[0];
   std::vector<std::string> names;
   for (const CLI::App* command : commands) {
-    if (command->get_name() == word) return unknown_command(*command, arguments.subspan(1));
+    if (command->get_name() == word) return misspelling(*command, arguments.subspan(1));
     names.push_back(command->get_name());
   }
   return detail::concat("there is no command ", detail::quote(word), "; did you mean ",
-                        detail::nearest_names(word, names, 1).front(), "? (lamina --help lists them)");
+                        detail::nearest_names(word, names, 1).front(), '?');
+}
+
+std::string command_line(const CLI::App& app, std::span<char* const> arguments) {
+  std::string line = app.get_name();
+  if (arguments.empty()) return line;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == arguments[0]) line += ' ' + command_line(*command, arguments.subspan(1));
+  }
+  return line;
 }
 
 }  // namespace lamina::app

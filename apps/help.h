@@ -14,8 +14,11 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-/// What to say if a word stands where a command should be but is none, with the command that was probably meant; empty
-/// if all is well.
-std::string unknown_command(const CLI::App& app, std::span<char* const> arguments);
+/// What to say of a command or an option that does not exist, with the one that was probably meant; empty if all is
+/// well.
+std::string misspelling(const CLI::App& app, std::span<char* const> arguments);
+
+/// "lamina bench model": the command that the arguments name, as far as they name one.
+std::string command_line(const CLI::App& app, std::span<char* const> arguments);
 
 }  // namespace lamina::app

@@ -15,15 +15,29 @@ namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw Error(message); }
 
-/// An empty or foreign file of such a name is to be reported, not passed over.
+/// The batch is the caller's; everything else of an input's shape is the network's.
+void require_shape(const Shape& shape, const Graph& graph, const std::string& input, const std::string& path) {
+  for (const int i : graph.inputs()) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(i)];
+    if (node.name != input) continue;
+    const auto got = shape.extents(), expected = node.shape.extents();
+    const bool fits = std::ranges::equal(
+        got, expected, [](std::int64_t extent, std::int64_t wanted) { return extent == wanted || wanted == batch; });
+    if (!fits) {
+      fail(fmt::format("{}: expected {} for input \"{}\", got {}", path, node.shape.to_string(), input,
+                       shape.to_string()));
+    }
+  }
+}
+
+}  // namespace
+
 bool is_named_like_photo(const fs::path& path) {
   constexpr std::array<std::string_view, 7> extensions = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"};
   std::string extension = path.extension().string();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
 }
-
-}  // namespace
 
 bool is_photo(const fs::path& path) {
   std::array<char, 64> head{};
@@ -58,8 +72,10 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
     if (names.size() != 1)
       fail(fmt::format("{}: a photograph serves a model of one input, this one has {}", path.string(), names.size()));
     if (!model.preprocess)
-      fail(fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess)",
-                       path.string()));
+      fail(
+          fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess; "
+                      "scripts/export_torch.py --preprocess puts it in)",
+                      path.string()));
     return {load_image(path, *model.preprocess)};
   }
   const Weights file = Weights::open(path);
@@ -68,11 +84,29 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
     const bool lone = names.size() == 1 && file.size() == 1;
     if (!file.contains(name) && !lone) {
       fail(fmt::format("{}: expected a tensor \"{}\" for the model's input; the file has {}", path.string(), name,
-                       fmt::join(file.names(), ", ")));
+                       listed(file.names())));
     }
     inputs.push_back((file.contains(name) ? file.at(name) : file.at(file.names()[0])).to(DType::f32));
+    require_shape(inputs.back().shape(), model.graph, name, path.string());
   }
   return inputs;
+}
+
+void require_safetensors_name(const std::string& path) {
+  const std::string extension = fs::path(path).extension().string();
+  for (const std::string_view other : {".npy", ".npz", ".pth", ".pt"}) {
+    if (extension == other) {
+      fail(fmt::format("expected a name that ends in .safetensors, which is what is written, got {}", path));
+    }
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 8;
+  const std::span<const std::string> shown = std::span(names).first(std::min(most, names.size()));
+  std::string text = names.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", "));
+  if (names.size() > most) text += fmt::format(" and {} more", names.size() - most);
+  return text;
 }
 
 std::int64_t batch_of(const std::vector<Tensor>& inputs) {
@@ -94,13 +128,19 @@ void print_warnings(const Model& model) {
 std::vector<fs::path> find_photos(const std::vector<std::string>& paths) {
   std::vector<fs::path> photos;
   for (const fs::path path : paths) {
-    if (!fs::exists(path)) fail(path.string() + ": there is no such file or directory");
-    if (!fs::is_directory(path)) {
+    std::error_code problem;
+    if (fs::status(path, problem).type() == fs::file_type::not_found) {
+      fail(path.string() + ": there is no such file or directory");
+    }
+    if (!fs::is_directory(path, problem)) {
       photos.push_back(path);
       continue;
     }
     std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(path)) {
+    const fs::directory_iterator entries(path, problem);
+    if (problem) fail(fmt::format("{}: cannot be read: {}", path.string(), problem.message()));
+    for (const auto& entry : entries) {
+      // An empty or foreign file of such a name is to be reported, not passed over.
       if (entry.is_regular_file() && (is_named_like_photo(entry.path()) || is_photo(entry.path())))
         found.push_back(entry.path());
     }

@@ -32,6 +32,15 @@ void print_warnings(const Model& model);
 /// Throws Error for a path that is not there and for a directory without photographs.
 std::vector<std::filesystem::path> find_photos(const std::vector<std::string>& paths);
 
+/// Throws Error if a file that would hold safetensors is named like one of another format.
+void require_safetensors_name(const std::string& path);
+
+/// "conv1.weight, conv1.bias and 120 more"
+std::string listed(const std::vector<std::string>& names);
+
+/// Whether a file of that name should be a picture.
+bool is_named_like_photo(const std::filesystem::path& path);
+
 /// Whether the file at `path` looks like a picture, judged by its first bytes.
 bool is_photo(const std::filesystem::path& path);
 

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "inputs.h"
 #include "lamina/graph/text_table.h"
+#include "model_options.h"
 #include "options.h"
 
 namespace lamina::app {
@@ -79,7 +80,7 @@ void print_plan(const Model& model, const Options& options) {
 
 void inspect(const Options& options) {
   const Weights weights = Weights::open(options.file);
-  if (options.plan) return print_plan(model_from(weights), options);
+  if (options.plan) return print_plan(open_model(options.file), options);
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {

@@ -33,18 +33,22 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return exit_usage;
   }
+  const std::span<char* const> arguments(argv + 1, argv + argc);
+  const auto usage_error = [&](const std::string& problem) {
+    fmt::print(stderr, "lamina: {} ({} --help shows how it is used)\n", problem,
+               lamina::app::command_line(app, arguments));
+    return exit_usage;
+  };
   try {
-    if (const std::string problem = lamina::app::unknown_command(app, {argv + 1, argv + argc}); !problem.empty()) {
-      fmt::print(stderr, "lamina: {}\n", problem);
-      return exit_usage;
+    if (const std::string problem = lamina::app::misspelling(app, arguments); !problem.empty()) {
+      return usage_error(problem);
     }
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "lamina: {} (lamina --help shows how it is used)\n", error.what());
-    return exit_usage;
+    return usage_error(error.what());
   } catch (const lamina::app::Failed&) {
     return exit_failed;
   } catch (const std::exception& error) {

@@ -3,14 +3,26 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "inputs.h"
 #include "known_weights.h"
+#include "options.h"
 
 namespace lamina::app {
 namespace {
+
+/// Where nothing fits, a hundred lines would push what they are about off the screen.
+std::string first_lines(const std::string& text) {
+  constexpr std::size_t most = 12;
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < most && end != std::string::npos; ++i) end = text.find('\n', end + 1);
+  if (end == std::string::npos) return text;
+  return fmt::format("{}\n  and {} more", text.substr(0, end),
+                     std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), '\n'));
+}
 
 void load_into(Model& model, const Weights& weights, const std::string& path) {
   try {
@@ -20,7 +32,7 @@ void load_into(Model& model, const Weights& weights, const std::string& path) {
   } catch (const Error& error) {
     const std::string owner = whose(weights);
     if (!owner.empty()) throw Error(fmt::format("{}: the weights do not fit the graph: {}", path, owner));
-    throw Error(path + ": " + error.what());
+    throw Error(path + ": " + first_lines(error.what()));
   }
 }
 
@@ -36,23 +48,19 @@ std::vector<std::string> usual_labels(const Graph& graph) {
   return names;
 }
 
-/// A model file; where there are weights alone in it, says what to do with them.
+}  // namespace
+
 Model open_model(const std::string& path) {
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
   const std::string owner = whose(weights);
   throw Error(
       fmt::format("{}: holds weights without a graph{}{}; --arch NETWORK --weights FILE runs them, lamina convert "
-                  "--arch makes a model "
-                  "file",
+                  "--arch makes a model file",
                   path, owner.empty() ? "" : ": ", owner));
 }
 
-}  // namespace
-
-CLI::Validator network_name() {
-  return CLI::IsMember(std::vector<std::string>(network_names().begin(), network_names().end()));
-}
+CLI::Validator network_name() { return one_of({network_names().begin(), network_names().end()}); }
 
 Preprocess preprocess_for(const std::string& arch) {
   return arch == "caffenet" || arch == "alexnet_original" ? caffe_imagenet() : torchvision_imagenet();
@@ -105,12 +113,19 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("--model", model, "self-describing model file");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
+}
+
+void ModelOptions::add_labels_to(CLI::App& command) {
   command.add_option("--labels", labels, "class names, one on each line, in place of the model's or ImageNet's");
 }
 
 Model ModelOptions::load() const {
   if (!model.empty() && !arch.empty()) throw Error("--model and --arch both say which network: give one of them");
-  if (model.empty() && (arch.empty() || weights.empty())) {
+  if (model.empty() && weights.empty() && !arch.empty()) {
+    throw Error(
+        fmt::format("--arch {} needs its weights, --weights FILE; weights/README.md tells which there are", arch));
+  }
+  if (model.empty() && arch.empty()) {
     throw Error("expected --model FILE, or --arch NETWORK and --weights FILE; weights/README.md tells which there are");
   }
   Model result;

@@ -12,13 +12,17 @@ namespace lamina::app {
 struct ModelOptions {
   std::string model, weights, arch, labels;
 
-  /// Adds --model, --weights, --arch and --labels.
+  /// Adds --model, --weights and --arch.
   void add_to(CLI::App& command);
+  void add_labels_to(CLI::App& command);
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
   Model load() const;
   /// What to call the model in errors.
   const std::string& source() const { return model.empty() ? weights : model; }
 };
+
+/// A model file. Throws Error; where there are weights alone in it, says what to do with them.
+Model open_model(const std::string& path);
 
 /// Accepts the names of ready-made networks.
 CLI::Validator network_name();

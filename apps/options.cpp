@@ -1,6 +1,9 @@
 #include "options.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "lamina/cuda/device_info.h"
 #include "lamina/tensor/device_memory.h"
@@ -19,9 +22,19 @@ bool is_device_syntax(std::string_view text) {
 CLI::Validator device_syntax() {
   return CLI::Validator(
       [](std::string& text) {
-        return is_device_syntax(text) ? "" : "device: expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
+        return is_device_syntax(text) ? "" : "expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
       },
       "auto|cpu|cuda[:INDEX]");
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  std::string description = fmt::format("{}", fmt::join(words, "|"));
+  return CLI::Validator(
+      [words = std::move(words)](std::string& text) {
+        if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+        return fmt::format("expected one of {}; got \"{}\"", fmt::join(words, ", "), text);
+      },
+      std::move(description));
 }
 
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
@@ -31,7 +44,10 @@ CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& d
           parse(text);
           return std::string();
         } catch (const Error& error) {
-          return std::string(error.what());
+          // CLI11 puts the option in front, which is what the library's own "precision: " says.
+          const std::string message = error.what();
+          const auto colon = message.find(": ");
+          return colon == std::string::npos ? message : message.substr(colon + 2);
         }
       },
       description);
@@ -46,7 +62,7 @@ void RunOptions::add_to(CLI::App& command) {
       ->check(accepted_by([](std::string_view text) { (void)parse_conv_algorithm(text); }, "auto|direct|im2col|..."))
       ->capture_default_str();
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->check(one_of({"f32", "bf16", "f16"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "CPU threads; 0: one for each core")
       ->check(CLI::Range(0, 1024))

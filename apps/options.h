@@ -22,6 +22,9 @@ struct RunOptions {
   CompileOptions compile_options(std::int64_t n) const;
 };
 
+/// Accepts these words.
+CLI::Validator one_of(std::vector<std::string> words);
+
 /// Accepts auto, cpu, cuda and cuda:INDEX.
 CLI::Validator device_syntax();
 

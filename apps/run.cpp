@@ -16,6 +16,7 @@ struct Options {
 };
 
 void run(const Options& options) {
+  require_safetensors_name(options.output);
   const Model model = options.model.load();
   print_warnings(model);
   const std::vector<Tensor> inputs = read_inputs(options.input, model);

@@ -144,7 +144,12 @@ void check_names(const Weights& golden, const Graph& graph, const std::string& p
   });
   const auto expected = [&](const Graph::Node& node) { return is_computed(node) && golden.contains(node.name); };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), expected)) {
-    throw Error(path + ": names no node of the graph, so nothing was compared");
+    std::vector<std::string> nodes;
+    for (const Graph::Node& node : graph.nodes()) {
+      if (is_computed(node)) nodes.push_back(node.name);
+    }
+    throw Error(fmt::format("{}: names no node of the graph, so nothing was compared; it holds {}; the nodes are {}",
+                            path, listed(golden.names()), listed(nodes)));
   }
   for (const std::string& name : unknown) {
     fmt::print(stderr, "lamina: warning: {}: the graph has no node \"{}\", which was not compared\n", path, name);
@@ -196,7 +201,7 @@ void add_verify(CLI::App& app) {
   options->run.add_to(*command);
   command->footer(
       "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan\n"
-      "and compares its outputs. An element passes when |a - b| <= atol * rms(b) + rtol * |b|. Exit code 1 if any "
+      "and compares its outputs. An element passes when |a - b| <= atol * rms(b) + rtol * |b|. Exit code 1 if any\n"
       "fails.\n"
       "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
       "Example:\n"

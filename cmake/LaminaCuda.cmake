@@ -26,14 +26,28 @@ if(version VERSION_LESS minimum)
   if(LAMINA_CUDA STREQUAL "ON")
     message(FATAL_ERROR "LAMINA_CUDA=ON needs nvcc ${minimum} or later: ${found}")
   endif()
-  message(STATUS "Lamina: building without CUDA (nvcc ${minimum} or later is needed: ${found})")
+  list(JOIN architectures " " architectures)
+message(STATUS "Lamina: building without CUDA (nvcc ${minimum} or later is needed: ${found})")
   return()
 endif()
 
-# Turing, Ampere, Ada and Hopper in machine code, and PTX for what comes after. Set before the language is enabled,
-# or CMake would fill in its own.
+# Set before the language is enabled, or CMake would fill in its own. LAMINA_HOPPER_ARCHITECTURES are those of the
+# kernels that only 90a can run.
+set(LAMINA_CUDA_80_FOR_86_89 OFF)
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 90-virtual)
+  # Turing, Ampere, Ada and Hopper in machine code, and PTX for what comes after. Most of the time goes into making PTX:
+  # 8.6 and 8.9 share that of 8.0, and what needs nothing of 90a that of 9.0. The machine code is the same to the bit.
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
+  set(LAMINA_CUDA_80_FOR_86_89 ON)
+  set(LAMINA_HOPPER_ARCHITECTURES 90a-real)
+  set(architectures 75 80 86 89 90a)
+else()
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  set(LAMINA_HOPPER_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
+  list(FILTER LAMINA_HOPPER_ARCHITECTURES INCLUDE REGEX "^90a")
+  if(NOT LAMINA_HOPPER_ARCHITECTURES)
+    set(LAMINA_HOPPER_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})  # where they are empty
+  endif()
 endif()
 if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   set(CMAKE_CUDA_COMPILER "${LAMINA_NVCC}")
@@ -52,4 +66,5 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 find_package(CUDAToolkit REQUIRED)
 set(LAMINA_WITH_CUDA ON)
-message(STATUS "Lamina: building with CUDA ${version} for ${CMAKE_CUDA_ARCHITECTURES}")
+list(JOIN architectures " " architectures)
+message(STATUS "Lamina: building with CUDA ${version} for ${architectures}")

@@ -1,11 +1,15 @@
-# lamina_quick_to_compile(TARGET HEADER...): for code whose own speed nobody waits for. Optimises little, and parses
-# the large headers named once.
+# lamina_quick_to_compile(TARGET HEADER...) or (TARGET REUSE_FROM OTHER): for code whose own speed nobody waits for.
+# Optimises little, and parses the large headers named once, or not at all where OTHER has parsed them.
 function(lamina_quick_to_compile target)
   target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)  # false alarms in std::string
   endif()
-  target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(ARGV1 STREQUAL REUSE_FROM)
+    target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
 endfunction()
 
 # lamina_warnings(TARGET): the warnings this project keeps clean of; errors in its own presets.

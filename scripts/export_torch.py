@@ -23,9 +23,14 @@ import struct
 import sys
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"export_torch.py needs PyTorch: {error}; python3 -m pip install torch")
 
 IMAGENET = {"resize": 256, "crop": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 BATCH = 2  # of the trial run: not 1, so that code which mixes up images with one another shows
@@ -364,12 +369,21 @@ class Exporter(torch.fx.Interpreter):
         wanted = self.placeholders
         if wanted != len(inputs):
             raise ExportError(f"forward() takes {wanted} tensors, got {len(inputs)} input shapes")
-        with torch.no_grad():
-            self.run(*[torch.randn(BATCH, *shape) for shape in inputs])
+        try:
+            with torch.no_grad():
+                self.run(*[torch.randn(BATCH, *shape) for shape in inputs])
+        except ExportError as error:
+            shapes = ", ".join(shape_text(["N", *shape]) for shape in inputs)
+            reason = str(error).split("\n\nWhile executing")[0]  # torch.fx appends its trace
+            raise ExportError(f"{reason} (input {shapes})") from error
         if self.problems:
             lines = [f"  {what}: {summary(where)}" for what, where in sorted(self.problems.items())]
             raise ExportError("the model format has no equivalent of\n" + "\n".join(lines))
         return {"version": 1, "inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs}
+
+
+def shape_text(shape):
+    return "[" + ", ".join(str(extent) for extent in shape) + "]"
 
 
 def summary(places, shown=4):
@@ -416,7 +430,8 @@ def export(module, path, inputs, labels=None, preprocess=None, golden=None):
         crop = preprocess["crop"]
         if [i["shape"][1:] for i in exporter.inputs] != [[3, crop, crop]]:
             raise ExportError(f"a crop of {crop} makes photographs [N, 3, {crop}, {crop}], the input is "
-                              f"{exporter.inputs[0]['shape']}")
+                              f"{shape_text(exporter.inputs[0]['shape'])}; --preprocess takes JSON that says otherwise, "
+                              f"{json.dumps(preprocess | {'crop': 'PIXELS', 'resize': 'PIXELS'})}")
         metadata["lamina.preprocess"] = json.dumps(preprocess)
     if labels is not None:
         scores = exporter.values[exporter.outputs[0]]

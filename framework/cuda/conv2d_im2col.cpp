@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <vector>
 
 #include "lamina/cuda/check.h"
@@ -7,6 +7,7 @@
 #include "lamina/cuda/conv2d_kernels.h"
 #include "lamina/cuda/conv2d_textbook.h"
 #include "lamina/cuda/cublas.h"
+#include "lamina/cuda/operand_rows.h"
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/math.h"
 
@@ -27,15 +28,6 @@ constexpr std::int64_t most_products = 65535;  // in one call: cuBLAS puts them 
 /// Terms that cuBLAS adds one after another at most, see longest_chain in conv2d_device.cuh: in fp32 the reduction is
 /// cut into products of this depth, each added to the one before.
 constexpr std::int64_t product_depth = 128;
-
-float rounded_to_tf32(float x) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &x, sizeof(bits));
-  const std::uint32_t rounded = (bits + 0x1000u) & 0xffffe000u;
-  if ((rounded & 0x7f800000u) == 0x7f800000u) return x;
-  std::memcpy(&x, &rounded, sizeof(x));
-  return x;
-}
 
 /// How the work is cut: over images, or over pixels where one image's columns exceed the workspace; and over the
 /// reduction, into chunks of equal depth.
@@ -133,12 +125,13 @@ class Im2col final : public Conv2dKernel {
   std::vector<float> pack(const float* weight) const {
     const std::int64_t k = geometry_.reduction();
     const std::int64_t pitch = weight_pitch();
+    const bool tf32 = options_.precision == Precision::tf32;
     std::vector<float> packed(static_cast<std::size_t>(plan_.chunks * geometry_.out_channels * pitch));
     for (std::int64_t oc = 0; oc < geometry_.out_channels; ++oc) {
       for (std::int64_t i = 0; i < k; ++i) {
         const float w = weight[oc * k + i];
         packed[static_cast<std::size_t>((i / plan_.depth * geometry_.out_channels + oc) * pitch + i % plan_.depth)] =
-            options_.precision == Precision::tf32 ? rounded_to_tf32(w) : w;
+            tf32 ? std::bit_cast<float>(round_to_tf32(std::bit_cast<std::uint32_t>(w))) : w;
       }
     }
     return packed;

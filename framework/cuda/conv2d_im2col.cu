@@ -14,6 +14,7 @@
 #include "lamina/cuda/check.h"
 #include "lamina/cuda/conv2d_device.cuh"
 #include "lamina/cuda/conv2d_kernels.h"
+#include "lamina/cuda/operand_rows.h"
 
 namespace lamina::cuda {
 namespace {
@@ -23,19 +24,11 @@ constexpr int pixels_per_thread = 4;
 constexpr int rows_per_block = 8;
 constexpr int far_outside = -(1 << 30);  // an input row that no kernel row leads back from
 
-/// To nearest with ties away, as cvt.rna.tf32 does, which devices before compute capability 8.0 lack.
-/// What would round to infinity, and what is no number, stays.
-__device__ inline float rounded_to_tf32(float x) {
-  const unsigned bits = __float_as_uint(x);
-  const unsigned rounded = (bits + 0x1000u) & 0xffffe000u;
-  return (rounded & 0x7f800000u) == 0x7f800000u ? x : __uint_as_float(rounded);
-}
-
 __global__ void __launch_bounds__(threads)
     im2col_kernel(ConvGeometry g, Im2colSlice slice,
                   const float* __restrict__ input,  // [N, C, H, W]
                   float* __restrict__ columns,      // [images, K, pitch]
-                  int row_blocks, std::int64_t pixel_blocks, std::int64_t blocks, bool round_to_tf32) {
+                  int row_blocks, std::int64_t pixel_blocks, std::int64_t blocks, bool tf32) {
   const int channels = g.in_channels / g.groups;
   const int window = g.kernel_height * g.kernel_width;
   const int rows = channels * window;
@@ -77,7 +70,7 @@ __global__ void __launch_bounds__(threads)
         const int iw = left[i] + kw * g.dilation_width;
         const bool inside = ih >= 0 && ih < g.in_height && iw >= 0 && iw < g.in_width;
         values[i] = inside ? plane[std::int64_t{ih} * g.in_width + iw] : 0.0f;
-        if (round_to_tf32) values[i] = rounded_to_tf32(values[i]);
+        if (tf32) values[i] = __uint_as_float(round_to_tf32(__float_as_uint(values[i])));
       }
       *reinterpret_cast<float4*>(target) = make_float4(values[0], values[1], values[2], values[3]);
       if (++kw == g.kernel_width) {
@@ -123,14 +116,14 @@ unsigned grid_for(std::int64_t blocks) {
 
 }  // namespace
 
-void im2col(const ConvGeometry& geometry, const Im2colSlice& slice, const float* input, float* columns,
-            bool round_to_tf32, Stream stream) {
+void im2col(const ConvGeometry& geometry, const Im2colSlice& slice, const float* input, float* columns, bool tf32,
+            Stream stream) {
   const auto rows = static_cast<int>(geometry.reduction());
   const int row_blocks = (rows + rows_per_block - 1) / rows_per_block;
   const std::int64_t pixel_blocks = blocks_for(slice.pitch);
   const std::int64_t blocks = slice.images * pixel_blocks * row_blocks;
   im2col_kernel<<<grid_for(blocks), threads, 0, static_cast<cudaStream_t>(stream)>>>(
-      geometry, slice, input, columns, row_blocks, pixel_blocks, blocks, round_to_tf32);
+      geometry, slice, input, columns, row_blocks, pixel_blocks, blocks, tf32);
   check_launch();
 }
 

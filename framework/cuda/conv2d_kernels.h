@@ -44,11 +44,11 @@ struct Im2colSlice {
 };
 
 /// Unfolds: columns[image, k, pixel] is the input that meets weight k = (c, kh, kw) at that output pixel, or zero on
-/// padding. With `round_to_tf32` values are rounded to TF32's 10 mantissa bits, to nearest, ties away.
+/// padding. With `tf32` values are rounded to TF32's 10 mantissa bits, to nearest, ties away.
 void im2col(const ConvGeometry& geometry, const Im2colSlice& slice,
             const float* input,  // [N, C, H, W]
             float* columns,      // [slice.images, K, slice.pitch]
-            bool round_to_tf32, Stream stream);
+            bool tf32, Stream stream);
 
 /// output[image, channel, pixel] = activate(output[..] + bias[channel]) over the slice.
 void add_bias_and_activate(const ConvGeometry& geometry, const Im2colSlice& slice,

@@ -72,11 +72,14 @@ struct KernelSet {
   const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per output
 };
 
-/// The tiles for a device of compute capability major.minor, at least 8.0.
-KernelSet kernels_fp32(int major, int minor);
-KernelSet kernels_tf32(int major, int minor);
-KernelSet kernels_fp16(int major, int minor);
-KernelSet kernels_bf16(int major, int minor);
+/// What every device of compute capability 8.0 and up runs.
+KernelSet kernels_fp32();
+KernelSet kernels_tf32();
+KernelSet kernels_fp16();
+KernelSet kernels_bf16();
+
+/// More tiles for compute capability 9.0; on other devices nothing may be asked of them.
+std::vector<Tile> wgmma_tiles(Precision precision);
 
 /// Enqueues the rearrangement of `images` images [images, C, H, W] into [images, H, W, groups, padded channels],
 /// rounded to the operand type of `precision`, and checks the launch.

@@ -4,7 +4,7 @@
 
 namespace lamina::cuda::implicit_gemm {
 
-KernelSet kernels_bf16(int major, int minor) {
+KernelSet kernels_bf16() {
   KernelSet set;
   set.reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<Bf16>);
   set.tiles.push_back(make_tile<WarpTile<Bf16, 128, 128, 64, 64>, 16, 2>("mma.sync", 679));
@@ -13,10 +13,6 @@ KernelSet kernels_bf16(int major, int minor) {
   set.tiles.push_back(make_tile<WarpTile<Bf16, 96, 128, 48, 64>, 8, 2>("mma.sync", 354));
   set.tiles.push_back(make_tile<WarpTile<Bf16, 64, 64, 32, 32>, 8, 3>("mma.sync", 344));
   set.tiles.push_back(make_tile<WarpTile<Bf16, 64, 64, 32, 32>, 4, 3>("mma.sync", 250));
-  if (major == 9 && minor == 0) {
-    set.tiles.push_back(make_tile<WarpgroupTile<Bf16, 128>, 16, 2>("wgmma", 1081));
-    set.tiles.push_back(make_tile<WarpgroupTile<Bf16, 64>, 16, 3>("wgmma", 782));
-  }
   return set;
 }
 

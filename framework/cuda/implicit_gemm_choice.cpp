@@ -14,16 +14,14 @@ using lamina::detail::ceil_div;
 
 constexpr int most_splits = 32;
 
-KernelSet kernels(Precision precision, int device) {
-  const int major = device_attribute(device, cudaDevAttrComputeCapabilityMajor);
-  const int minor = device_attribute(device, cudaDevAttrComputeCapabilityMinor);
+KernelSet mma_kernels(Precision precision) {
   switch (precision) {
-    case Precision::fp32: return kernels_fp32(major, minor);
-    case Precision::tf32: return kernels_tf32(major, minor);
-    case Precision::fp16: return kernels_fp16(major, minor);
+    case Precision::fp32: return kernels_fp32();
+    case Precision::tf32: return kernels_tf32();
+    case Precision::fp16: return kernels_fp16();
     case Precision::bf16: break;
   }
-  return kernels_bf16(major, minor);
+  return kernels_bf16();
 }
 
 /// What a launch is expected to take, in clock cycles. Blocks run in waves, `resident` to a multiprocessor. A step
@@ -46,6 +44,15 @@ double expected_cycles(const Tile& tile, std::int64_t blocks, int resident, int 
 
 }  // namespace
 
+KernelSet kernels_on(int device, Precision precision) {
+  KernelSet set = mma_kernels(precision);
+  if (device_attribute(device, cudaDevAttrComputeCapabilityMajor) == 9 &&
+      device_attribute(device, cudaDevAttrComputeCapabilityMinor) == 0) {
+    for (const Tile& tile : wgmma_tiles(precision)) set.tiles.push_back(tile);
+  }
+  return set;
+}
+
 std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits) {
   return ceil_div<std::int64_t>(geometry.group_out_channels(), tile.block_m) *
          ceil_div<std::int64_t>(images * geometry.out_pixels(), tile.block_n) * geometry.groups * splits;
@@ -59,7 +66,7 @@ std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int
 
 Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOptions& options, const Layout& layout,
               std::size_t workspace, const ImplicitGemmChoice& wanted) {
-  const KernelSet set = kernels(options.precision, options.device);
+  const KernelSet set = kernels_on(options.device, options.precision);
   const int multiprocessors = device_attribute(options.device, cudaDevAttrMultiProcessorCount);
   const int largest_shared = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());

@@ -12,6 +12,9 @@ struct Choice {
   const void* reduce = nullptr;  // the kernel that adds them up
 };
 
+/// The tiles that a device may run, in the order in which ImplicitGemmChoice counts them.
+KernelSet kernels_on(int device, Precision precision);
+
 /// Blocks of one launch, all splits counted.
 std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits);
 

@@ -221,6 +221,9 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
 /// A Tile that launches this instantiation.
 template <class T, int unit_bytes, int blocks_per_sm>
 Tile make_tile(const char* instruction, double rate) {
+#ifndef LAMINA_HOPPER
+  static_assert(!T::needs_wgmma, "a source with such tiles belongs to the target lamina_hopper (cuda/sources.cmake)");
+#endif
   return {.instruction = instruction,
           .block_m = T::block_m,
           .block_n = T::block_n,

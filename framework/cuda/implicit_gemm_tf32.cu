@@ -4,7 +4,7 @@
 
 namespace lamina::cuda::implicit_gemm {
 
-KernelSet kernels_tf32(int major, int minor) {
+KernelSet kernels_tf32() {
   KernelSet set;
   set.reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<Tf32>);
   set.tiles.push_back(make_tile<WarpTile<Tf32, 128, 128, 64, 64>, 16, 2>("mma.sync", 375));
@@ -12,10 +12,6 @@ KernelSet kernels_tf32(int major, int minor) {
   set.tiles.push_back(make_tile<WarpTile<Tf32, 64, 64, 32, 32>, 16, 3>("mma.sync", 238));
   set.tiles.push_back(make_tile<WarpTile<Tf32, 64, 64, 32, 32>, 8, 3>("mma.sync", 200));
   set.tiles.push_back(make_tile<WarpTile<Tf32, 64, 64, 32, 32>, 4, 3>("mma.sync", 150));
-  if (major == 9 && minor == 0) {
-    set.tiles.push_back(make_tile<WarpgroupTile<Tf32, 128>, 16, 2>("wgmma", 605));
-    set.tiles.push_back(make_tile<WarpgroupTile<Tf32, 64>, 16, 3>("wgmma", 421));
-  }
   return set;
 }
 

@@ -54,8 +54,10 @@ class FewRows final : public LinearKernel {
   }
 
   std::string description() const override {
+    const int outputs = linear_block_outputs(std::min<std::int64_t>(options_.rows, linear_rows_at_once), options_.out);
     return detail::concat("weights streamed in ", name(scales_.bytes() > 0 ? DType::f16 : storage_),
-                          scales_.bytes() > 0 ? ", scaled" : "", ", a block for 1 to 4 outputs");
+                          scales_.bytes() > 0 ? ", scaled" : "", ", a block for ", outputs,
+                          outputs == 1 ? " output" : " outputs");
   }
   std::size_t workspace_bytes() const override { return 0; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + scales_.bytes(); }
@@ -240,13 +242,15 @@ std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const
   // Of the tensor-core kernels the one for Hopper is ahead of cuBLAS. The others are not on 16-bit operands; on f32
   // they are again: there cuBLAS's sums would have to be cut short in fp32, and its TF32 truncates.
   const bool hopper = TensorCores::convolution(options).input_layout == Layout::nhwc;
-  const bool cublas = storage_type(options.precision) != DType::f32 && cublas_available(options.device);
-  if ((hopper || !cublas) && TensorCores::takes(options)) {
+  const bool takes = TensorCores::takes(options);
+  if (hopper || (takes && storage_type(options.precision) == DType::f32)) {
     return std::make_unique<TensorCores>(options, weight, bias);
   }
+  if (cublas_available(options.device)) return std::make_unique<Product>(options, weight, bias);
   // A network must not need a library that only its last layers use.
-  if (short_enough && !cublas_available(options.device)) return std::make_unique<FewRows>(options, weight, bias);
-  return std::make_unique<Product>(options, weight, bias);
+  if (takes) return std::make_unique<TensorCores>(options, weight, bias);
+  if (short_enough) return std::make_unique<FewRows>(options, weight, bias);
+  return std::make_unique<Product>(options, weight, bias);  // says what is missing
 }
 
 }  // namespace lamina::cuda

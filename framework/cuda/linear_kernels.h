@@ -10,6 +10,13 @@ namespace lamina::cuda {
 /// Rows that one pass over the weights serves.
 inline constexpr int linear_rows_at_once = 8;
 
+/// Outputs that a block of linear_few_rows owns: a block for each where they are few, or multiprocessors would have too
+/// little on its way.
+constexpr int linear_block_outputs(std::int64_t rows, int out) {
+  if (rows == 1) return out < 2048 ? 1 : 4;
+  return rows == 2 ? 2 : 4;
+}
+
 /// Terms of a sum up to which linear_few_rows keeps its chains of additions short.
 inline constexpr int linear_most_terms = 1 << 18;
 

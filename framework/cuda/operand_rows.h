@@ -15,7 +15,8 @@ inline constexpr int step_bytes = 128;  // of K in every row of a tile: eight 16
 /// and cp.async writes.
 __host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
 
-/// The bits of an f32 rounded to TF32: to nearest, ties away from zero (cvt.rna), except that what is finite stays so.
+/// The bits of an f32 rounded to TF32: to nearest, ties away from zero, except that what is finite stays so. (cvt.rna
+/// would overflow, and devices before compute capability 8.0, which the textbook kernels serve too, lack it.)
 __host__ __device__ constexpr std::uint32_t round_to_tf32(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return 0x7fffe000u;

@@ -11,11 +11,7 @@ bool device_overlaps() {
   static std::atomic<int> known[devices];  // 0: not asked yet, 1: no, 2: yes
   int device = 0;
   check(cudaGetDevice(&device));
-  const auto ask = [device] {
-    int major = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return major >= 9;
-  };
+  const auto ask = [device] { return device_attribute(device, cudaDevAttrComputeCapabilityMajor) >= 9; };
   if (device >= devices) return ask();
   std::atomic<int>& answer = known[device];
   if (answer.load() == 0) answer.store(ask() ? 2 : 1);

@@ -5,6 +5,11 @@
 
 #include <cstdint>
 
+#ifndef LAMINA_HOPPER
+#error \
+    "A source that uses wgmma belongs to the target lamina_hopper (cuda/sources.cmake), or would have no code for 90a."
+#endif
+
 /// wgmma: one warpgroup multiplies A [64 pixels, 16] by B [16, columns], both read from shared memory through
 /// descriptors, into registers: thread (warp w, lane 4g + t) holds rows 16w + g and 16w + g + 8 of columns
 /// 8j + 2t and 8j + 2t + 1 in d[4j .. 4j + 3]. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".

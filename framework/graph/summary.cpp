@@ -42,7 +42,8 @@ std::string Graph::summary(std::int64_t n) const {
 }
 
 std::string Plan::summary() const {
-  detail::TextTable table({"step", "kernel", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
+  detail::TextTable table({"step", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
+  table.wrap({1});
   for (const Impl::Step& step : impl_->steps) {
     // The offset of the output's buffer in the arena; the caller's memory has none.
     std::string offset = "caller's";
@@ -53,9 +54,10 @@ std::string Plan::summary() const {
         offset = std::to_string(static_cast<const std::byte*>(buffer.home.raw()) - first);
       }
     }
-    table.add({step.name, step.op->description(), step.fused, step.output.shape().to_string(),
-               detail::concat(step.output_format), step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "",
-               detail::format_bytes(step.bytes), offset});
+    table.add(
+        {step.name, step.fused, step.output.shape().to_string(), detail::concat(step.output_format),
+         step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes), offset},
+        step.op->description());
   }
   const PlanMemory memory = impl_->memory;
   std::ostringstream out;

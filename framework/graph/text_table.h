@@ -6,12 +6,23 @@
 
 namespace lamina::detail {
 
+/// `text` in lines of at most `width` letters, broken between words; a longer word has a line to itself. At least one.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width);
+
 /// Columns of text under a header, for a terminal of fixed-width letters. Numbers are aligned right.
 class TextTable {
  public:
-  explicit TextTable(std::vector<std::string> header) : rows_{std::move(header)} {}
+  static constexpr std::size_t terminal_width = 120;
 
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  explicit TextTable(std::vector<std::string> header) { add(std::move(header)); }
+
+  /// Where lines would be longer than a terminal's, the words of these columns go over several.
+  void wrap(std::vector<std::size_t> columns) { wrapped_columns_ = std::move(columns); }
+
+  /// `note`, if there is one, stands below the row, indented.
+  void add(std::vector<std::string> cells, std::string note = {}) {
+    rows_.push_back({std::move(cells), std::move(note)});
+  }
   /// A last row below a line.
   void add_total(std::vector<std::string> row) {
     total_ = true;
@@ -20,7 +31,15 @@ class TextTable {
   std::string to_string() const;
 
  private:
-  std::vector<std::vector<std::string>> rows_;
+  struct Row {
+    std::vector<std::string> cells;
+    std::string note;
+  };
+
+  std::vector<std::size_t> widths() const;
+
+  std::vector<Row> rows_;
+  std::vector<std::size_t> wrapped_columns_;
   bool total_ = false;
 };
 

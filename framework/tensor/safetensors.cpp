@@ -124,18 +124,14 @@ bool looks_like_safetensors(const MappedFile& file) {
 StoredTensors read_safetensors(std::shared_ptr<const MappedFile> file) {
   const std::string& path = file->path();
   const std::span<std::byte> bytes = file->bytes();
-  constexpr const char* advice = "; this is not a safetensors, .npy or .pth file, or it is damaged";
-  if (bytes.size() < prefix_bytes) {
-    fail(path, ": expected a safetensors header length of 8 bytes, got a file of ", bytes.size(), advice);
-  }
+  constexpr const char* foreign = ": not a safetensors, .npy or .pth file, or a damaged one: expected a header ";
+  if (bytes.size() < prefix_bytes) fail(path, foreign, "length of 8 bytes, got a file of ", bytes.size());
   const std::uint64_t length = header_length(*file);
   if (length > longest_header) {
-    fail(path, ": expected a safetensors header of at most ", longest_header, " bytes, got a length of ", length,
-         advice);
+    fail(path, foreign, "of at most ", longest_header, " bytes, got a length of ", length);
   }
   if (length > bytes.size() - prefix_bytes) {
-    fail(path, ": the safetensors header of ", length, " bytes reaches past the end of the file of ", bytes.size(),
-         advice);
+    fail(path, foreign, "inside the file, got one of ", length, " bytes past the end of the file of ", bytes.size());
   }
   const auto json = bytes.subspan(prefix_bytes, static_cast<std::size_t>(length));
   const auto data = bytes.subspan(prefix_bytes + static_cast<std::size_t>(length));

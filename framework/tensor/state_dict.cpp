@@ -144,8 +144,15 @@ void strip_prefix(std::vector<TorchTensor>& tensors) {
     keys += concat(i == 0 ? " " : ", ", text == nullptr ? kind_of(dict.items[i].first) : quote(*text), " (",
                    kind_of(dict.items[i].second), ')');
   }
+  std::string advice;
+  for (const auto& [key, value] : dict.items) {
+    const auto* text = as<std::string_view>(key);
+    if (text == nullptr || as_object<PickleDict>(value) == nullptr || !advice.empty()) continue;
+    advice = concat("; if the weights are in ", quote(*text), ", save them alone: torch.save(checkpoint[", quote(*text),
+                    "], ...)");
+  }
   fail(path, ": expected a state dict, got a dict without tensors; it holds", keys,
-       dict.items.size() > 8 ? ", ..." : "");
+       dict.items.size() > 8 ? ", ..." : "", advice);
 }
 
 }  // namespace

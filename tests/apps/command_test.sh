@@ -47,8 +47,12 @@ expect 2 'Usage: lamina'
 expect 2 'no command "clasify"; did you mean classify' clasify photo.png
 expect 2 'no command "modle"; did you mean model' bench modle
 expect 2 '' --nonsense
+expect 2 'no option --thread; did you mean --threads\? \(lamina features --help' features "$photo" --thread 2
+expect 2 'no option --batches; did you mean --batch\? \(lamina bench model --help' bench model --batches=2
+expect 2 'no option --label;' run --label x
+expect 2 '\(lamina bench conv2d --help' bench conv2d --size none
 expect 2 'required' run --model "$model"
-expect 2 'precision' features "$photo" --model "$model" --precision fp8
+expect 2 'lamina: --precision: expected one of fp32, tf32, fp16, bf16; got "fp8"' features "$photo" --model "$model" --precision fp8
 expect 2 'algorithm' features "$photo" --model "$model" --algorithm fastest
 expect 2 'device' features "$photo" --model "$model" --device tpu
 expect 2 'threads' features "$photo" --model "$model" --threads -3
@@ -69,9 +73,14 @@ check 'the others were still done' test "$(ls pictures2 | wc -l)" -eq 3
 
 # bad input
 expect 1 'missing.png' features missing.png --model "$model"
+printf 'x' >file
+expect 1 '^lamina: --out: cannot make the directory file/sub: ' features "$photo" --model "$model" --out file/sub
 mkdir empty
 expect 1 'no photographs' features empty --model "$model"
 expect 1 'missing.safetensors' features "$photo" --model missing.safetensors
+expect 1 'out: pictures are written as PNG' features "$photo" --model "$model" --out cat.jpg
+check 'no directory of that name' test ! -e cat.jpg
+expect 1 'holds weights without a graph' features "$photo" --model "$source/tests/golden/files/c_b1.npy"
 expect 1 'directory' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
 printf 'not a model' >garbage
 expect 1 'garbage' features "$photo" --model garbage
@@ -81,7 +90,7 @@ expect 1 'garbage' features garbage --model "$model"
 expect 1 'nothing.png' features nothing.png --model "$model"
 
 # an output that cannot be written leaves nothing, and an old one intact
-expect 1 'no/such/directory' features "$photo" --model "$model" --out no/such/directory/x.png
+expect 1 'there is no directory no/such/directory' features "$photo" --model "$model" --out no/such/directory/x.png
 cp cat.png kept.png
 expect 1 'fp16' features "$photo" --model "$model" --device cpu --precision fp16 --out kept.png
 check 'the old picture is intact' cmp -s cat.png kept.png
@@ -93,13 +102,27 @@ for algorithm in eigen im2col; do
 done
 expect 1 'no/such' run --model "$model" --input "$photo" --output no/such/out.safetensors
 expect 1 'input' run --model "$model" --input out.safetensors --output x.safetensors
+expect 1 'expected a name that ends in .safetensors' run --model "$model" --input "$photo" --output x.npy
+check 'nothing was written' test ! -e x.npy
+python3 - <<'EOF'
+import struct
+def npy(path, shape):
+    header = repr({"descr": "<f4", "fortran_order": False, "shape": shape}).ljust(117) + "\n"
+    size = 4
+    for extent in shape: size *= extent
+    open(path, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(size))
+npy("flat.npy", (3, 224, 224))
+npy("small.npy", (1, 3, 100, 100))
+EOF
+expect 1 'flat.npy: expected \[N, 3, 224, 224\] for input "input", got \[3, 224, 224\]' run --model "$model" --input flat.npy --output x.safetensors
+expect 1 'expected \[N, 3, 224, 224\].*got \[1, 3, 100, 100\]' run --model "$model" --input small.npy --output x.safetensors
 check 'nothing was written' test ! -e x.safetensors
 
 # verify against PyTorch's values
 golden=$source/tests/golden
 expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/network.safetensors" --golden "$golden/network-golden.safetensors"
 expect 1 'FAIL.*first to diverge is' verify --model "$golden/network.safetensors" --golden "$golden/network-wrong.safetensors"
-expect 1 'names no node' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
+expect 1 'names no node of the graph.*it holds .*; the nodes are ' verify --model "$golden/network.safetensors" --golden "$golden/network-inputs.safetensors"
 
 # verify's tolerance is in proportion to the tensor: elements near 0 of a large one may be a little off, not more
 python3 - <<'EOF'
@@ -156,8 +179,10 @@ printf 'a\nb\n' >labels.txt
 expect 1 'expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
 expect 1 'preprocess' classify "$photo" --model "$golden/tiny-alexnet.safetensors"
 expect 1 'expected --model FILE' classify "$photo"
+expect 1 'arch alexnet needs its weights' classify "$photo" --arch alexnet
+expect 1 'and [0-9]+ more$' classify "$photo" --arch resnet18 --weights "$model"
 expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
-expect 2 'arch' classify "$photo" --arch lenet --weights "$classifier"
+expect 2 'arch: expected one of alexnet, .*; got "lenet"' classify "$photo" --arch lenet --weights "$classifier"
 expect 2 'excludes' classify "$photo" --model "$classifier" --json --csv
 
 # checkpoints of other networks are named; zeros in sparse files stand for the weights
@@ -231,7 +256,9 @@ done
 expect 0 'wrote.*and the graph' convert "$classifier" half.safetensors --dtype f16
 expect 0 'classifier.weight +f16' inspect half.safetensors
 expect 0 '%' classify "$photo" --model half.safetensors
-expect 0 'wrote plain.safetensors' convert "$source/tests/golden/files/c_b1.npy" plain.safetensors
+expect 1 'expected a name that ends in .safetensors' convert "$classifier" half.pth
+expect 0 'wrote plain.safetensors: 1 tensor$' convert "$source/tests/golden/files/c_b1.npy" plain.safetensors
+expect 1 'holds weights without a graph' inspect plain.safetensors --plan
 expect 1 'expected 5 labels' convert "$classifier" no.safetensors --labels labels.txt
 expect 1 'do not fit' convert "$classifier" no.safetensors --arch vgg16
 expect 2 'dtype' convert "$classifier" no.safetensors --dtype f8
@@ -240,15 +267,21 @@ check 'nothing was written' test ! -e no.safetensors
 # inspect, bench, doctor
 expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
-expect 0 'input +normalisation from u8 nhwc to f32 nchw .*756 kB' inspect "$model" --plan --photos
+expect 0 'input .*756 kB' inspect "$model" --plan --photos
+expect 0 '^   normalisation from u8 nhwc to f32 nchw$' inspect "$model" --plan --photos
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu
 check 'JSON' python3 -c 'import json,sys; json.load(sys.stdin)' < <("$lamina" bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --json -)
 expect 0 'sum of the steps' bench model --model "$classifier" --batch 2 --seconds 0.01
 expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
-expect 0 "input +normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
+expect 0 "^   normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
 expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
 expect 2 'inputs' bench model --model "$classifier" --inputs tape
-expect 1 'kernel' bench conv2d --device cpu --size 4 --padding 0
+expect 1 '^lamina: conv2d: kernel .* is larger than the padded input' bench conv2d --device cpu --size 4 --padding 0
+for table in 'inspect --plan --batch 256' 'bench model --batch 2 --seconds 0.01 --model'; do
+  # shellcheck disable=SC2086
+  check "$table fits a terminal" test "$("$lamina" $table "$classifier" 2>/dev/null | wc -L)" -le 120
+done
+check 'bench conv2d fits a terminal' test "$("$lamina" bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 2>/dev/null | wc -L)" -le 120
 expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
 expect 1 'layout nhwc .*on a GPU only' bench conv2d --device cpu --layout nhwc
 expect 2 'layout' bench conv2d --layout chwn

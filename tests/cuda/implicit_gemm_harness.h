@@ -15,6 +15,7 @@
 
 #include "lamina/cuda/buffer.h"
 #include "lamina/cuda/check.h"
+#include "lamina/cuda/implicit_gemm_choice.h"
 #include "lamina/cuda/implicit_gemm_layout.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/error.h"
@@ -203,13 +204,7 @@ class OnTensorCores : public ::testing::Test {
 
 /// The tiles on offer here for one convolution, as ImplicitGemmChoice counts them.
 inline std::vector<int> tiles_for(const ConvGeometry& g, Precision precision) {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-  const implicit_gemm::KernelSet set = precision == Precision::fp32   ? implicit_gemm::kernels_fp32(major, minor)
-                                       : precision == Precision::tf32 ? implicit_gemm::kernels_tf32(major, minor)
-                                       : precision == Precision::fp16 ? implicit_gemm::kernels_fp16(major, minor)
-                                                                      : implicit_gemm::kernels_bf16(major, minor);
+  const implicit_gemm::KernelSet set = implicit_gemm::kernels_on(0, precision);
   const int unit_bytes = implicit_gemm::make_layout(g, precision).unit_bytes;
   std::vector<int> result;
   for (std::size_t i = 0; i < set.tiles.size(); ++i) {

@@ -54,6 +54,7 @@ def refused(words, module, *shapes, **options):
         said = str(error)
     for word in words:
         check(f"expected {word!r} in: {said}", word in said)
+    check(f"no trace of torch.fx in: {said}", "While executing" not in said)
     check("nothing was written", not Path("model.safetensors").exists())
 
 
@@ -82,7 +83,8 @@ def modules():
     refused(["cannot trace"], Function(lambda x: x if x.sum() > 0 else -x), (3, 4, 4))
     refused(["PyTorch itself fails here"], nn.Conv2d(4, 3, 3), (3, 4, 4))
     refused(["3 labels for an output of [N, 2]"], nn.Linear(4, 2), (4,), labels=["a", "b", "c"])
-    refused(["crop of 224"], nn.Conv2d(3, 3, 3), (3, 4, 4), preprocess=export_torch.IMAGENET)
+    refused(["PyTorch itself fails here: ", "(input [N, 3, 2, 2])"], nn.Conv2d(3, 3, 3), (3, 2, 2))
+    refused(["crop of 224", "the input is [N, 3, 4, 4]", '"crop": "PIXELS"'], nn.Conv2d(3, 3, 3), (3, 4, 4), preprocess=export_torch.IMAGENET)
     refused(["takes 1 tensors, got 2"], nn.ReLU(), (3, 4, 4), (3, 4, 4))
 
 
