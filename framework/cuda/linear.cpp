@@ -40,14 +40,14 @@ class FewRows final : public LinearKernel {
     // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
     if (packed_ && options.precision == Precision::tf32) {
       if (const auto scaled = pack_scaled_linear(options, weight)) {
-        weight_ = Constant(options.device, scaled->weights.data(), scaled->weights.size());
+        weight_ = Constant(options.device, scaled->weights.raw(), scaled->weights.bytes());
         scales_ = Constant(options.device, scaled->scales.data(), scaled->scales.size() * sizeof(float));
         return;
       }
     }
     if (packed_) {
       const auto packed = pack_linear(options, weight);
-      weight_ = Constant(options.device, packed.data(), packed.size());
+      weight_ = Constant(options.device, packed.raw(), packed.bytes());
     } else {
       weight_ = upload(options.device, storage_, weight, std::int64_t{options.out} * options.in);
     }

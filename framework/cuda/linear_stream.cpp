@@ -17,6 +17,7 @@
 #include "lamina/tensor/error.h"
 #include "lamina/tensor/in_parallel.h"
 #include "lamina/tensor/math.h"
+#include "lamina/tensor/tensor.h"
 
 namespace lamina::cuda {
 namespace {
@@ -92,23 +93,27 @@ int packed_blocks(const LinearOptions& o) { return lamina::detail::round_up(ceil
 
 /// [out, in] as blocks of 64 outputs, step by step, each 64 rows of 128 bytes, swizzled; zeros past the ends.
 template <class Round>
-std::vector<unsigned char> pack(const LinearOptions& o, int blocks, const float* weight, Round&& round) {
+Tensor pack(const LinearOptions& o, int blocks, const float* weight, Round&& round) {
   using Stored = decltype(round(0.0f, 0));
   constexpr int terms = step_bytes / static_cast<int>(sizeof(Stored)), chunk = 16 / static_cast<int>(sizeof(Stored));
-  const auto steps = static_cast<std::size_t>(ceil_div(o.in, terms));
-  std::vector<unsigned char> packed(static_cast<std::size_t>(blocks) * steps * block_bytes);
+  const int steps = ceil_div(o.in, terms);
+  const std::size_t step_bytes_of_all = static_cast<std::size_t>(blocks) * block_bytes;
+  // Not a vector: that would be filled with zeros by one thread first, and be made of small pages.
+  Tensor packed({static_cast<std::int64_t>(static_cast<std::size_t>(steps) * step_bytes_of_all)}, DType::u8);
   const auto pack_row = [&](int output) {
     const float* w = weight + static_cast<std::int64_t>(output) * o.in;
-    unsigned char* block = packed.data() + static_cast<std::size_t>(output / block_outputs) * block_bytes;
-    for (int first = 0; first < o.in; first += chunk) {
+    const int columns = output < o.out ? o.in : 0;
+    auto* block =
+        static_cast<unsigned char*>(packed.raw()) + static_cast<std::size_t>(output / block_outputs) * block_bytes;
+    for (int first = 0; first < steps * terms; first += chunk) {
       Stored values[chunk] = {};
-      for (int i = 0; i < chunk && first + i < o.in; ++i) values[i] = round(w[first + i], output);
-      unsigned char* step =
-          block + static_cast<std::size_t>(first / terms) * static_cast<std::size_t>(blocks) * block_bytes;
+      for (int i = 0; i < chunk && first + i < columns; ++i) values[i] = round(w[first + i], output);
+      unsigned char* step = block + static_cast<std::size_t>(first / terms) * step_bytes_of_all;
       std::memcpy(step + swizzled(output % block_outputs, first % terms / chunk * 16), values, sizeof(values));
     }
   };
-  lamina::detail::in_parallel(static_cast<std::size_t>(o.out), 16, [&](std::size_t begin, std::size_t end) {
+  const auto rows = static_cast<std::size_t>(blocks * block_outputs);
+  lamina::detail::in_parallel(rows, 16, [&](std::size_t begin, std::size_t end) {
     for (std::size_t output = begin; output < end; ++output) pack_row(static_cast<int>(output));
   });
   return packed;
@@ -116,7 +121,7 @@ std::vector<unsigned char> pack(const LinearOptions& o, int blocks, const float*
 
 }  // namespace
 
-std::vector<unsigned char> pack_linear(const LinearOptions& o, const float* weight) {
+Tensor pack_linear(const LinearOptions& o, const float* weight) {
   const int blocks = packed_blocks(o);
   switch (o.precision) {
     case Precision::fp16: return pack(o, blocks, weight, [](float w, int) { return to_half(w).bits; });
@@ -130,7 +135,7 @@ std::vector<unsigned char> pack_linear(const LinearOptions& o, const float* weig
 
 std::optional<ScaledLinear> pack_scaled_linear(const LinearOptions& o, const float* weight) {
   if (o.in % 8 != 0) return {};
-  ScaledLinear result{.weights = {}, .scales = std::vector<float>(static_cast<std::size_t>(o.out))};
+  ScaledLinear result{.weights = Tensor(), .scales = std::vector<float>(static_cast<std::size_t>(o.out))};
   std::vector<float> powers(result.scales.size());
   std::atomic<bool> representable = true;
   lamina::detail::in_parallel(powers.size(), 16, [&](std::size_t begin, std::size_t end) {
@@ -164,7 +169,7 @@ class LinearStream final : public LinearKernel {
     const auto packed = pack_linear(options, weight);
     std::vector<float> biases(static_cast<std::size_t>(blocks * block_outputs));
     if (bias != nullptr) std::copy(bias, bias + options.out, biases.begin());
-    weight_ = Constant(options.device, packed.data(), packed.size());
+    weight_ = Constant(options.device, packed.raw(), packed.bytes());
     bias_ = Constant(options.device, biases.data(), biases.size() * sizeof(float));
     args_ = {.weight = weight_.data(),
              .bias = bias_.as<float>(),

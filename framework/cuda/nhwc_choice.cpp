@@ -40,7 +40,8 @@ double scaled_step_cycles(const Tile& tile, int multicast, double chains, int be
   const double multiplying =
       std::max({products, ((pairs ? 1.5 : 1) * (weights + groups * pixels) + weights + pixels) / shared_bytes_per_cycle,
                 (weights / multicast + pixels) / l2_bytes_per_cycle});
-  return std::max(chains * adding + multiplying, beside * multiplying);
+  constexpr double crowding = 1.45;  // rings half as long
+  return std::max(chains * adding + multiplying, beside > 1 ? beside * crowding * multiplying : 0);
 }
 
 /// What a step takes in clock cycles: of the tensor cores, or of shared memory, into which the copies go and out of
