@@ -73,22 +73,24 @@ __device__ __forceinline__ void arrive_when_copied(std::uint64_t* barrier) {
 
 /// Stores 4, 8 or 16 bytes by shared-memory address, so that the compiler carries 32 bits, and without a branch.
 template <class V>
-__device__ __forceinline__ void store_shared(std::uint32_t address, const V& v, bool wanted) {
+__device__ __forceinline__ void store_shared(std::uint32_t address, V v, bool wanted) {
   static_assert(sizeof(V) == 4 || sizeof(V) == 8 || sizeof(V) == 16, "what one store takes");
-  const auto word = [&](int i) { return reinterpret_cast<const std::uint32_t*>(&v)[i]; };
+  // Copied as a whole: read word by word through a pointer, a value of 8 bytes went through local memory.
+  std::uint32_t word[sizeof(V) / 4];
+  memcpy(word, &v, sizeof(V));
   const auto p = static_cast<int>(wanted);
   if constexpr (sizeof(V) == 4) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.b32 [%0], %1;\n}\n" ::"r"(address),
-                 "r"(word(0)), "r"(p)
+                 "r"(word[0]), "r"(p)
                  : "memory");
   } else if constexpr (sizeof(V) == 8) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.shared.v2.b32 [%0], {%1, %2};\n}\n" ::"r"(address),
-                 "r"(word(0)), "r"(word(1)), "r"(p)
+                 "r"(word[0]), "r"(word[1]), "r"(p)
                  : "memory");
   } else {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n@p st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n}\n" ::"r"(address),
-        "r"(word(0)), "r"(word(1)), "r"(word(2)), "r"(word(3)), "r"(p)
+        "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]), "r"(p)
         : "memory");
   }
 }
