@@ -107,7 +107,11 @@ Tensor pack(const LinearOptions& o, int blocks, const float* weight, Round&& rou
         static_cast<unsigned char*>(packed.raw()) + static_cast<std::size_t>(output / block_outputs) * block_bytes;
     for (int first = 0; first < steps * terms; first += chunk) {
       Stored values[chunk] = {};
-      for (int i = 0; i < chunk && first + i < columns; ++i) values[i] = round(w[first + i], output);
+      if (first + chunk <= columns) {
+        for (int i = 0; i < chunk; ++i) values[i] = round(w[first + i], output);  // vectorised
+      } else {
+        for (int i = 0; first + i < columns; ++i) values[i] = round(w[first + i], output);
+      }
       unsigned char* step = block + static_cast<std::size_t>(first / terms) * step_bytes_of_all;
       std::memcpy(step + swizzled(output % block_outputs, first % terms / chunk * 16), values, sizeof(values));
     }

@@ -44,28 +44,4 @@ float to_float(half value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
 }
 
-half to_half(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  const auto with_sign = [sign](std::uint32_t rest) { return half{static_cast<std::uint16_t>(sign | rest)}; };
-
-  if (magnitude > 0x7f800000u) return with_sign(0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN, made quiet
-  if (magnitude >= 0x477ff000u) return with_sign(0x7c00u);  // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 lets the FPU round the value to a multiple of 2^-24, to nearest even.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return with_sign(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f));
-  }
-  const std::uint32_t odd = (magnitude >> 13) & 1u;  // ties go to even
-  return with_sign((magnitude - (112u << 23) + 0xfffu + odd) >> 13);
-}
-
-bfloat16 to_bfloat16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};  // NaN, made quiet
-  const std::uint32_t odd = (bits >> 16) & 1u;                                                        // ties go to even
-  return {static_cast<std::uint16_t>((bits + 0x7fffu + odd) >> 16)};
-}
-
 }  // namespace lamina

@@ -34,14 +34,37 @@ struct bfloat16 {
 /// Exact.
 LAMINA_API float to_float(half value);
 
+namespace detail {
+/// One of two by masks. Where all cases are computed and one is taken, without branches, loops over many values are
+/// vectorised.
+constexpr std::uint32_t take(bool this_one, std::uint32_t one, std::uint32_t other) {
+  const std::uint32_t mask = 0u - static_cast<std::uint32_t>(this_one);
+  return (one & mask) | (other & ~mask);
+}
+}  // namespace detail
+
 /// Rounds to nearest, ties to even; beyond the range gives infinity; NaN stays NaN.
-LAMINA_API half to_half(float value);
+inline half to_half(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
+  const std::uint32_t odd = (magnitude >> 13) & 1u;  // ties go to even
+  const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + odd) >> 13;
+  // Below 2^-14: adding 0.5 lets the FPU round the value to a multiple of 2^-24, to nearest even.
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  std::uint32_t rounded = detail::take(magnitude < 0x38800000u, subnormal, normal);
+  rounded = detail::take(magnitude >= 0x477ff000u, 0x7c00u, rounded);  // 65520 and above: infinity
+  rounded = detail::take(magnitude > 0x7f800000u, 0x7e00u | ((magnitude >> 13) & 0x3ffu), rounded);  // NaN, made quiet
+  return {static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | rounded)};
+}
 
 /// Exact.
 inline float to_float(bfloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
 
 /// Rounds to nearest, ties to even; NaN stays NaN.
-LAMINA_API bfloat16 to_bfloat16(float value);
+inline bfloat16 to_bfloat16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), odd = (bits >> 16) & 1u;  // ties go to even
+  const std::uint32_t rounded = (bits + 0x7fffu + odd) >> 16, quiet = (bits >> 16) | 0x40u;
+  return {static_cast<std::uint16_t>(detail::take((bits & 0x7fffffffu) > 0x7f800000u, quiet, rounded))};
+}
 
 namespace detail {
 template <class T>
