@@ -95,7 +95,7 @@ int packed_blocks(const LinearOptions& o) { return lamina::detail::round_up(ceil
 template <class Round>
 Tensor pack(const LinearOptions& o, int blocks, const float* weight, Round&& round) {
   using Stored = decltype(round(0.0f, 0));
-  constexpr int terms = step_bytes / static_cast<int>(sizeof(Stored)), chunk = 16 / static_cast<int>(sizeof(Stored));
+  constexpr int terms = step_bytes / static_cast<int>(sizeof(Stored));
   const int steps = ceil_div(o.in, terms);
   const std::size_t step_bytes_of_all = static_cast<std::size_t>(blocks) * block_bytes;
   // Not a vector: that would be filled with zeros by one thread first, and be made of small pages.
@@ -105,15 +105,19 @@ Tensor pack(const LinearOptions& o, int blocks, const float* weight, Round&& rou
     const int columns = output < o.out ? o.in : 0;
     auto* block =
         static_cast<unsigned char*>(packed.raw()) + static_cast<std::size_t>(output / block_outputs) * block_bytes;
-    for (int first = 0; first < steps * terms; first += chunk) {
-      Stored values[chunk] = {};
-      if (first + chunk <= columns) {
-        for (int i = 0; i < chunk; ++i) values[i] = round(w[first + i], output);  // vectorised
+    for (int step = 0; step < steps; ++step, block += step_bytes_of_all) {
+      // A whole step at a time: the compiler vectorises that, and the copies find what they read in one store.
+      alignas(64) Stored values[terms] = {};
+      const int first = step * terms, count = std::min(columns - first, terms);
+      if (count == terms) {
+        for (int i = 0; i < terms; ++i) values[i] = round(w[first + i], output);
       } else {
-        for (int i = 0; first + i < columns; ++i) values[i] = round(w[first + i], output);
+        for (int i = 0; i < count; ++i) values[i] = round(w[first + i], output);
       }
-      unsigned char* step = block + static_cast<std::size_t>(first / terms) * step_bytes_of_all;
-      std::memcpy(step + swizzled(output % block_outputs, first % terms / chunk * 16), values, sizeof(values));
+      for (int chunk = 0; chunk < step_bytes; chunk += 16) {
+        std::memcpy(block + swizzled(output % block_outputs, chunk), values + chunk / static_cast<int>(sizeof(Stored)),
+                    16);
+      }
     }
   };
   const auto rows = static_cast<std::size_t>(blocks * block_outputs);
