@@ -47,7 +47,7 @@ nhwc::Operand operand(Precision precision) {
   return nhwc::Operand::split_tf32;  // f32 as it is
 }
 
-int step_terms(Precision precision) { return step_bytes / static_cast<int>(size_of(storage_type(precision))); }
+int step_terms(Precision precision) { return nhwc::step_terms(operand(precision)); }
 
 /// For one of the blocks that share a multiprocessor.
 int most_shared_bytes(int device, const Tile& tile) {

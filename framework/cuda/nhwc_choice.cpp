@@ -152,7 +152,6 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
 
 /// Images whose scaled rows have room in the workspace, in parts of about the same size; 0 if not even one has.
 int images_at_once(const ConvGeometry& geometry, Operand operand, std::size_t limit) {
-  constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
   if (!is_scaled(operand)) return static_cast<int>(geometry.batch);
   std::int64_t most = std::min(geometry.batch, most_pixels / std::max<std::int64_t>(1, geometry.in_pixels()));
   const std::size_t image = scaled_bytes(geometry, operand, 1).workspace();

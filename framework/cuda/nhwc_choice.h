@@ -8,6 +8,8 @@
 /// Which tile, how many blocks share weights, how many share K: a rule, no trial runs.
 namespace lamina::cuda::nhwc {
 
+inline constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
+
 struct Choice {
   Tile tile;
   int multicast = 1, splits = 1, stages = 2;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "lamina/cuda/check.h"
@@ -18,8 +19,6 @@ namespace lamina::cuda {
 namespace {
 
 using lamina::detail::ceil_div;
-
-constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
 
 /// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
 bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
@@ -44,10 +43,11 @@ class NhwcConv2d final : public Conv2dKernel {
       : options_(options) {
     const DeviceGuard guard(options.device);
     auto choice = nhwc::choose(geometry, options, wanted);
+    nhwc::ScaledWeights scaled;
     if (choice && is_scaled(choice->tile.operand)) {
-      const auto weights = nhwc::examine_scaled(geometry, choice->tile.operand, weight);
-      strict_ = weights.strict;
-      if (!weights.representable) choice = nhwc::choose(geometry, options, wanted, false);
+      scaled = nhwc::examine_scaled(geometry, choice->tile.operand, weight);
+      strict_ = scaled.strict;
+      if (!scaled.representable) choice = nhwc::choose(geometry, options, wanted, false);
     }
     if (!choice) lamina::detail::fail("implicit_gemm: no channels-last tile fits this device or these weights");
     choice_ = *choice;
@@ -68,7 +68,8 @@ class NhwcConv2d final : public Conv2dKernel {
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     std::vector<FilterRange> ranges;
-    const auto packed = nhwc::pack_weights(geometry, choice_.tile.operand, filter_blocks, weight, ranges);
+    const auto packed =
+        nhwc::pack_weights(geometry, choice_.tile.operand, filter_blocks, weight, std::move(scaled.shifts), ranges);
     std::vector<float> biases(static_cast<std::size_t>(filter_blocks * nhwc::block_filters));
     if (bias != nullptr) std::copy(bias, bias + geometry.out_channels, biases.begin());
     weight_ = Constant(options.device, packed.data(), packed.size());
@@ -173,7 +174,7 @@ class NhwcConv2d final : public Conv2dKernel {
 
 bool nhwc_conv2d_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
   if (!formats_fit(geometry, options) || geometry.groups != 1 || !nhwc::expressible(geometry)) return false;
-  if (geometry.batch * geometry.out_pixels() > most_pixels) return false;
+  if (geometry.batch * geometry.out_pixels() > nhwc::most_pixels) return false;
   const DeviceGuard guard(options.device);
   return device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) == 9 &&
          device_attribute(options.device, cudaDevAttrComputeCapabilityMinor) == 0 && nhwc::has_code(options.precision);

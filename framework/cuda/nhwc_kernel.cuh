@@ -206,4 +206,12 @@ std::vector<Tile> make_tiles() {
           make_tile<T, 4, 128>()};
 }
 
+/// Those of scaled operands, which need registers for a chain beside the sums.
+template <class T>
+std::vector<Tile> make_scaled_tiles() {
+  return {make_tile<T, 1, 64>(),  make_tile<T, 1, 128>(), make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),
+          make_tile<T, 2, 112>(), make_tile<T, 2, 128>(), make_tile<T, 2, 192>(), make_tile<T, 3, 64>(),
+          make_tile<T, 3, 96>(),  make_tile<T, 3, 112>()};
+}
+
 }  // namespace lamina::cuda::nhwc

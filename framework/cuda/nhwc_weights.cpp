@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "lamina/cuda/implicit_gemm_layout.h"
 #include "lamina/cuda/scaled_rows.h"
@@ -83,10 +84,13 @@ ScaledWeights examine_scaled(const ConvGeometry& g, Operand operand, const float
   // sum of those that meet the block.
   const double least_share = operand == Operand::scaled_pairs ? 0x1p-29 : 0x1p-22;
   std::atomic<bool> representable = true, strict = false;
+  std::vector<int> shifts(static_cast<std::size_t>(g.out_channels));
   lamina::detail::in_parallel(static_cast<std::size_t>(g.out_channels), 16, [&](std::size_t begin, std::size_t end) {
     for (std::size_t filter = begin; filter < end && representable; ++filter) {
       const float* w = weight + static_cast<std::int64_t>(filter) * g.reduction();
-      if (!shift_of_scaled(w, g.reduction())) representable = false;
+      const auto shift = shift_of_scaled(w, g.reduction());
+      if (!shift) representable = false;
+      shifts[filter] = shift.value_or(0);
       for (int first = 0; first < g.in_channels && !strict; first += terms) {
         const int last = std::min(first + terms, g.in_channels);
         for (int tap = 0; tap < taps; ++tap) {
@@ -101,21 +105,21 @@ ScaledWeights examine_scaled(const ConvGeometry& g, Operand operand, const float
       }
     }
   });
-  return {representable, strict};
+  return {representable, strict, std::move(shifts)};
 }
 
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand operand, int filter_blocks,
-                                        const float* weight, std::vector<FilterRange>& ranges) {
-  std::vector<int> shifts(static_cast<std::size_t>(geometry.out_channels));
+                                        const float* weight, std::vector<int> shifts,
+                                        std::vector<FilterRange>& ranges) {
+  shifts.resize(static_cast<std::size_t>(geometry.out_channels));
   const bool ranged = operand == Operand::split_tf32 || is_scaled(operand);
   if (ranged) ranges.resize(static_cast<std::size_t>(filter_blocks * block_filters));
   const auto find_range = [&](std::size_t filter) {
-    const float* w = weight + static_cast<std::int64_t>(filter) * geometry.reduction();
     if (is_scaled(operand)) {
-      shifts[filter] = shift_of_scaled(w, geometry.reduction()).value_or(0);
       ranges[filter].scale = std::ldexp(1.0f, -shifts[filter]);
     } else {
-      ranges[filter] = implicit_gemm::find_range(w, geometry.reduction(), shifts[filter]);
+      ranges[filter] = implicit_gemm::find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
+                                                 geometry.reduction(), shifts[filter]);
     }
   };
   lamina::detail::in_parallel(ranged ? shifts.size() : 0, 16, [&](std::size_t begin, std::size_t end) {

@@ -10,9 +10,11 @@ namespace lamina::cuda::nhwc {
 
 /// The weights in the order the kernel reads them, rounded to the operand type: [blocks of 64 filters, steps, 64, 128
 /// bytes], rows swizzled; zeros where the last block or slab of channels reaches past the matrix.
-/// For split and scaled operands each filter is multiplied by a power of two, and `ranges` says which.
+/// For split and scaled operands each filter is multiplied by a power of two, and `ranges` says which; those of scaled
+/// operands are ScaledWeights::shifts, of others `shifts` is not looked at.
 std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand operand, int filter_blocks,
                                         const float* weight,                // [OC, C, KH, KW]
+                                        std::vector<int> shifts,            // [OC], or empty
                                         std::vector<FilterRange>& ranges);  // [filter_blocks * 64], or empty
 
 /// The power of two that brings a filter's largest weight into [2^14, 2^15), 0 for one of zeros. Nothing if that leaves
@@ -24,6 +26,7 @@ std::optional<int> shift_of_scaled(const float* weight, std::int64_t count);
 struct ScaledWeights {
   bool representable = false;  ///< shift_of_scaled finds one for every filter
   bool strict = true;          ///< ScaledRows::strict
+  std::vector<int> shifts;     ///< [OC], the powers of two
 };
 ScaledWeights examine_scaled(const ConvGeometry& geometry, Operand operand, const float* weight);  // [OC, C, KH, KW]
 

@@ -2,6 +2,7 @@
 
 #include "lamina/cuda/stream.h"
 #include "nhwc_harness.h"
+#include "overlap_harness.h"
 
 namespace lamina::cuda {
 namespace {
@@ -75,22 +76,8 @@ TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
       const auto bits = options.input == DType::f32 ? std::vector<std::uint16_t>{} : to_bits(x, options.input);
       upload(0, values[0].data(), bits.empty() ? static_cast<const void*>(x.data()) : bits.data(), values[0].bytes(),
              stream.get());
-      const auto result = [&] {
-        std::vector<unsigned char> bytes(values.back().bytes());
-        download(0, bytes.data(), values.back().data(), bytes.size(), stream.get());
-        synchronize(0, stream.get());
-        return bytes;
-      };
-      for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-        run(layer, stream.get());
-        synchronize(0, stream.get());
-      }
-      const auto one_by_one = result();
-      for (std::size_t i = 1; i < values.size(); ++i) {
-        fill_bytes(0, values[i].data(), 0xff, values[i].bytes(), stream.get());
-      }
-      graph.launch(stream.get());
-      ASSERT_EQ(result(), one_by_one) << name(precision) << ", input " << input;
+      expect_no_running_ahead(values, run, graph, 1, stream.get(), detail::concat(name(precision), ", input ", input));
+      if (HasFatalFailure()) return;
     }
   }
 }
