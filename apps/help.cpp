@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lamina/graph/text_table.h"
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/names.h"
+#include "lamina/base/error.h"
+#include "lamina/base/names.h"
+#include "lamina/base/text_table.h"
 
 namespace lamina::app {
 namespace {

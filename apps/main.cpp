@@ -2,7 +2,7 @@
 
 #include <lamina/lamina.h>
 
-#include "commands.h"
+#include "commands/commands.h"
 #include "help.h"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "lamina/cuda/device_info.h"
+#include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::app {

@@ -6,7 +6,7 @@ namespace lamina::app {
 
 PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess,
                            std::size_t batch, Device device)
-    : rest_(photos), preprocess_(preprocess), size_(batch), decoders_(cpu::ThreadPool::default_threads()) {
+    : rest_(photos), preprocess_(preprocess), size_(batch), decoders_(ThreadPool::default_threads()) {
   const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.crop, 3};
   for (Batch& slot : batches_) {
     slot.input = device.is_cuda() ? Tensor::pinned(shape, DType::u8) : Tensor(shape, DType::u8);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lamina/cpu/thread_pool.h"
+#include "lamina/base/thread_pool.h"
 
 namespace lamina::app {
 
@@ -37,7 +37,7 @@ class PhotoBatches {
   std::span<const std::filesystem::path> rest_;  // not begun yet
   Preprocess preprocess_;
   std::size_t size_;
-  cpu::ThreadPool decoders_;
+  ThreadPool decoders_;
   std::array<Batch, 2> batches_;
   std::size_t slot_ = 0;       // of the batch under way
   std::future<void> pending_;  // last: its destructor waits for the work on the others

@@ -8,16 +8,23 @@ install(TARGETS lamina EXPORT laminaTargets
 install(EXPORT laminaTargets NAMESPACE lamina:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 
 # The headers that <lamina/lamina.h> reaches, and no others.
-install(FILES framework/lamina.h framework/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lamina)
-foreach(header IN ITEMS
-    graph/graph.h graph/model.h graph/networks.h graph/plan.h
-    layers/attributes.h layers/batch_norm2d.h layers/concat.h layers/conv2d.h layers/elementwise.h layers/linear.h
-    layers/local_response_norm.h layers/module.h layers/operator.h layers/pool2d.h layers/relu.h layers/scores.h
-    layers/softmax.h layers/views.h tensor/local_response.h tensor/pool_geometry.h tensor/conv_geometry.h tensor/device.h tensor/dtype.h tensor/error.h
-    tensor/export.h tensor/format.h tensor/image.h
-    tensor/mapped_file.h tensor/preprocess.h tensor/shape.h tensor/stored_tensor.h tensor/tensor.h tensor/weights.h)
-  get_filename_component(folder ${header} DIRECTORY)
-  install(FILES framework/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lamina/${folder})
+set(headers lamina.h)
+set(left lamina.h)
+while(left)
+  list(POP_FRONT left header)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/framework/${header}")
+  file(STRINGS "${PROJECT_SOURCE_DIR}/framework/${header}" includes REGEX "^#include \"lamina/")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE "^#include \"lamina/([^\"]+)\".*" "\\1" include "${include}")
+    if(NOT include IN_LIST headers)
+      list(APPEND headers "${include}")
+      list(APPEND left "${include}")
+    endif()
+  endforeach()
+endwhile()
+foreach(header IN LISTS headers)
+  get_filename_component(folder "${header}" DIRECTORY)
+  install(FILES "framework/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lamina/${folder}")
 endforeach()
 
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/laminaConfig.cmake.in"

@@ -2,10 +2,14 @@
 
 /// Everything an embedding program needs.
 
+#include "lamina/base/error.h"
+#include "lamina/base/version.h"
+#include "lamina/files/weights.h"
 #include "lamina/graph/graph.h"
 #include "lamina/graph/model.h"
 #include "lamina/graph/networks.h"
-#include "lamina/graph/plan.h"
+#include "lamina/images/image.h"
+#include "lamina/images/preprocess.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/concat.h"
 #include "lamina/layers/conv2d.h"
@@ -17,10 +21,6 @@
 #include "lamina/layers/scores.h"
 #include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
+#include "lamina/plan/plan.h"
 #include "lamina/tensor/device.h"
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/image.h"
-#include "lamina/tensor/preprocess.h"
 #include "lamina/tensor/tensor.h"
-#include "lamina/tensor/weights.h"
-#include "lamina/version.h"

@@ -22,6 +22,6 @@ cmake --build --preset asan
 ctest --preset asan -j "$(nproc)"
 
 configure tsan
-cmake --build --preset tsan --target cpu_test plan_test
+cmake --build --preset tsan --target base_test cpu_test plan_test
 ctest --preset tsan -R 'ThreadPool|Plan' -j "$(nproc)"
 echo "All tests passed."

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lamina/tensor/math.h"
+#include "lamina/base/math.h"
 
 namespace lamina::cpu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "lamina/base/math.h"
 #include "lamina/cpu/eigen.h"
-#include "lamina/tensor/math.h"
 
 namespace lamina::cpu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "lamina/cpu/thread_pool.h"
-#include "lamina/tensor/local_response.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/kernel/local_response.h"
 
 namespace lamina::cpu {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lamina/tensor/conv_geometry.h"
+#include "lamina/kernel/conv_geometry.h"
 
 /// The truth that every convolution kernel is measured against, by the tests and by `lamina bench`.
 namespace lamina::cpu {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "lamina/cpu/thread_pool.h"
+#include "lamina/base/thread_pool.h"
 
 namespace lamina::cpu {
 

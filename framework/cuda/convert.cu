@@ -5,10 +5,10 @@
 // block of 32 x 8 threads owns a tile at a time. The same layout: a thread converts 4 neighbouring elements.
 // Preconditions: none. The limit is memory.
 
-#include "lamina/cuda/check.h"
+#include "lamina/base/math.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/tensor/math.h"
+#include "lamina/cuda/runtime/check.h"
 
 namespace lamina::cuda {
 namespace {

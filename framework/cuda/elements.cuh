@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "lamina/base/error.h"
 #include "lamina/tensor/dtype.h"
-#include "lamina/tensor/error.h"
 
 /// The element types of activations on the device, one at a time and 16 bytes at a time. Arithmetic is in f32.
 namespace lamina::cuda {

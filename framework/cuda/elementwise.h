@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/conv2d.h"
+#include "lamina/cuda/conv2d/conv2d.h"
 #include "lamina/tensor/activation.h"
 
 /// Elementwise work on activations of f32, f16 or bf16 in the memory of CUDA device `device`, enqueued on `stream`;

@@ -5,7 +5,7 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/local_response_norm.h"
-#include "lamina/cuda/overlap.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {

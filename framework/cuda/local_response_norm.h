@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lamina/cuda/conv2d.h"
-#include "lamina/tensor/local_response.h"
+#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/kernel/local_response.h"
 
 namespace lamina::cuda {
 

@@ -6,11 +6,11 @@
 // a thread make wider accesses, but leave gaps between a warp's loads: slower, by half in 16 bits.) Preconditions:
 // none.
 
-#include "lamina/cuda/check.h"
+#include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/normalize.h"
-#include "lamina/cuda/overlap.cuh"
-#include "lamina/tensor/math.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {

@@ -11,11 +11,11 @@
 
 #include <cmath>
 
+#include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/overlap.cuh"
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/pool2d_window.cuh"
-#include "lamina/tensor/math.h"
+#include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {

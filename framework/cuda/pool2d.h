@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lamina/cuda/conv2d.h"
-#include "lamina/tensor/pool_geometry.h"
+#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/kernel/pool_geometry.h"
 
 /// Pooling on a GPU; see cpu/pool2d.h for what each kind computes.
 namespace lamina::cuda {

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "lamina/cuda/check.h"
+#include "lamina/base/error.h"
 #include "lamina/cuda/relu.h"
+#include "lamina/cuda/runtime/check.h"
 #include "lamina/tensor/device.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina::cuda {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/conv2d.h"
+#include "lamina/cuda/conv2d/conv2d.h"
 
 namespace lamina::cuda {
 

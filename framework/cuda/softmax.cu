@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/overlap.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/softmax.h"
 
 namespace lamina::cuda {

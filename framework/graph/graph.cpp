@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/names.h"
+#include "lamina/base/error.h"
+#include "lamina/base/names.h"
 
 namespace lamina {
 namespace {

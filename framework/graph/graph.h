@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "lamina/graph/plan.h"
+#include "lamina/files/weights.h"
 #include "lamina/layers/module.h"
-#include "lamina/tensor/weights.h"
+#include "lamina/plan/plan.h"
 
 namespace lamina {
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lamina/base/error.h"
+#include "lamina/base/json.h"
 #include "lamina/layers/op_table.h"
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/json.h"
 
 namespace lamina::detail {
 namespace {

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "lamina/base/error.h"
+#include "lamina/base/json.h"
 #include "lamina/graph/graph_json.h"
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/json.h"
 
 namespace lamina {
 namespace {

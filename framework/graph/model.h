@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lamina/graph/graph.h"
-#include "lamina/tensor/preprocess.h"
+#include "lamina/images/preprocess.h"
 
 namespace lamina {
 

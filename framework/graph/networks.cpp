@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "lamina/base/error.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
@@ -11,7 +12,6 @@
 #include "lamina/layers/pool2d.h"
 #include "lamina/layers/relu.h"
 #include "lamina/layers/views.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina {
 namespace {

@@ -4,10 +4,10 @@
 #include <iomanip>
 #include <sstream>
 
+#include "lamina/base/error.h"
+#include "lamina/base/text_table.h"
 #include "lamina/graph/graph.h"
-#include "lamina/graph/plan_impl.h"
-#include "lamina/graph/text_table.h"
-#include "lamina/tensor/error.h"
+#include "lamina/plan/plan_impl.h"
 
 namespace lamina {
 

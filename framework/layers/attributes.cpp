@@ -3,7 +3,7 @@
 #include <optional>
 #include <sstream>
 
-#include "lamina/tensor/error.h"
+#include "lamina/base/error.h"
 
 namespace lamina {
 namespace {

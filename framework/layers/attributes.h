@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "lamina/tensor/export.h"
+#include "lamina/base/export.h"
 
 namespace lamina {
 

@@ -2,7 +2,7 @@
 
 #include "lamina/cpu/elementwise.h"
 #include "lamina/cuda/elementwise.h"
-#include "lamina/layers/make_operator.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina {
 

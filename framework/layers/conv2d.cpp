@@ -3,10 +3,10 @@
 #include <array>
 #include <limits>
 
+#include "lamina/base/error.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d_operators.h"
-#include "lamina/layers/make_operator.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina {
 namespace {

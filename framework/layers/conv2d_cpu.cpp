@@ -1,7 +1,7 @@
-#include "lamina/cpu/conv2d.h"
-#include "lamina/cpu/conv2d_blocked.h"
+#include "lamina/base/error.h"
+#include "lamina/cpu/conv2d/blocked.h"
+#include "lamina/cpu/conv2d/conv2d.h"
 #include "lamina/layers/conv2d_operators.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina::detail {
 namespace {

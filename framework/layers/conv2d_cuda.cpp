@@ -1,4 +1,4 @@
-#include "lamina/cuda/conv2d.h"
+#include "lamina/cuda/conv2d/conv2d.h"
 #include "lamina/layers/conv2d_operators.h"
 
 namespace lamina::detail {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "lamina/layers/operator.h"
+#include "lamina/kernel/operator.h"
 
 /// How a convolution runs on each device; conv2d.cpp picks one.
 namespace lamina::detail {

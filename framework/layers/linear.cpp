@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "lamina/cpu/linear.h"
-#include "lamina/cuda/linear.h"
-#include "lamina/layers/make_operator.h"
+#include "lamina/base/in_parallel.h"
+#include "lamina/cpu/linear/linear.h"
+#include "lamina/cuda/linear/linear.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/layers/views.h"
-#include "lamina/tensor/in_parallel.h"
 
 namespace lamina {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "lamina/cpu/local_response_norm.h"
 #include "lamina/cuda/local_response_norm.h"
-#include "lamina/layers/make_operator.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina {
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "lamina/kernel/local_response.h"
 #include "lamina/layers/module.h"
-#include "lamina/tensor/local_response.h"
 
 namespace lamina {
 

@@ -1,7 +1,7 @@
 #include "lamina/layers/module.h"
 
-#include "lamina/cpu/thread_pool.h"
-#include "lamina/tensor/error.h"
+#include "lamina/base/error.h"
+#include "lamina/base/thread_pool.h"
 
 namespace lamina {
 
@@ -21,7 +21,7 @@ Tensor Module::forward(std::span<const Tensor> inputs) const {
   if (is_view(shapes)) return inputs[0].view(shape);
 
   const Device device = inputs[0].device();
-  cpu::ThreadPool pool(device.is_cpu() ? cpu::ThreadPool::default_threads() : 1);
+  ThreadPool pool(device.is_cpu() ? ThreadPool::default_threads() : 1);
   const auto prepared = prepare({.inputs = shapes, .device = device, .threads = pool.threads()});
   Tensor output(shape, DType::f32, device);
   Tensor workspace(Shape{static_cast<std::int64_t>(prepared->workspace_bytes())}, DType::u8, device);

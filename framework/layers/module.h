@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lamina/kernel/operator.h"
 #include "lamina/layers/attributes.h"
-#include "lamina/layers/operator.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "lamina/base/error.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/concat.h"
 #include "lamina/layers/conv2d.h"
@@ -13,7 +14,6 @@
 #include "lamina/layers/relu.h"
 #include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina::detail {
 namespace {

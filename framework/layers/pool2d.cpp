@@ -2,9 +2,9 @@
 
 #include <limits>
 
-#include "lamina/cpu/pool2d.h"
+#include "lamina/cpu/pool2d/pool2d.h"
 #include "lamina/cuda/pool2d.h"
-#include "lamina/layers/make_operator.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina {
 namespace {
@@ -85,7 +85,7 @@ Shape pooled_shape(const Shape& input, const PoolGeometry& g) {
 
 std::vector<std::int64_t> pair(Size2d size) { return {size.height, size.width}; }
 
-using CpuPool = void (*)(const PoolGeometry&, const float*, float*, cpu::ThreadPool&, float*);
+using CpuPool = void (*)(const PoolGeometry&, const float*, float*, ThreadPool&, float*);
 
 /// On a GPU pooling may turn the layout on its way.
 bool pool_takes(const Preparation& p) {

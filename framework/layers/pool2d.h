@@ -1,7 +1,7 @@
 #pragma once
 
+#include "lamina/kernel/pool_geometry.h"
 #include "lamina/layers/module.h"
-#include "lamina/tensor/pool_geometry.h"
 
 namespace lamina {
 

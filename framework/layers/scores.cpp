@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "lamina/base/error.h"
 #include "lamina/cpu/softmax.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina {
 namespace {
@@ -24,7 +24,7 @@ Tensor softmax(const Tensor& logits) {
   Tensor result(host.shape());
   const std::int64_t classes = host.shape()[-1];
   if (host.numel() == 0) return result;
-  cpu::ThreadPool pool(1);
+  ThreadPool pool(1);
   cpu::softmax(host.values<float>().data(), result.values<float>().data(), host.numel() / classes, classes, 1, pool);
   return result;
 }

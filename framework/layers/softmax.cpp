@@ -2,7 +2,7 @@
 
 #include "lamina/cpu/softmax.h"
 #include "lamina/cuda/softmax.h"
-#include "lamina/layers/make_operator.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina {
 

@@ -1,7 +1,7 @@
 #include "lamina/layers/views.h"
 
+#include "lamina/base/error.h"
 #include "lamina/layers/linear.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina {
 

@@ -3,8 +3,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/in_parallel.h"
+#include "lamina/base/error.h"
+#include "lamina/base/in_parallel.h"
 #include "lamina/tensor/tensor.h"
 #include "lamina/tensor/visit.h"
 

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
+#include "lamina/base/error.h"
 #include "lamina/tensor/device_memory.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "lamina/tensor/export.h"
+#include "lamina/base/export.h"
 
 namespace lamina {
 

@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string_view>
 
-#include "lamina/tensor/export.h"
+#include "lamina/base/export.h"
 
 namespace lamina {
 

@@ -1,7 +1,7 @@
 #include "lamina/tensor/format.h"
 
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/math.h"
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
 
 namespace lamina {
 

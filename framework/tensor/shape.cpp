@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/math.h"
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
 
 namespace lamina {
 

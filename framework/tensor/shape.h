@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "lamina/tensor/export.h"
+#include "lamina/base/export.h"
 
 namespace lamina {
 

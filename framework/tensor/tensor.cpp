@@ -6,9 +6,9 @@
 #include <cstring>
 #include <new>
 
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
 #include "lamina/tensor/device_memory.h"
-#include "lamina/tensor/error.h"
-#include "lamina/tensor/math.h"
 
 namespace lamina {
 namespace {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "lamina/base/export.h"
 #include "lamina/tensor/device.h"
 #include "lamina/tensor/dtype.h"
-#include "lamina/tensor/export.h"
 #include "lamina/tensor/shape.h"
 
 namespace lamina {

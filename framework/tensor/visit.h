@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
+#include "lamina/base/error.h"
 #include "lamina/tensor/dtype.h"
-#include "lamina/tensor/error.h"
 
 namespace lamina::detail {
 

@@ -4,10 +4,10 @@
 
 #include "lamina/cpu/reference.h"
 #include "lamina/cuda/convert.h"
-#include "lamina/cuda/linear.h"
+#include "lamina/cuda/linear/linear.h"
 #include "lamina/lamina.h"
 #include "lamina/tensor/device_memory.h"
-#include "layer_cases.h"
+#include "support/layer_cases.h"
 
 namespace lamina {
 namespace {

@@ -1,16 +1,16 @@
 // The normalisation of 8-bit pictures on a GPU; skipped where there is none.
 
-#include "graph/photos.h"
+#include "support/photos.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "lamina/cuda/normalize.h"
-#include "lamina/cuda/stream.h"
+#include "lamina/cuda/runtime/stream.h"
 #include "lamina/graph/model.h"
 #include "lamina/tensor/device_memory.h"
-#include "tensor/file_test.h"
+#include "support/file_test.h"
 
 namespace lamina {
 namespace {

@@ -1,19 +1,19 @@
 // Graphs and plans on a GPU; skipped where there is none.
 
-#include "lamina/graph/plan.h"
+#include "lamina/plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <thread>
 
-#include "graph/networks.h"
-#include "lamina/cuda/device_info.h"
-#include "lamina/cuda/stream.h"
+#include "lamina/cuda/runtime/device.h"
+#include "lamina/cuda/runtime/stream.h"
 #include "lamina/graph/model.h"
 #include "lamina/layers/linear.h"
 #include "lamina/tensor/device_memory.h"
-#include "tensor/file_test.h"
+#include "support/file_test.h"
+#include "support/networks.h"
 
 namespace lamina {
 namespace {

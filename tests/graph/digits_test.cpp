@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "lamina/files/weights.h"
 #include "lamina/graph/model.h"
+#include "lamina/images/image.h"
 #include "lamina/layers/scores.h"
-#include "lamina/tensor/image.h"
-#include "lamina/tensor/weights.h"
 
 namespace lamina {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/networks.h"
-#include "tensor/file_test.h"
+#include "support/file_test.h"
+#include "support/networks.h"
 
 namespace lamina {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <map>
 
-#include "tensor/file_test.h"
+#include "support/file_test.h"
 
 namespace lamina {
 namespace {

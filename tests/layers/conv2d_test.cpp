@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "contract.h"
 #include "lamina/layers/relu.h"
-#include "tensor/file_test.h"
+#include "support/contract.h"
+#include "support/file_test.h"
 
 namespace lamina {
 namespace {

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "lamina/graph/graph.h"
-#include "layer_cases.h"
-#include "tensor/file_test.h"
+#include "support/file_test.h"
+#include "support/layer_cases.h"
 
 namespace lamina {
 namespace {

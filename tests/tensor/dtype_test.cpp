@@ -1,5 +1,5 @@
 #include "lamina/tensor/dtype.h"
-#include "lamina/tensor/conv_geometry.h"
+#include "lamina/kernel/conv_geometry.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <sstream>
 
-#include "lamina/tensor/error.h"
-#include "tensor/file_test.h"
+#include "lamina/base/error.h"
+#include "support/file_test.h"
 
 namespace lamina {
 namespace {

@@ -1,0 +1,150 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <lamina/lamina.h>
+
+#include <map>
+
+#include "bench/ceilings.h"
+#include "bench/model.h"
+#include "bench/race.h"
+#include "bench/report.h"
+#include "commands/commands.h"
+#include "options.h"
+#include "pictures/text.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options : RaceOptions {
+  std::vector<std::int64_t> batches{1, 8, 32};
+  std::vector<std::string> precisions{"fp32"}, algorithms{"all"};
+  std::string device = "auto", json;
+};
+
+std::vector<ConvAlgorithm> chosen(const std::vector<std::string>& names, Device device) {
+  std::vector<ConvAlgorithm> result;
+  for (const std::string& name : names) {
+    if (name != "all") {
+      result.push_back(parse_conv_algorithm(name));
+      continue;
+    }
+    const auto all = conv_algorithms(device.type);
+    result.insert(result.end(), all.begin(), all.end());
+  }
+  return result;
+}
+
+void bench(const Options& options) {
+  const Device device = parse_device(options.device);
+  Conv2dRace race(options, device);
+  const Shape first = race.input_shape(options.batches.front());
+  (void)race.conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
+  const std::string where = describe_device(device, race.threads());
+  const bool table = options.json != "-";
+  if (table) {
+    const auto& o = race.conv().options();
+    fmt::print("conv2d {} -> {}, kernel {}, stride {}, padding {}, dilation {}, groups {}{}{}, input {} {}\n", o.in,
+               o.out, to_string(o.kernel), to_string(o.stride), to_string(o.padding), to_string(o.dilation), o.groups,
+               o.bias ? ", bias" : "", options.relu ? ", ReLU" : "", race.input_shape(lamina::batch).to_string(),
+               name(options.layout));
+  }
+  const Ceilings ceilings = measure_ceilings(device, race.threads());
+  if (table) {
+    fmt::print("{}; measured ceilings: copy {:.1f} GB/s", where, ceilings.copy_gb_per_s);
+    if (ceilings.gemm_tflop_per_s > 0) fmt::print(", fp32 matrix product {:.3f} TFLOP/s", ceilings.gemm_tflop_per_s);
+    fmt::print("\n\n");
+  }
+  std::vector<BenchResult> results;
+  for (const std::int64_t n : options.batches) {
+    race.prepare_batch(n);
+    for (const std::string& precision : options.precisions) {
+      for (const ConvAlgorithm algorithm : chosen(options.algorithms, device)) {
+        results.push_back(race.measure(algorithm, parse_precision(precision)));
+      }
+    }
+    if (device.is_cpu()) results.push_back(race.measure_product());
+  }
+  if (table) print(results, ceilings);
+  if (!options.json.empty()) write_json(options.json, where, results, ceilings);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* group = app.add_subcommand("bench", "Measure speed and accuracy");
+  group->require_subcommand(1);
+  add_bench_model(*group);
+  auto options = std::make_shared<Options>();
+  CLI::App* command = group->add_subcommand(
+      "conv2d", "Race the convolution algorithms on one geometry (default: AlexNet's first layer)");
+  const auto positive = CLI::Range(1, 1 << 20);
+  command->add_option("--in", options->in, "input channels")->check(positive)->capture_default_str();
+  command->add_option("--out", options->out, "filters")->check(positive)->capture_default_str();
+  command->add_option("--size", options->size, "input height and width; one number for both, as below")
+      ->expected(1, 2)
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--kernel", options->kernel, "kernel size")
+      ->expected(1, 2)
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--stride", options->stride, "stride")->expected(1, 2)->check(positive)->capture_default_str();
+  command->add_option("--padding", options->padding, "zeros around the input")
+      ->expected(1, 2)
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--dilation", options->dilation, "distance of kernel taps")
+      ->expected(1, 2)
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--groups", options->groups, "independent convolutions")->check(positive)->capture_default_str();
+  command->add_flag("--relu", options->relu, "fuse a ReLU");
+  command->add_flag("--no-bias", options->no_bias, "without bias");
+  static const std::map<std::string, Layout> layouts = {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}};
+  command
+      ->add_option_function<std::string>(
+          "--layout", [options](const std::string& text) { options->layout = layouts.at(text); },
+          "how activations are stored; nhwc: in the precision's type, as inside a network, on a GPU only")
+      ->check(one_of({"nchw", "nhwc"}))
+      ->default_str("nchw");
+  command->add_option("--batch", options->batches, "batches, e.g. 1,8,32")
+      ->delimiter(',')
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--device", options->device, "where to run")->check(device_syntax())->capture_default_str();
+  command->add_option("--precision", options->precisions, "arithmetic; all but fp32 need a GPU")
+      ->delimiter(',')
+      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
+      ->capture_default_str();
+  command->add_option("--algorithm", options->algorithms, "docs/kernels.md explains them")
+      ->delimiter(',')
+      ->check(accepted_by(
+          [](std::string_view text) {
+            if (text != "all") (void)parse_conv_algorithm(text);
+          },
+          "all|auto|direct|im2col|..."))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "how long to measure each line")
+      ->check(CLI::Range(0.01, 60.0))
+      ->capture_default_str();
+  command->add_option("--json", options->json,
+                      "also write the results to this file (-: to stdout, instead of the table)");
+  command->footer(
+      "Times are medians after a warm-up, p10..p90 in ms what the middle 80 % of them are between. On a GPU, buffers\n"
+      "rotate through more memory than the L2 cache holds, and batches below 32 run inside a CUDA graph of 100 calls,\n"
+      "channels-last ones always inside one. % copy and % GEMM: of what this machine was measured to reach just "
+      "before.\n"
+      "The error is measured on sampled outputs against double precision; \"of bound\" is the largest error as a part\n"
+      "of what the precision contract allows (docs/precision.md).\n"
+      "Example:\n"
+      "  lamina bench conv2d --device cpu --threads 1 --batch 1\n"
+      "  lamina bench conv2d --in 64 --out 192 --size 27 --kernel 5 --stride 1 --layout nhwc --precision fp16 "
+      "--algorithm "
+      "auto");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace lamina::app

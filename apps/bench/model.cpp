@@ -1,0 +1,204 @@
+#include "bench/model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "bench/timer.h"
+#include "inputs.h"
+#include "lamina/base/text_table.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "model_options.h"
+#include "options.h"
+#include "pictures/text.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::int64_t batch = 1;
+  bool photos = false;
+  std::string inputs = "device";
+  int plans = 1;
+  double seconds = 1;
+  std::string json;
+  RunOptions run;
+};
+
+/// A ready-made network with random weights of the usual size, positive where they may be variances: times do not
+/// depend on what they are.
+Model random_model(const std::string& arch) {
+  Model model;
+  model.graph = network(arch);
+  model.preprocess = preprocess_for(arch);
+  std::mt19937 random(1);
+  for (const Graph::Node& node : model.graph.nodes()) {
+    if (node.module == nullptr) continue;
+    for (const Module::Parameter& parameter : node.module->parameters()) {
+      const Shape& shape = parameter.shape;
+      const auto fan_in = static_cast<float>(shape.rank() > 1 ? shape.numel() / shape[0] : 1);
+      const float bound = std::sqrt(3 / fan_in);
+      std::uniform_real_distribution<float> values(shape.rank() > 1 ? -bound : 0.5f, shape.rank() > 1 ? bound : 1.5f);
+      *parameter.value = Tensor(shape);
+      for (float& value : parameter.value->values<float>()) value = values(random);
+    }
+  }
+  return model;
+}
+
+/// `where`: device, pinned or host.
+std::vector<Tensor> random_inputs(const Plan& plan, std::string_view where) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < plan.input_shapes().size(); ++i) {
+    const Shape& shape = plan.input_shapes()[i];
+    const DType dtype = plan.input_dtypes()[i];
+    Tensor input = where == "pinned" ? Tensor::pinned(shape, dtype) : Tensor(shape, dtype);
+    if (dtype == DType::u8) {
+      for (std::uint8_t& level : input.values<std::uint8_t>()) level = static_cast<std::uint8_t>(random());
+    } else {
+      for (float& value : input.values<float>()) value = normal(random);
+    }
+    inputs.push_back(where == "device" ? input.to(plan.options().device) : input);
+  }
+  return inputs;
+}
+
+/// Images per second of several plans at once, each on a thread, and on a GPU a stream, of its own: what one of them
+/// uploads then overlaps with what another computes.
+double rate_of_plans(const Graph& graph, const CompileOptions& compile, const Options& options) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<Plan> plans;
+  for (int i = 0; i < options.plans; ++i) plans.push_back(graph.compile(compile));
+  const std::vector<Tensor> inputs = random_inputs(plans[0], options.inputs);
+  std::atomic<std::int64_t> runs = 0;
+  std::atomic<bool> counting = false, stop = false;
+  std::vector<std::future<void>> threads;
+  for (Plan& plan : plans) {
+    threads.push_back(std::async(std::launch::async, [&] {
+      std::optional<cuda::OwnedStream> stream;
+      if (compile.device.is_cuda()) stream.emplace(compile.device.index);
+      while (!stop) {
+        (void)plan.run(inputs, stream ? stream->get() : nullptr);
+        if (stream) cuda::synchronize(compile.device.index, stream->get());
+        if (counting) ++runs;
+      }
+    }));
+  }
+  const std::chrono::duration<double> half(options.seconds / 2);
+  std::this_thread::sleep_for(half);  // warm-up
+  const auto start = Clock::now();
+  counting = true;
+  std::this_thread::sleep_for(2 * half);
+  const std::int64_t counted = runs;
+  const std::chrono::duration<double> passed = Clock::now() - start;
+  stop = true;
+  for (std::future<void>& thread : threads) thread.get();
+  return static_cast<double>(counted * options.batch) / passed.count();
+}
+
+void write_json(const std::string& path, const Plan& plan, const Timing& whole, std::span<const StepTime> steps) {
+  nlohmann::ordered_json root = {{"batch", plan.options().batch},
+                                 {"precision", name(plan.options().precision)},
+                                 {"ms", whole.median},
+                                 {"p10", whole.p10},
+                                 {"p90", whole.p90}};
+  for (const StepTime& step : steps) {
+    root["steps"].push_back(
+        {{"name", step.name}, {"fused", step.fused}, {"kernel", step.kernel}, {"ms", step.milliseconds}});
+  }
+  const std::string text = root.dump(2) + '\n';
+  if (path == "-") {
+    fmt::print("{}", text);
+  } else {
+    write_text(path, text);
+  }
+}
+
+void bench(const Options& options) {
+  const ModelOptions& source = options.model;
+  if (source.model.empty() && source.arch.empty()) {
+    throw Error("expected --model FILE, or --arch NETWORK, with random weights or --weights FILE");
+  }
+  const bool without_weights = source.model.empty() && source.weights.empty();
+  const Model model = without_weights ? random_model(source.arch) : source.load();
+  print_warnings(model);
+  CompileOptions compile = options.run.compile_options(options.batch);
+  if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
+  Plan plan = model.graph.compile(compile);
+  const std::vector<Tensor> inputs = random_inputs(plan, options.inputs);
+  const Device device = plan.options().device;
+  const Timing whole =
+      time_calls(device, 1, options.seconds, [&](int, void* stream) { (void)plan.run(inputs, stream); });
+  const std::vector<StepTime> steps = plan.profile(inputs, std::clamp(whole.samples, 5, 100));
+  if (!options.json.empty()) write_json(options.json, plan, whole, steps);
+  if (options.json == "-") return;
+
+  double sum = 0;
+  for (const StepTime& step : steps) sum += step.milliseconds;
+  const auto per_second = [](double amount, double ms) {
+    return amount > 0 ? detail::format_fixed(amount / (ms * 1e6), 0) : std::string();
+  };
+  detail::TextTable table({"step", "fused", "ms", "%", "GFLOP/s", "GB/s"});
+  table.wrap({1});
+  for (const StepTime& step : steps) {
+    const double ms = step.milliseconds;
+    table.add({step.name, step.fused, detail::format_fixed(ms, 4), detail::format_fixed(100 * ms / sum, 1),
+               per_second(step.flops, ms), per_second(static_cast<double>(step.bytes), ms)},
+              step.kernel);
+  }
+  table.add_total({"sum of the steps", "", detail::format_fixed(sum, 4), "100.0", "", ""});
+  fmt::print("{}", table.to_string());
+  fmt::print("a whole run of batch {}: {:.3f} ms (p10 {:.3f}, p90 {:.3f}), {:.1f} images/s\non {}, in {}\n",
+             options.batch, whole.median, whole.p10, whole.p90, static_cast<double>(options.batch) / whole.median * 1e3,
+             describe_device(device, plan.options().threads), name(plan.options().precision));
+  if (options.plans > 1) {
+    fmt::print("{} plans at once: {:.1f} images/s\n", options.plans, rate_of_plans(model.graph, compile, options));
+  }
+}
+
+}  // namespace
+
+void add_bench_model(CLI::App& group) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = group.add_subcommand("model", "Time a whole network and each of its layers");
+  options->model.add_to(*command);
+  command->add_option("--batch", options->batch, "images that run together")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_flag("--photos", options->photos, "take 8-bit pictures, and normalise them in the plan");
+  command
+      ->add_option("--inputs", options->inputs,
+                   "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
+      ->check(one_of({"device", "pinned", "host"}))
+      ->capture_default_str();
+  command->add_option("--plans", options->plans, "also say how many images/s so many plans together do")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "how long to measure")
+      ->check(CLI::Range(0.01, 60.0))
+      ->capture_default_str();
+  command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
+  options->run.add_to(*command);
+  command->footer(
+      "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole\n"
+      "run is one launch of the captured graph, and from host inputs also their upload and the download of the\n"
+      "scores; steps are timed one by one, each with its own launch, so their sum is larger.\n"
+      "Examples:\n"
+      "  lamina bench model --arch alexnet --batch 8\n"
+      "  lamina bench model --arch alexnet --batch 256 --precision fp16 --photos --inputs pinned --plans 2\n"
+      "  lamina bench model --model weights/digits.safetensors");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace lamina::app

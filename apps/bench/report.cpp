@@ -1,0 +1,79 @@
+#include "bench/report.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lamina/base/text_table.h"
+#include "pictures/text.h"
+
+namespace lamina::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f}", 100 * part / whole) : ""; }
+
+/// Three digits; never in powers of ten.
+std::string short_number(double value) {
+  return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
+Json to_json(const BenchResult& r) {
+  Json json = {{"batch", r.batch}, {"precision", r.precision}, {"output", name(r.output)}, {"algorithm", r.algorithm}};
+  if (!r.note.empty()) {
+    json["error"] = r.note;
+    return json;
+  }
+  json.update({{"ms", r.time.median},
+               {"ms_p10", r.time.p10},
+               {"ms_p90", r.time.p90},
+               {"samples", r.time.samples},
+               {"tflop_per_s", r.tflops},
+               {"gb_per_s", r.gb_per_s},
+               {"workspace_bytes", r.workspace},
+               {"kernel", r.kernel}});
+  if (!std::isnan(r.relative_l2)) json.update({{"relative_l2", r.relative_l2}, {"worst_of_bound", r.worst_of_bound}});
+  return json;
+}
+
+}  // namespace
+
+void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
+  detail::TextTable table({"N", "precision", "output", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy",
+                           "% GEMM", "workspace", "error", "of bound"});
+  for (const BenchResult& r : results) {
+    if (!r.note.empty()) {
+      table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
+                 "", "", ""},
+                r.note);
+      continue;
+    }
+    table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm,
+               fmt::format("{:.4f}", r.time.median), short_number(r.time.p10) + ".." + short_number(r.time.p90),
+               fmt::format("{:.3f}", r.tflops), fmt::format("{:.1f}", r.gb_per_s),
+               percent(r.gb_per_s, ceilings.copy_gb_per_s), percent(r.tflops, ceilings.gemm_tflop_per_s),
+               detail::format_bytes(r.workspace), std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
+               std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound)},
+              r.kernel);
+  }
+  fmt::print("{}", table.to_string());
+}
+
+void write_json(const std::string& path, const std::string& where, const std::vector<BenchResult>& results,
+                const Ceilings& ceilings) {
+  Json list = Json::array();
+  for (const BenchResult& r : results) list.push_back(to_json(r));
+  const Json json = {{"lamina", version()},
+                     {"device", where},
+                     {"copy_gb_per_s", ceilings.copy_gb_per_s},
+                     {"gemm_tflop_per_s", ceilings.gemm_tflop_per_s},
+                     {"results", std::move(list)}};
+  if (path == "-") {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    write_text(path, json.dump(2) + '\n');
+  }
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,208 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "commands/commands.h"
+#include "inputs.h"
+#include "model_options.h"
+#include "options.h"
+#include "photo_batches.h"
+#include "progress.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+struct Options {
+  std::vector<std::string> photos;
+  ModelOptions model;
+  int top = 5;
+  std::int64_t batch = 16;
+  bool json = false, csv = false;
+  RunOptions run;
+};
+
+/// What became of one photograph: its classes, or why there are none.
+struct Answer {
+  fs::path photo;
+  std::vector<Scored> classes;
+  std::string error;
+};
+
+/// How photographs become the model's one input. Throws Error if that is not known, or the input is of another form.
+Preprocess preprocess_of(const Model& model, const Options& options) {
+  if (!model.preprocess) {
+    throw Error(options.model.source() +
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess; "
+                "scripts/export_torch.py --preprocess puts it in)");
+  }
+  const std::int64_t crop = model.preprocess->crop;
+  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const Shape photo = {1, 3, crop, crop};
+  if (model.graph.inputs().size() != 1 || input.shape.with_batch(1) != photo || !input.shape.has_batch()) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}",
+                            options.model.source(), crop, crop, input.name, input.shape.to_string()));
+  }
+  return *model.preprocess;
+}
+
+/// Runs batches of photographs through a network that ends in scores.
+class Classifier {
+ public:
+  Classifier(const Model& model, int top, const CompileOptions& options)
+      : probabilities_(model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() ==
+                       "softmax"),
+        top_(top),
+        plan_(model.graph.compile(options)) {}
+
+  std::vector<Answer> classify(const PhotoBatches::Batch& batch) {
+    const Tensor output = plan_.run(batch.input);
+    const Tensor scores = probabilities_ ? output : softmax(output);
+    std::vector<Answer> answers;
+    for (std::size_t i = 0; i < batch.photos.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      answers.push_back({batch.photos[i], {}, batch.errors[i]});
+      if (batch.errors[i].empty()) answers.back().classes = top_k(scores.slice(row, row + 1), top_);
+    }
+    return answers;
+  }
+
+ private:
+  bool probabilities_;  // the network gives them itself
+  int top_;
+  Plan plan_;
+};
+
+std::string class_name(const Model& model, int index) {
+  const auto at = static_cast<std::size_t>(index);
+  return at < model.labels.size() ? model.labels[at] : fmt::format("class {}", index);
+}
+
+/// A field of a CSV file: quoted where it must be.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+/// Writes answers to stdout in the form that was asked for.
+class Report {
+ public:
+  Report(const Model& model, const Options& options) : model_(model), json_(options.json), csv_(options.csv) {
+    if (csv_) fmt::print("photo,rank,class,name,probability\n");
+  }
+
+  void add(const Answer& answer) {
+    if (json_) {
+      auto classes = nlohmann::ordered_json::array();
+      for (const auto& [index, score] : answer.classes) {
+        classes.push_back({{"class", index}, {"name", class_name(model_, index)}, {"probability", score}});
+      }
+      list_.push_back({{"photo", answer.photo.string()}, {"classes", classes}});
+      if (!answer.error.empty()) list_.back()["error"] = answer.error;
+      return;
+    }
+    if (!csv_ && answer.error.empty()) fmt::print("{}\n", answer.photo.string());
+    for (std::size_t rank = 0; rank < answer.classes.size(); ++rank) {
+      const auto [index, score] = answer.classes[rank];
+      if (csv_) {
+        fmt::print("{},{},{},{},{:.6g}\n", csv_field(answer.photo.string()), rank + 1, index,
+                   csv_field(class_name(model_, index)), score);
+      } else {
+        fmt::print("  {:6.2f} %  {}\n", 100.0 * static_cast<double>(score), class_name(model_, index));
+      }
+    }
+  }
+
+  void finish() const {
+    // A file name need not be UTF-8; JSON must be.
+    if (json_) fmt::print("{}\n", list_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+
+ private:
+  const Model& model_;
+  bool json_, csv_;
+  nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
+};
+
+/// Throws Error unless the model ends in scores and its names are as many.
+void require_classes(const Model& model, const std::string& source) {
+  std::int64_t classes = 0;
+  try {
+    classes = class_count(model.graph);
+  } catch (const Error& error) {
+    throw Error(source + ": " + error.what());
+  }
+  if (!model.labels.empty() && static_cast<std::int64_t>(model.labels.size()) != classes) {
+    throw Error(fmt::format("{}: has {} labels for {} classes", source, model.labels.size(), classes));
+  }
+}
+
+void classify(const Options& options) {
+  const std::vector<fs::path> photos = find_photos(options.photos);
+  const Model model = options.model.load();
+  print_warnings(model);
+  require_classes(model, options.model.source());
+  const auto start = std::chrono::steady_clock::now();
+  const Preprocess preprocess = preprocess_of(model, options);
+  const std::size_t batch_size = std::min(photos.size(), static_cast<std::size_t>(options.batch));
+  CompileOptions compile = options.run.compile_options(static_cast<std::int64_t>(batch_size));
+  compile.photos = preprocess;
+  PhotoBatches batches(photos, preprocess, batch_size, compile.device);  // decodes while the plan is compiled
+  Classifier classifier(model, options.top, compile);
+  Report report(model, options);
+  Progress progress(photos.size(), "images");
+  std::size_t failed = 0;
+  while (const PhotoBatches::Batch* batch = batches.next()) {
+    const std::vector<Answer> answers = classifier.classify(*batch);
+    progress.clear();
+    for (const Answer& answer : answers) {
+      report.add(answer);
+      if (answer.error.empty()) continue;
+      fmt::print(stderr, "lamina: {}\n", answer.error);
+      ++failed;
+    }
+    std::fflush(stdout);
+    progress.advance(answers.size());
+  }
+  progress.clear();
+  report.finish();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  if (photos.size() > 1) {
+    fmt::print(stderr, "{} of {} images classified, {:.1f} images/s\n", photos.size() - failed, photos.size(),
+               static_cast<double>(photos.size()) / passed.count());
+  }
+  if (failed > 0) throw Failed();
+}
+
+}  // namespace
+
+void add_classify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
+  command->add_option("photos", options->photos, "photographs, or directories of them")->required();
+  options->model.add_to(*command);
+  options->model.add_labels_to(*command);
+  command->add_option("--top", options->top, "classes to name for each")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "photographs that run together")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->capture_default_str();
+  auto* json = command->add_flag("--json", options->json, "answer in JSON");
+  command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
+  options->run.add_to(*command);
+  command->footer(
+      "Names the most probable classes. A photograph that cannot be read is reported and skipped; the exit code is\n"
+      "then 1.\n"
+      "Example:\n"
+      "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
+      "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
+  command->callback([options] { classify(*options); });
+}
+
+}  // namespace lamina::app

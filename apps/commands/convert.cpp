@@ -1,0 +1,87 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <cmath>
+
+#include "commands/commands.h"
+#include "inputs.h"
+#include "model_options.h"
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  std::string in, out, arch, labels, dtype;
+};
+
+DType float_type(std::string_view text) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    if (text == name(dtype)) return dtype;
+  }
+  throw Error(fmt::format("dtype: expected f32, f16 or bf16, got \"{}\"", text));
+}
+
+bool is_float(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+/// Throws Error if a finite number became infinite.
+void require_in_range(const std::string& name, const Tensor& before, const Tensor& after) {
+  const Tensor a = before.to(DType::f64), b = after.to(DType::f64);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(a.numel()); ++i) {
+    const double value = a.values<double>()[i];
+    if (std::isfinite(value) && !std::isfinite(b.values<double>()[i])) {
+      throw Error(fmt::format("{}: {:g} is beyond the range of {}", name, value, lamina::name(after.dtype())));
+    }
+  }
+}
+
+Weights converted(const Weights& weights, DType dtype) {
+  Weights result;
+  for (const std::string& name : weights.names()) {
+    const Tensor tensor = weights.at(name);
+    const Tensor other = is_float(tensor.dtype()) ? tensor.to(dtype) : tensor;
+    if (other.dtype() != tensor.dtype()) require_in_range(name, tensor, other);
+    result.set(name, other);
+  }
+  result.metadata() = weights.metadata();
+  return result;
+}
+
+void convert(const Options& options) {
+  require_safetensors_name(options.out);
+  Weights weights = Weights::open(options.in);
+  if (!options.arch.empty() || !options.labels.empty()) {
+    Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
+    print_warnings(model);
+    if (!options.labels.empty()) set_labels(model, read_labels(options.labels), options.labels);
+    weights = to_weights(model);
+  }
+  if (!options.dtype.empty()) weights = converted(weights, float_type(options.dtype));
+  weights.save(options.out);
+  fmt::print("wrote {}: {} {}{}\n", options.out, weights.size(), weights.size() == 1 ? "tensor" : "tensors",
+             weights.metadata().contains("lamina.graph") ? " and the graph that uses them" : "");
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
+  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy")->required();
+  command->add_option("out", options->out, "the .safetensors file to write")->required();
+  command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
+      ->check(network_name());
+  command->add_option("--labels", options->labels,
+                      "class names, one on each line, to put into the model file in place of ImageNet's");
+  command->add_option("--dtype", options->dtype, "store floats as")
+      ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));
+  command->footer(
+      "Without --arch the file holds the tensors alone, or the model that the input is.\n"
+      "Example:\n"
+      "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet");
+  command->callback([options] { convert(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,119 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <lamina/lamina.h>
+
+#include <cmath>
+#include <limits>
+
+#include "commands/commands.h"
+#include "inputs.h"
+#include "lamina/base/text_table.h"
+#include "model_options.h"
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  std::string file;
+  std::int64_t batch = 1;
+  bool plan = false, photos = false;
+  RunOptions run;
+};
+
+/// "min, max, mean" of the elements; non-finite ones are counted instead.
+std::vector<std::string> statistics(const Weights& weights, const TensorInfo& info) {
+  Tensor tensor;
+  try {
+    tensor = weights.at(info.name).to(DType::f64);
+  } catch (const Error&) {
+    return {"", "", "(listed only)"};
+  }
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  double sum = 0;
+  std::int64_t odd = 0;
+  for (const double value : tensor.values<double>()) {
+    if (!std::isfinite(value)) {
+      ++odd;
+      continue;
+    }
+    low = std::min(low, value);
+    high = std::max(high, value);
+    sum += value;
+  }
+  const auto finite = static_cast<double>(tensor.numel() - odd);
+  if (finite == 0) return {"", "", odd > 0 ? "all non-finite" : "empty"};
+  std::string mean = fmt::format("{:.4g}", sum / finite);
+  if (odd > 0) mean += fmt::format(" ({} non-finite)", odd);
+  return {fmt::format("{:.4g}", low), fmt::format("{:.4g}", high), mean};
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+void print_tensors(const Weights& weights) {
+  detail::TextTable table({"tensor", "dtype", "shape", "bytes", "min", "max", "mean"});
+  std::uint64_t bytes = 0;
+  for (const TensorInfo& info : weights.entries()) {
+    const auto s = statistics(weights, info);
+    table.add({info.name, info.dtype, shape_text(info.shape),
+               detail::format_count(static_cast<std::int64_t>(info.bytes)), s[0], s[1], s[2]});
+    bytes += info.bytes;
+  }
+  table.add_total({"total", "", "", detail::format_count(static_cast<std::int64_t>(bytes)), "", "", ""});
+  fmt::print("{}", table.to_string());
+}
+
+void print_preprocess(const Preprocess& p) {
+  fmt::print(
+      "\npreprocess: {} to {}, centre crop {}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
+      p.aspect == Aspect::ignored ? "both sides" : "short side", p.resize, p.crop,
+      p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
+      p.std[1], p.std[2]);
+}
+
+void print_plan(const Model& model, const Options& options) {
+  CompileOptions compile = options.run.compile_options(options.batch);
+  if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
+  fmt::print("{}", model.graph.compile(compile).summary());
+}
+
+void inspect(const Options& options) {
+  const Weights weights = Weights::open(options.file);
+  if (options.plan) return print_plan(open_model(options.file), options);
+  fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
+  print_tensors(weights);
+  for (const auto& [key, value] : weights.metadata()) {
+    if (!key.starts_with("lamina.") || key == "lamina.source") fmt::print("{}: {}\n", key, value);
+  }
+  if (!weights.metadata().contains("lamina.graph")) return;
+
+  const Model model = model_from(weights);
+  print_warnings(model);
+  fmt::print("\n{}", model.graph.summary(options.batch));
+  fmt::print("\n");
+  print_plan(model, options);
+  if (model.preprocess) print_preprocess(*model.preprocess);
+  if (!model.labels.empty())
+    fmt::print("labels: {}, from \"{}\" to \"{}\"\n", model.labels.size(), model.labels.front(), model.labels.back());
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
+  command->add_option("file", options->file, "a .safetensors, .pth, .pt or .npy file")->required();
+  command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_flag("--plan", options->plan,
+                    "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
+  command->add_flag("--photos", options->photos, "a plan that takes 8-bit pictures, as classify runs it");
+  options->run.add_to(*command);
+  command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
+  command->callback([options] { inspect(*options); });
+}
+
+}  // namespace lamina::app

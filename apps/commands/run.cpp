@@ -1,0 +1,51 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include "commands/commands.h"
+#include "inputs.h"
+#include "model_options.h"
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string input, output;
+  RunOptions run;
+};
+
+void run(const Options& options) {
+  require_safetensors_name(options.output);
+  const Model model = options.model.load();
+  print_warnings(model);
+  const std::vector<Tensor> inputs = read_inputs(options.input, model);
+  Plan plan = model.graph.compile(options.run.compile_options(batch_of(inputs)));
+  const std::span<const Tensor> results = plan.run(inputs);
+  Weights out;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    out.set(plan.output_names()[i], results[i]);
+    fmt::print("{}: {}\n", plan.output_names()[i], results[i].description());
+  }
+  out.save(options.output);
+  fmt::print("wrote {}\n", options.output);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
+  options->model.add_to(*command);
+  command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph")
+      ->required();
+  command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();
+  options->run.add_to(*command);
+  command->footer(
+      "Example:\n"
+      "  lamina run --model weights/alexnet-conv1.safetensors --input docs/images/chelsea.png --output "
+      "maps.safetensors");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,212 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+
+#include "commands/commands.h"
+#include "inputs.h"
+#include "model_options.h"
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::string golden;
+  std::optional<double> rtol, atol;  // the precision's, unless they are given
+  RunOptions run;
+};
+
+struct Tolerance {
+  double rtol = 0;
+  double atol = 0;  // a fraction of the expected tensor's root mean square
+};
+
+/// What whole networks need in each precision: docs/precision.md has the measurements.
+Tolerance usual_tolerance(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return {1e-4, 3e-5};
+    case Precision::tf32:
+    case Precision::fp16: return {1e-3, 2e-2};
+    case Precision::bf16: return {1e-2, 2e-1};
+  }
+  return {};
+}
+
+struct Comparison {
+  double rms = 0;        // root mean square of what was expected
+  double max_error = 0;  // |actual - expected|
+  std::int64_t bad = 0;  // elements outside the tolerance
+  std::int64_t first_bad = -1;
+
+  double error_of_rms() const { return max_error == 0 ? 0 : max_error / rms; }
+};
+
+double root_mean_square(std::span<const double> values) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    sum += value * value;
+    ++count;
+  }
+  return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
+}
+
+/// An element near 0 is a sum of large terms that cancel: its rounding error is in proportion to them, not to itself,
+/// and their size shows in the other elements. So the absolute tolerance is a fraction of the tensor's typical value.
+/// docs/precision.md has the measurements.
+Comparison compare(const Tensor& actual, const Tensor& expected, const Tolerance& tolerance) {
+  const std::span<const float> a = actual.values<float>();
+  const std::span<const double> b = expected.values<double>();
+  Comparison result;
+  result.rms = root_mean_square(b);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    // Equal infinities and NaN for NaN agree; any other non-finite difference fails the comparison below.
+    const bool same = static_cast<double>(a[i]) == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+    if (same) continue;
+    result.max_error = std::isnan(difference) ? difference : std::max(result.max_error, difference);
+    if (difference <= tolerance.atol * result.rms + tolerance.rtol * std::abs(b[i])) continue;
+    if (result.bad++ == 0) result.first_bad = static_cast<std::int64_t>(i);
+  }
+  return result;
+}
+
+/// "[0, 3, 1, 2]": where element `index` is.
+std::string position(std::int64_t index, const Shape& shape) {
+  std::string text;
+  for (int i = static_cast<int>(shape.rank()) - 1; i >= 0; --i) {
+    text = std::to_string(index % shape[i]) + (text.empty() ? "" : ", ") + text;
+    index /= shape[i];
+  }
+  return '[' + text + ']';
+}
+
+class Verifier {
+ public:
+  Verifier(const Weights& golden, const Tolerance& tolerance) : golden_(golden), tolerance_(tolerance) {}
+
+  /// Compares one node, prints its line, and remembers the first that fails.
+  void check(const std::string& stage, const std::string& name, const Tensor& result) {
+    const Tensor expected = golden_.at(name).to(DType::f64);
+    ++compared_;
+    if (expected.shape() != result.shape()) {
+      fmt::print("{:8}  {:24}  FAIL  expected shape {}, got {}\n", stage, name, expected.shape().to_string(),
+                 result.shape().to_string());
+      return note_failure(stage, name);
+    }
+    const Tensor actual = result.to(Device::cpu());
+    const Comparison c = compare(actual, expected, tolerance_);
+    fmt::print("{:8}  {:24}  {}  rms {:.3g}, max error {:.2g} ({:.2g} of rms)", stage, name,
+               c.bad == 0 ? "pass" : "FAIL", c.rms, c.max_error, c.error_of_rms());
+    if (c.bad > 0) {
+      const auto at = static_cast<std::size_t>(c.first_bad);
+      fmt::print("; {} of {} elements differ, first at {}: {:.9g}, expected {:.9g}", c.bad, actual.numel(),
+                 position(c.first_bad, actual.shape()), actual.values<float>()[at], expected.values<double>()[at]);
+    }
+    fmt::print("\n");
+    if (c.bad > 0) note_failure(stage, name);
+  }
+
+  /// Throws Failed unless all passed.
+  void finish() const {
+    if (!first_failure_.empty()) {
+      fmt::print("FAIL: the first to diverge is {}\n", first_failure_);
+      throw Failed();
+    }
+    fmt::print("pass: {} comparisons within atol {:g} of rms + rtol {:g}\n", compared_, tolerance_.atol,
+               tolerance_.rtol);
+  }
+
+ private:
+  void note_failure(const std::string& stage, const std::string& name) {
+    if (first_failure_.empty()) first_failure_ = name + " (" + stage + ')';
+  }
+
+  const Weights& golden_;
+  Tolerance tolerance_;
+  int compared_ = 0;
+  std::string first_failure_;
+};
+
+bool is_computed(const Graph::Node& node) { return node.module != nullptr; }
+
+/// A misspelt name would pass for verified. Throws Error if no name is a node's, warns of those that are nothing's.
+void check_names(const Weights& golden, const Graph& graph, const std::string& path) {
+  std::vector<std::string> unknown = golden.names();
+  std::erase_if(unknown, [&](const std::string& name) {
+    return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) { return node.name == name; });
+  });
+  const auto expected = [&](const Graph::Node& node) { return is_computed(node) && golden.contains(node.name); };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), expected)) {
+    std::vector<std::string> nodes;
+    for (const Graph::Node& node : graph.nodes()) {
+      if (is_computed(node)) nodes.push_back(node.name);
+    }
+    throw Error(fmt::format("{}: names no node of the graph, so nothing was compared; it holds {}; the nodes are {}",
+                            path, listed(golden.names()), listed(nodes)));
+  }
+  for (const std::string& name : unknown) {
+    fmt::print(stderr, "lamina: warning: {}: the graph has no node \"{}\", which was not compared\n", path, name);
+  }
+}
+
+void verify(const Options& options) {
+  const Model model = options.model.load();
+  print_warnings(model);
+  const Weights golden = Weights::open(options.golden);
+  check_names(golden, model.graph, options.golden);
+  const std::vector<Tensor> inputs = read_inputs(options.golden, model);
+  CompileOptions compile = options.run.compile_options(batch_of(inputs));
+  const Tolerance usual = usual_tolerance(compile.precision);
+  Verifier verifier(golden, {options.rtol.value_or(usual.rtol), options.atol.value_or(usual.atol)});
+
+  compile.keep_all = true;
+  Plan unfused = model.graph.compile(compile);
+  unfused.run(inputs);
+  for (const Graph::Node& node : model.graph.nodes()) {
+    if (is_computed(node) && golden.contains(node.name)) {
+      verifier.check("unfused", node.name, unfused.activation(node.name));
+    }
+  }
+
+  compile.keep_all = false;
+  Plan plan = model.graph.compile(compile);
+  plan.run(inputs);
+  for (const std::string& name : plan.output_names()) {
+    if (golden.contains(name)) verifier.check("compiled", name, plan.output(name));
+  }
+  verifier.finish();
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("verify", "Compare a model's results with expected ones, node by node");
+  options->model.add_to(*command);
+  command->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name")
+      ->required();
+  command->add_option("--rtol", options->rtol, "relative tolerance; by default what the precision needs")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--atol", options->atol,
+                   "absolute tolerance, as a fraction of the root mean square of the expected tensor; likewise")
+      ->check(CLI::NonNegativeNumber);
+  options->run.add_to(*command);
+  command->footer(
+      "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan\n"
+      "and compares its outputs. An element passes when |a - b| <= atol * rms(b) + rtol * |b|. Exit code 1 if any\n"
+      "fails.\n"
+      "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
+      "Example:\n"
+      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors");
+  command->callback([options] { verify(*options); });
+}
+
+}  // namespace lamina::app

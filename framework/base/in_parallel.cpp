@@ -1,0 +1,36 @@
+#include "lamina/base/in_parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "lamina/base/math.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr std::size_t most_threads = 8;  // more do not read memory any faster
+
+}  // namespace
+
+void in_parallel(std::size_t count, std::size_t piece, const std::function<void(std::size_t, std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  const auto take_pieces = [&] {
+    for (std::size_t begin = next.fetch_add(piece); begin < count; begin = next.fetch_add(piece)) {
+      work(begin, std::min(count, begin + piece));
+    }
+  };
+  const std::size_t threads =
+      std::min({ceil_div(count, piece), most_threads, std::size_t{std::thread::hardware_concurrency()}});
+  std::vector<std::jthread> others;
+  try {
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(take_pieces);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those there are do it all.
+  }
+  take_pieces();
+}
+
+}  // namespace lamina::detail

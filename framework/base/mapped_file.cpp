@@ -1,0 +1,52 @@
+#include "lamina/base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "lamina/base/error.h"
+
+namespace lamina::detail {
+namespace {
+
+/// Closes a file descriptor at the end of a scope.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+[[noreturn]] void fail_with(const std::string& path, int error) {
+  fail("cannot read ", path, ": ", std::generic_category().message(error));
+}
+
+}  // namespace
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  // O_NONBLOCK: opening a named pipe must not wait for a writer before it can be refused.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.value < 0) fail_with(name, errno);
+  struct stat info {};
+  if (::fstat(file.value, &info) != 0) fail_with(name, errno);
+  if (S_ISDIR(info.st_mode)) fail_with(name, EISDIR);
+  if (!S_ISREG(info.st_mode)) fail("cannot read ", name, ": expected a regular file");
+  if (info.st_size == 0) fail("cannot read ", name, ": the file is empty");
+
+  const auto size = static_cast<std::size_t>(info.st_size);
+  // Writable but private: tensors hand out non-const pointers, and a stray write must not reach the file.
+  // MAP_NORESERVE: the kernel need not set memory aside for copies of pages that nobody means to write.
+  void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.value, 0);
+  if (address == MAP_FAILED) fail_with(name, errno);
+  return std::shared_ptr<const MappedFile>(new MappedFile(name, {static_cast<std::byte*>(address), size}));
+}
+
+MappedFile::~MappedFile() { ::munmap(bytes_.data(), bytes_.size()); }
+
+}  // namespace lamina::detail

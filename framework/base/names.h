@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lamina/base/export.h"
+
+/// Names from files, made fit for messages.
+namespace lamina::detail {
+
+/// `text` in double quotes, with control characters escaped and the middle of a very long one left out: what a file
+/// says must neither drive a terminal nor fill it.
+LAMINA_API std::string quote(std::string_view text);
+
+/// The `count` candidates most like `name` by edit distance, nearest first.
+LAMINA_API std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
+                                                  std::size_t count = 3);
+
+}  // namespace lamina::detail

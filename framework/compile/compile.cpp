@@ -1,0 +1,278 @@
+// Graph::compile: fusion, formats, buffers, kernels and memory, in that order.
+
+#include <algorithm>
+
+#include "lamina/base/error.h"
+#include "lamina/compile/conversion.h"
+#include "lamina/compile/normalization.h"
+#include "lamina/compile/program.h"
+#include "lamina/graph/graph.h"
+#include "lamina/plan/plan_impl.h"
+#include "lamina/tensor/device_memory.h"
+
+namespace lamina {
+namespace {
+
+using detail::fail;
+using detail::Program;
+
+constexpr int none = -1;
+
+class Compiler {
+ public:
+  Compiler(const Graph& graph, const CompileOptions& options) : graph_(graph), plan_(std::make_unique<Plan::Impl>()) {
+    plan_->options = options;
+  }
+
+  std::unique_ptr<Plan::Impl> compile() {
+    prepare();
+    add_ports();
+    allocate();
+    return std::move(plan_);
+  }
+
+  PlanMemory memory() {
+    const detail::DryRun nothing_taken;
+    prepare();
+    return plan_->memory;
+  }
+
+ private:
+  using Operation = Program::Operation;
+
+  void prepare() {
+    check_options();
+    program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
+    assign_buffers();
+    prepare_steps();
+    place_buffers();
+  }
+
+  void check_options() {
+    CompileOptions& o = plan_->options;
+    if (graph_.nodes().empty() || graph_.outputs().empty())
+      fail("compile: expected a graph with an output; call Graph::output");
+    if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
+    if (o.device.is_cuda()) detail::require_cuda_device(o.device.index);
+    if (o.keep_all) o.fuse = false;
+    if (o.threads == 0) o.threads = ThreadPool::default_threads();
+    if (o.device.is_cuda()) o.threads = 1;
+    plan_->pool = std::make_unique<ThreadPool>(o.threads);
+  }
+
+  int& buffer_of(int value) { return buffer_of_[static_cast<std::size_t>(value)]; }
+  Plan::Impl::Buffer& buffer(int index) { return plan_->buffers[static_cast<std::size_t>(index)]; }
+  int end() const { return static_cast<int>(program_.operations.size()); }
+
+  void new_buffer(int value, int step) {
+    const Program::Value& v = program_.value(value);
+    Plan::Impl::Buffer buffer;
+    try {
+      buffer.life = {detail::bytes_of(v.shape, v.format), step, step};
+    } catch (const Error& error) {
+      fail(v.name, ": ", error.what());
+    }
+    plan_->buffers.push_back(std::move(buffer));
+    buffer_of(value) = static_cast<int>(plan_->buffers.size()) - 1;
+  }
+
+  /// Steps are numbered by operation. A buffer lives from the one that writes it to the last that reads it.
+  void assign_buffers() {
+    buffer_of_.assign(program_.values.size(), none);
+    count_readers();
+    for (const int input : program_.inputs) {
+      new_buffer(input, 0);
+      buffer(buffer_of(input)).input = true;
+      readers_.push_back(reads_of_class_[static_cast<std::size_t>(input)]);
+    }
+    for (int step = 0; step < end(); ++step) {
+      const Operation& op = program_.operations[static_cast<std::size_t>(step)];
+      if (shares_operand(op)) {
+        buffer_of(op.output) = buffer_of(op.inputs[0]);
+      } else {
+        new_buffer(op.output, step);
+        readers_.push_back(0);
+      }
+      // A result written over its operand has readers of its own; a view's were counted with its source.
+      if (!op.view) {
+        readers_[static_cast<std::size_t>(buffer_of(op.output))] = reads_of_class_[static_cast<std::size_t>(op.output)];
+      }
+      for (const int input : op.inputs) extend(input, step);
+      extend(op.output, step);
+    }
+    for (const int output : program_.outputs) extend(output, end());
+    for (const auto& [name, value] : program_.kept) extend(value, end());
+  }
+
+  void extend(int value, int step) {
+    detail::Lifetime& life = buffer(buffer_of(value)).life;
+    life.last = std::max(life.last, step);
+  }
+
+  bool shares_operand(const Operation& op) {
+    if (op.view) return true;
+    if (op.module == nullptr || !op.module->in_place() || plan_->options.keep_all) return false;
+    if (op.input_format != program_.value(op.output).format) return false;
+    // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
+    const int source = buffer_of(op.inputs[0]);
+    return !buffer(source).input && readers_[static_cast<std::size_t>(source)] == 1;
+  }
+
+  /// How many operations, or the caller, read a value or a view of it.
+  void count_readers() {
+    reads_of_class_.assign(program_.values.size(), 0);
+    for (const int output : program_.outputs) ++reads_of_class_[static_cast<std::size_t>(output)];
+    for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
+      for (const int input : op->inputs) {
+        reads_of_class_[static_cast<std::size_t>(input)] +=
+            op->view ? reads_of_class_[static_cast<std::size_t>(op->output)] : 1;
+      }
+    }
+  }
+
+  void prepare_steps() {
+    for (const Operation& op : program_.operations) {
+      if (op.view) continue;
+      std::vector<Shape> shapes;
+      const Preparation preparation = detail::preparation_of(program_, op, plan_->options, shapes);
+      Plan::Impl::Step step;
+      step.name = op.name;
+      step.fused = op.fused;
+      step.input_format = preparation.input;
+      step.output_format = preparation.output;
+      try {
+        step.op = op.module != nullptr ? op.module->prepare(preparation)
+                  : op.input_format == detail::photo
+                      ? detail::prepare_normalization(preparation, *plan_->options.photos)
+                      : detail::prepare_conversion(preparation);
+      } catch (const Error& error) {
+        fail(op.name, ": ", error.what());
+      }
+      step.inputs.resize(shapes.size());
+      step.flops = op.module == nullptr ? 0 : op.module->flops(shapes);
+      step.bytes = bytes_moved(op, *step.op);
+      plan_->memory.workspace = std::max(plan_->memory.workspace, step.op->workspace_bytes());
+      plan_->memory.parameters += step.op->parameter_bytes() + folded_bytes(op);
+
+      const std::size_t number = plan_->steps.size();
+      for (std::size_t slot = 0; slot < shapes.size(); ++slot) use(op.inputs[slot], number, static_cast<int>(slot));
+      use(op.output, number, none);
+      plan_->steps.push_back(std::move(step));
+    }
+  }
+
+  static std::size_t parameter_bytes(const Module& module) {
+    std::size_t bytes = 0;
+    // Parameters are listed for loading, hence not of a const module; nothing is changed here.
+    for (const auto& parameter : const_cast<Module&>(module).parameters()) bytes += parameter.value->bytes();
+    return bytes;
+  }
+
+  std::size_t bytes_moved(const Operation& op, const Operator& prepared) {
+    std::size_t bytes = prepared.parameter_bytes();
+    if (bytes == 0 && op.module != nullptr) bytes = parameter_bytes(*op.module);
+    for (const int input : op.inputs) bytes += detail::bytes_of(program_.value(input).shape, op.input_format);
+    const Program::Value& output = program_.value(op.output);
+    return bytes + detail::bytes_of(output.shape, output.format);
+  }
+
+  /// Bytes of folded parameters that the operator uses in place; on a GPU it has copies, which it counts itself.
+  std::size_t folded_bytes(const Operation& op) const {
+    return op.folded && plan_->options.device.is_cpu() ? parameter_bytes(*op.module) : 0;
+  }
+
+  void use(int value, std::size_t step, int slot) {
+    const Program::Value& v = program_.value(value);
+    buffer(buffer_of(value)).uses.push_back({step, slot, v.shape, v.format.dtype});
+  }
+
+  Plan::Impl::Port port(int value) {
+    const auto& [name, shape, format] = program_.value(value);
+    const bool photo = format == detail::photo;
+    return {.name = {},
+            .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
+            .dtype = format.dtype,
+            .buffer = static_cast<std::size_t>(buffer_of(value)),
+            .bindable = false,
+            .staging = {}};
+  }
+
+  const std::string& node_name(int node) const { return graph_.nodes()[static_cast<std::size_t>(node)].name; }
+
+  void add_ports() {
+    std::vector<bool> claimed(plan_->buffers.size(), false);
+    for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
+      plan_->inputs.push_back(port(program_.inputs[i]));
+      plan_->inputs.back().name = node_name(graph_.inputs()[i]);
+    }
+    for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
+      Plan::Impl::Port output = port(program_.outputs[i]);
+      output.name = node_name(graph_.outputs()[i]);
+      output.bindable = !plan_->buffers[output.buffer].input && !claimed[output.buffer];
+      claimed[output.buffer] = true;
+      plan_->outputs.push_back(std::move(output));
+    }
+    for (const auto& input : plan_->inputs) {
+      plan_->input_names.push_back(input.name);
+      plan_->input_shapes.push_back(input.shape);
+      plan_->input_dtypes.push_back(input.dtype);
+    }
+    for (const auto& output : plan_->outputs) {
+      plan_->output_names.push_back(output.name);
+      plan_->output_shapes.push_back(output.shape);
+    }
+    for (const auto& [name, value] : program_.kept) {
+      plan_->kept.push_back({name, program_.value(value).shape, static_cast<std::size_t>(buffer_of(value))});
+    }
+  }
+
+  void place_buffers() {
+    // A CPU plan reads its inputs where the caller has them; on a GPU they may have to be uploaded to somewhere.
+    std::vector<detail::Lifetime> lives;
+    for (std::size_t b = 0; b < plan_->buffers.size(); ++b) {
+      if (plan_->buffers[b].input && plan_->options.device.is_cpu()) continue;
+      lives.push_back(plan_->buffers[b].life);
+      homed_.push_back(b);
+    }
+    arena_ = detail::plan_arena(lives);
+    plan_->memory.activations = arena_.bytes;
+  }
+
+  void allocate() {
+    const Device device = plan_->options.device;
+    const auto bytes = [](std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; };
+    plan_->arena = Tensor(bytes(arena_.bytes), DType::u8, device);
+    plan_->workspace = Tensor(bytes(plan_->memory.workspace), DType::u8, device);
+    for (std::size_t i = 0; i < homed_.size(); ++i) {
+      Plan::Impl::Buffer& buffer = plan_->buffers[homed_[i]];
+      const auto offset = static_cast<std::int64_t>(arena_.offsets[i]);
+      buffer.home = plan_->arena.slice(offset, offset + static_cast<std::int64_t>(buffer.life.bytes));
+      plan_->bind(homed_[i], buffer.home);
+    }
+    for (auto& output : plan_->outputs) {
+      if (device.is_cuda()) output.staging = Tensor::pinned(output.shape);
+    }
+    for (auto& recording : plan_->recordings) {
+      recording.addresses.reserve(plan_->inputs.size() + plan_->outputs.size());
+    }
+    plan_->results.resize(plan_->outputs.size());
+    plan_->named_inputs.resize(plan_->inputs.size());
+  }
+
+  const Graph& graph_;
+  std::unique_ptr<Plan::Impl> plan_;
+  Program program_;
+  std::vector<int> reads_of_class_;  // by value, see count_readers
+  std::vector<int> readers_;         // the same, by buffer
+  std::vector<int> buffer_of_;       // by value
+  std::vector<std::size_t> homed_;   // buffers that live in the arena
+  detail::Arena arena_;
+};
+
+}  // namespace
+
+PlanMemory Graph::plan_memory(const CompileOptions& options) const { return Compiler(*this, options).memory(); }
+
+Plan Graph::compile(const CompileOptions& options) const { return Plan(Compiler(*this, options).compile()); }
+
+}  // namespace lamina

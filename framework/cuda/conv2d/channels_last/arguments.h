@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/kernel/conv_geometry.h"
+#include "lamina/tensor/dtype.h"
+
+/// What the host and the device code of the channels-last convolution agree on. docs/channels_last.md has the pictures.
+namespace lamina::cuda::channels_last {
+
+inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
+inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
+inline constexpr int most_stages = 8;
+inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
+
+/// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
+/// (nhwc_split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
+enum class Operand { fp16, bf16, tf32, split_tf32, scaled_f16, scaled_pairs };
+
+__host__ __device__ constexpr bool is_scaled(Operand operand) {
+  return operand == Operand::scaled_f16 || operand == Operand::scaled_pairs;
+}
+
+/// Channels in one step of K: what fills 128 bytes.
+__host__ __device__ constexpr int step_terms(Operand operand) {
+  switch (operand) {
+    case Operand::tf32:
+    case Operand::split_tf32:
+    case Operand::scaled_pairs: return step_bytes / 4;
+    default: return step_bytes / 2;
+  }
+}
+
+/// Rows of 128 bytes that a pixel's channels fill.
+__host__ __device__ constexpr int slab_count(const ConvGeometry& geometry, Operand operand) {
+  return (geometry.in_channels + step_terms(operand) - 1) / step_terms(operand);
+}
+
+/// Slabs whose channels share a power of two: each step's sums that do so are one chain.
+__host__ __device__ constexpr int chain_slabs(Operand operand) { return is_scaled(operand) ? 2 : 1; }
+
+/// Where in K a slab of a tap comes: slab by slab and in each all taps, but the slabs of a chain together. A last slab
+/// that is alone has chains of its own.
+__host__ __device__ constexpr int step_of(int slab, int tap, int slabs, int taps, int chain) {
+  const int first = slab / chain * chain, width = slabs - first < chain ? slabs - first : chain;
+  return first * taps + tap * width + (slab - first);
+}
+
+/// Steps of K: slabs of channels times taps.
+__host__ __device__ constexpr int step_count(const ConvGeometry& geometry, Operand operand) {
+  return slab_count(geometry, operand) * geometry.kernel_height * geometry.kernel_width;
+}
+
+/// Fragments of eight pixels that each block finishes of a tile of `pixels` whose K is split; the last may have fewer.
+__host__ __device__ constexpr int fragments_owned(int pixels, int splits) { return (pixels / 8 + splits - 1) / splits; }
+
+/// Bytes for the sums that land in each block of a split tile of `groups` times 64 filters.
+__host__ __device__ constexpr int landing_bytes(int groups, int pixels, int splits) {
+  return splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
+}
+
+/// Where a block's shared memory behind the ring begins to be barriers. Sums land behind the ring or, if there is no
+/// room (`in_ring`), in the place of its operands, once the whole cluster has no more use for them.
+__host__ __device__ constexpr int barrier_offset(int ring_bytes, int store_bytes, int landing, bool in_ring) {
+  const int behind = ring_bytes + (landing == 0 ? store_bytes : in_ring ? 0 : landing);
+  return behind > landing ? behind : landing;
+}
+
+struct Arguments {
+  ConvGeometry geometry;
+  const void* input = nullptr;          // [N, H, W, C]
+  const void* weight = nullptr;         // [m_tiles * groups of 64 filters, steps, 64, 128 bytes], rows swizzled
+  const float* bias = nullptr;          // [m_tiles * groups * 64], zeros where there is none
+  const FilterRange* ranges = nullptr;  // [m_tiles * groups * 64], of split and scaled operands
+  const float* scales = nullptr;        // [chains' slabs, N * H * W] of scaled operands
+  void* output = nullptr;               // [N, OH, OW, OC]
+  DType output_type = DType::f32;
+  bool relu = false;
+  int pixels = 0;                // N * OH * OW
+  int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
+  int steps = 0;                 // slabs of channels * taps, in the order of step_of
+  int paired = 0;                // the first of them, of scaled operands, that come in chains of two
+  int stages = 0;                // of the ring in shared memory
+  int multicast = 1;             // blocks of a cluster, each with pixels of its own, that share the weights' copies
+  int splits = 1;                // blocks of a cluster that share one tile, each with a piece of K
+  bool in_ring = false;          // where their sums land
+};
+
+/// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
+/// them.
+struct Tile {
+  Operand operand = Operand::fp16;
+  int groups = 0, pixels = 0, helpers = 1;
+  int resident = 1;              // blocks whose registers one multiprocessor has
+  int stage_bytes = 0;           // of the ring
+  int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
+  int store_bytes = 0;           // of shared memory behind the ring
+  const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
+
+  int threads() const { return (groups + helpers) * 128; }
+  int shared_bytes(int stages, int splits, bool in_ring) const {
+    return barrier_offset(stages * stage_bytes, store_bytes, splits > 1 ? landing_bytes(groups, pixels, splits) : 0,
+                          in_ring) +
+           (3 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
+           (is_scaled(operand) ? stages * pixels * static_cast<int>(sizeof(float)) : 0);
+  }
+};
+
+/// Every tile of one operand.
+std::vector<Tile> tiles_fp16();
+std::vector<Tile> tiles_bf16();
+std::vector<Tile> tiles_tf32();
+std::vector<Tile> tiles_split_tf32();
+std::vector<Tile> tiles_scaled_f16();
+std::vector<Tile> tiles_scaled_pairs();
+
+}  // namespace lamina::cuda::channels_last

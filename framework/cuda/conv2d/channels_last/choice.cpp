@@ -1,0 +1,249 @@
+#include "lamina/cuda/conv2d/channels_last/choice.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/runtime/check.h"
+
+namespace lamina::cuda::channels_last {
+namespace {
+
+using lamina::detail::ceil_div;
+
+/// How the blocks of a cluster go together: `multicast` of them share the copies of the weights, or `splits` one tile.
+struct Sharing {
+  int multicast = 1, splits = 1;
+  int cluster() const { return multicast * splits; }
+};
+
+constexpr Sharing sharings[] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}};
+
+std::int64_t cluster_count(const ConvGeometry& geometry, const Tile& tile, const Sharing& sharing) {
+  const std::int64_t pixels = geometry.batch * geometry.out_pixels();
+  return ceil_div<std::int64_t>(ceil_div<std::int64_t>(pixels, tile.pixels), sharing.multicast) *
+         ceil_div(geometry.out_channels, tile.groups * block_filters);
+}
+
+// The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing (docs/channels_last.md).
+
+/// The same for scaled operands, fitted to 1,100 more. `chains`: of K, for each step. `beside`: blocks that share a
+/// multiprocessor, of which one multiplies while the other adds.
+double scaled_step_cycles(const Tile& tile, int multicast, double chains, int beside) {
+  constexpr double l2_bytes_per_cycle = 62, shared_bytes_per_cycle = 162;
+  const bool pairs = tile.operand == Operand::scaled_pairs;
+  const double groups = tile.groups, weights = groups * block_bytes, pixels = tile.pixels * double{step_bytes};
+  // A step of pairs is three products of half its bytes. Between chains sums are scaled and added.
+  const double products = 2.0 * groups * tile.pixels * (pairs ? 1.5 : 1);
+  const double adding = 400 + 0.32 * tile.pixels * (pairs ? 2 : 1);
+  const double multiplying =
+      std::max({products, ((pairs ? 1.5 : 1) * (weights + groups * pixels) + weights + pixels) / shared_bytes_per_cycle,
+                (weights / multicast + pixels) / l2_bytes_per_cycle});
+  constexpr double crowding = 1.45;  // rings half as long
+  return std::max(chains * adding + multiplying, beside > 1 ? beside * crowding * multiplying : 0);
+}
+
+/// What a step takes in clock cycles: of the tensor cores, or of shared memory, into which the copies go and out of
+/// which both operands come, or of this multiprocessor's share of what L2 delivers.
+double step_cycles(const Tile& tile, int multicast) {
+  constexpr double l2_bytes_per_cycle = 62, shared_bytes_per_cycle = 157;
+  const bool split = tile.operand == Operand::split_tf32;
+  const double products = 2.0 * tile.groups * tile.pixels * (split ? 3 : 1);
+  const double weights = tile.groups * double{block_bytes}, pixels = tile.pixels * double{step_bytes};
+  // Split: low words are made from pixels, and each of three products reads the pixels; ldmatrix reads the weights
+  // once.
+  const double read = weights + pixels * (split ? 3 * tile.groups + 1 : tile.groups);
+  const double written = weights + pixels * (split ? 2 : 1);
+  // Split: those who multiply first split their weights; a warpgroup alone has nobody to multiply meanwhile, unless it
+  // runs ahead (nhwc_split.cuh).
+  const double waiting = (!split              ? 89
+                          : tile.groups > 1   ? 440
+                          : tile.pixels <= 64 ? 350
+                                              : 560) +
+                         (multicast > 1 ? 33 : 0);
+  return waiting + std::max({products, (read + written) / shared_bytes_per_cycle,
+                             (weights / multicast + pixels) / l2_bytes_per_cycle});
+}
+
+/// How a block's shared memory is laid out.
+struct Stages {
+  int count = 0;
+  bool in_ring = false;
+  int beside = 1;  // blocks of this launch that share a multiprocessor
+};
+
+/// What a launch takes in clock cycles, `slots` clusters at a time, each block with `stages`.
+double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sharing& sharing, const Stages& stages,
+                       std::int64_t clusters, int slots) {
+  constexpr double beginning = 3130, reduction = 870, reduction_of_fragment = 21, stage_missing = 60;
+  const int own = ceil_div(step_count(geometry, tile.operand), sharing.splits);
+  const int slabs = slab_count(geometry, tile.operand);
+  const double chains = static_cast<double>(ceil_div(slabs, chain_slabs(tile.operand))) / slabs;
+  const auto waves = static_cast<double>(ceil_div<std::int64_t>(clusters, slots));
+  double wave = own * (is_scaled(tile.operand) ? scaled_step_cycles(tile, sharing.multicast, chains, stages.beside)
+                                               : step_cycles(tile, sharing.multicast));
+  if (sharing.splits > 1) wave += reduction + reduction_of_fragment * tile.groups * tile.pixels;
+  // Behind a ring that holds all steps nobody waits for a stage to be emptied; later waves find the ring in use anyway.
+  if (waves == 1) wave += stage_missing * std::max(0, own - stages.count);
+  return beginning + waves * wave;
+}
+
+/// Clusters of that many blocks, one block to a multiprocessor, that the device holds at a time.
+int clusters_at_once(const Tile& tile, int cluster, int all_shared_bytes) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(static_cast<unsigned>(tile.threads()));
+  config.dynamicSmemBytes = static_cast<std::size_t>(all_shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int count = 0;
+  check(cudaOccupancyMaxActiveClusters(&count, tile.kernel, &config));
+  return count;
+}
+
+/// What a block may have of a multiprocessor.
+struct Room {
+  int multiprocessors = 0;
+  int shared_bytes = 0;       // of shared memory, for one block alone
+  int half_shared_bytes = 0;  // for each of two
+};
+
+Room room_of(int device) {
+  return {.multiprocessors = device_attribute(device, cudaDevAttrMultiProcessorCount),
+          .shared_bytes = device_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin),
+          .half_shared_bytes = device_attribute(device, cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 -
+                               device_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock)};
+}
+
+/// A chain of scaled operands holds two stages, and waits for the next chain's before it gives them back.
+int least_stages(const Tile& tile) { return 2 * chain_slabs(tile.operand); }
+
+/// As many stages as fit and as a block has steps. A block that has but one tile and few steps leaves room for one of
+/// the next kernel, if its registers do. Sums of a split tile land in the ring's place where that makes it too short.
+Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room) {
+  const int own = ceil_div(steps, sharing.splits);
+  const bool one_tile = sharing.splits > 1 || clusters * sharing.cluster() <= room.multiprocessors;
+  const int wanted = one_tile ? std::clamp(own, least_stages(tile), most_stages) : most_stages;
+  const auto most = [&](int shared_bytes, bool in_ring) {
+    int stages = wanted;
+    while (stages > 0 && tile.shared_bytes(stages, sharing.splits, in_ring) > shared_bytes) --stages;
+    return stages;
+  };
+  if (!one_tile && sharing.cluster() == 1 && tile.resident > 1 && is_scaled(tile.operand)) {
+    const int half = most(room.half_shared_bytes, false);
+    if (half >= least_stages(tile)) return {half, false, tile.resident};
+  }
+  if (one_tile && tile.resident > 1) {
+    const int beside = most(room.half_shared_bytes, false);
+    // Four stages fewer than steps cost less than a start behind the last block of a kernel that left no room:
+    // AlexNet's conv2 at N = 1 found 78 of 132 multiprocessors free.
+    if (beside >= least_stages(tile) && beside + 4 >= own) return {beside, false};
+  }
+  constexpr int enough = 4;  // by measurement at N = 8 and 32
+  const int beside = most(room.shared_bytes, false);
+  if (sharing.splits == 1 || beside >= std::min(wanted, enough)) return {beside, false};
+  return {most(room.shared_bytes, true), true};
+}
+
+/// Images whose scaled rows have room in the workspace, in parts of about the same size; 0 if not even one has.
+int images_at_once(const ConvGeometry& geometry, Operand operand, std::size_t limit) {
+  if (!is_scaled(operand)) return static_cast<int>(geometry.batch);
+  std::int64_t most = std::min(geometry.batch, most_pixels / std::max<std::int64_t>(1, geometry.in_pixels()));
+  const std::size_t image = scaled_bytes(geometry, operand, 1).workspace();
+  most = std::min(most, static_cast<std::int64_t>(limit / image));
+  return most == 0 ? 0 : static_cast<int>(ceil_div(geometry.batch, ceil_div(geometry.batch, most)));
+}
+
+/// What scale_rows takes in clock cycles.
+double scaling_cycles(const ConvGeometry& geometry) {
+  constexpr double launch = 4130, bytes_per_cycle = 650;
+  return launch + static_cast<double>(geometry.input_size()) * sizeof(float) / bytes_per_cycle;
+}
+
+std::vector<Tile> joined(std::vector<Tile> first, const std::vector<Tile>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(Precision precision) {
+  switch (precision) {
+    case Precision::fp16: return tiles_fp16();
+    case Precision::bf16: return tiles_bf16();
+    case Precision::tf32: return joined(tiles_tf32(), tiles_scaled_f16());
+    case Precision::fp32: return joined(tiles_split_tf32(), tiles_scaled_pairs());
+  }
+  return {};
+}
+
+ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images) {
+  const auto pixels = static_cast<std::size_t>(images * geometry.in_pixels());
+  const int slabs = slab_count(geometry, operand);
+  return {.rows = pixels * static_cast<std::size_t>(slabs) * step_bytes,
+          .scales = pixels * static_cast<std::size_t>(ceil_div(slabs, chain_slabs(operand))) * sizeof(float)};
+}
+
+bool has_code(Precision precision) {
+  cudaFuncAttributes attributes{};
+  const auto all = tiles(precision);
+  if (cudaFuncGetAttributes(&attributes, all.front().kernel) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  return attributes.sharedSizeBytes == 0;  // a kernel for plain sm_90, which has no wgmma, declares some
+}
+
+std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted,
+                             bool scaled) {
+  const Room room = room_of(options.device);
+  const auto all = tiles(options.precision);
+  std::optional<Choice> best;
+  double best_cycles = std::numeric_limits<double>::infinity();
+  std::array<int, most_splits + 1> at_once{};  // clusters, by their size
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Tile& tile = all[i];
+    if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
+    if (!scaled && is_scaled(tile.operand)) continue;
+    const int steps = step_count(geometry, tile.operand);
+    ConvGeometry part = geometry;
+    part.batch = images_at_once(geometry, tile.operand, options.workspace_limit);
+    if (part.batch == 0) continue;
+    const auto launches = static_cast<double>(ceil_div(geometry.batch, part.batch));
+    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room.shared_bytes));
+    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared));
+    for (const Sharing& sharing : sharings) {
+      if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
+      if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
+      const std::int64_t clusters = cluster_count(part, tile, sharing);
+      const Stages stages = stages_for(tile, sharing, steps, clusters, room);
+      if (sharing.splits * chain_slabs(tile.operand) > steps || stages.count < least_stages(tile)) continue;
+      int& alone = at_once[static_cast<std::size_t>(sharing.cluster())];
+      if (alone == 0) alone = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
+      const int slots = alone * stages.beside;
+      if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
+      const double cycles = launches * (expected_cycles(part, tile, sharing, stages, clusters, slots) +
+                                        (is_scaled(tile.operand) ? scaling_cycles(part) : 0));
+      if (cycles >= best_cycles) continue;
+      best_cycles = cycles;
+      // Blocks are persistent, unless they split a tile: those are launched however many there are.
+      const std::int64_t launched = sharing.splits > 1 ? clusters : std::min<std::int64_t>(clusters, slots);
+      best = Choice{.tile = tile,
+                    .multicast = sharing.multicast,
+                    .splits = sharing.splits,
+                    .stages = stages.count,
+                    .in_ring = stages.in_ring,
+                    .blocks = static_cast<int>(launched) * sharing.cluster(),
+                    .images = static_cast<int>(part.batch)};
+    }
+  }
+  return best;
+}
+
+}  // namespace lamina::cuda::channels_last

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+
+#include "lamina/cuda/conv2d/channels_last/arguments.h"
+#include "lamina/cuda/conv2d/channels_last/channels_last.h"
+
+/// Which tile, how many blocks share weights, how many share K: a rule, no trial runs.
+namespace lamina::cuda::channels_last {
+
+inline constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
+
+struct Choice {
+  Tile tile;
+  int multicast = 1, splits = 1, stages = 2;
+  bool in_ring = false;  // where the sums of a split tile land
+  int blocks = 0;        // of the launch: whole clusters
+  int images = 0;        // of one launch: scaled rows may have to be made part by part
+
+  int cluster() const { return multicast * splits; }
+};
+
+/// All tiles that compute in this precision. Those of scaled operands come last.
+std::vector<Tile> tiles(Precision precision);
+
+/// Whether this build has code for the current device, which must be of compute capability 9.0.
+bool has_code(Precision precision);
+
+/// Bytes of the scaled rows of `images` images, and of their scales.
+struct ScaledBytes {
+  std::size_t rows = 0, scales = 0;
+  std::size_t workspace() const { return workspace_alignment + rows + scales; }
+  static constexpr std::size_t workspace_alignment = 128;
+};
+ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images);
+
+/// The fastest by estimate among those that `wanted` leaves; nothing if it leaves none. `scaled`: whether the operand
+/// may be a scaled one. Precondition: has_code(precision).
+std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted,
+                             bool scaled = true);
+
+}  // namespace lamina::cuda::channels_last

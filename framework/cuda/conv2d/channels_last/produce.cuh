@@ -1,0 +1,127 @@
+#pragma once
+
+// What feeds the ring: one thread, which tells the copy engine what to bring for each step.
+
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda::channels_last {
+
+/// How a block's weights get into its ring. Blocks that share them each bring a piece to all. Made once, because the
+/// one thread that copies has no time for divisions in each step.
+template <class T, int groups, int n>
+struct WeightCopies {
+  using Ring_ = Shared<T, groups, n>;
+  const int width;
+  const std::uint32_t piece, offset, mask;
+  const std::size_t block_stride;
+
+  __device__ __forceinline__ WeightCopies(const Arguments& args, int rank)
+      : width(args.multicast),
+        piece(static_cast<std::uint32_t>(block_bytes / args.multicast)),
+        offset(width > 1 ? static_cast<std::uint32_t>(rank) * piece : 0),
+        mask((1u << width) - 1),
+        block_stride(static_cast<std::size_t>(args.steps) * block_bytes) {}
+
+  /// A tile's weights from step `first` on.
+  __device__ __forceinline__ const unsigned char* of(const Arguments& args, int filter_tile, int first) const {
+    return static_cast<const unsigned char*>(args.weight) +
+           static_cast<std::size_t>(filter_tile * groups) * block_stride +
+           static_cast<std::size_t>(first) * block_bytes + offset;
+  }
+
+  /// One step's weights into a stage; `full` counts them.
+  __device__ __forceinline__ void load(const Ring_& shared, int stage, const unsigned char* source,
+                                       std::uint64_t* full) const {
+    unsigned char* destination = shared.ring + stage * Ring_::stage_bytes + Ring_::weight_offset + offset;
+#pragma unroll
+    for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
+      if (width > 1) {
+        bulk_load_multicast(destination, source, piece, full, mask);
+      } else {
+        first_layer::bulk_load(destination, source, piece, full);
+      }
+    }
+  }
+};
+
+/// The producer's way through the chains of a tile: where in the ring, and which barrier counts.
+template <class T, int groups, int n>
+struct Filling {
+  using Ring_ = Shared<T, groups, n>;
+  static constexpr bool chains = chain_slabs(operand_of<T>) > 1;
+  const Ring_& shared;
+  Ring stages, slots;
+  bool begins = true;
+
+  __device__ __forceinline__ Filling(const Arguments& args, const Ring_& memory)
+      : shared(memory), stages{args.stages}, slots{args.stages} {}
+
+  __device__ __forceinline__ std::uint64_t* full() const { return shared.full + (chains ? slots.stage : stages.stage); }
+  /// To be called before anything is copied to a stage.
+  __device__ __forceinline__ void expect(const Tap<T>& tap) const {
+    if (chains && !begins) return;
+    first_layer::barrier_arrive_expect(full(), Ring_::copied_bytes * (tap.more_of_chain() ? 2u : 1u));
+  }
+  __device__ __forceinline__ void next(Tap<T>& tap, const ConvGeometry& g) {
+    stages.advance();
+    if constexpr (chains) {
+      begins = !tap.more_of_chain();
+      if (begins) slots.advance();
+    }
+    tap.next(g);
+  }
+};
+
+/// Brings the weights of as many steps as the ring holds, and returns how many: they do not depend on the kernel before
+/// this one, and come while it finishes.
+template <class T, int groups, int n>
+__device__ __forceinline__ int load_ahead(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
+  const Walk walk(args, rank);
+  if (!walk.more()) return 0;
+  const Span span(args, rank);
+  const WeightCopies<T, groups, n> weights(args, rank);
+  const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
+  const int ahead = min(args.stages, span.count);
+  Filling<T, groups, n> filling(args, shared);
+  Tap<T> tap(args.geometry, span.first);
+#pragma unroll 1
+  for (int step = 0; step < ahead; ++step, source += block_bytes, filling.next(tap, args.geometry)) {
+    filling.expect(tap);
+    weights.load(shared, filling.stages.stage, source, filling.full());
+  }
+  return ahead;
+}
+
+/// The thread that feeds the ring. Weights of the first `ahead` steps are on their way.
+template <class T, int groups, int n>
+__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input,
+                                        const Shared<T, groups, n>& shared, int rank, int ahead) {
+  // What the map calls channels: pairs are two words for each.
+  constexpr int step_words = step_terms(operand_of<T>) * (operand_of<T> == Operand::scaled_pairs ? 2 : 1);
+  const ConvGeometry& g = args.geometry;
+  const Span span(args, rank);
+  const WeightCopies<T, groups, n> weights(args, rank);
+  bool waited = false;
+  Filling<T, groups, n> filling(args, shared);
+  for (Walk walk(args, rank); walk.more(); walk.next()) {
+    const Corner corner = corner_of(g, walk.pixel_tile() * n);
+    const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
+    if (!waited) wait_for_predecessor();
+    waited = true;
+    Tap<T> tap(g, span.first);
+    for (int step = 0; step < span.count; ++step, source += block_bytes, filling.next(tap, g)) {
+      const int stage = filling.stages.stage;
+      if (step >= ahead) {
+        first_layer::barrier_wait(shared.empty + stage, filling.stages.parity ^ 1);
+        filling.expect(tap);
+        weights.load(shared, stage, source, filling.full());
+      }
+      load_pixels(shared.ring + stage * Shared<T, groups, n>::stage_bytes, input, tap.slab * step_words, corner,
+                  tap.row * g.dilation_height, tap.column * g.dilation_width, filling.full());
+    }
+    ahead = 0;
+  }
+}
+
+}  // namespace lamina::cuda::channels_last

@@ -1,0 +1,124 @@
+#pragma once
+
+// A tile whose K is split over the blocks of a cluster. Each block owns some of the tile's pixels, in fragments of
+// eight, and every block sends its sums of them there: stores that count themselves at a barrier of the owner, so that
+// nobody reads across the cluster or waits for more than what it is sent. The owner adds them in the order of the
+// blocks, so that the bits are the same every time, and finishes them.
+
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
+
+namespace lamina::cuda::channels_last {
+
+/// Bytes of one fragment's sums: four of each thread that multiplies, as it holds them.
+template <int groups>
+inline constexpr int fragment_bytes = groups * 128 * 16;
+
+/// The fragments [first, last) of a tile that a block of the cluster owns.
+template <int n>
+struct Share {
+  int size, first, last;
+  __device__ Share(int splits, int rank)
+      : size(fragments_owned(n, splits)), first(rank * size), last(min(first + size, n / 8)) {}
+};
+
+/// To be called by one thread before the cluster's blocks meet: how much this block will be sent.
+template <class T, int groups, int n>
+__device__ __forceinline__ void expect_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
+  const Share<n> own(args.splits, rank);
+  if (own.first >= own.last) return;
+  first_layer::barrier_arrive_expect(
+      shared.landed, static_cast<std::uint32_t>(args.splits * (own.last - own.first) * fragment_bytes<groups>));
+}
+
+template <class T, int groups, int n>
+__device__ __forceinline__ void send_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
+                                          const float (&d)[n / 2]) {
+  const int size = fragments_owned(n, args.splits);
+  const std::uint32_t own = shared_address(shared.landing) +
+                            static_cast<std::uint32_t>(rank * size * fragment_bytes<groups>) + threadIdx.x * 16;
+  std::uint32_t owner = 0, offset = 0;
+#pragma unroll
+  for (int j = 0; j < n / 8; ++j) {
+    store_counted(in_block(own + offset, owner), {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]},
+                  in_block(shared_address(shared.landed), owner));
+    offset += fragment_bytes<groups>;
+    if (offset == static_cast<std::uint32_t>(size * fragment_bytes<groups>)) offset = 0, ++owner;
+  }
+}
+
+/// Two neighbouring channels of one pixel; channels are a multiple of four.
+template <class T>
+__device__ __forceinline__ void write2(const Arguments& args, std::size_t index, float low, float high) {
+  if (args.output_type == DType::f32) {
+    *reinterpret_cast<float2*>(static_cast<float*>(args.output) + index) = {low, high};
+  } else if constexpr (!in_f32<T>) {
+    *reinterpret_cast<std::uint32_t*>(static_cast<T*>(args.output) + index) = pack(low, high, T{});
+  }
+}
+
+/// A sum that is not finite, or too small to trust, found again.
+template <class T>
+__device__ __forceinline__ float repaired(const Arguments& args, float sum, int filter, int pixel) {
+  if (pixel >= args.pixels || filter >= args.geometry.out_channels) return sum;
+  FilterRange range;
+  if constexpr (ranged<T>) range = args.ranges[filter];
+  return rare(sum, range) ? exact_sum<T>(args, filter, pixel, range) : sum;
+}
+
+/// Adds up and finishes what this block owns.
+template <class T, int groups, int n>
+__device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
+                                            const Piece& piece) {
+  const Share<n> own(args.splits, rank);
+  if (own.first >= own.last) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const bool odd = lane / 4 % 2 != 0;
+  const int filter = piece.first_filter + warp * 16 + lane / 4;
+  barrier_wait_cluster(shared.landed, 0);
+#pragma unroll 1
+  for (int fragment = own.first; fragment < own.last; ++fragment) {
+    const auto* part = reinterpret_cast<const float4*>(
+                           shared.landing + static_cast<std::size_t>((fragment - own.first) * fragment_bytes<groups>)) +
+                       threadIdx.x;
+    const int apart = own.size * fragment_bytes<groups> / 16;
+    float4 sum = *part;
+#pragma unroll 4
+    for (int split = 1; split < args.splits; ++split) {
+      const float4 more = part[split * apart];
+      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+    }
+    float y[4] = {sum.x, sum.y, sum.z, sum.w};  // of pixels p, p + 1, of filter `filter` and of the eighth after it
+    const int pixel = piece.first_pixel + fragment * 8 + lane % 4 * 2;
+    if constexpr (Element<T>::repaired) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) y[i] *= piece.range[i / 2].scale;
+      if (rare(y[0], piece.range[0]) || rare(y[1], piece.range[0]) || rare(y[2], piece.range[1]) ||
+          rare(y[3], piece.range[1])) {
+#pragma unroll 1
+        for (int i = 0; i < 4; ++i) {
+          const float sum_i = i < 2 ? (i == 0 ? y[0] : y[1]) : (i == 2 ? y[2] : y[3]);
+          const float again = repaired<T>(args, sum_i, filter + i / 2 * 8, pixel + i % 2);
+          y[0] = i == 0 ? again : y[0], y[1] = i == 1 ? again : y[1];
+          y[2] = i == 2 ? again : y[2], y[3] = i == 3 ? again : y[3];
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) y[i] = activate(args, y[i] + piece.bias[i / 2]);
+    // Neighbouring filters are four lanes apart: of each two lanes one takes both filters' first pixel, one the second.
+    const int mine = pixel + (odd ? 1 : 0);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float kept = odd ? y[2 * half + 1] : y[2 * half];
+      const float got = __shfl_xor_sync(0xffffffffu, odd ? y[2 * half] : y[2 * half + 1], 4);
+      const int first = filter - (odd ? 1 : 0) + half * 8;
+      if (mine >= args.pixels || first >= args.geometry.out_channels) continue;
+      write2<T>(args,
+                static_cast<std::size_t>(mine) * static_cast<unsigned>(args.geometry.out_channels) +
+                    static_cast<unsigned>(first),
+                odd ? got : kept, odd ? kept : got);
+    }
+  }
+}
+
+}  // namespace lamina::cuda::channels_last

@@ -1,0 +1,130 @@
+#pragma once
+
+// How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages.
+
+#include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+
+namespace lamina::cuda::channels_last {
+
+/// A place in the ring and how often it has come round. Stages are emptied one by one, and filled chain by chain: where
+/// chains have several steps, their `full` barriers are a ring of their own.
+struct Ring {
+  int stages, stage = 0, parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+/// The tiles of one block, in turn: tile = pixel tile * m_tiles + filter tile, filters fastest, so that blocks that run
+/// together share pixels.
+struct Walk {
+  int m_tiles, tiles, step, tile, width, rank;
+
+  __device__ Walk(const Arguments& args, int cluster_rank)
+      : m_tiles(args.m_tiles), width(args.multicast), rank(args.splits > 1 ? 0 : cluster_rank) {
+    const int blocks = args.splits > 1 ? args.splits : args.multicast;
+    tiles = (args.n_tiles + width - 1) / width * m_tiles;
+    step = static_cast<int>(gridDim.x) / blocks;
+    tile = static_cast<int>(blockIdx.x) / blocks;
+  }
+  __device__ bool more() const { return tile < tiles; }
+  __device__ void next() { tile += step; }
+  __device__ int filter_tile() const { return tile % m_tiles; }
+  __device__ int pixel_tile() const { return tile / m_tiles * width + rank; }
+};
+
+/// The steps of K that a block takes: whole chains.
+struct Span {
+  int first, count;
+  __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
+    if (args.splits == 1) return;
+    const int pairs = args.paired / 2, chains = args.steps - pairs;
+    const int each = chains / args.splits, more = chains % args.splits;
+    const int begin = cluster_rank * each + min(cluster_rank, more), end = begin + each + (cluster_rank < more);
+    first = begin + min(begin, pairs);
+    count = end + min(end, pairs) - first;
+  }
+};
+
+/// A tap of a slab of channels, in the order of K (step_of).
+template <class T>
+struct Tap {
+  static constexpr int chain = chain_slabs(operand_of<T>);
+  const int slabs;
+  int slab = 0, row = 0, column = 0;
+
+  __device__ Tap(const ConvGeometry& g, int step) : slabs(slab_count(g, operand_of<T>)) {
+    const int taps = g.kernel_height * g.kernel_width, first = step / (taps * chain) * chain;
+    const int width = min(chain, slabs - first), within = step - first * taps;
+    const int tap = within / width;
+    slab = first + within - tap * width, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
+  }
+  /// Whether the next step goes on with this one's chain.
+  __device__ bool more_of_chain() const { return chain > 1 && slab % chain + 1 < chain && slab + 1 < slabs; }
+  __device__ void next(const ConvGeometry& g) {
+    if (more_of_chain()) {
+      ++slab;
+      return;
+    }
+    const int first = slab / chain * chain;
+    slab = first;
+    if (++column < g.kernel_width) return;
+    column = 0;
+    if (++row < g.kernel_height) return;
+    row = 0, slab = first + chain;
+  }
+};
+
+/// What a block keeps in shared memory. A stage holds pixels, weights, and the pixels' low words if they are split.
+template <class T, int groups, int n>
+struct Shared {
+  static constexpr int weight_offset = n * step_bytes;
+  static constexpr int copied_bytes = weight_offset + groups * block_bytes;
+  static constexpr int low_offset = copied_bytes;
+  static constexpr int stage_bytes = copied_bytes + (split<T> ? n * step_bytes : 0);
+
+  unsigned char* ring;
+  unsigned char* stores;                          // where outputs become channels last,
+  unsigned char* landing;                         // or where other blocks' sums arrive, if K is split
+  std::uint64_t *full, *empty, *halved, *landed;  // by the copies, the products, the splitting, the other blocks
+  float* scales;                                  // [stages, n], of the pixels in a chain, if they are scaled
+
+  __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
+    const int ring_bytes = args.stages * stage_bytes;
+    const int sums = args.splits > 1 ? landing_bytes(groups, n, args.splits) : 0;
+    stores = base + ring_bytes;
+    landing = args.in_ring ? base : stores;
+    full = reinterpret_cast<std::uint64_t*>(base + barrier_offset(ring_bytes, store_bytes, sums, args.in_ring));
+    empty = full + most_stages;
+    halved = empty + most_stages;
+    landed = halved + most_stages;
+    scales = reinterpret_cast<float*>(landed + 1);
+  }
+};
+
+/// Tells the producers that bring to this stage, in all blocks that share the copies, that a warp is done with it.
+/// Where threads have read the stage themselves, each speaks for itself: one lane behind a __syncwarp would do, but
+/// costs the same, and racecheck could not see that it stands for its warp.
+template <class T, int groups, int n>
+__device__ __forceinline__ void release(const Arguments& args, const Shared<T, groups, n>& shared, int stage) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if constexpr (scaled<T>) __syncwarp();  // all lanes have read their scales
+  if constexpr (split<T>) {
+    if (args.multicast == 1) return first_layer::barrier_arrive(shared.empty + stage);
+    for (int rank = 0; rank < args.multicast; ++rank) {
+      barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
+    }
+  } else if (lane < args.multicast) {
+    if (args.multicast == 1) return first_layer::barrier_arrive(shared.empty + stage);
+    barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
+  }
+}
+
+/// Arrivals that make a stage empty.
+template <class T, int groups>
+__device__ __forceinline__ int releases(const Arguments& args) {
+  return groups * (split<T> ? 128 : 4) * args.multicast;
+}
+
+}  // namespace lamina::cuda::channels_last

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "lamina/cuda/conv2d/first_layer/team.cuh"
+#include "lamina/cuda/ptx/wgmma_plain.cuh"
+
+/// The products of one tile: the k16 steps of the host's table, by one warpgroup.
+namespace lamina::cuda::first_layer {
+
+/// Calls `step(s, a)` for each k16 step s of a group, `a` being the first unit of the ring row it reads. (ptxas keeps
+/// the chain asynchronous only while it sees through the control flow around it: watch its log for C7510 to C7520.)
+template <bool unrolled, class Step>
+__device__ __forceinline__ void for_each_step(const StepGroup& group, std::uint32_t a, Step step) {
+  if (unrolled && group.end - group.begin == 3 * steps_per_round) {
+#pragma unroll
+    for (int i = 0; i < 3 * steps_per_round; ++i) step(group.begin + i, a);
+  } else {
+#pragma unroll 1
+    for (int s = group.begin; s < group.end; s += steps_per_round) {
+      wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < steps_per_round; ++i) step(s + i, a);
+    }
+  }
+}
+
+/// One tile's products, added to `sum` [filters / 2] in fragment order; `meanwhile` runs while the tensor cores do.
+template <Precision precision, int filters, class Meanwhile>
+__device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, std::uint32_t weights, int first_slot,
+                                         int column, float (&sum)[filters / 2], Meanwhile meanwhile) {
+  using M = Mode<precision>;
+  using Operand = typename M::Operand;
+  constexpr int b_columns = columns<precision, filters>;
+  constexpr std::uint32_t b_step = b_columns * 2;                    // 16 K x columns x 2 bytes, in units
+  const std::uint32_t b = weights | std::uint32_t{b_columns} << 16;  // the K halves are columns x 16 bytes apart
+  const auto ring_row = [&](int shift) {
+    const int slot = first_slot + shift;
+    return ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + column;
+  };
+  if constexpr (!M::split) {
+    pin(sum);
+    wgmma_fence();
+#pragma unroll 1
+    for (int g = 0; g < p.groups; ++g) {
+      for_each_step<true>(p.group[g], ring_row(p.group[g].shift), [&](int s, std::uint32_t a) {
+        Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step), true);
+      });
+    }
+    wgmma_commit();
+    meanwhile();
+    wgmma_wait();
+    pin(sum);
+  } else {
+    // `high`: high * high, then high * residual; `low`: residual * high, like its neighbour residual_scale times too
+    // large. Folded into `sum` after each group, before the truncation of a long chain shows.
+    const std::uint32_t residual = p.phases * p.channels * p.plane_units;
+#pragma unroll 1
+    for (int g = 0; g < p.groups; ++g) {
+      const StepGroup group = p.group[g];
+      const std::uint32_t a_first = ring_row(group.shift);
+      float high[filters], low[filters / 2];
+      pin(high), pin(low);
+      wgmma_fence();
+      for_each_step<false>(group, a_first, [&](int s, std::uint32_t a) {
+        Wgmma<Operand, b_columns>::run(high, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
+      });
+      for_each_step<false>(group, a_first + residual, [&](int s, std::uint32_t a) {
+        Wgmma<Operand, filters>::run(low, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
+      });
+      wgmma_commit();
+      if (g == 0) meanwhile();
+      wgmma_wait();
+      pin(high), pin(low);
+#pragma unroll
+      for (int i = 0; i < filters / 2; ++i) {
+        sum[i] = fmaf(high[filters / 2 + i] + low[i], 1.0f / residual_scale, sum[i]) + high[i];
+      }
+    }
+  }
+}
+
+}  // namespace lamina::cuda::first_layer

@@ -1,0 +1,256 @@
+#pragma once
+
+#include "lamina/cuda/conv2d/first_layer/modes.cuh"
+#include "lamina/cuda/conv2d/first_layer/walk.cuh"
+#include "lamina/cuda/ptx/barrier.cuh"
+
+/// Staging: f32 rows of the image become 16-bit units in the ring, laid out so that wgmma reads windows in place.
+///
+/// Ring row r of plane (phase, channel) holds the units of image rows  stride * r + phase - padding ...  One unit is
+/// what one output pixel takes from them: `stride` columns of 8 / stride rows, 16 bytes. The next pixel's unit is the
+/// next 16 bytes, so 64 pixels' operand rows for one unit of K are 1,024 consecutive bytes, and a window's next
+/// column unit is the same run 16 bytes on: overlapping core matrices instead of unfolded columns.
+///
+/// Image rows arrive in shared memory asynchronously, a few ring rows ahead (RawRows); one warpgroup converts them.
+namespace lamina::cuda::first_layer {
+
+/// The units [low, high] of a ring row in which some value failed the range check, and whether one was too large, as
+/// one word; low > high: none failed.
+struct BadUnits {
+  static constexpr std::uint32_t none = 0xFFFF0000u, large = 0x8000u;
+  std::uint32_t low = 0xFFFF, high = 0, too_large = 0;
+
+  __device__ __forceinline__ void add(int first, int last, bool is_too_large) {
+    low = min(low, static_cast<std::uint32_t>(max(first, 0)));
+    high = max(high, static_cast<std::uint32_t>(last));
+    if (is_too_large) too_large = large;
+  }
+  /// Of a whole warp.
+  __device__ __forceinline__ std::uint32_t word() const {
+    constexpr unsigned all = 0xFFFFFFFFu;
+    if (!__any_sync(all, low <= high)) return none;
+    BadUnits sum = *this;
+    for (int distance = 16; distance > 0; distance /= 2) {
+      sum.low = min(sum.low, __shfl_xor_sync(all, sum.low, distance));
+      sum.high = max(sum.high, __shfl_xor_sync(all, sum.high, distance));
+      sum.too_large |= __shfl_xor_sync(all, sum.too_large, distance);
+    }
+    return sum.low << 16 | sum.high | sum.too_large;
+  }
+  __device__ __forceinline__ static bool any(const uint4& words) {
+    return words.x != none || words.y != none || words.z != none || words.w != none;
+  }
+};
+
+/// The image rows of one ring row, in flight: [channels][raw_rows][raw_line_bytes]. What lies outside the image is not
+/// copied, and not read either. Where whole rows are staged a channel's rows are one run of memory, and one copy.
+struct RawRows {
+  const Params& p;
+  unsigned char* slots;   // [Team::raw_slots], this warpgroup's
+  std::uint64_t* landed;  // likewise; arrivals: 4 warps, or 128 threads
+  int thread;
+
+  __device__ __forceinline__ static int arrivals(const Params& p) { return p.bulk_rows ? 4 : 128; }
+
+  /// The first column that is staged: a multiple of 4, at or before the first that is needed.
+  __device__ __forceinline__ int first_column(const RowWalk& row) const {
+    return p.contiguous ? 0 : (row.segment.first_column * p.stride - p.padding_width) & ~3;
+  }
+  __device__ __forceinline__ unsigned char* slot(int index) const {
+    return slots + index * p.channels * p.raw_rows * p.raw_line_bytes;
+  }
+
+  __device__ __forceinline__ void fetch(const RowWalk& row, int index) const {
+    const int first = first_column(row);
+    const int left = max(first, 0), columns = min(first + p.raw_line_bytes / 4, p.in_width) - left;
+    const int top = p.stride * row.number() - p.padding_height;
+    const int begin = max(-top, 0), end = min(p.in_height - top, p.raw_rows);  // of the raw rows, in the image
+    const float* image = p.input + row.segment.image * p.channels * p.in_height * p.in_width + left;
+    unsigned char* to = slot(index) + (left - first) * 4;
+    if (p.bulk_rows) {
+      const int channel = thread >> 5;  // a warp each
+      if ((thread & 31) != 0) return;
+      const bool any = channel < p.channels && end > begin && columns > 0;
+      const std::uint32_t bytes = any ? (end - begin) * columns * 4 : 0;
+      barrier_arrive_expect(&landed[index], bytes);
+      if (!any) return;
+      const float* from = image + (channel * p.in_height + top + begin) * p.in_width;
+      to += (channel * p.raw_rows + begin) * p.raw_line_bytes;
+      if (p.contiguous) return bulk_load(to, from, bytes, &landed[index]);
+      for (int r = begin; r < end; ++r, from += p.in_width, to += p.raw_line_bytes) {
+        bulk_load(to, from, columns * 4, &landed[index]);
+      }
+    } else {
+      for (int c = 0; c < p.channels; ++c) {
+        for (int r = begin; r < end; ++r) {
+          const float* from = image + (c * p.in_height + top + r) * p.in_width;
+          unsigned char* line = to + (c * p.raw_rows + r) * p.raw_line_bytes;
+          for (int x = thread; x < columns; x += 128) copy_async(line + x * 4, from + x);
+        }
+      }
+      arrive_when_copied(&landed[index]);
+    }
+  }
+};
+
+/// What one thread converts of a ring row: the same for every row of a strip.
+///   wide:  a float4 of both rows of a unit. With a padding of 2 (mod 4) its left halves end unit u and its right
+///   halves
+///          begin unit u + 1, 8 bytes each; u = -1 is the piece before the first unit.
+///   other: the eight values of one unit.
+struct Piece {
+  int source;  // bytes into a raw slot
+  int phase_row;
+  int unit;
+  std::uint32_t target;  // bytes from the slot's first unit to unit `unit`
+  bool inside;           // its columns are the image's
+  bool left, right;      // wide: the halves that exist; otherwise both say whether the piece does
+};
+
+template <class M, bool wide>
+struct Stager {
+  using Operand = typename M::Operand;
+  static constexpr int pieces = 3;  // AlexNet's row has 6 planes x 58 pieces = 2.7 per thread
+  static constexpr int parts = M::split ? 2 : 1;
+
+  const Params& p;
+  std::uint32_t ring;  // shared address
+  int thread;          // of the warpgroup that stages
+  Piece piece[pieces];
+  int prepared_column = -1;
+
+  __device__ __forceinline__ Stager(const Params& params, std::uint32_t ring_address, int thread_index)
+      : p(params), ring(ring_address), thread(thread_index) {}
+
+  /// Works out the pieces of a strip's rows, where they fit `piece`.
+  __device__ __forceinline__ void prepare_strip(int first_column, int raw_column) {
+    const int count = p.phases * p.channels * (wide ? p.pitch + 1 : p.pitch);
+#pragma unroll
+    for (int i = 0; i < pieces; ++i) prepare(piece[i], 128 * i + thread, count, first_column, raw_column);
+    prepared_column = first_column;
+  }
+
+  /// Converts the raw rows of one ring row.
+  __device__ __forceinline__ BadUnits convert_row(const RowWalk& row, const unsigned char* raw, int raw_column,
+                                                  int slot) {
+    const int count = p.phases * p.channels * (wide ? p.pitch + 1 : p.pitch);
+    const int top = p.stride * row.number() - p.padding_height;
+    BadUnits bad;
+    for (int base = 0; base < count; base += 128 * pieces) {
+      if (count > 128 * pieces || prepared_column != row.segment.first_column) {
+#pragma unroll
+        for (int i = 0; i < pieces; ++i) {
+          prepare(piece[i], base + 128 * i + thread, count, row.segment.first_column, raw_column);
+        }
+        prepared_column = row.segment.first_column;
+      }
+      float v[pieces][8];
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) load(piece[i], top, row.segment.first_column, raw, v[i]);
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) {
+        RangeCheck<M> check;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) check.see(v[i][e]);
+        if (check.failed()) {
+          bad.add(piece[i].unit, min(piece[i].unit + (wide ? 1 : 0), p.pitch - 1), check.too_large());
+        }
+        std::uint32_t word[parts][4];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) convert(v[i][2 * w], v[i][2 * w + 1], word[0][w], word[parts - 1][w]);
+        store(piece[i], slot * p.pitch, word);
+      }
+    }
+    return bad;
+  }
+
+ private:
+  __device__ __forceinline__ void prepare(Piece& it, int task, int count, int first_column, int raw_column) const {
+    const int plane = (wide ? p.by_pieces : p.by_pitch).divide(task);
+    const int u = wide ? task - plane * (p.pitch + 1) - 1 : task - plane * p.pitch;
+    int phase = 0;
+    while ((phase + 1) * p.channels <= plane && phase + 1 < p.phases) ++phase;
+    const int column = p.stride * (first_column + u) - p.padding_width + (wide ? 2 : 0);
+    const bool exists = task < count;
+    it.unit = u;
+    it.phase_row = p.phase_row[phase];
+    it.inside = exists && column >= (wide ? 0 : 1 - p.stride) && column < p.in_width;
+    it.left = exists && u >= 0;
+    it.right = exists && (!wide || u + 1 < p.pitch);
+    it.source =
+        ((plane - phase * p.channels) * p.raw_rows + it.phase_row) * p.raw_line_bytes + (column - raw_column) * 4;
+    it.target = static_cast<std::uint32_t>(plane * p.plane_units + u) * unit_bytes;
+  }
+
+  /// In the order of unit_tap; wide: {row 0 left, row 1 left, row 0 right, row 1 right}.
+  __device__ __forceinline__ void load(const Piece& it, int top, int first_column, const unsigned char* raw,
+                                       float (&v)[8]) const {
+    const int row = top + it.phase_row;
+    const unsigned char* from = raw + it.source;
+    if constexpr (wide) {
+      float4 line[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        line[r] = make_float4(0, 0, 0, 0);
+        if (it.inside && static_cast<unsigned>(row + r) < static_cast<unsigned>(p.in_height)) {
+          line[r] = *reinterpret_cast<const float4*>(from + r * p.raw_line_bytes);
+        }
+      }
+      v[0] = line[0].x, v[1] = line[0].y, v[2] = line[1].x, v[3] = line[1].y;
+      v[4] = line[0].z, v[5] = line[0].w, v[6] = line[1].z, v[7] = line[1].w;
+    } else {
+      const int column = p.stride * (it.unit + first_column) - p.padding_width;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        const Tap tap = p.tap[e];
+        v[e] = 0.0f;
+        if (it.inside && tap.row >= 0 && static_cast<unsigned>(row + tap.row) < static_cast<unsigned>(p.in_height) &&
+            static_cast<unsigned>(column + tap.column) < static_cast<unsigned>(p.in_width)) {
+          v[e] = *reinterpret_cast<const float*>(from + tap.row * p.raw_line_bytes + tap.column * 4);
+        }
+      }
+    }
+  }
+
+  /// high and residual of two neighbouring slots (without splitting: `high` alone).
+  __device__ __forceinline__ static void convert(float a, float b, std::uint32_t& high, std::uint32_t& residual) {
+    if constexpr (M::scaled) a *= input_scale, b *= input_scale;
+    high = Pair<Operand>::pack(a, b);
+    if constexpr (M::split) {
+      const float2 rounded = Pair<Operand>::unpack(high);
+      residual = Pair<Operand>::pack((a - rounded.x) * residual_scale, (b - rounded.y) * residual_scale);
+    }
+  }
+
+  /// A ring slot that holds some of the ring's first units is also written behind the ring's end.
+  __device__ __forceinline__ void store(const Piece& it, int first_unit, const std::uint32_t (&word)[parts][4]) const {
+    store_once(it, ring + first_unit * unit_bytes, true, true, word);
+    if (first_unit < p.mirror_units) {
+      const int unit = first_unit + it.unit;
+      store_once(it, ring + (first_unit + p.ring_rows * p.pitch) * unit_bytes, unit < p.mirror_units,
+                 unit + 1 < p.mirror_units, word);
+    }
+  }
+
+  __device__ __forceinline__ void store_once(const Piece& it, std::uint32_t slot, bool left, bool right,
+                                             const std::uint32_t (&word)[parts][4]) const {
+    const std::uint32_t part_bytes = p.phases * p.channels * p.plane_units * unit_bytes;
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+      const std::uint32_t at = slot + it.target + part * part_bytes;
+      if constexpr (wide) {
+        // Eight lanes' 8-byte pieces, 16 bytes apart, take every other pair of banks; the next eight lanes write
+        // their other half meanwhile and take the rest.
+        const bool swap = (thread & 8) != 0;
+        const bool has_left = left && it.left, has_right = right && it.right;
+        const uint2 l = make_uint2(word[part][0], word[part][1]), r = make_uint2(word[part][2], word[part][3]);
+        store_shared(at + (swap ? 16 : 8), swap ? r : l, swap ? has_right : has_left);
+        store_shared(at + (swap ? 8 : 16), swap ? l : r, swap ? has_left : has_right);
+      } else {
+        store_shared(at, make_uint4(word[part][0], word[part][1], word[part][2], word[part][3]), left && it.left);
+      }
+    }
+  }
+};
+
+}  // namespace lamina::cuda::first_layer

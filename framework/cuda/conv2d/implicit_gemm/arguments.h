@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/kernel/conv_geometry.h"
+#include "lamina/tensor/dtype.h"
+
+/// What the host and the device code of the implicit GEMM agree on. docs/implicit_gemm.md has the pictures.
+namespace lamina::cuda::implicit_gemm {
+
+inline constexpr int threads = 128;         // of a block: four warps, two by two over its tile
+inline constexpr int pipeline_depth = 3;    // tiles in shared memory; two are in flight while one is multiplied
+inline constexpr int largest_kernel = 127;  // per axis: what fits the fields of Position::bounds
+
+/// Where something lies in the staged input, in units, and which taps of the window exist there. For a row of the tile
+/// (an output pixel) `offset` is its window's corner, for a tap of the window its distance from the corner. The four
+/// bytes of both `bounds` are so made that their sum has every byte's top bit set exactly if the tap is in the image:
+///   byte     tap       row             sum >= 128 if
+///   0        kh        128 - first     kh >= first        (first row of the window inside the image)
+///   1        127 - kh  end             kh < end           (one past the last)
+///   2, 3     the same for columns
+struct Position {
+  unsigned offset = 0;
+  unsigned bounds = 0;
+};
+
+/// A tap that no row contains: it fills K up to a whole step.
+inline constexpr Position no_tap{0, 0};
+
+constexpr unsigned tap_bounds(int kh, int kw) {
+  return static_cast<unsigned>(kh | (127 - kh) << 8 | kw << 16) | static_cast<unsigned>(127 - kw) << 24;
+}
+
+struct Arguments {
+  ConvGeometry geometry;                 // batch: the images of this launch
+  const void* input = nullptr;           // [images, H, W, groups, padded channels of a group] in units of unit_bytes
+  const void* weight = nullptr;          // [groups, m_tiles, steps, block_m, 128 bytes], rows swizzled
+  const float* bias = nullptr;           // [OC], or null
+  const FilterRange* filters = nullptr;  // [OC], fp32 only
+  const Position* taps = nullptr;        // [steps * 128 / unit_bytes]
+  void* output = nullptr;                // [images, OC, OH, OW]
+  float* partial = nullptr;              // [splits, OC, images * OH * OW], if splits > 1
+  DType output_type = DType::f32;
+  bool relu = false;
+  int group_out_channels = 0;
+  int pixels = 0;                // images * OH * OW
+  int block_m = 0;               // of the tile in use
+  int m_tiles = 0, n_tiles = 0;  // per group
+  int steps = 0, steps_per_split = 0, splits = 1;
+  unsigned unit_elements = 4;
+  unsigned units_per_pixel = 0;  // all groups
+  unsigned units_per_group = 0;
+};
+
+/// One compiled tile: block_m filters x block_n pixels, gathered in units of unit_bytes.
+struct Tile {
+  const char* instruction = "";
+  int block_m = 0, block_n = 0;
+  int unit_bytes = 16;
+  double rate = 0;  // multiply-adds per clock cycle of a multiprocessor full of these blocks, measured on an H200
+  std::size_t shared_bytes = 0;
+  const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
+};
+
+struct KernelSet {
+  std::vector<Tile> tiles;
+  const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per output
+};
+
+/// What every device of compute capability 8.0 and up runs.
+KernelSet kernels_fp32();
+KernelSet kernels_tf32();
+KernelSet kernels_fp16();
+KernelSet kernels_bf16();
+
+/// More tiles for compute capability 9.0; on other devices nothing may be asked of them.
+std::vector<Tile> wgmma_tiles(Precision precision);
+
+/// Enqueues the rearrangement of `images` images [images, C, H, W] into [images, H, W, groups, padded channels],
+/// rounded to the operand type of `precision`, and checks the launch.
+void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, DType input_type,
+                         const void* input, void* staged, unsigned unit_elements, unsigned units_per_group,
+                         cudaStream_t stream);
+
+}  // namespace lamina::cuda::implicit_gemm

@@ -1,0 +1,236 @@
+#pragma once
+
+// Convolution as a matrix product whose second matrix is never stored: implicit GEMM.
+//
+//   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = channels * taps
+//
+// A block of four warps owns block_m filters x block_n consecutive output pixels (which may span images) and one split
+// of K. K advances in steps of 128 bytes: 32 TF32 or 64 f16 terms. How a step is multiplied is T's business: WarpTile
+// gives each warp a quarter of the tile (mma.sync, sm_80 and up), WarpgroupTile all four together (wgmma, sm_90a). A
+// thread gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie together
+// in the staged input, so a tap is one cp.async, and a tap in the padding is one that writes zeros.
+// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (97 KB for 128 x 128) and 8 bytes per pixel; fp32 on
+// wgmma has 32 KB of low words besides. The epilogue reuses the tiles to turn fragments into rows of the output.
+// docs/implicit_gemm.md draws it and counts banks.
+// Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp.
+// Sources: implicit GEMM as in cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words
+// as in Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for
+// accumulation that rounds toward zero: short chains, folded into fp32 registers.
+
+#include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
+#include "lamina/cuda/conv2d/implicit_gemm/warpgroup.cuh"
+#include "lamina/cuda/conv2d/implicit_gemm/warps.cuh"
+
+namespace lamina::cuda::implicit_gemm {
+
+/// Shared memory of a tile, in bytes from its start: the pipeline's tiles, what T wants besides, the pixels' windows.
+template <class T>
+struct Shared {
+  static constexpr int step = (T::block_m + T::block_n) * step_bytes;
+  static constexpr int extra = pipeline_depth * step;
+  static constexpr int windows = extra + T::extra_bytes;
+  static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
+  static constexpr int output_pitch = T::block_n + 8;
+  static constexpr int filters = T::block_m * output_pitch * 4;  // in the epilogue, behind the output tile
+
+  static_assert(T::block_m <= threads && T::block_n <= threads && threads % T::block_n == 0,
+                "the epilogue gives every thread a filter and a column");
+  static_assert(filters + T::block_m * 16 <= extra, "the epilogue's data fit where the pipeline's tiles were");
+  static_assert(output_pitch % 32 == 8, "four rows of eight words are then 32 different banks");
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+/// Brings one step after another of both operands into shared memory.
+template <class T, int unit_bytes>
+struct Loader {
+  static constexpr int units = step_bytes / unit_bytes;  // of a row; a thread stays with one of them
+  static constexpr int rows_per_pass = threads / units;
+  static constexpr int passes = T::block_n / rows_per_pass;
+  static constexpr int weight_copies = T::block_m * step_bytes / (threads * 16);
+  static_assert(passes % 4 == 0 && weight_copies % 2 == 0, "a step is loaded in quarters");
+
+  const unsigned char* weight;
+  const Position* taps;
+  const unsigned char* input;
+  const Position* windows;  // shared
+  Position tap;
+  int steps_left;
+
+  __device__ Loader(const Arguments& args, const Position* shared_windows, int tile, int first_step, int steps)
+      : weight(
+            static_cast<const unsigned char*>(args.weight) +
+            (static_cast<std::size_t>(tile) * static_cast<unsigned>(args.steps) + static_cast<unsigned>(first_step)) *
+                (T::block_m * step_bytes) +
+            threadIdx.x * 16),
+        taps(args.taps + first_step * units + static_cast<int>(threadIdx.x) % units),
+        input(static_cast<const unsigned char*>(args.input)),
+        windows(shared_windows + static_cast<int>(threadIdx.x) / units),
+        tap(*taps),
+        steps_left(steps) {}
+
+  /// Starts a quarter of the next step's copies into the tiles at shared address `tiles`; zeros after the last step.
+  __device__ __forceinline__ void load(unsigned tiles, int quarter) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const bool more = steps_left > 0;
+#pragma unroll
+    for (int i = quarter * weight_copies / 4; i < (quarter + 1) * weight_copies / 4; ++i) {
+      copy_async_once(tiles + static_cast<unsigned>(thread + i * threads) * 16, weight + i * threads * 16, more);
+    }
+    Position window[passes / 4];
+#pragma unroll
+    for (int i = 0; i < passes / 4; ++i) window[i] = windows[(quarter * (passes / 4) + i) * rows_per_pass];
+#pragma unroll
+    for (int i = 0; i < passes / 4; ++i) {
+      const int row = thread / units + (quarter * (passes / 4) + i) * rows_per_pass;
+      const unsigned destination =
+          tiles + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
+      copy_async<unit_bytes>(destination, input + static_cast<std::size_t>(window[i].offset + tap.offset) * unit_bytes,
+                             inside(window[i], tap));
+    }
+    if (quarter == 3) {
+      --steps_left;
+      weight += T::block_m * step_bytes;
+      taps += units;
+      tap = steps_left > 0 ? *taps : no_tap;
+    }
+  }
+};
+
+/// The whole work of a block.
+template <class T, int unit_bytes>
+__device__ __forceinline__ void convolve_tile(const Arguments& args) {
+  extern __shared__ __align__(1024) unsigned char shared[];
+  using Layout = Shared<T>;
+  auto* windows = reinterpret_cast<Position*>(shared + Layout::windows);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+
+  // Filters vary fastest: blocks that run together share their pixels.
+  const int m_tile = static_cast<int>(blockIdx.x) % args.m_tiles;
+  int rest = static_cast<int>(blockIdx.x) / args.m_tiles;
+  const int first_pixel = rest % args.n_tiles * T::block_n;
+  rest /= args.n_tiles;
+  const int group = rest % args.geometry.groups;
+  const int split = rest / args.geometry.groups;
+  const int first_step = split * args.steps_per_split;
+  const int steps = min(args.steps - first_step, args.steps_per_split);
+
+  if (thread < T::block_n) {
+    const int pixel = first_pixel + thread;
+    windows[thread] = pixel < args.pixels ? window_at(args, group, pixel) : Position{};
+  }
+  __syncthreads();
+
+  const unsigned tiles = shared_address(shared);
+  Loader<T, unit_bytes> loader(args, windows, group * args.m_tiles + m_tile, first_step, steps);
+#pragma unroll
+  for (int ahead = 0; ahead < pipeline_depth - 1; ++ahead) {
+#pragma unroll
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      loader.load(tiles + static_cast<unsigned>(ahead * Layout::step), quarter);
+    }
+    copy_async_commit();
+  }
+  T product(shared + Layout::extra);
+  int load_slot = pipeline_depth - 1, slot = 0;
+  for (int step = 0; step < steps; ++step) {
+    copy_async_wait<pipeline_depth - 2>();
+    product.prepare(shared + slot * Layout::step);
+    if constexpr (T::needs_wgmma) fence_for_tensor_cores();
+    __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
+    product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step), [&](int quarter) {
+      loader.load(tiles + static_cast<unsigned>(load_slot * Layout::step), quarter);
+    });
+    copy_async_commit();
+    if (++slot == pipeline_depth) slot = 0;
+    if (++load_slot == pipeline_depth) load_slot = 0;
+  }
+
+  // Through shared memory, so that a warp writes 32 neighbouring pixels of one filter.
+  copy_async_wait<0>();  // the zeros after the last step
+  FilterEnd end;
+  if (args.splits == 1 && thread < T::block_m && m_tile * T::block_m + thread < args.group_out_channels) {
+    end = filter_end<typename T::Op>(args, group * args.group_out_channels + m_tile * T::block_m + thread);
+  }
+  __syncthreads();
+  auto* tile = reinterpret_cast<float*>(shared);
+#pragma unroll
+  for (int i = 0; i < T::fragments_m; ++i) {
+#pragma unroll
+    for (int j = 0; j < T::fragments_n; ++j) {
+      float* row = tile + (T::row(warp, i) + lane / 4) * Layout::output_pitch + T::column(warp, j) + lane % 4 * 2;
+      *reinterpret_cast<float2*>(row) = {product.sum[i][j][0], product.sum[i][j][1]};
+      *reinterpret_cast<float2*>(row + 8 * Layout::output_pitch) = {product.sum[i][j][2], product.sum[i][j][3]};
+    }
+  }
+  auto* filters = reinterpret_cast<FilterEnd*>(shared + Layout::filters);
+  if (thread < T::block_m) filters[thread] = end;
+  __syncthreads();
+
+  const int column = thread % T::block_n, pixel = first_pixel + column;
+  if (pixel >= args.pixels) return;
+  const int plane = args.geometry.out_height * args.geometry.out_width;
+  const int image = pixel / plane;
+  const int first_channel = group * args.group_out_channels + m_tile * T::block_m;
+  const std::int64_t stride = args.splits > 1 ? args.pixels : plane;
+  const std::int64_t corner =
+      args.splits > 1
+          ? (std::int64_t{split} * args.geometry.out_channels + first_channel) * args.pixels + pixel
+          : (std::int64_t{image} * args.geometry.out_channels + first_channel) * plane + (pixel - image * plane);
+  const int first_m = m_tile * T::block_m;
+  const int end_m = min(args.group_out_channels, first_m + T::block_m);
+  constexpr int rows_per_pass = threads / T::block_n, batch = 8;
+  static_assert(T::block_m % (rows_per_pass * batch) == 0, "whole batches of rows");
+#pragma unroll 1
+  for (int row = thread / T::block_n; row < T::block_m; row += rows_per_pass * batch) {
+    float value[batch];
+#pragma unroll
+    for (int i = 0; i < batch; ++i) value[i] = tile[(row + i * rows_per_pass) * Layout::output_pitch + column];
+    float* partial = args.partial + corner + row * stride;
+    if (args.splits == 1) {
+      FilterEnd filter[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) filter[i] = filters[row + i * rows_per_pass];
+      finish<typename T::Op, rows_per_pass>(args, group, first_m + row, end_m, pixel, corner + row * stride, stride,
+                                            value, filter);
+    } else {
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        if (first_m + row + i * rows_per_pass < end_m) partial[i * rows_per_pass * stride] = value[i];
+      }
+    }
+  }
+}
+
+#endif
+
+template <class T, int unit_bytes, int blocks_per_sm>
+__global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (T::needs_wgmma && !wgmma_compiled) {
+    // Tells the host (implicit_gemm_choice.cpp) that this tile is not to be used.
+    __shared__ volatile int not_compiled;
+    not_compiled = 1;
+    __trap();
+  } else {
+    convolve_tile<T, unit_bytes>(args);
+  }
+#endif
+}
+
+/// A Tile that launches this instantiation.
+template <class T, int unit_bytes, int blocks_per_sm>
+Tile make_tile(const char* instruction, double rate) {
+#ifndef LAMINA_HOPPER
+  static_assert(!T::needs_wgmma, "a source with such tiles belongs to the target lamina_hopper (cuda/sources.cmake)");
+#endif
+  return {.instruction = instruction,
+          .block_m = T::block_m,
+          .block_n = T::block_n,
+          .unit_bytes = unit_bytes,
+          .rate = rate,
+          .shared_bytes = Shared<T>::bytes,
+          .kernel = reinterpret_cast<const void*>(&implicit_gemm_kernel<T, unit_bytes, blocks_per_sm>)};
+}
+
+}  // namespace lamina::cuda::implicit_gemm

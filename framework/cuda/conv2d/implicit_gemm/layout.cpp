@@ -1,0 +1,112 @@
+#include "lamina/cuda/conv2d/implicit_gemm/layout.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "lamina/base/math.h"
+
+namespace lamina::cuda::implicit_gemm {
+namespace {
+
+using lamina::detail::ceil_div;
+
+/// Writes one operand of the product.
+void store(unsigned char* destination, Precision precision, float value) {
+  const auto copy = [destination](auto bits) { std::memcpy(destination, &bits, sizeof(bits)); };
+  switch (precision) {
+    case Precision::fp32: return copy(value);
+    case Precision::tf32: return copy(round_to_tf32(std::bit_cast<std::uint32_t>(value)));
+    case Precision::fp16: return copy(to_half(value).bits);
+    case Precision::bf16: return copy(to_bfloat16(value).bits);
+  }
+}
+
+}  // namespace
+
+FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
+  shift = 0;
+  double total = 0;
+  int smallest = std::numeric_limits<int>::max(), largest = std::numeric_limits<int>::min();
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (!std::isfinite(weight[i])) return {};  // the result is not finite whatever the scale
+    if (weight[i] == 0.0f) continue;
+    total += std::abs(static_cast<double>(weight[i]));
+    const int exponent = std::ilogb(weight[i]);
+    smallest = std::min(smallest, exponent);
+    largest = std::max(largest, exponent);
+  }
+  if (smallest > largest) return {};
+  if (smallest < -100) shift = -100 - smallest;
+  if (largest > 99) shift = 99 - largest;
+  if (smallest + shift < -100 || largest + shift > 99) {
+    shift = 0;
+    return {.scale = std::numeric_limits<float>::quiet_NaN()};
+  }
+  // Subnormal inputs: what the product of two low words, below 2^-12 |w| * 2^-136, leaves out of the sum matters only
+  // where the sum is below 2^-129 of all |w|; the rest is margin.
+  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, -126))};
+}
+
+Layout make_layout(const ConvGeometry& geometry, Precision precision) {
+  Layout layout;
+  layout.element_bytes = precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2;
+  // The widest copy that channels fill at least half of; at least 4 bytes, cp.async's smallest.
+  const int channels = geometry.group_in_channels();
+  layout.unit_bytes = 16;
+  while (layout.unit_bytes > 4 && layout.unit_bytes / layout.element_bytes >= 2 * channels) layout.unit_bytes /= 2;
+  layout.unit_elements = static_cast<unsigned>(layout.unit_bytes / layout.element_bytes);
+  layout.units_per_group = ceil_div(static_cast<unsigned>(channels), layout.unit_elements);
+  layout.units_per_pixel = layout.units_per_group * static_cast<unsigned>(geometry.groups);
+  const std::int64_t units = std::int64_t{layout.units_per_group} * geometry.kernel_height * geometry.kernel_width;
+  layout.steps = static_cast<int>(ceil_div(units * layout.unit_bytes, std::int64_t{step_bytes}));
+  return layout;
+}
+
+std::vector<Position> make_taps(const ConvGeometry& geometry, const Layout& layout) {
+  const auto units_per_step = static_cast<std::size_t>(step_bytes / layout.unit_bytes);
+  std::vector<Position> taps(static_cast<std::size_t>(layout.steps) * units_per_step, no_tap);
+  for_each_unit(geometry, layout, [&](unsigned k, int kh, int kw, unsigned channel) {
+    const auto pixels =
+        static_cast<unsigned>(kh * geometry.dilation_height) * static_cast<unsigned>(geometry.in_width) +
+        static_cast<unsigned>(kw * geometry.dilation_width);
+    taps[k / layout.unit_elements] = {pixels * layout.units_per_pixel + channel / layout.unit_elements,
+                                      tap_bounds(kh, kw)};
+  });
+  return taps;
+}
+
+std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layout& layout, Precision precision,
+                                        int block_m, const float* weight, std::vector<FilterRange>& filters) {
+  const int group_filters = geometry.group_out_channels();
+  const int m_tiles = ceil_div(group_filters, block_m);
+  const auto tile_bytes = static_cast<std::size_t>(block_m * step_bytes);
+  const auto tile_count = static_cast<std::size_t>(geometry.groups) * static_cast<std::size_t>(m_tiles);
+  const auto steps = static_cast<std::size_t>(layout.steps);
+  std::vector<unsigned char> packed(tile_count * steps * tile_bytes);
+  const std::int64_t window = std::int64_t{geometry.kernel_height} * geometry.kernel_width;
+  const auto terms_per_step = static_cast<unsigned>(step_bytes / layout.element_bytes);
+
+  for (int filter = 0; filter < geometry.out_channels; ++filter) {
+    const float* w = weight + filter * geometry.reduction();
+    int shift = 0;
+    if (precision == Precision::fp32) filters.push_back(find_range(w, geometry.reduction(), shift));
+    const int m = filter % group_filters;
+    const auto tile = static_cast<std::size_t>(filter / group_filters * m_tiles + m / block_m);
+    unsigned char* rows = packed.data() + tile * steps * tile_bytes;
+    for_each_unit(geometry, layout, [&](unsigned k, int kh, int kw, unsigned channel) {
+      for (unsigned i = 0; i < layout.unit_elements; ++i) {
+        if (channel + i >= static_cast<unsigned>(geometry.group_in_channels())) break;
+        const float value = w[std::int64_t{channel + i} * window + kh * geometry.kernel_width + kw];
+        const int column = static_cast<int>((k + i) % terms_per_step) * layout.element_bytes;
+        store(rows + (k + i) / terms_per_step * tile_bytes + swizzled(m % block_m, column), precision,
+              std::ldexp(value, shift));
+      }
+    });
+  }
+  return packed;
+}
+
+}  // namespace lamina::cuda::implicit_gemm

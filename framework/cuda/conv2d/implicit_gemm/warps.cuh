@@ -1,0 +1,122 @@
+#pragma once
+
+// The inside of the implicit GEMM on mma.sync: four warps, each multiplying a quarter of the block's tile.
+
+#include "lamina/cuda/ptx/mma.cuh"
+
+namespace lamina::cuda::implicit_gemm {
+
+/// m filters x n pixels for a block, warp_m x warp_n for a warp, in fragments of 16 x 8. Both operands come by ldmatrix
+/// from 128-byte rows; docs/implicit_gemm.md shows the lanes.
+template <class Operand, int m, int n, int warp_m, int warp_n>
+struct WarpTile {
+  using Op = Operand;
+  static constexpr bool needs_wgmma = false;
+  static constexpr int extra_bytes = 0;
+  static constexpr int block_m = m, block_n = n;
+  static constexpr int fragments_m = warp_m / 16, fragments_n = warp_n / 8;
+  static constexpr int warps_n = block_n / warp_n;
+  static_assert((block_m / warp_m) * warps_n * 32 == threads, "the warps cover the tile exactly once");
+  static_assert(warp_m % 16 == 0 && warp_n % 16 == 0, "ldmatrix.x4 loads 16 rows of either operand");
+
+  float sum[fragments_m][fragments_n][4] = {};
+  unsigned a_lane, b_lane;  // where this lane's rows begin
+
+  __device__ explicit WarpTile(unsigned char*) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    a_lane = static_cast<unsigned>(swizzled(first_row(warp) + lane % 16, lane / 16 * 16));
+    b_lane = static_cast<unsigned>(block_m * step_bytes +
+                                   swizzled(first_column(warp) + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16));
+  }
+  __device__ void prepare(const unsigned char*) {}
+
+  __device__ static int first_row(int warp) { return warp / warps_n * warp_m; }
+  __device__ static int first_column(int warp) { return warp % warps_n * warp_n; }
+  /// Where fragment (i, j) lies in the block's tile.
+  __device__ static int row(int warp, int i) { return first_row(warp) + i * 16; }
+  __device__ static int column(int warp, int j) { return first_column(warp) + j * 8; }
+
+  /// sum += A B over one step of K at shared address `tiles`, in four pieces of 32 bytes. `between(piece)` starts the
+  /// copies of a later step: its integer work fills the gaps between the products.
+  template <class Between>
+  __device__ __forceinline__ void multiply_step(unsigned tiles, Between&& between) {
+    if constexpr (std::is_same_v<Op, SplitTf32>) {
+      multiply_step_split(tiles, between);
+    } else {
+#pragma unroll
+      for (int piece = 0; piece < 4; ++piece) {
+        unsigned a[fragments_m][4], b[fragments_n / 2][4];
+#pragma unroll
+        for (int i = 0; i < fragments_m; ++i) load_matrices(a[i], (tiles + a_lane ^ piece << 5) + i * 16 * step_bytes);
+#pragma unroll
+        for (int j = 0; j < fragments_n / 2; ++j) {
+          load_matrices(b[j], (tiles + b_lane ^ piece << 5) + j * 16 * step_bytes);
+        }
+        between(piece);
+#pragma unroll
+        for (int j = 0; j < fragments_n; ++j) {
+          const unsigned b_pair[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
+#pragma unroll
+          for (int i = 0; i < fragments_m; ++i) multiply<Op>(sum[i][j], a[i], b_pair, sum[i][j]);
+        }
+      }
+    }
+  }
+
+ private:
+  /// The same in fp32: A B = low high + high low + high high, corrections first, in chains of one step that begin at
+  /// zero: the tensor cores round toward zero as they add. Both factors of high * low carry split_scale, A's as its
+  /// inverse.
+  template <class Between>
+  __device__ __forceinline__ void multiply_step_split(unsigned tiles, Between&& between) {
+    float chain[fragments_m][fragments_n][4] = {};
+#pragma unroll
+    for (int piece = 0; piece < 4; ++piece) {
+      unsigned a[fragments_m][4], a_low[fragments_m][4], a_down[fragments_m][4];
+#pragma unroll
+      for (int i = 0; i < fragments_m; ++i) {
+        load_matrices(a[i], (tiles + a_lane ^ piece << 5) + i * 16 * step_bytes);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          float low;
+          split_tf32(a[i][r], a[i][r], low);
+          a_low[i][r] = __float_as_uint(low);
+          a_down[i][r] = __float_as_uint(__uint_as_float(a[i][r]) * (1.0f / split_scale));
+        }
+      }
+      between(piece);
+#pragma unroll
+      for (int pair = 0; pair < fragments_n / 2; ++pair) {
+        unsigned b[4];
+        load_matrices(b, (tiles + b_lane ^ piece << 5) + pair * 16 * step_bytes);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int j = pair * 2 + half;
+          unsigned b_high[2], b_low[2];
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            float low;
+            split_tf32(b[half * 2 + r], b_high[r], low);
+            b_low[r] = __float_as_uint(low * split_scale);
+          }
+#pragma unroll
+          for (int i = 0; i < fragments_m; ++i) multiply<Op>(chain[i][j], a_low[i], b_high, chain[i][j]);
+#pragma unroll
+          for (int i = 0; i < fragments_m; ++i) multiply<Op>(chain[i][j], a_down[i], b_low, chain[i][j]);
+#pragma unroll
+          for (int i = 0; i < fragments_m; ++i) multiply<Op>(chain[i][j], a[i], b_high, chain[i][j]);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < fragments_m; ++i) {
+#pragma unroll
+      for (int j = 0; j < fragments_n; ++j) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) sum[i][j][r] += chain[i][j][r];
+      }
+    }
+  }
+};
+
+}  // namespace lamina::cuda::implicit_gemm

@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/ladder/kernels.h"
+#include "lamina/cuda/conv2d/ladder/ladder.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/tensor_core/operand_rows.h"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::ceil_div;
+using detail::fail;
+using detail::round_up;
+
+constexpr std::size_t alignment = 256;                   // of cuBLAS's workspace
+constexpr std::size_t usual_gemm_workspace = 4u << 20;   // what cuBLAS gives itself on most devices
+constexpr std::size_t least_gemm_workspace = 16u << 10;  // with less, products fail
+constexpr std::int64_t least_pixels = 32;                // of a slice: fewer are not worth a product
+
+constexpr std::int64_t most_products = 65535;  // in one call: cuBLAS puts them on the grid's z axis
+
+/// Terms that cuBLAS adds one after another at most, see longest_chain in conv2d_device.cuh: in fp32 the reduction is
+/// cut into products of this depth, each added to the one before.
+constexpr std::int64_t product_depth = 128;
+
+/// How the work is cut: over images, or over pixels where one image's columns exceed the workspace; and over the
+/// reduction, into chunks of equal depth.
+struct Im2colPlan {
+  std::int64_t images = 0;  // of a slice
+  std::int64_t pixels = 0;  // of a slice
+  std::int64_t pitch = 0;   // of a slice
+  std::int64_t chunks = 1;
+  std::int64_t depth = 0;  // of a chunk, but perhaps the last
+  std::size_t gemm_bytes = 0;
+  std::size_t column_bytes = 0;
+};
+
+Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options) {
+  Im2colPlan plan;
+  plan.chunks = options.precision == Precision::tf32 ? 1 : ceil_div(g.reduction(), product_depth);
+  plan.depth = ceil_div(g.reduction(), plan.chunks);
+  plan.chunks = ceil_div(g.reduction(), plan.depth);
+
+  const std::size_t limit = options.workspace_limit;
+  const std::size_t column = static_cast<std::size_t>(g.reduction()) * sizeof(float);  // bytes of one pixel's column
+  plan.gemm_bytes = std::clamp(round_up(limit / 16, alignment), least_gemm_workspace, usual_gemm_workspace);
+  const std::size_t fixed = alignment + plan.gemm_bytes;  // the caller's workspace is aligned to 16 bytes only
+  const std::size_t least =
+      fixed + column * static_cast<std::size_t>(std::min(least_pixels, round_up(g.out_pixels(), std::int64_t{4})));
+  if (limit < least) {
+    fail("conv2d: algorithm im2col needs at least ", least, " bytes of workspace here, the limit is ", limit);
+  }
+  const auto columns = static_cast<std::int64_t>((limit - fixed) / column);
+  const std::int64_t image_pitch = round_up(g.out_pixels(), std::int64_t{4});
+  if (columns >= image_pitch) {
+    plan.pixels = g.out_pixels();
+    plan.pitch = image_pitch;
+    const std::int64_t most = std::min(columns / image_pitch, most_products);
+    plan.images = ceil_div(g.batch, ceil_div(g.batch, most));
+  } else {
+    plan.images = 1;
+    plan.pixels = columns / 4 * 4;
+    plan.pitch = plan.pixels;
+  }
+  plan.column_bytes = static_cast<std::size_t>(plan.images * plan.pitch) * column;
+  return plan;
+}
+
+class Im2col final : public Conv2dKernel {
+ public:
+  Im2col(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias)
+      : geometry_(geometry),
+        options_(options),
+        plan_(make_plan(geometry, options)),
+        cublas_(Cublas::on_device(options.device)) {
+    const std::vector<float> packed = pack(weight);
+    weight_ = Constant(options.device, packed.data(), packed.size() * sizeof(float));
+    if (bias != nullptr) {
+      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
+    }
+  }
+
+  ConvAlgorithm algorithm() const override { return ConvAlgorithm::im2col; }
+
+  std::string description() const override {
+    return detail::concat("im2col: unfold ", plan_.images, plan_.images == 1 ? " image, " : " images, ", plan_.pixels,
+                          " pixels, at a time, then cuBLAS in ", name(options_.precision), ", the sum in ",
+                          plan_.chunks, plan_.chunks == 1 ? " part" : " parts");
+  }
+
+  std::size_t workspace_bytes() const override { return alignment + plan_.gemm_bytes + plan_.column_bytes; }
+  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
+
+  void run(const void* input, void* output, void* workspace, Stream stream) const override {
+    const DeviceGuard guard(options_.device);
+    const ConvGeometry& g = geometry_;
+    auto* gemm_workspace =
+        reinterpret_cast<char*>(round_up(reinterpret_cast<std::uintptr_t>(workspace), std::uintptr_t{alignment}));
+    auto* columns = reinterpret_cast<float*>(gemm_workspace + plan_.gemm_bytes);
+    for (std::int64_t image = 0; image < g.batch; image += plan_.images) {
+      for (int group = 0; group < g.groups; ++group) {
+        for (std::int64_t pixel = 0; pixel < g.out_pixels(); pixel += plan_.pixels) {
+          Im2colSlice slice;
+          slice.first_image = image;
+          slice.images = std::min(plan_.images, g.batch - image);
+          slice.group = group;
+          slice.first_pixel = pixel;
+          slice.pixels = std::min(plan_.pixels, g.out_pixels() - pixel);
+          slice.pitch = plan_.pitch;
+          run_slice(slice, static_cast<const float*>(input), static_cast<float*>(output), columns, gemm_workspace,
+                    stream);
+        }
+      }
+    }
+  }
+
+ private:
+  /// [OC, K] -> [chunks][OC, depth rounded up to 4]: every chunk's rows start on 16 bytes.
+  std::vector<float> pack(const float* weight) const {
+    const std::int64_t k = geometry_.reduction();
+    const std::int64_t pitch = weight_pitch();
+    const bool tf32 = options_.precision == Precision::tf32;
+    std::vector<float> packed(static_cast<std::size_t>(plan_.chunks * geometry_.out_channels * pitch));
+    for (std::int64_t oc = 0; oc < geometry_.out_channels; ++oc) {
+      for (std::int64_t i = 0; i < k; ++i) {
+        const float w = weight[oc * k + i];
+        packed[static_cast<std::size_t>((i / plan_.depth * geometry_.out_channels + oc) * pitch + i % plan_.depth)] =
+            tf32 ? std::bit_cast<float>(round_to_tf32(std::bit_cast<std::uint32_t>(w))) : w;
+      }
+    }
+    return packed;
+  }
+
+  std::int64_t weight_pitch() const { return round_up(plan_.depth, std::int64_t{4}); }
+
+  void run_slice(const Im2colSlice& slice,
+                 const float* input,  // [N, C, H, W]
+                 float* output,       // [N, OC, OH, OW]
+                 float* columns,      // [slice.images, K, slice.pitch]
+                 void* gemm_workspace, Stream stream) const {
+    const ConvGeometry& g = geometry_;
+    const std::int64_t k = g.reduction();
+    im2col(g, slice, input, columns, options_.precision == Precision::tf32, stream);
+    // Row-major output[OC, pixels] = weight[OC, K] * columns[K, pixels] is, column-major as cuBLAS reads memory,
+    // output'[pixels, OC] = columns'[pixels, K] * weight'[K, OC]: no transposition anywhere.
+    const std::int64_t first_channel = std::int64_t{slice.group} * g.group_out_channels();
+    for (std::int64_t chunk = 0; chunk < plan_.chunks; ++chunk) {
+      const std::int64_t first = chunk * plan_.depth;
+      cublas_->gemm(
+          {.m = slice.pixels,
+           .n = g.group_out_channels(),
+           .k = std::min(plan_.depth, k - first),
+           .a = columns + first * slice.pitch,
+           .lda = slice.pitch,
+           .stride_a = k * slice.pitch,
+           .b = weight_.as<float>() + (chunk * g.out_channels + first_channel) * weight_pitch(),
+           .ldb = weight_pitch(),
+           .stride_b = 0,
+           .beta = chunk == 0 ? 0.0f : 1.0f,
+           .c = output + (slice.first_image * g.out_channels + first_channel) * g.out_pixels() + slice.first_pixel,
+           .ldc = g.out_pixels(),
+           .stride_c = g.out_channels * g.out_pixels(),
+           .count = slice.images},
+          options_.precision, gemm_workspace, plan_.gemm_bytes, stream);
+    }
+    if (bias_.data() != nullptr || options_.relu) {
+      add_bias_and_activate(g, slice, bias_.as<float>(), output, options_.relu, stream);
+    }
+  }
+
+  ConvGeometry geometry_;
+  Conv2dOptions options_;
+  Im2colPlan plan_;
+  std::shared_ptr<Cublas> cublas_;
+  Constant weight_;
+  Constant bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<Conv2dKernel> make_im2col(const ConvGeometry& geometry, const Conv2dOptions& options,
+                                          const float* weight, const float* bias) {
+  return std::make_unique<Im2col>(geometry, options, weight, bias);
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,250 @@
+// A fully connected layer for a few rows: a matrix-vector product, limited by reading the weights once.
+//
+// A block of 4 warps owns `Outputs` outputs (rows of weights) for all input rows; its 128 threads share out the terms
+// in packs of 16 bytes, `Ahead` packs of every output on their way at a time, and meet in shared memory (at most
+// 512 bytes). Outputs are few (1000 to 4096), so cutting each sum over a block is what keeps enough loads in flight on
+// every multiprocessor: 8 loads of each of 32 warps. The first packs of weights are asked for before the kernel waits
+// for its predecessor: weights are nobody's result. Inputs, the same for every block, come from L1 and L2; weights are
+// read once and do not stay in L1.
+// Weights are [out, in], or for one row packed as linear_stream.cuh reads them, so that plans of one and of more rows
+// share a copy: eight threads read the 128 bytes that a step of K has of a row.
+// For one row 8 blocks find registers on a multiprocessor: all blocks of 4096 outputs run at once. A ring in shared
+// memory that each thread fills ahead with cp.async (docs/plans.md) was slower: 26 us for 20 in AlexNet's first layer.
+// A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than conv2d_device.cuh
+// allows. Preconditions: rows <= Rows, in <= linear_most_terms. Rows that do not start on 16 bytes go element by
+// element.
+
+#include "lamina/cuda/conv2d/ladder/window.cuh"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/linear/rows.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/operand_rows.h"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int warps = 4;
+constexpr int threads = 32 * warps;
+
+static_assert(linear_most_terms / threads / 8 <= 128 * longest_chain);
+
+/// One pack of weights, which nobody will read again.
+template <class T, int N>
+__device__ inline Pack<T, N> load_once(const T* p) {
+  Pack<T, N> pack;
+  if constexpr (sizeof(pack) == 16) {
+    auto* words = reinterpret_cast<unsigned*>(&pack);
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(p));
+  } else {
+    pack.values[0] = p[0];
+  }
+  return pack;
+}
+
+__device__ inline void store(void* output, DType type, std::int64_t i, float x) {
+  switch (type) {
+    case DType::f16: static_cast<__half*>(output)[i] = from_f32<__half>(x); break;
+    case DType::bf16: static_cast<__nv_bfloat16*>(output)[i] = from_f32<__nv_bfloat16>(x); break;
+    default: static_cast<float*>(output)[i] = x;
+  }
+}
+
+/// The elements in f32. Two bf16 are the halves of a word, and one is an f32 whose lower half is missing: said so, it
+/// takes one instruction each, and no more registers than the words.
+template <class T, int N>
+__device__ inline void widen(const Pack<T, N>& pack, float (&x)[N]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && N % 2 == 0) {
+    const auto* words = reinterpret_cast<const unsigned*>(&pack);
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      x[2 * i] = __uint_as_float(words[i] << 16);
+      x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = to_f32(pack.values[i]);
+  }
+}
+
+/// N terms of one output of one row; the weights times `scale`, if they are scaled.
+template <bool scaled, class T, int N>
+__device__ inline float dot(const Pack<T, N>& w, const float (&x)[N], float scale, float sum) {
+  float v[N];
+  widen(w, v);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum = fmaf(scaled ? v[i] * scale : v[i], x[i], sum);
+  return sum;
+}
+
+/// N elements of the input from `p` on, in loads of 16 bytes.
+template <class In, int N>
+__device__ inline void load_input(const In* p, float (&x)[N]) {
+  constexpr int size = N < Pack<In>::size ? N : Pack<In>::size;
+#pragma unroll
+  for (int i = 0; i < N; i += size) {
+    float part[size];
+    widen(*reinterpret_cast<const Pack<In, size>*>(p + i), part);
+#pragma unroll
+    for (int j = 0; j < size; ++j) x[i + j] = part[j];
+  }
+}
+
+/// Where a thread's packs of an output's weights lie: `first`, and every `apart` bytes the one `threads` packs on.
+template <class T, int N, bool packed>
+struct Places {
+  static constexpr int packs = step_bytes / 16;  // of a step, in packed weights; `threads` is a multiple
+  static constexpr int block = 64 * step_bytes;
+  std::int64_t step;  // bytes from one step of K to the next: an even number of blocks of 64 outputs
+
+  __device__ explicit Places(const LinearArguments& a) : step(std::int64_t{(a.out + 127) / 128} * 2 * block) {}
+
+  __device__ const unsigned char* first(const LinearArguments& a, int output, int thread) const {
+    const auto* weight = static_cast<const unsigned char*>(a.weight);
+    if constexpr (packed) {
+      return weight + output / 64 * block + thread / packs * step + swizzled(output % 64, thread % packs * 16);
+    } else {
+      return weight + (std::int64_t{output} * a.in + thread * N) * static_cast<std::int64_t>(sizeof(T));
+    }
+  }
+  __device__ std::int64_t apart() const {
+    return packed ? threads / packs * step : threads * N * static_cast<std::int64_t>(sizeof(T));
+  }
+};
+
+/// T: of the weights, In: of the input. Where they differ, the weights are scaled.
+template <class T, class In, int N, int Rows, int Outputs, int Ahead, int Resident, bool packed = false>
+__global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(LinearArguments a) {
+  __shared__ float partial[warps][Outputs * Rows];
+  let_successor_start();
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int first = static_cast<int>(blockIdx.x) * Outputs;
+  const int packs = a.in / N;
+  // Outputs beyond the last repeat it: no branch, and their results are dropped. Rows likewise, below.
+  const Places<T, N, packed> places(a);
+  const std::int64_t apart = places.apart();
+  const unsigned char* weight[Outputs];
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o) weight[o] = places.first(a, min(first + o, a.out - 1), thread);
+  constexpr bool scaled = !std::is_same_v<T, In>;
+  float scale[Outputs];
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o) scale[o] = scaled ? a.scales[min(first + o, a.out - 1)] : 1.0f;
+  const int output = first + thread / Rows, row = thread % Rows;  // that this thread will finish
+  const bool mine = thread < Outputs * Rows && output < a.out && row < a.rows;
+  const float bias = mine && a.bias != nullptr ? a.bias[output] : 0.0f;
+  float total[Outputs][Rows] = {};
+  std::int64_t offset = 0;
+  for (int begin = thread; begin - thread < packs; begin += threads * Ahead, offset += Ahead * apart) {
+    Pack<T, N> w[Ahead][Outputs];
+#pragma unroll
+    for (int step = 0; step < Ahead; ++step) {
+      const int i = begin + step * threads;
+#pragma unroll
+      for (int o = 0; o < Outputs; ++o) {
+        if (i < packs) w[step][o] = load_once<T, N>(reinterpret_cast<const T*>(weight[o] + offset + step * apart));
+      }
+    }
+    if (begin == thread) wait_for_predecessor();
+    float sum[Outputs][Rows] = {};
+#pragma unroll
+    for (int step = 0; step < Ahead; ++step) {
+      const int i = begin + step * threads;
+      if (i >= packs) continue;
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) {
+        const std::int64_t row = r < a.rows ? r : a.rows - 1;
+        float x[N];
+        load_input(static_cast<const In*>(a.input) + row * a.in + std::int64_t{i} * N, x);
+#pragma unroll
+        for (int o = 0; o < Outputs; ++o) sum[o][r] = dot<scaled>(w[step][o], x, scale[o], sum[o][r]);
+      }
+    }
+#pragma unroll
+    for (int o = 0; o < Outputs; ++o) {
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) total[o][r] += sum[o][r];
+    }
+  }
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o) {
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        total[o][r] += __shfl_xor_sync(0xffffffffu, total[o][r], distance);
+      }
+      if (thread % 32 == 0) partial[thread / 32][o * Rows + r] = total[o][r];
+    }
+  }
+  __syncthreads();
+  if (!mine) return;
+  float sum = bias;
+#pragma unroll
+  for (const auto& of_warp : partial) sum += of_warp[thread];
+  store(a.output, a.output_type, std::int64_t{row} * a.out + output, activate(sum, a.relu));
+}
+
+/// `Resident`: blocks that must find registers on a multiprocessor.
+template <class T, int Rows, int Outputs, int Ahead, int Resident = 1>
+void launch(const LinearArguments& a, cudaStream_t stream) {
+  constexpr int widest = Pack<T>::size;
+  const dim3 grid(static_cast<unsigned>((a.out + Outputs - 1) / Outputs));
+  if constexpr (Rows == 1 && std::is_same_v<T, float>) {
+    if (a.scales != nullptr) {
+      launch_overlapping(linear_few_rows_kernel<__half, float, Pack<__half>::size, 1, Outputs, Ahead, Resident, true>,
+                         grid, dim3(threads), stream, a);
+      return;
+    }
+  }
+  if (Rows == 1 && a.packed) {
+    launch_overlapping(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident, Rows == 1>, grid,
+                       dim3(threads), stream, a);
+  } else if (a.in % widest == 0 && aligned_to_16(a.weight) && aligned_to_16(a.input)) {
+    launch_overlapping(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident>, grid, dim3(threads),
+                       stream, a);
+  } else {
+    launch_overlapping(linear_few_rows_kernel<T, T, 1, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream, a);
+  }
+}
+
+__global__ void __launch_bounds__(256) linear_epilogue_kernel(LinearArguments a) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t count = a.rows * a.out;
+  const std::int64_t step = std::int64_t{gridDim.x} * 256;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x; i < count; i += step) {
+    const float bias = a.bias != nullptr ? a.bias[i % a.out] : 0.0f;
+    float x = 0;
+    switch (a.output_type) {
+      case DType::f16: x = to_f32(static_cast<const __half*>(a.output)[i]); break;
+      case DType::bf16: x = to_f32(static_cast<const __nv_bfloat16*>(a.output)[i]); break;
+      default: x = static_cast<const float*>(a.output)[i];
+    }
+    store(a.output, a.output_type, i, activate(x + bias, a.relu));
+  }
+}
+
+}  // namespace
+
+void linear_few_rows(const LinearArguments& a, Stream stream) {
+  static_assert(linear_rows_at_once == 8);
+  static_assert(linear_block_outputs(2, 1) == 2 && linear_block_outputs(4, 1) == 4 && linear_block_outputs(8, 1) == 4);
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  with_element_type(a.storage, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    if (a.rows == 1 && linear_block_outputs(1, a.out) == 1) return launch<T, 1, 1, 8, 8>(a, cuda_stream);
+    if (a.rows == 1) return launch<T, 1, 4, 2, 8>(a, cuda_stream);
+    if (a.rows == 2) return launch<T, 2, 2, 4>(a, cuda_stream);
+    if (a.rows <= 4) return launch<T, 4, 4, 2>(a, cuda_stream);
+    launch<T, 8, 4, 2>(a, cuda_stream);
+  });
+}
+
+void linear_epilogue(const LinearArguments& a, Stream stream) {
+  launch_overlapping(linear_epilogue_kernel, dim3(grid_for(std::min<std::int64_t>(a.rows * a.out, 1 << 24), 256)),
+                     dim3(256), static_cast<cudaStream_t>(stream), a);
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,117 @@
+// Stands in for the CUDA backend in a build without the CUDA toolkit: the same symbols, and one reason for all.
+// What can only be reached with a device in hand fails as requiring one does.
+
+#include "lamina/base/error.h"
+#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/convert.h"
+#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/linear/linear.h"
+#include "lamina/cuda/local_response_norm.h"
+#include "lamina/cuda/normalize.h"
+#include "lamina/cuda/pool2d.h"
+#include "lamina/cuda/relu.h"
+#include "lamina/cuda/runtime/device.h"
+#include "lamina/cuda/runtime/peak.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/cuda/softmax.h"
+#include "lamina/tensor/device_memory.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr const char* reason = "this build of Lamina has no CUDA support (configure with -DLAMINA_CUDA=ON)";
+
+[[noreturn]] void refuse(int device) { fail(Device::cuda(device), " cannot be used: ", reason); }
+
+}  // namespace
+
+int cuda_device_count() noexcept { return 0; }
+
+std::string cuda_unavailable_reason() { return reason; }
+
+void require_cuda_device(int index) { refuse(index); }
+
+void* device_allocate(Device device, std::size_t) { refuse(device.index); }
+
+void device_free(Device, void*) noexcept {}
+
+std::shared_ptr<void> allocate_pinned(std::size_t) { refuse(0); }
+
+void copy_bytes(void*, Device to, const void*, Device from, std::size_t) {
+  fail("cannot copy from ", from, " to ", to, ": ", reason);
+}
+
+DryRun::DryRun() = default;
+DryRun::~DryRun() = default;
+bool DryRun::active() { return false; }
+
+}  // namespace lamina::detail
+
+namespace lamina::cuda {
+
+using detail::refuse;
+
+BackendInfo backend_info() { return {}; }
+DeviceInfo device_info(int index) { refuse(index); }
+std::size_t free_memory(int index) { refuse(index); }
+std::string device_name(int index) { refuse(index); }
+
+void DestroyStream::operator()(void*) const noexcept {}
+void DestroyEvent::operator()(void*) const noexcept {}
+void FreePinned::operator()(void*) const noexcept {}
+void DestroyGraph::operator()(void*) const noexcept {}
+
+OwnedStream::OwnedStream(int device) { refuse(device); }
+Event::Event(int device) { refuse(device); }
+void Event::record(Stream) {}
+void Event::hold(Stream) const {}
+void Event::synchronize() const {}
+float Event::milliseconds(const Event&, const Event&) { return 0; }
+PinnedBuffer::PinnedBuffer(std::size_t) { refuse(0); }
+CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>&) { refuse(device); }
+void CapturedGraph::launch(Stream) const {}
+
+bool is_capturing(int, Stream) { return false; }
+ProfilerRange::ProfilerRange(const char*) {}
+ProfilerRange::~ProfilerRange() {}
+
+void upload(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
+void download(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
+void copy_on_device(int device, void*, const void*, std::size_t, Stream) { refuse(device); }
+void fill_bytes(int device, void*, int, std::size_t, Stream) { refuse(device); }
+void synchronize(int device, Stream) { refuse(device); }
+
+bool conv2d_takes(const ConvGeometry&, const Conv2dOptions&) { return false; }
+
+std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOptions& options, const float*,
+                                             const float*) {
+  refuse(options.device);
+}
+
+void square_product(int device, const float*, const float*, float*, int, void*, Stream) { refuse(device); }
+
+std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float*, const float*) {
+  refuse(options.device);
+}
+
+void convert(int device, const Activation&, Format, const void*, Format, void*, Stream) { refuse(device); }
+void normalize(int device, const Activation&, const void*, const float*, bool, Format, void*, Stream) {
+  refuse(device);
+}
+void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
+void sigmoid(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
+void add(int device, DType, const void*, const void*, void*, std::int64_t, bool, Stream) { refuse(device); }
+void scale_and_shift(int device, Format, const Activation&, const void*, const float*, const float*, void*, bool,
+                     Stream) {
+  refuse(device);
+}
+void copy_rows(int device, const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
+void pool2d(int device, PoolKind, const PoolGeometry&, const PoolFormat&, const void*, void*, Stream) {
+  refuse(device);
+}
+void local_response_norm(int device, const LocalResponse&, Format, const void*, void*, Stream) { refuse(device); }
+void softmax(int device, DType, const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) {
+  refuse(device);
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "lamina/cuda/conv2d/conv2d.h"
+
+/// Streams, events, pinned memory, asynchronous copies and captured work, without a CUDA type: stub.cpp has the
+/// same symbols. Everything here throws Error when CUDA refuses.
+namespace lamina::cuda {
+
+struct DestroyStream {
+  int device = 0;
+  void operator()(void* stream) const noexcept;
+};
+struct DestroyEvent {
+  void operator()(void* event) const noexcept;
+};
+struct FreePinned {
+  void operator()(void* memory) const noexcept;
+};
+struct DestroyGraph {
+  void operator()(void* graph) const noexcept;
+};
+
+/// A stream of one's own that does not wait for the default stream. Move-only.
+class OwnedStream {
+ public:
+  explicit OwnedStream(int device);
+  Stream get() const { return handle_.get(); }
+  int device() const { return handle_.get_deleter().device; }
+
+ private:
+  std::unique_ptr<void, DestroyStream> handle_;
+};
+
+/// A point in a stream's work. Move-only.
+class Event {
+ public:
+  explicit Event(int device);
+  void record(Stream stream);
+  /// Makes `stream` wait, on the device, until the recorded point is reached.
+  void hold(Stream stream) const;
+  /// Waits on the host.
+  void synchronize() const;
+  /// Milliseconds on the device between two recorded points; waits for the later one.
+  static float milliseconds(const Event& from, const Event& to);
+
+ private:
+  std::unique_ptr<void, DestroyEvent> handle_;
+};
+
+/// Host memory that the device reads and writes directly: the only kind that asynchronous copies overlap with.
+/// Move-only.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(std::size_t bytes);
+  void* data() const { return memory_.get(); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<void, FreePinned> memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// Work recorded once and launched many times with one call. Move-only.
+class CapturedGraph {
+ public:
+  /// Runs `record` on a capturing stream of `device`: what it enqueues there is recorded, not executed. It must not
+  /// allocate or wait. Other threads may go on using the device.
+  CapturedGraph(int device, const std::function<void(Stream)>& record);
+  void launch(Stream stream) const;
+
+ private:
+  std::unique_ptr<void, DestroyGraph> handle_;
+};
+
+/// Whether what is enqueued on `stream` is being recorded by its owner. Never the default stream.
+bool is_capturing(int device, Stream stream);
+
+/// Marks a span of host time in Nsight's timelines (NVTX); costs a branch when nobody profiles. Ranges nest.
+class ProfilerRange {
+ public:
+  explicit ProfilerRange(const char* name);
+  ~ProfilerRange();
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+};
+
+/// Enqueue copies of `bytes` bytes and return; the host memory must stay until the stream has got there, and should
+/// be pinned. `device` is the device of `stream` (null: that device's default stream).
+void upload(int device, void* destination, const void* host, std::size_t bytes, Stream stream);
+void download(int device, void* host, const void* source, std::size_t bytes, Stream stream);
+void copy_on_device(int device, void* destination, const void* source, std::size_t bytes, Stream stream);
+
+/// Enqueues setting `bytes` bytes to `value`.
+void fill_bytes(int device, void* destination, int value, std::size_t bytes, Stream stream);
+
+/// Waits until everything enqueued on `stream` so far is done, and reports what failed in it.
+void synchronize(int device, Stream stream);
+
+}  // namespace lamina::cuda

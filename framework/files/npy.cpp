@@ -1,0 +1,150 @@
+#include "lamina/files/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "lamina/base/atomic_file.h"
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+#include "lamina/base/names.h"
+#include "lamina/files/npy_header.h"
+
+namespace lamina {
+namespace detail {
+namespace {
+
+constexpr std::string_view magic = "\x93NUMPY";
+constexpr std::size_t prelude = 8;     // magic, then two bytes of version
+constexpr std::size_t alignment = 64;  // of the data, in files we write, as NumPy's
+
+struct DTypeRow {
+  std::string_view code;  // after the byte order
+  DType dtype;
+};
+
+constexpr std::array<DTypeRow, 12> dtypes = {{{"b1", DType::boolean},
+                                              {"u1", DType::u8},
+                                              {"i1", DType::i8},
+                                              {"u2", DType::u16},
+                                              {"i2", DType::i16},
+                                              {"u4", DType::u32},
+                                              {"i4", DType::i32},
+                                              {"u8", DType::u64},
+                                              {"i8", DType::i64},
+                                              {"f2", DType::f16},
+                                              {"f4", DType::f32},
+                                              {"f8", DType::f64}}};
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Finds the header's text and where the data begins.
+std::pair<std::string_view, std::size_t> locate_header(const MappedFile& file) {
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.size() < prelude) fail(file.path(), ": truncated .npy file of ", bytes.size(), " bytes");
+  const auto major = std::to_integer<int>(bytes[6]);
+  const auto minor = std::to_integer<int>(bytes[7]);
+  if (major < 1 || major > 3 || minor != 0) {
+    fail(file.path(), ": expected .npy version 1.0, 2.0 or 3.0, got ", major, '.', minor);
+  }
+  const std::size_t length_bytes = major == 1 ? 2 : 4;
+  const std::size_t begin = prelude + length_bytes;
+  if (bytes.size() < begin) fail(file.path(), ": truncated .npy file of ", bytes.size(), " bytes");
+  std::uint32_t length = 0;  // little-endian, as the host is
+  std::memcpy(&length, bytes.data() + prelude, length_bytes);
+  if (length > bytes.size() - begin) {
+    fail(file.path(), ": the .npy header of ", length, " bytes reaches past the end of the file of ", bytes.size());
+  }
+  return {text_of(bytes.subspan(begin, length)), begin + length};
+}
+
+/// Reads a dtype such as "<f4": byte order, kind, bytes.
+void read_descr(const std::string& descr, StoredTensor& stored, const std::string& path) {
+  const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != std::string_view::npos;
+  const std::string_view code = std::string_view(descr).substr(has_order ? 1 : 0);
+  if (!code.empty() && code[0] == 'O') {
+    fail(path, ": dtype ", quote(descr), " holds pickled Python objects, which Lamina never unpickles");
+  }
+  const auto row = std::find_if(dtypes.begin(), dtypes.end(), [&](const DTypeRow& r) { return r.code == code; });
+  if (row == dtypes.end()) {
+    fail(path, ": dtype ", quote(descr), " cannot be read; expected a boolean, integer or float of up to 64 bits");
+  }
+  stored.dtype = row->dtype;
+  stored.info.dtype = name(row->dtype);
+  stored.swap_bytes = descr[0] == '>' && size_of(row->dtype) > 1;
+}
+
+}  // namespace
+
+bool looks_like_npy(const MappedFile& file) { return text_of(file.bytes()).starts_with(magic); }
+
+StoredTensors read_npy(std::shared_ptr<const MappedFile> file) {
+  const std::string& path = file->path();
+  const auto [text, begin] = locate_header(*file);
+  NpyHeader header = parse_npy_header(text, path);
+
+  StoredTensor stored;
+  read_descr(header.descr, stored, path);
+  const std::string what = concat(stored.info.dtype, ' ', shape_text(header.shape));
+  const auto count = checked_numel(header.shape);
+  const auto bytes = count ? checked_mul<std::uint64_t>(*count, size_of(*stored.dtype)) : std::nullopt;
+  if (!bytes) fail(path, ": the size of ", what, " overflows 64 bits");
+  const auto data = file->bytes().subspan(begin);
+  if (*bytes != data.size()) {
+    fail(path, ": expected ", *bytes, " bytes of data for ", what, ", got ", data.size(),
+         *bytes > data.size() ? "; the file is truncated" : "; something follows the array");
+  }
+  if (header.fortran_order && *bytes != 0) {
+    std::int64_t stride = 1;
+    for (const std::int64_t extent : header.shape) {
+      stored.strides.push_back(stride);
+      stride *= extent;
+    }
+  }
+  stored.info.name = std::filesystem::path(path).stem().string();
+  stored.info.shape = std::move(header.shape);
+  stored.info.bytes = *bytes;
+  stored.data = data.data();
+  StoredTensors result;
+  result.file = std::move(file);
+  result.tensors.push_back(std::move(stored));
+  return result;
+}
+
+}  // namespace detail
+
+Tensor load_npy(const std::filesystem::path& path) {
+  const auto file = detail::MappedFile::open(path);
+  if (!detail::looks_like_npy(*file)) detail::fail(path.string(), ": not a .npy file");
+  return detail::read_tensor(detail::read_npy(file).tensors[0], file);
+}
+
+void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
+  const auto row = std::find_if(detail::dtypes.begin(), detail::dtypes.end(),
+                                [&](const detail::DTypeRow& r) { return r.dtype == tensor.dtype(); });
+  if (!tensor.defined()) detail::fail("cannot write ", path.string(), ": the tensor is undefined");
+  if (row == detail::dtypes.end()) {
+    detail::fail("cannot write ", path.string(), ": .npy has no ", tensor.dtype(), "; convert it to f32 first");
+  }
+  const std::string descr = (size_of(tensor.dtype()) == 1 ? '|' : '<') + std::string(row->code);
+  std::string header = detail::format_npy_header(descr, {tensor.shape().begin(), tensor.shape().end()});
+  constexpr std::size_t before = detail::prelude + 2;
+  header.resize(detail::round_up(before + header.size() + 1, detail::alignment) - before - 1, ' ');
+  header += '\n';
+  const auto length = static_cast<std::uint16_t>(header.size());  // a Shape's eight extents take 170 bytes at most
+
+  std::string front(detail::magic);
+  front += {'\1', '\0', static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
+  const Tensor host = tensor.to(Device::cpu());
+  detail::AtomicFile file(path);
+  file.write(std::as_bytes(std::span(front)));
+  file.write(std::as_bytes(std::span(header)));
+  file.write({static_cast<const std::byte*>(host.raw()), host.bytes()});
+  file.commit();
+}
+
+}  // namespace lamina

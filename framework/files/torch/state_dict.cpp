@@ -1,0 +1,220 @@
+#include "lamina/files/torch/state_dict.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+#include "lamina/base/names.h"
+#include "lamina/files/stored_tensor.h"
+
+namespace lamina::detail {
+namespace {
+
+// What nn.DataParallel and DistributedDataParallel put before every name.
+constexpr std::string_view parallel_prefix = "module.";
+
+// PyTorch's own limit.
+constexpr std::size_t most_dimensions = 64;
+
+// Keys are numbers in decimal.
+constexpr std::size_t longest_key = 64;
+
+struct StorageRow {
+  std::string_view class_name;
+  std::string_view dtype_name;
+  std::uint64_t bytes;
+  std::optional<DType> dtype;  // none: listed only
+};
+
+constexpr std::array<StorageRow, 12> storages = {{{"FloatStorage", "f32", 4, DType::f32},
+                                                  {"DoubleStorage", "f64", 8, DType::f64},
+                                                  {"HalfStorage", "f16", 2, DType::f16},
+                                                  {"BFloat16Storage", "bf16", 2, DType::bf16},
+                                                  {"LongStorage", "i64", 8, DType::i64},
+                                                  {"IntStorage", "i32", 4, DType::i32},
+                                                  {"ShortStorage", "i16", 2, DType::i16},
+                                                  {"CharStorage", "i8", 1, DType::i8},
+                                                  {"ByteStorage", "u8", 1, DType::u8},
+                                                  {"BoolStorage", "bool", 1, DType::boolean},
+                                                  {"ComplexFloatStorage", "c64", 8, {}},
+                                                  {"ComplexDoubleStorage", "c128", 16, {}}}};
+
+/// A whole number of 0 or more, or nothing.
+std::optional<std::int64_t> as_size(const PickleValue& value) {
+  const auto* number = as<std::int64_t>(value);
+  return number != nullptr && *number >= 0 ? std::optional(*number) : std::nullopt;
+}
+
+/// A tuple of them. Many tensors may share one tuple, so its length is bounded before it is copied.
+std::optional<std::vector<std::int64_t>> as_sizes(const PickleValue& value) {
+  const auto* tuple = as_object<PickleTuple>(value);
+  if (tuple == nullptr || tuple->items.size() > most_dimensions) return std::nullopt;
+  std::vector<std::int64_t> sizes;
+  for (const PickleValue& item : tuple->items) {
+    const auto size = as_size(item);
+    if (!size) return std::nullopt;
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+/// The call that rebuilds a tensor, also one wrapped in a parameter; null for anything else.
+const PickleCall* as_tensor(const PickleValue& value) {
+  const auto* call = as_object<PickleCall>(value);
+  if (call != nullptr && call->function == global_rebuild_parameter) {
+    const std::vector<PickleValue>& arguments = call->arguments->items;
+    call = arguments.empty() ? nullptr : as_object<PickleCall>(arguments[0]);
+  }
+  if (call == nullptr) return nullptr;
+  return call->function == global_rebuild_tensor || call->function == global_rebuild_old_tensor ? call : nullptr;
+}
+
+/// Checks that every element lies within the storage, and fills in the bytes.
+void check_bounds(TorchTensor& tensor, const std::string& place) {
+  const auto count = checked_numel(tensor.shape);
+  const auto bytes = count ? checked_mul(*count, tensor.storage.element_bytes) : std::nullopt;
+  const std::string what = concat(tensor.storage.dtype_name, ' ', shape_text(tensor.shape));
+  if (!bytes) fail(place, "the size of ", what, " overflows 64 bits");
+  tensor.bytes = *bytes;
+  if (*bytes == 0) return;
+
+  std::optional<std::uint64_t> last = tensor.offset;  // the furthest element
+  for (std::size_t i = 0; i < tensor.shape.size() && last; ++i) {
+    const auto reach =
+        checked_mul(static_cast<std::uint64_t>(tensor.shape[i] - 1), static_cast<std::uint64_t>(tensor.strides[i]));
+    last = reach ? checked_add(*last, *reach) : std::nullopt;
+  }
+  if (!last || *last >= tensor.storage.size) {
+    fail(place, what, " with strides ", shape_text(tensor.strides), " from element ", tensor.offset,
+         " reaches past the end of its storage of ", tensor.storage.size, " elements");
+  }
+}
+
+/// Arguments of _rebuild_tensor: storage, offset, size, stride; _rebuild_tensor_v2 has requires_grad, backward hooks
+/// and maybe metadata after them, which are of no use here.
+TorchTensor read_tensor(std::string name, const PickleCall& call, const std::string& path) {
+  const std::string place = concat(path, ": tensor ", quote(name), ": ");
+  const std::vector<PickleValue>& arguments = call.arguments->items;
+  if (arguments.size() < 4)
+    fail(place, "expected a storage, offset, size and stride, got ", arguments.size(), " values");
+  const auto* storage = as_object<PicklePersistent>(arguments[0]);
+  const auto offset = as_size(arguments[1]);
+  auto shape = as_sizes(arguments[2]);
+  auto strides = as_sizes(arguments[3]);
+  if (storage == nullptr) fail(place, "expected a storage, got ", kind_of(arguments[0]));
+  if (!offset) fail(place, "expected an offset of 0 or more");
+  if (!shape) fail(place, "expected a shape of at most ", most_dimensions, " whole numbers of 0 or more");
+  if (!strides) fail(place, "expected at most ", most_dimensions, " strides, whole numbers of 0 or more");
+  if (shape->size() != strides->size()) {
+    fail(place, "expected a stride per dimension of ", shape_text(*shape), ", got ", shape_text(*strides));
+  }
+  TorchTensor tensor;
+  tensor.name = std::move(name);
+  tensor.storage = read_torch_storage(*storage, path);
+  tensor.offset = static_cast<std::uint64_t>(*offset);
+  tensor.shape = *std::move(shape);
+  tensor.strides = *std::move(strides);
+  check_bounds(tensor, place);
+  return tensor;
+}
+
+/// The dict to read: the one given, or the one it holds under "state_dict".
+const PickleDict& unwrap(const PickleDict& dict) {
+  for (const auto& [key, value] : dict.items) {
+    const auto* text = as<std::string_view>(key);
+    const auto* inner = as_object<PickleDict>(value);
+    if (text != nullptr && *text == "state_dict" && inner != nullptr) return *inner;
+  }
+  return dict;
+}
+
+void strip_prefix(std::vector<TorchTensor>& tensors) {
+  const bool shared = std::all_of(tensors.begin(), tensors.end(),
+                                  [](const TorchTensor& tensor) { return tensor.name.starts_with(parallel_prefix); });
+  if (!shared) return;
+  for (TorchTensor& tensor : tensors) tensor.name.erase(0, parallel_prefix.size());
+}
+
+[[noreturn]] void fail_without_tensors(const PickleDict& dict, const std::string& path) {
+  std::string keys;
+  for (std::size_t i = 0; i < std::min<std::size_t>(dict.items.size(), 8); ++i) {
+    const auto* text = as<std::string_view>(dict.items[i].first);
+    keys += concat(i == 0 ? " " : ", ", text == nullptr ? kind_of(dict.items[i].first) : quote(*text), " (",
+                   kind_of(dict.items[i].second), ')');
+  }
+  std::string advice;
+  for (const auto& [key, value] : dict.items) {
+    const auto* text = as<std::string_view>(key);
+    if (text == nullptr || as_object<PickleDict>(value) == nullptr || !advice.empty()) continue;
+    advice = concat("; if the weights are in ", quote(*text), ", save them alone: torch.save(checkpoint[", quote(*text),
+                    "], ...)");
+  }
+  fail(path, ": expected a state dict, got a dict without tensors; it holds", keys,
+       dict.items.size() > 8 ? ", ..." : "", advice);
+}
+
+}  // namespace
+
+TorchStorage read_torch_storage(const PicklePersistent& persistent, const std::string& path) {
+  const auto* tuple = as_object<PickleTuple>(persistent.id);
+  const auto reject = [&](const auto&... parts) { fail(path, ": malformed storage: ", parts...); };
+  if (tuple == nullptr || (tuple->items.size() != 5 && tuple->items.size() != 6)) {
+    reject("expected a tuple of 5 or 6 values, got ", tuple == nullptr ? kind_of(persistent.id) : "another number");
+  }
+  const auto* kind = as<std::string_view>(tuple->items[0]);
+  const auto* type = as<PickleGlobal>(tuple->items[1]);
+  const auto* key = as<std::string_view>(tuple->items[2]);
+  const auto numel = as_size(tuple->items[4]);
+  if (kind == nullptr || *kind != "storage") reject("expected the word \"storage\"");
+  if (type == nullptr || !is_storage_class(*type)) reject("expected a storage class");
+  if (key == nullptr) reject("expected a string for its key, got ", kind_of(tuple->items[2]));
+  if (key->size() > longest_key) reject("its key ", quote(*key), " is too long");
+  if (!numel) reject("expected a number of elements of 0 or more");
+  const auto row =
+      std::find_if(storages.begin(), storages.end(), [&](const StorageRow& r) { return r.class_name == type->name; });
+  if (row == storages.end()) reject("unknown class ", quote(concat(type->module, '.', type->name)));
+
+  TorchStorage storage{std::string(*key), std::string(row->dtype_name), row->dtype, row->bytes, 0, 0, 0};
+  storage.numel = static_cast<std::uint64_t>(*numel);
+  storage.size = storage.numel;
+  if (!checked_mul(storage.numel, storage.element_bytes)) reject("its size overflows 64 bits");
+  if (tuple->items.size() == 6 && !std::holds_alternative<std::monostate>(tuple->items[5])) {
+    const auto* view = as_object<PickleTuple>(tuple->items[5]);  // (key of the view, offset, size)
+    const auto begin = view != nullptr && view->items.size() == 3 ? as_size(view->items[1]) : std::nullopt;
+    const auto size = begin ? as_size(view->items[2]) : std::nullopt;
+    if (!size) reject("expected a view of a key, an offset and a size");
+    storage.begin = static_cast<std::uint64_t>(*begin);
+    storage.size = static_cast<std::uint64_t>(*size);
+    if (storage.begin > storage.numel || storage.size > storage.numel - storage.begin) {
+      reject("its view of elements [", storage.begin, ", +", storage.size, ") exceeds ", storage.numel, " elements");
+    }
+  }
+  return storage;
+}
+
+std::vector<TorchTensor> read_state_dict(const Pickle& pickle, const std::string& stem, const std::string& path) {
+  std::vector<TorchTensor> tensors;
+  if (const PickleCall* call = as_tensor(pickle.value)) {
+    tensors.push_back(read_tensor(stem, *call, path));
+    return tensors;
+  }
+  const auto* top = as_object<PickleDict>(pickle.value);
+  if (top == nullptr) fail(path, ": expected a state dict, a dict of tensors, got ", kind_of(pickle.value));
+  const PickleDict& dict = unwrap(*top);
+  std::set<std::string_view> names;
+  for (const auto& [key, value] : dict.items) {
+    const PickleCall* call = as_tensor(value);
+    if (call == nullptr) continue;
+    const auto* text = as<std::string_view>(key);
+    if (text == nullptr) fail(path, ": expected a string for the name of a tensor, got ", kind_of(key));
+    if (!names.insert(*text).second) fail(path, ": two tensors are named ", quote(*text));
+    tensors.push_back(read_tensor(std::string(*text), *call, path));
+  }
+  if (tensors.empty() && !dict.items.empty()) fail_without_tensors(dict, path);
+  strip_prefix(tensors);
+  return tensors;
+}
+
+}  // namespace lamina::detail

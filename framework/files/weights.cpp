@@ -1,0 +1,105 @@
+#include "lamina/files/weights.h"
+
+#include <string>
+#include <utility>
+
+#include "lamina/base/error.h"
+#include "lamina/base/names.h"
+#include "lamina/files/npy.h"
+#include "lamina/files/safetensors.h"
+#include "lamina/files/torch/pth.h"
+
+namespace lamina {
+namespace {
+
+detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file) {
+  const auto bytes = file->bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (detail::looks_like_safetensors(*file)) return detail::read_safetensors(std::move(file));
+  if (detail::looks_like_npy(*file)) return detail::read_npy(std::move(file));
+  if (detail::looks_like_pth(*file)) return detail::read_pth(std::move(file));
+  if (text.starts_with("version https://git-lfs.github.com/")) {
+    detail::fail(file->path(), ": this is a Git LFS pointer, not the file it stands for; run git lfs pull");
+  }
+  return detail::read_safetensors(std::move(file));  // says what is wrong with it
+}
+
+}  // namespace
+
+Weights Weights::open(const std::filesystem::path& path) {
+  detail::StoredTensors stored = read_any(detail::MappedFile::open(path));
+  Weights result;
+  result.file_ = std::move(stored.file);
+  result.metadata_ = std::move(stored.metadata);
+  for (detail::StoredTensor& tensor : stored.tensors) {
+    if (!result.index_.emplace(tensor.info.name, result.entries_.size()).second) {
+      detail::fail(path.string(), ": two tensors are named ", detail::quote(tensor.info.name));
+    }
+    result.entries_.push_back({std::move(tensor), {}});
+  }
+  return result;
+}
+
+std::vector<std::string> Weights::names() const {
+  std::vector<std::string> result;
+  for (const Entry& entry : entries_) result.push_back(entry.stored.info.name);
+  return result;
+}
+
+std::vector<TensorInfo> Weights::entries() const {
+  std::vector<TensorInfo> result;
+  for (const Entry& entry : entries_) result.push_back(entry.stored.info);
+  return result;
+}
+
+const TensorInfo* Weights::info(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second].stored.info;
+}
+
+Tensor Weights::read(const Entry& entry) const {
+  return entry.tensor.defined() ? entry.tensor : detail::read_tensor(entry.stored, file_);
+}
+
+std::optional<Tensor> Weights::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) return std::nullopt;
+  return read(entries_[found->second]);
+}
+
+Tensor Weights::at(std::string_view name) const {
+  if (std::optional<Tensor> tensor = find(name)) return *std::move(tensor);
+  std::string nearest;
+  for (const std::string& candidate : detail::nearest_names(name, names())) {
+    nearest += (nearest.empty() ? "; the nearest are " : ", ") + detail::quote(candidate);
+  }
+  detail::fail(file_ ? file_->path() + ": " : "", "no tensor ", detail::quote(name), nearest);
+}
+
+void Weights::set(const std::string& name, Tensor tensor) {
+  if (!tensor.defined()) detail::fail("cannot set tensor ", detail::quote(name), ": it is undefined");
+  Entry entry;
+  entry.stored.dtype = tensor.dtype();
+  entry.stored.info = {
+      name, std::string(lamina::name(tensor.dtype())), {tensor.shape().begin(), tensor.shape().end()}, tensor.bytes()};
+  entry.tensor = std::move(tensor);
+  const auto [place, inserted] = index_.emplace(name, entries_.size());
+  if (inserted) {
+    entries_.push_back(std::move(entry));
+  } else {
+    entries_[place->second] = std::move(entry);
+  }
+}
+
+void Weights::save(const std::filesystem::path& path) const {
+  std::vector<detail::OutputTensor> outputs;
+  for (const Entry& entry : entries_) {
+    const detail::StoredTensor& stored = entry.stored;
+    if (!entry.tensor.defined()) detail::require_usable(stored, *file_);
+    outputs.push_back({stored.info.name, *stored.dtype, Shape(std::span<const std::int64_t>(stored.info.shape)),
+                       [this, &entry] { return read(entry); }});
+  }
+  detail::write_safetensors(path, std::move(outputs), metadata_);
+}
+
+}  // namespace lamina

@@ -1,0 +1,139 @@
+#include <array>
+#include <cstring>
+
+#include "lamina/images/codecs/codec.h"
+
+// Walks PNG and JPEG files from end to end before a decoder sees them.
+namespace lamina::detail {
+namespace {
+
+constexpr std::uint32_t chunk_type(const char (&name)[5]) {
+  std::uint32_t type = 0;
+  for (int i = 0; i < 4; ++i) type = type << 8 | static_cast<unsigned char>(name[i]);
+  return type;
+}
+
+constexpr std::array<std::uint32_t, 256> crc_table = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ ((value & 1) != 0 ? 0xedb88320u : 0u);
+    table[i] = value;
+  }
+  return table;
+}();
+
+std::uint32_t crc32(const std::uint8_t* bytes, std::size_t count) {
+  std::uint32_t crc = 0xffffffff;
+  for (std::size_t i = 0; i < count; ++i) crc = crc >> 8 ^ crc_table[(crc ^ bytes[i]) & 0xff];
+  return ~crc;
+}
+
+/// Bytes that the compressed pixels of a PNG must at least expand to.
+std::uint64_t png_pixel_bytes(std::uint64_t width, std::uint64_t height, std::uint32_t depth, std::uint32_t colour) {
+  const std::uint64_t channels = colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1;
+  return width * height * channels * depth / 8;
+}
+
+}  // namespace
+
+// https://www.w3.org/TR/png-3: signature, then chunks of length, type, data and CRC, from IHDR to IEND.
+ImageSize check_png(const EncodedImage& file) {
+  constexpr std::size_t signature = 8;
+  file.require(signature + 12 + 13);
+  if (file.be32(signature) != 13 || file.be32(signature + 4) != chunk_type("IHDR")) {
+    file.fail("damaged: expected the PNG's header chunk first");
+  }
+  const std::int64_t width = file.be32(signature + 8), height = file.be32(signature + 12);
+  const std::uint32_t depth = file.u8(signature + 16), colour = file.u8(signature + 17);
+
+  std::uint64_t compressed = 0;
+  for (std::size_t at = signature;;) {
+    const std::size_t length = file.be32(at);
+    const std::uint32_t type = file.be32(at + 4);
+    file.require(std::uint64_t{at} + 12 + length);
+    const bool critical = (type & 1u << 29) == 0;
+    if (critical) {
+      if (type != chunk_type("IHDR") && type != chunk_type("PLTE") && type != chunk_type("IDAT") &&
+          type != chunk_type("IEND")) {
+        file.fail("damaged: an unknown PNG chunk at byte ", at);
+      }
+      // stb_image checks no sums, and Pillow those of critical chunks only.
+      if (crc32(file.data(at + 4, 4 + length), 4 + length) != file.be32(at + 8 + length)) {
+        file.fail("damaged: the checksum of the PNG chunk at byte ", at, " does not match");
+      }
+    }
+    if (at == signature) file.require_size(width, height);
+    if (type == chunk_type("IDAT")) compressed += length;
+    at += 12 + length;
+    if (type == chunk_type("IEND")) break;
+  }
+  // Deflate shrinks 1032-fold at best, so a giant with too little behind it is known before it is allocated.
+  const std::uint64_t pixels =
+      png_pixel_bytes(static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height), depth, colour);
+  if (pixels / 1032 > compressed) {
+    file.fail("damaged: ", compressed, " bytes of PNG data cannot hold ", width, " x ", height, " pixels");
+  }
+  return {static_cast<int>(width), static_cast<int>(height)};
+}
+
+// ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.
+ImageSize check_jpeg(const EncodedImage& file) {
+  constexpr int most_scans = 500;  // progressive encoders make about ten
+  ImageSize size;
+  std::uint32_t channels = 0;
+  int adobe_transform = -1, scans = 0;
+  std::size_t at = 2;
+  const auto next_marker = [&] {
+    // Skips entropy-coded data, in which 0xff is followed by 0 or a restart marker, and fill bytes.
+    for (;;) {
+      const auto rest = file.bytes().subspan(at);
+      const void* found = rest.empty() ? nullptr : std::memchr(rest.data(), 0xff, rest.size());
+      if (found == nullptr) file.fail("truncated: expected the JPEG's end marker, the file ends before it");
+      at += static_cast<std::size_t>(static_cast<const std::byte*>(found) - rest.data()) + 1;
+      if (at == file.size()) file.fail("truncated: expected the JPEG's end marker, the file ends before it");
+      const std::uint32_t marker = file.u8(at);
+      if (marker == 0xff) continue;
+      ++at;
+      if (marker != 0 && (marker < 0xd0 || marker > 0xd7)) return marker;
+    }
+  };
+
+  for (std::uint32_t marker = next_marker(); marker != 0xd9; marker = next_marker()) {
+    if (marker == 0x01 || marker == 0xd8) continue;  // no length follows
+    const std::size_t length = file.be16(at);
+    const std::size_t end = at + length;
+    if (length < 2) file.fail("damaged: a JPEG segment of ", length, " bytes at byte ", at);
+    file.require(end);
+    if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc) {
+      if (marker > 0xc2) file.fail("lossless, hierarchical or arithmetic-coded JPEG is not read");
+      if (file.u8(at + 2) != 8) file.fail("JPEG with ", file.u8(at + 2), " bits per sample is not read; expected 8");
+      size = {static_cast<int>(file.be16(at + 5)), static_cast<int>(file.be16(at + 3))};
+      channels = file.u8(at + 7);
+      file.require_size(size.width, size.height);
+    } else if (marker == 0xc4) {
+      // stb_image would write past its tables for more than 256 symbols.
+      for (std::size_t table = at + 2; table < end;) {
+        std::size_t symbols = 0;
+        for (std::size_t i = 1; i <= 16; ++i) symbols += file.u8(table + i);
+        if (symbols > 256) file.fail("damaged: a JPEG Huffman table of ", symbols, " symbols");
+        table += 17 + symbols;
+      }
+    } else if (marker == 0xda) {
+      // Each scan may cost a pass over the whole picture, and a kilobyte can ask for a hundred of them.
+      if (++scans > most_scans) file.fail("damaged: a JPEG of more than ", most_scans, " scans");
+    } else if (marker == 0xee && length >= 14 && std::memcmp(file.data(at + 2, 5), "Adobe", 5) == 0) {
+      adobe_transform = static_cast<int>(file.u8(at + 13));
+    }
+    at = end;
+  }
+  if (channels == 0) file.fail("damaged: a JPEG without a frame");
+  if (channels == 2 || channels > 4) file.fail("JPEG of ", channels, " channels is not read");
+  // Without Adobe's marker decoders guess whether the inks are inverted, and differently.
+  if (channels == 4 && adobe_transform != 0 && adobe_transform != 2) {
+    file.fail("a JPEG of four channels is read only if Adobe's marker says which; save it as RGB");
+  }
+  return size;
+}
+
+}  // namespace lamina::detail

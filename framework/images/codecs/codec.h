@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lamina/base/error.h"
+#include "lamina/images/image.h"
+
+/// The picture formats, one .cpp each. Files are hostile: nothing is read or allocated on a header's word alone.
+namespace lamina::detail {
+
+enum class ImageFormat { unknown, png, jpeg, bmp, tga, pnm };
+
+/// Looks at the content; reads no more than the first 32 bytes.
+ImageFormat sniff_image(std::span<const std::byte> bytes);
+
+/// The bytes of a picture, with the name that its errors carry. Every read is checked.
+class EncodedImage {
+ public:
+  EncodedImage(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}
+
+  std::size_t size() const { return bytes_.size(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+  /// Throws Error, calling the file truncated, unless it has at least `size` bytes.
+  void require(std::uint64_t size) const {
+    if (size > bytes_.size()) fail("truncated: expected at least ", size, " bytes, the file has ", bytes_.size());
+  }
+
+  /// The address of bytes [at, at + count), after checking that they are there.
+  const std::uint8_t* data(std::size_t at, std::size_t count) const {
+    require(std::uint64_t{at} + count);
+    return reinterpret_cast<const std::uint8_t*>(bytes_.data()) + at;
+  }
+
+  std::uint32_t u8(std::size_t at) const { return data(at, 1)[0]; }
+  std::uint32_t le16(std::size_t at) const { return u8(at) | u8(at + 1) << 8; }
+  std::uint32_t le32(std::size_t at) const { return le16(at) | le16(at + 2) << 16; }
+  std::uint32_t be16(std::size_t at) const { return u8(at) << 8 | u8(at + 1); }
+  std::uint32_t be32(std::size_t at) const { return be16(at) << 16 | be16(at + 2); }
+
+  /// Throws Error if there are no pixels or more than `max_image_pixels`.
+  void require_size(std::int64_t width, std::int64_t height) const;
+
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    detail::fail(name_, ": ", parts...);
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::string_view name_;
+};
+
+/// All zero; throws Error as `require_size` does.
+Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t height);
+
+Image decode_bmp(const EncodedImage& file);
+Image decode_tga(const EncodedImage& file);
+Image decode_pnm(const EncodedImage& file);
+Image decode_png(const EncodedImage& file);
+Image decode_jpeg(const EncodedImage& file);      // by libjpeg-turbo where it was found, else by stb_image
+Image decode_jpeg_stb(const EncodedImage& file);  // a few levels off in places
+
+struct ImageSize {
+  int width = 0;
+  int height = 0;
+};
+
+/// Throw Error unless the file is whole from its signature to its end marker, its size is allowed, and it keeps to
+/// what both decoders decode safely and as Pillow does.
+ImageSize check_png(const EncodedImage& file);
+ImageSize check_jpeg(const EncodedImage& file);
+
+/// PNG files as bytes.
+std::string encode_png(const Image& image);
+
+}  // namespace lamina::detail

@@ -1,0 +1,88 @@
+#include <cstdlib>
+#include <memory>
+
+#include "lamina/images/codecs/codec.h"
+
+namespace {
+
+// stb_image grows its buffers as far as the compressed data asks, and reads tables that a damaged file never sets.
+// So while it decodes, no allocation may exceed what the header accounts for, and all memory begins as zeros.
+thread_local std::size_t largest_allocation = 0;
+
+void* bounded_allocate(std::size_t bytes) { return bytes <= largest_allocation ? std::calloc(1, bytes) : nullptr; }
+
+void* bounded_reallocate(void* memory, std::size_t bytes) {
+  return bytes <= largest_allocation ? std::realloc(memory, bytes) : nullptr;
+}
+
+}  // namespace
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_PNG
+#define STBI_ONLY_JPEG
+#define STBI_NO_STDIO
+#define stbi__g_failure_reason lamina_stbi_failure_reason  // not static even so: keep apart from a consumer's own stb
+#define STBI_NO_LINEAR
+#define STBI_NO_HDR
+#define STBI_ASSERT(condition) ((void)0)  // reachable from damaged files: they end in an error, not in abort()
+#define STBI_MALLOC(bytes) bounded_allocate(bytes)
+#define STBI_REALLOC(memory, bytes) bounded_reallocate(memory, bytes)
+#define STBI_FREE(memory) std::free(memory)
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#define STB_IMAGE_WRITE_STATIC
+#define STBI_WRITE_NO_STDIO
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#include <stb_image.h>
+#include <stb_image_write.h>
+#pragma GCC diagnostic pop
+
+namespace lamina::detail {
+namespace {
+
+Image decode(const EncodedImage& file, ImageSize size, std::string_view format) {
+  // 8 bytes per pixel at most (16-bit RGBA, or a plane of JPEG coefficients padded to blocks of 32 x 32), doubled
+  // once when a PNG carries more than its pixels; the file's own bytes, doubled while they are collected.
+  const auto area = (static_cast<std::size_t>(size.width) + 32) * (static_cast<std::size_t>(size.height) + 32);
+  largest_allocation = 16 * area + 2 * file.size() + (std::size_t{1} << 20);
+
+  int width = 0, height = 0, channels = 0;
+  const std::unique_ptr<stbi_uc, decltype(&std::free)> pixels(
+      stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width, &height, &channels, 3),
+      &std::free);
+  if (pixels == nullptr) {
+    // It sometimes gives no reason; then there is none, or the one that its test for PNG left still stands.
+    const char* reason = stbi_failure_reason();
+    const bool given = reason != nullptr && std::string_view(reason) != "bad png sig";
+    file.fail("damaged ", format, ": ", given ? reason : "invalid data");
+  }
+  if (width != size.width || height != size.height) file.fail("damaged ", format, ": it states two sizes");
+
+  Image image{width, height, {}};
+  image.rgb.assign(pixels.get(), pixels.get() + static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3);
+  return image;
+}
+
+}  // namespace
+
+Image decode_png(const EncodedImage& file) { return decode(file, check_png(file), "PNG"); }
+
+Image decode_jpeg_stb(const EncodedImage& file) { return decode(file, check_jpeg(file), "JPEG"); }
+
+std::string encode_png(const Image& image) {
+  std::string encoded;
+  const auto append = [](void* context, void* data, int count) {
+    static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<std::size_t>(count));
+  };
+  if (stbi_write_png_to_func(append, &encoded, image.width, image.height, 3, image.rgb.data(), 0) == 0) {
+    fail("cannot encode a PNG of ", image.width, " x ", image.height, " pixels: out of memory");
+  }
+  return encoded;
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,142 @@
+#include "lamina/images/image.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "lamina/base/atomic_file.h"
+#include "lamina/images/codecs/codec.h"
+
+namespace lamina {
+namespace {
+
+constexpr std::string_view formats_read = "PNG, JPEG, BMP, TGA, PGM, PPM";
+
+/// The first bytes of a file as people can read them: printable ones as they are, others as \x1f.
+std::string opening(std::span<const std::byte> bytes) {
+  constexpr char hex[] = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 12))) {
+    const auto c = static_cast<unsigned char>(byte);
+    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
+      text += static_cast<char>(c);
+    } else {
+      text += {'\\', 'x', hex[c >> 4], hex[c & 15]};
+    }
+  }
+  return text;
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    detail::fail(path.string(), ": expected an image, this is a directory");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) detail::fail(path.string(), ": cannot open: ", std::strerror(errno == 0 ? EIO : errno));
+
+  // The size is only a hint, with one byte more to meet the end by: a pipe has none.
+  const std::uintmax_t stated = std::filesystem::file_size(path, ignored);
+  std::size_t count = ignored ? 0 : static_cast<std::size_t>(stated);
+  const auto require_allowed = [&] {
+    if (count <= max_image_file_bytes) return;
+    detail::fail(path.string(), ": expected an image of at most ", max_image_file_bytes, " bytes, the file is larger");
+  };
+  require_allowed();
+  std::vector<std::byte> bytes(std::max(count + 1, std::size_t{1} << 12));
+  for (count = 0; file; require_allowed()) {
+    if (count == bytes.size()) bytes.resize(2 * count);
+    file.read(reinterpret_cast<char*>(bytes.data() + count), static_cast<std::streamsize>(bytes.size() - count));
+    count += static_cast<std::size_t>(file.gcount());
+  }
+  if (file.bad()) detail::fail(path.string(), ": cannot read: ", std::strerror(errno == 0 ? EIO : errno));
+  bytes.resize(count);
+  return bytes;
+}
+
+}  // namespace
+
+bool is_image(std::span<const std::byte> bytes) { return detail::sniff_image(bytes) != detail::ImageFormat::unknown; }
+
+Image decode_image(std::span<const std::byte> bytes, std::string_view name) {
+  const detail::EncodedImage file(bytes, name);
+  if (bytes.empty()) file.fail("expected an image, the file is empty");
+  if (bytes.size() > max_image_file_bytes) {
+    file.fail("expected an image of at most ", max_image_file_bytes, " bytes, got ", bytes.size());
+  }
+  switch (detail::sniff_image(bytes)) {
+    case detail::ImageFormat::png: return detail::decode_png(file);
+    case detail::ImageFormat::jpeg: return detail::decode_jpeg(file);
+    case detail::ImageFormat::bmp: return detail::decode_bmp(file);
+    case detail::ImageFormat::tga: return detail::decode_tga(file);
+    case detail::ImageFormat::pnm: return detail::decode_pnm(file);
+    case detail::ImageFormat::unknown: break;
+  }
+  file.fail("not an image Lamina reads (", formats_read, "); the file starts with \"", opening(bytes), '"');
+}
+
+Image read_image(const std::filesystem::path& path) {
+  const std::vector<std::byte> bytes = read_file(path);
+  return decode_image(bytes, path.string());
+}
+
+void write_png(const std::filesystem::path& path, const Image& image) {
+  detail::require_consistent(image);
+  const std::string encoded = detail::encode_png(image);
+  detail::write_file_atomically(path, std::as_bytes(std::span(encoded)));
+}
+
+namespace detail {
+
+void require_consistent(const Image& image) {
+  if (image.width < 1 || image.height < 1 ||
+      static_cast<std::uint64_t>(image.width) * static_cast<std::uint64_t>(image.height) * 3 != image.rgb.size()) {
+    fail("image of ", image.width, " x ", image.height, " pixels holds ", image.rgb.size(),
+         " bytes: expected at least one pixel and three bytes for each");
+  }
+}
+
+void EncodedImage::require_size(std::int64_t width, std::int64_t height) const {
+  if (width < 1 || height < 1) fail("damaged: the header says ", width, " x ", height, " pixels");
+  // Dividing avoids the overflow that multiplying sizes from a file invites.
+  if (width > max_image_pixels / height) {
+    fail("too large: the header says ", width, " x ", height, " pixels; at most ", max_image_pixels, " are allowed");
+  }
+}
+
+Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t height) {
+  file.require_size(width, height);
+  Image image{static_cast<int>(width), static_cast<int>(height), {}};
+  image.rgb.resize(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3);
+  return image;
+}
+
+ImageFormat sniff_image(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 32));
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (text.starts_with("\x89PNG\r\n\x1a\n")) return ImageFormat::png;
+  if (text.starts_with("\xff\xd8\xff")) return ImageFormat::jpeg;
+  // "BM", then a header size below 256 at offset 14: enough to tell it from text that happens to begin so.
+  if (text.starts_with("BM") && text.size() >= 18 && at(15) == 0 && at(16) == 0 && at(17) == 0) return ImageFormat::bmp;
+  if (text.size() >= 3 && text[0] == 'P' && (text[1] == '5' || text[1] == '6') &&
+      (std::strchr(" \t\n\v\f\r#", text[2]) != nullptr && text[2] != '\0')) {
+    return ImageFormat::pnm;
+  }
+  if (text.size() >= 18) {
+    const int type = at(2) & ~8, bits = at(16);
+    const bool palette = at(1) == 1 && type == 1 && (bits == 8 || bits == 16);
+    const bool colour = at(1) == 0 && type == 2 && (bits == 15 || bits == 16 || bits == 24 || bits == 32);
+    const bool grey = at(1) == 0 && type == 3 && (bits == 8 || bits == 16);
+    const bool pixels = (at(12) | at(13)) != 0 && (at(14) | at(15)) != 0;
+    const bool interleaved = (at(17) & 0xc0) != 0;
+    if ((palette || colour || grey) && pixels && !interleaved) return ImageFormat::tga;
+  }
+  return ImageFormat::unknown;
+}
+
+}  // namespace detail
+}  // namespace lamina

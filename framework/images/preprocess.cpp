@@ -1,0 +1,141 @@
+#include "lamina/images/preprocess.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "lamina/base/error.h"
+#include "lamina/images/resize.h"
+
+namespace lamina {
+namespace {
+
+constexpr int max_crop = 10000;
+static_assert(std::int64_t{max_crop} * max_crop <= max_image_pixels, "a cropped picture is a picture");
+
+void validate_sizes(const Preprocess& settings) {
+  if (settings.resize < 1) detail::fail("preprocess: expected resize of at least 1 pixel, got ", settings.resize);
+  if (settings.crop < 1 || settings.crop > max_crop) {
+    detail::fail("preprocess: expected crop of 1 to ", max_crop, " pixels, got ", settings.crop);
+  }
+}
+
+void validate_levels(const Preprocess& settings) {
+  if (!std::isfinite(settings.divisor) || settings.divisor == 0) {
+    detail::fail("preprocess: expected a finite divisor other than 0, got ", settings.divisor);
+  }
+  for (std::size_t c = 0; c < 3; ++c) {
+    if (!std::isfinite(settings.mean[c])) detail::fail("preprocess: expected a finite mean, got ", settings.mean[c]);
+    if (!std::isfinite(settings.std[c]) || settings.std[c] == 0) {
+      detail::fail("preprocess: expected a finite std other than 0, got ", settings.std[c]);
+    }
+  }
+}
+
+void validate(const Preprocess& settings) {
+  validate_sizes(settings);
+  validate_levels(settings);
+}
+
+/// Where the crop lies along one axis.
+struct Extent {
+  std::int64_t begin = 0;  // first resized pixel inside the crop
+  int padding = 0;         // black pixels before it
+  int count = 0;           // resized pixels inside the crop
+};
+
+Extent center(std::int64_t size, int crop) {
+  if (size < crop) return {0, (crop - static_cast<int>(size)) / 2, static_cast<int>(size)};
+  // Python's round((size - crop) / 2.0): halves go to the even neighbour.
+  const std::int64_t margin = size - crop, half = margin / 2;
+  return {margin % 2 != 0 && half % 2 != 0 ? half + 1 : half, 0, crop};
+}
+
+}  // namespace
+
+Preprocess torchvision_imagenet() {
+  return {.resize = 256, .crop = 224, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}};
+}
+
+Preprocess caffe_imagenet() {
+  return {.resize = 256,
+          .crop = 227,
+          .mean = {122.67892f, 116.66877f, 104.00699f},
+          .divisor = 1,
+          .order = ChannelOrder::bgr,
+          .aspect = Aspect::ignored};
+}
+
+detail::LevelTable detail::level_table(const Preprocess& settings) {
+  validate_levels(settings);
+  LevelTable table;
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    const std::size_t colour = settings.order == ChannelOrder::rgb ? channel : 2 - channel;
+    table.source[channel] = static_cast<int>(colour);
+    for (std::size_t level = 0; level < LevelTable::levels; ++level) {
+      const float value = static_cast<float>(level) / settings.divisor - settings.mean[colour];
+      table.values[channel * LevelTable::levels + level] = value / settings.std[colour];
+    }
+  }
+  return table;
+}
+
+void detail::normalize_pixels(const LevelTable& table, std::int64_t first, std::int64_t last, std::int64_t pixels,
+                              const std::uint8_t* rgb, float* planes) {
+  for (std::size_t c = 0; c < 3; ++c) {
+    const float* values = table.values.data() + c * LevelTable::levels;
+    const std::uint8_t* level = rgb + table.source[c];
+    float* plane = planes + static_cast<std::int64_t>(c) * pixels;
+    for (std::int64_t p = first; p < last; ++p) plane[p] = values[level[p * 3]];
+  }
+}
+
+Image resize_and_crop(const Image& image, const Preprocess& settings) {
+  validate(settings);
+  detail::require_consistent(image);
+  const std::int64_t shorter = std::min(image.width, image.height);
+  const auto resized = [&](std::int64_t side) {
+    return settings.aspect == Aspect::ignored ? settings.resize : settings.resize * side / shorter;
+  };
+  const Extent x = center(resized(image.width), settings.crop);
+  const Extent y = center(resized(image.height), settings.crop);
+  Image inside =
+      detail::resize_bilinear(image, resized(image.width), resized(image.height), {x.begin, y.begin, x.count, y.count});
+  if (x.count == settings.crop && y.count == settings.crop) return inside;
+
+  const auto side = static_cast<std::size_t>(settings.crop);
+  Image padded{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
+  for (int row = 0; row < y.count; ++row) {
+    const std::ptrdiff_t from = std::ptrdiff_t{row} * x.count * 3;
+    const std::ptrdiff_t to = (std::ptrdiff_t{y.padding + row} * settings.crop + x.padding) * 3;
+    std::copy_n(inside.rgb.begin() + from, x.count * 3, padded.rgb.begin() + to);
+  }
+  return padded;
+}
+
+void normalize_into(const Image& image, const Preprocess& settings, std::span<float> out) {
+  validate(settings);
+  detail::require_consistent(image);
+  if (image.width != settings.crop || image.height != settings.crop) {
+    detail::fail("preprocess: expected an image of ", settings.crop, " x ", settings.crop, " pixels, got ", image.width,
+                 " x ", image.height);
+  }
+  if (out.size() != image.rgb.size()) {
+    detail::fail("preprocess: expected room for ", image.rgb.size(), " values, got ", out.size());
+  }
+  const auto pixels = static_cast<std::int64_t>(out.size() / 3);
+  detail::normalize_pixels(detail::level_table(settings), 0, pixels, pixels, image.rgb.data(), out.data());
+}
+
+Tensor preprocess(const Image& image, const Preprocess& settings) {
+  const Image seen = resize_and_crop(image, settings);
+  Tensor result({1, 3, settings.crop, settings.crop});
+  normalize_into(seen, settings, result.values<float>());
+  return result;
+}
+
+Tensor load_image(const std::filesystem::path& path, const Preprocess& settings) {
+  return preprocess(read_image(path), settings);
+}
+
+}  // namespace lamina

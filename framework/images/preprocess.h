@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "lamina/base/export.h"
+#include "lamina/images/image.h"
+#include "lamina/tensor/tensor.h"
+
+namespace lamina {
+
+/// One number for each of red, green and blue.
+using Rgb = std::array<float, 3>;
+
+/// What resizing makes of a picture that is not square.
+enum class Aspect : std::uint8_t {
+  kept,     ///< the short side gets `resize` pixels, the long one as many as keep the proportions
+  ignored,  ///< both sides get `resize` pixels
+};
+
+/// Which colour a network's first channel is.
+enum class ChannelOrder : std::uint8_t { rgb, bgr };
+
+/// How a picture becomes a network's input, in torchvision's terms: Resize(resize), CenterCrop(crop), ToTensor,
+/// Normalize(mean, std). The last three fields say what Caffe's networks want otherwise.
+struct Preprocess {
+  int resize = 256;     // pixels of the short side, at least 1
+  int crop = 224;       // pixels of both sides of the result, 1 to 10000
+  Rgb mean{0, 0, 0};    // of level / divisor; of red, green and blue, whatever the order
+  Rgb std{1, 1, 1};     // likewise, not 0
+  float divisor = 255;  // of the levels 0 to 255, before the mean is taken off; not 0
+  ChannelOrder order = ChannelOrder::rgb;
+  Aspect aspect = Aspect::kept;
+
+  friend bool operator==(const Preprocess&, const Preprocess&) = default;
+};
+
+/// What torchvision's ImageNet classifiers were trained with: 256, 224, and ImageNet's mean and deviation.
+LAMINA_API Preprocess torchvision_imagenet();
+
+/// What Caffe's ImageNet classifiers (AlexNet, CaffeNet) are run with: stretched to 256 x 256, the middle 227 x 227,
+/// blue, green, red from 0 to 255 less ImageNet's mean. Caffe resizes without antialias, Lamina with it.
+LAMINA_API Preprocess caffe_imagenet();
+
+/// The picture that the network will see, crop x crop pixels: the short side resized to `resize` and the long one to
+/// int(resize * long / short), or both to `resize`, bilinear with antialias, then the centre cut out. Where the crop is
+/// larger than the resized picture it is padded with black, as torchvision does.
+///
+/// Bit-exact with torchvision's Resize and CenterCrop of a Pillow 13 image with the same pixels (earlier Pillows round
+/// differently where a picture taller than twice its width is made smaller: see resize.h). Computes no pixel
+/// outside the crop, so neither time nor memory depend on how long the long side is.
+/// Throws Error if a setting is out of range or the image is inconsistent.
+LAMINA_API Image resize_and_crop(const Image& image, const Preprocess& settings);
+
+/// (level / divisor - mean) / std of every sample, each step rounded to f32 as torchvision's ToTensor and Normalize do,
+/// channels in the network's order. A Plan compiled with `photos` does the same by itself, on its device.
+/// Throws Error unless the image is crop x crop and `out` has 3 * crop * crop elements.
+LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
+                               std::span<float> out);  // [3, crop, crop]
+
+/// Both steps: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
+LAMINA_API Tensor preprocess(const Image& image, const Preprocess& settings);
+
+/// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
+LAMINA_API Tensor load_image(const std::filesystem::path& path, const Preprocess& settings);
+
+namespace detail {
+
+/// What the 256 levels become, for each of the network's channels: all that is to know of a normalisation, computed
+/// once, so that whoever looks it up gets the same bits.
+struct LevelTable {
+  static constexpr std::size_t levels = 256;
+  std::array<float, 3 * levels> values;  // [channel][level]
+  std::array<int, 3> source;             // of each channel: which of a pixel's bytes red, green, blue
+};
+
+/// Throws Error unless mean, std and divisor are finite and the latter two not 0. The sizes are not looked at.
+LevelTable level_table(const Preprocess& settings);
+
+/// Normalises pixels [first, last) of one picture.
+void normalize_pixels(const LevelTable& table, std::int64_t first, std::int64_t last, std::int64_t pixels,
+                      const std::uint8_t* rgb,  // [pixels, 3]
+                      float* planes);           // [3, pixels]
+
+}  // namespace detail
+}  // namespace lamina

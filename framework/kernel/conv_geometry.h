@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "lamina/base/export.h"
+#include "lamina/tensor/dtype.h"
+
+namespace lamina {
+
+/// Arithmetic of a plan; docs/precision.md states the error bound that each one promises.
+enum class Precision { fp32, tf32, fp16, bf16 };
+
+LAMINA_API std::string_view name(Precision precision);
+/// Throws Error naming the choices.
+LAMINA_API Precision parse_precision(std::string_view text);
+/// What a GPU stores activations and weights in: f16, bf16, or f32 for the others.
+LAMINA_API DType storage_type(Precision precision);
+
+/// The ways Lamina knows to compute a convolution; docs/kernels.md explains each. `automatic` picks by rule.
+enum class ConvAlgorithm {
+  automatic,
+  direct,         ///< CPU, CUDA: the plain loops; all geometry at run time
+  direct_fixed,   ///< CUDA: geometry as template constants
+  direct_padded,  ///< CUDA: input zero-padded first, no bounds checks inside
+  tiled,          ///< CUDA: input tile staged in shared memory
+  im2col,         ///< CPU, CUDA: unfold to columns, then one matrix product
+  implicit_gemm,  ///< CUDA: tensor cores; the columns never leave shared memory
+  eigen,          ///< CPU: unfold a cache-sized tile, multiply with Eigen
+  blocked,        ///< CPU: no columns; tiles of filters and pixels held in vector registers
+};
+
+LAMINA_API std::string_view name(ConvAlgorithm algorithm);
+/// Throws Error naming the choices.
+LAMINA_API ConvAlgorithm parse_conv_algorithm(std::string_view text);
+
+/// All the numbers of one convolution, validated by the layer, passed to kernels by value.
+///   input  [batch, in_channels, in_height, in_width]
+///   weight [out_channels, in_channels / groups, kernel_height, kernel_width]
+///   output [batch, out_channels, out_height, out_width]
+/// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, each at least 1.
+struct ConvGeometry {
+  std::int64_t batch = 1;
+  int in_channels = 0, in_height = 0, in_width = 0;
+  int out_channels = 0, out_height = 0, out_width = 0;
+  int kernel_height = 0, kernel_width = 0;
+  int stride_height = 1, stride_width = 1;
+  int padding_height = 0, padding_width = 0;
+  int dilation_height = 1, dilation_width = 1;
+  int groups = 1;
+
+  constexpr int group_in_channels() const { return in_channels / groups; }
+  constexpr int group_out_channels() const { return out_channels / groups; }
+  /// K: the terms of one output's sum.
+  constexpr std::int64_t reduction() const { return std::int64_t{group_in_channels()} * kernel_height * kernel_width; }
+  constexpr std::int64_t in_pixels() const { return std::int64_t{in_height} * in_width; }
+  constexpr std::int64_t out_pixels() const { return std::int64_t{out_height} * out_width; }
+  constexpr std::int64_t input_size() const { return batch * in_channels * in_pixels(); }
+  constexpr std::int64_t weight_size() const { return out_channels * reduction(); }
+  constexpr std::int64_t output_size() const { return batch * out_channels * out_pixels(); }
+  /// Multiplications plus additions, those that fall on padding included.
+  constexpr double flops() const { return 2.0 * static_cast<double>(output_size()) * static_cast<double>(reduction()); }
+
+  friend bool operator==(const ConvGeometry&, const ConvGeometry&) = default;
+};
+
+}  // namespace lamina

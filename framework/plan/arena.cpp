@@ -1,0 +1,36 @@
+#include "lamina/plan/arena.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lamina/base/math.h"
+
+namespace lamina::detail {
+
+Arena plan_arena(std::span<const Lifetime> buffers) {
+  std::vector<std::size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+
+  Arena arena;
+  arena.offsets.resize(buffers.size());
+  std::vector<std::size_t> placed;  // sorted by offset
+  for (const std::size_t current : order) {
+    const Lifetime& buffer = buffers[current];
+    std::size_t offset = 0;
+    for (const std::size_t other : placed) {
+      const bool together = buffers[other].first <= buffer.last && buffer.first <= buffers[other].last;
+      if (!together) continue;
+      if (offset + buffer.bytes <= arena.offsets[other]) break;  // the gap before `other` is wide enough
+      offset = std::max(offset, round_up(arena.offsets[other] + buffers[other].bytes, arena_alignment));
+    }
+    arena.offsets[current] = offset;
+    arena.bytes = std::max(arena.bytes, offset + buffer.bytes);
+    const auto before = [&](std::size_t a, std::size_t b) { return arena.offsets[a] < arena.offsets[b]; };
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), current, before), current);
+  }
+  return arena;
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/operator.h"
+#include "lamina/plan/arena.h"
+#include "lamina/plan/plan.h"
+
+namespace lamina {
+
+/// What `Graph::compile` decides and `Plan::run` follows.
+///
+/// Every activation belongs to a buffer; views and in-place results share the buffer of their source. Before a run,
+/// each input's buffer is bound to the caller's memory, and in `run_into` each output's buffer too where possible, so
+/// that nothing is copied; all other buffers live in the arena for good.
+struct Plan::Impl {
+  /// One operator and the activations it touches.
+  struct Step {
+    std::string name;   ///< of the node whose module runs
+    std::string fused;  ///< of the nodes folded into it, or empty
+    Format input_format;
+    Format output_format;
+    double flops = 0;
+    std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
+    std::unique_ptr<Operator> op;
+    std::vector<Tensor> inputs;
+    Tensor output;
+  };
+
+  /// A tensor inside a step that looks at a buffer.
+  struct Use {
+    std::size_t step;
+    int slot;  ///< input number, or -1 for the output
+    Shape shape;
+    DType dtype;
+  };
+
+  struct Buffer {
+    detail::Lifetime life;
+    bool input = false;  ///< bound to the caller's memory at each run
+    Tensor home;         ///< u8 bytes in the arena; undefined for a CPU plan's inputs
+    Tensor bound;        ///< where the buffer is now: home or the caller's memory, as u8 bytes
+    std::vector<Use> uses;
+  };
+
+  /// An input or output of the graph.
+  struct Port {
+    std::string name;
+    Shape shape;  ///< as the caller has it
+    DType dtype = DType::f32;
+    std::size_t buffer = 0;
+    bool bindable = false;  ///< an output that may be computed straight into the caller's memory
+    Tensor staging;         ///< on a GPU: pinned host memory that results for a host caller land in
+  };
+
+  struct NodeOutput {
+    std::string name;
+    Shape shape;
+    std::size_t buffer = 0;
+  };
+
+  /// A run on a GPU at certain addresses. Kernels get addresses by value, so a captured graph serves these alone.
+  struct Recording {
+    std::vector<const void*> addresses;  ///< where the inputs and outputs were bound
+    std::optional<cuda::CapturedGraph> graph;
+    std::uint64_t used = 0;  ///< number of the latest run; 0: free
+  };
+
+  CompileOptions options;
+  std::unique_ptr<ThreadPool> pool;
+  Tensor arena;
+  Tensor workspace;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+  std::vector<NodeOutput> kept;  ///< with keep_all: every node
+  PlanMemory memory;
+  /// A caller that feeds a pipeline rotates a few buffers; callers that bring new memory every time are not captured,
+  /// because only the second run at the same addresses is.
+  std::array<Recording, 8> recordings;
+  std::uint64_t runs = 0;
+
+  // For the accessors that return spans, and the results of the last run.
+  std::vector<std::string> input_names, output_names;
+  std::vector<Shape> input_shapes, output_shapes;
+  std::vector<DType> input_dtypes;
+  std::vector<Tensor> results;
+  std::vector<Tensor> named_inputs;
+
+  /// Points every use of a buffer at `target`, which is as large as the buffer.
+  void bind(std::size_t buffer, const Tensor& target);
+  /// The activation of that shape in a buffer, wherever the buffer is bound now.
+  Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
+  void bind_inputs(std::span<const Tensor> tensors, void* stream);
+  /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
+  void enqueue(void* stream);
+  void run_steps(void* stream);
+
+ private:
+  bool bound_as(const Recording& recording) const;
+  /// The recording of the current addresses, new in the place of the one used longest ago if there is none.
+  Recording& recording();
+};
+
+}  // namespace lamina

@@ -1,0 +1,54 @@
+// How a Plan's steps get onto a GPU: recorded into a CUDA graph, then launched with one call.
+
+#include <algorithm>
+
+#include "lamina/plan/plan_impl.h"
+
+namespace lamina {
+
+void Plan::Impl::run_steps(void* stream) {
+  const Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
+  for (Step& step : steps) {
+    const cuda::ProfilerRange range(step.name.c_str());
+    step.op->run(step.inputs, step.output, execution);
+  }
+}
+
+bool Plan::Impl::bound_as(const Recording& recording) const {
+  std::size_t i = 0;
+  if (recording.addresses.size() != inputs.size() + outputs.size()) return false;
+  for (const auto* ports : {&inputs, &outputs}) {
+    for (const Port& port : *ports) {
+      if (buffers[port.buffer].bound.raw() != recording.addresses[i++]) return false;
+    }
+  }
+  return true;
+}
+
+Plan::Impl::Recording& Plan::Impl::recording() {
+  const auto match =
+      std::find_if(recordings.begin(), recordings.end(), [&](const Recording& r) { return bound_as(r); });
+  if (match != recordings.end()) return *match;
+  Recording& oldest = *std::min_element(recordings.begin(), recordings.end(),
+                                        [](const Recording& a, const Recording& b) { return a.used < b.used; });
+  oldest.graph.reset();
+  oldest.addresses.clear();
+  for (const auto* ports : {&inputs, &outputs}) {
+    for (const Port& port : *ports) oldest.addresses.push_back(buffers[port.buffer].bound.raw());
+  }
+  oldest.used = 0;
+  return oldest;
+}
+
+void Plan::Impl::enqueue(void* stream) {
+  const int device = options.device.index;
+  if (options.device.is_cpu() || !options.capture || cuda::is_capturing(device, stream)) return run_steps(stream);
+  Recording& current = recording();
+  const bool again = current.used > 0;
+  current.used = ++runs;
+  if (!again) return run_steps(stream);
+  if (!current.graph) current.graph.emplace(device, [this](void* recorder) { run_steps(recorder); });
+  current.graph->launch(stream);
+}
+
+}  // namespace lamina

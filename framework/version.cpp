@@ -1,7 +1,0 @@
-#include "lamina/version.h"
-
-namespace lamina {
-
-std::string_view version() { return LAMINA_VERSION; }
-
-}  // namespace lamina

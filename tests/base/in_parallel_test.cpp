@@ -1,0 +1,24 @@
+#include "lamina/base/in_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace lamina::detail {
+namespace {
+
+TEST(InParallel, EveryIndexOnceInPiecesOfAtMostTheSizeAsked) {
+  for (const std::size_t count : {0, 1, 6, 7, 8, 700, 1001}) {
+    std::vector<std::atomic<int>> visits(count);
+    in_parallel(count, 7, [&](std::size_t begin, std::size_t end) {
+      EXPECT_EQ(begin % 7, 0u);
+      EXPECT_LE(end - begin, 7u);
+      for (std::size_t i = begin; i < end; ++i) ++visits[i];
+    });
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(visits[i], 1) << i << " of " << count;
+  }
+}
+
+}  // namespace
+}  // namespace lamina::detail

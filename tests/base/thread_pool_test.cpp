@@ -1,0 +1,96 @@
+#include "lamina/base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <vector>
+
+#include "support/file_test.h"
+
+namespace lamina::cpu {
+namespace {
+
+TEST(ThreadPool, CallsEveryIndexOnce) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (const std::int64_t count : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+      pool.parallel_for(count, [&](std::int64_t i, int worker) {
+        ++calls[static_cast<std::size_t>(i)];
+        EXPECT_GE(worker, 0);
+        EXPECT_LT(worker, threads);
+      });
+      for (const auto& n : calls) EXPECT_EQ(n, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, TakesOverWhatASlowThreadHasLeft) {
+  ThreadPool pool(2);
+  for (const std::int64_t slow : {0, 5, 9}) {
+    std::atomic<int> others = 0;
+    pool.parallel_for(10, [&](std::int64_t i, int) {
+      if (i != slow) {
+        ++others;
+        return;
+      }
+      const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (others < 9 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
+      EXPECT_EQ(others, 9);
+    });
+  }
+}
+
+TEST(ThreadPool, ManyShortLoopsInARow) {
+  ThreadPool pool(4);
+  std::atomic<std::int64_t> sum = 0;
+  for (int round = 0; round < 2000; ++round) {
+    pool.parallel_for(5, [&](std::int64_t i, int) { sum += i; });
+  }
+  EXPECT_EQ(sum, 2000 * 10);
+}
+
+TEST(ThreadPool, WorksAfterItsThreadsFellAsleep) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> calls = 0;
+    pool.parallel_for(10, [&](std::int64_t, int) { ++calls; });
+    EXPECT_EQ(calls, 10);
+  }
+}
+
+TEST(ThreadPool, AWorkerNumberIsNeverUsedTwiceAtOnce) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  pool.parallel_for(400, [&](std::int64_t, int worker) {
+    EXPECT_EQ(inside[static_cast<std::size_t>(worker)]++, 0);
+    --inside[static_cast<std::size_t>(worker)];
+  });
+}
+
+TEST(ThreadPool, PassesOnTheFirstException) {
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    const auto loop = [&] {
+      pool.parallel_for(100, [](std::int64_t i, int) {
+        if (i == 13) throw std::runtime_error("thirteen");
+      });
+    };
+    EXPECT_THROW(loop(), std::runtime_error);
+    std::atomic<int> calls = 0;
+    pool.parallel_for(10, [&](std::int64_t, int) { ++calls; });
+    EXPECT_EQ(calls, 10);
+  }
+}
+
+TEST(ThreadPool, RefusesNoThreads) {
+  test::expect_error([] { ThreadPool pool(0); }, {"threads", "got 0"});
+  EXPECT_GE(ThreadPool::default_threads(), 1);
+}
+
+}  // namespace
+}  // namespace lamina::cpu

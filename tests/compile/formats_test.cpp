@@ -1,0 +1,180 @@
+// How a Plan stores activations: what is negotiated and what is converted. For a GPU, which need not be there: the CPU
+// has one format. That conversions compute what they should is tests/cuda/layers_test.cpp's business.
+
+#include <gtest/gtest.h>
+
+#include "lamina/compile/program.h"
+#include "lamina/layers/linear.h"
+#include "lamina/layers/pool2d.h"
+#include "support/file_test.h"
+#include "support/networks.h"
+
+namespace lamina {
+namespace {
+
+using test::random_tensor;
+
+/// Stands in for a layer whose kernels take the layouts it is told.
+class Picky final : public Module {
+ public:
+  explicit Picky(std::vector<std::pair<Layout, Layout>> layouts, bool pools = false)
+      : layouts_(std::move(layouts)), pools_(pools) {}
+  std::string_view op() const override { return "picky"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  bool fuses_relu() const override { return true; }
+  bool takes(const Preparation& p) const override {
+    const bool known =
+        std::find(layouts_.begin(), layouts_.end(), std::pair(p.input.layout, p.output.layout)) != layouts_.end();
+    return known && (pools_ || !p.pool);
+  }
+  std::unique_ptr<Operator> prepare(const Preparation&) const override { return nullptr; }
+
+ private:
+  std::vector<std::pair<Layout, Layout>> layouts_;
+  bool pools_;
+};
+
+constexpr std::pair plain = {Layout::nchw, Layout::nchw};
+constexpr std::pair nhwc = {Layout::nhwc, Layout::nhwc};
+
+detail::Program program_of(const Graph& graph, const CompileOptions& options = {.device = Device::cuda()}) {
+  return detail::negotiate(detail::fuse(graph, options), options);
+}
+
+/// The layouts of the conversions' results, in order.
+std::vector<Layout> converted(const detail::Program& program) {
+  std::vector<Layout> layouts;
+  for (const auto& op : program.operations) {
+    if (op.module == nullptr) layouts.push_back(program.value(op.output).format.layout);
+  }
+  return layouts;
+}
+
+TEST(Formats, ALayerThatTakesOneLayoutOnlyIsGivenIt) {
+  Graph g;
+  const Value x = g.input("input", {batch, 37, 3, 5});
+  const Value a = g.add("a", Picky({nhwc}), x);
+  const Value b = g.add("b", Picky({nhwc}), a);
+  const Value drop = g.add("drop", Dropout(), b);
+  const Value c = g.add("c", Picky({plain}), drop);
+  g.output(g.add("flat", Flatten(), c));
+  const detail::Program program = program_of(g);
+  EXPECT_EQ(converted(program), (std::vector{Layout::nhwc, Layout::nchw}));  // before a, and after drop
+  EXPECT_EQ(program.operations[0].module, nullptr);
+  EXPECT_EQ(program.value(program.outputs[0]).format, Format{});
+  // What is kept for the caller is nchw as well.
+  const detail::Program all = program_of(g, {.device = Device::cuda(), .fuse = false, .keep_all = true});
+  for (const auto& [name, value] : all.kept) EXPECT_EQ(all.value(value).format, Format{}) << name;
+}
+
+TEST(Formats, OneChannelLiesAlikeInBothLayouts) {
+  Graph g;
+  const Value x = g.input("input", {batch, 1, 3, 5});
+  g.output(g.add("a", Picky({nhwc}), x));
+  for (const auto& op : program_of(g).operations) EXPECT_EQ(op.view, op.module == nullptr);
+}
+
+TEST(Formats, NothingIsConvertedWhereEverybodyAgrees) {
+  Graph g;
+  const Value x = g.input("input", {batch, 4, 3, 5});
+  const Value a = g.add("a", Picky({plain, nhwc}), x);
+  g.output(g.add("b", Picky({plain, nhwc}), a));
+  EXPECT_TRUE(converted(program_of(g)).empty());
+}
+
+TEST(Formats, OneConversionServesAllReaders) {
+  Graph g;
+  const Value x = g.input("input", {batch, 4, 3, 5});
+  const Value a = g.add("a", Picky({nhwc}), x);
+  const Value b = g.add("b", Picky({nhwc}), x);
+  g.output(g.add("sum", Add(), {a, b}));
+  g.output(x);
+  EXPECT_EQ(converted(program_of(g)), (std::vector{Layout::nhwc, Layout::nchw}));  // the input once, the sum back
+}
+
+TEST(Formats, AFlattenedImageIsInOrder) {
+  Graph g;
+  const Value x = g.input("input", {batch, 20, 2, 2});
+  g.output(g.add("flat", Flatten(), g.add("a", Picky({nhwc}), x)));
+  EXPECT_EQ(converted(program_of(g)), (std::vector{Layout::nhwc, Layout::nchw}));
+}
+
+TEST(Formats, TheCpuHasOne) {
+  Graph g;
+  const Value x = g.input("input", {batch, 4, 3, 5});
+  g.output(g.add("a", Picky({plain, nhwc}), x));
+  EXPECT_EQ(detail::formats({1, 4, 3, 5}, {}), std::vector{Format{}});
+  EXPECT_TRUE(converted(program_of(g, {.threads = 1})).empty());
+}
+
+TEST(Formats, PoolingIsFoldedIntoWhatOffersIt) {
+  for (const bool offers : {true, false}) {
+    Graph g;
+    const Value x = g.input("input", {batch, 4, 6, 6});
+    const Value r = g.add("relu", ReLU(), g.add("a", Picky({plain}, offers), x));
+    const Value p = g.add("pool", MaxPool2d({.kernel = 3, .stride = 2}), r);
+    g.output(g.add("relu2", ReLU(), p));
+    const detail::Program program = program_of(g, {.batch = 2, .threads = 1});
+    ASSERT_EQ(program.operations[0].pool.has_value(), offers);
+    EXPECT_EQ(program.operations.size(), offers ? 2u : 3u);
+    if (!offers) continue;
+    EXPECT_EQ(program.operations[0].fused, "relu, pool");
+    EXPECT_EQ(program.value(program.operations[0].output).shape, (Shape{2, 4, 2, 2}));
+    EXPECT_EQ(program.operations[0].pool->planes, 8);
+    EXPECT_EQ(program_of(g, {.batch = 2, .threads = 1, .fuse = false}).operations.size(), 4u);
+  }
+}
+
+TEST(Formats, AViewThatChangesNothingIsNoStep) {
+  Graph g;
+  const Value x = g.input("input", {batch, 4, 6, 6});
+  const Value a = g.add("same", AdaptiveAvgPool2d(6), x);
+  g.output(g.add("other", AdaptiveAvgPool2d(3), a));
+  Plan plan = g.compile({.threads = 1});
+  EXPECT_EQ(plan.profile(std::vector<Tensor>{random_tensor({1, 4, 6, 6}, 1)}, 1).size(), 1u);
+}
+
+/// Flatten, dropout and linear become one operation that reads the image; what else reads the flattened elements, or
+/// the result of the dropout, keeps its view.
+TEST(Formats, ALinearTakesTheFlattenBeforeIt) {
+  for (const bool shared : {false, true}) {
+    Graph g;
+    const Value x = g.input("input", {batch, 4, 3, 5});
+    const Value a = g.add("same", AdaptiveAvgPool2d({3, 5}), g.add("a", Sigmoid(), x));
+    const Value drop = g.add("drop", Dropout(), g.add("flat", Flatten(), a));
+    g.output(g.add("relu", ReLU(), g.add("linear", Linear({.in = 60, .out = 7}), drop)));
+    if (shared) g.output(drop);
+    test::randomize(g);
+    const detail::Program program = program_of(g, {.batch = 2, .threads = 1});
+    const auto& last = program.operations.back();
+    EXPECT_EQ(last.name, "linear");
+    EXPECT_EQ(last.fused, "relu");
+    EXPECT_FALSE(last.view || last.folded);  // the parameters are the graph's own
+    EXPECT_EQ(program.value(last.inputs[0]).shape, shared ? Shape({2, 60}) : Shape({2, 4, 3, 5}));
+    EXPECT_EQ(program.value(last.output).shape, (Shape{2, 7}));
+    EXPECT_EQ(program.operations.size(), shared ? 4u : 3u);
+
+    const std::vector<Tensor> inputs = {random_tensor({2, 4, 3, 5}, 4)};
+    Plan fused = g.compile({.batch = 2, .threads = 1});
+    Plan plainly = g.compile({.batch = 2, .threads = 1, .fuse = false});
+    const Tensor y = fused.run(inputs)[0], expected = plainly.run(inputs)[0];
+    for (std::size_t i = 0; i < 14; ++i) EXPECT_EQ(y.values<float>()[i], expected.values<float>()[i]) << i;
+  }
+}
+
+TEST(Formats, AFlattenedLinearThatDoesNotFitSaysSo) {
+  const FlattenedLinear linear(Linear({.in = 60, .out = 7}));
+  const Shape image = {2, 4, 3, 5}, other = {2, 4, 3, 6};
+  EXPECT_EQ(linear.output_shape({&image, 1}), (Shape{2, 7}));
+  test::expect_error([&] { (void)linear.output_shape({&other, 1}); }, {"linear", "60", "72"});
+  test::expect_error([&] { (void)linear.prepare({.inputs = {&image, 1}, .device = Device::cpu()}); }, {"weight"});
+}
+
+TEST(Formats, BytesOfAnActivation) {
+  EXPECT_EQ(detail::bytes_of({2, 3, 5, 7}, {}), 2u * 3 * 5 * 7 * 4);
+  EXPECT_EQ(detail::bytes_of({2, 3, 5, 7}, {DType::f16, Layout::nhwc}), 2u * 3 * 5 * 7 * 2);
+  test::expect_error([] { (void)detail::bytes_of({1ll << 31, 1ll << 31}, {}); }, {"too large"});
+}
+
+}  // namespace
+}  // namespace lamina

@@ -1,0 +1,188 @@
+// Scaled operands: f32 as f16 words that share a power of two with their neighbours.
+
+#include <algorithm>
+
+#include "cuda/conv2d/channels_last/harness.h"
+#include "lamina/cuda/conv2d/channels_last/weights.h"
+#include "lamina/cuda/tensor_core/scaled_rows.h"
+
+namespace lamina::cuda {
+namespace {
+
+class NhwcScaled : public NhwcConv2d {};
+
+/// The tiles of scaled operands, by their place in the list.
+std::vector<int> scaled_tiles(Precision precision) {
+  std::vector<int> found;
+  const auto all = channels_last::tiles(precision);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (channels_last::is_scaled(all[i].operand)) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+bool chosen(const ConvGeometry& g, const Conv2dOptions& options, const NhwcChoice& choice) {
+  const auto found = channels_last::choose(g, options, choice);
+  return found && channels_last::is_scaled(found->tile.operand);
+}
+
+// What the words and the scale say of every value, next to the value itself.
+TEST_F(NhwcScaled, RowsKeepTheirBits) {
+  std::mt19937 random(5);
+  for (const bool pairs : {true, false}) {
+    constexpr std::int64_t pixels = 37;
+    const int channels = 200, terms = pairs ? 32 : 64, slabs = (channels + terms - 1) / terms, blocks = (slabs + 1) / 2;
+    std::vector<float> x(static_cast<std::size_t>(pixels * channels));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      // Down to 2^-22 of the block's largest: what has all its bits goes on to 2^-28.
+      const float magnitude = std::pow(2.0f, std::uniform_real_distribution<float>(-21, 0)(random)) * positive(random);
+      const float sign = random() % 2 == 0 ? 1.0f : -1.0f;
+      x[i] = i % 7 == 0 ? 0.0f : sign * magnitude * (i / 1000 % 2 == 0 ? 1e-20f : 1e20f);
+    }
+    const Buffer input(0, x.data(), x.size() * sizeof(float));
+    const Guarded rows(static_cast<std::size_t>(pixels * slabs) * 128),
+        scales(static_cast<std::size_t>(pixels * blocks) * 4);
+    scale_rows({.input = input.as<float>(),
+                .rows = rows.data(),
+                .scales = reinterpret_cast<float*>(scales.data()),
+                .pixels = pixels,
+                .channels = channels,
+                .pairs = pairs,
+                .strict = false},
+               nullptr);
+    check(cudaDeviceSynchronize());
+    const auto words = rows.read(), powers = scales.read();
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+      for (int channel = 0; channel < channels; ++channel) {
+        const int slab = channel / terms;
+        const unsigned char* row = words.data() + (pixel * slabs + slab) * 128;
+        half high, low{};
+        std::memcpy(&high.bits, row + channel % terms * 2, 2);
+        if (pairs) std::memcpy(&low.bits, row + 64 + channel % terms * 2, 2);
+        float scale;
+        std::memcpy(&scale, powers.data() + (slab / 2 * pixels + pixel) * 4, 4);
+        const double seen = (static_cast<double>(to_float(high)) + static_cast<double>(to_float(low)) / 2048) * scale;
+        const double value = x[static_cast<std::size_t>(pixel * channels + channel)];
+        ASSERT_LE(std::abs(seen - value), std::abs(value) * (pairs ? 0x1p-22 : 0x1p-11)) << pixel << ", " << channel;
+      }
+    }
+  }
+}
+
+TEST_F(NhwcScaled, DoubtfulBlocksSaySo) {
+  std::vector<float> x(64 * 4, 1.0f);
+  x[3] = infinity;
+  x[64 + 3] = 1e-20f;  // beside ones
+  for (int i = 0; i < 64; ++i) x[static_cast<std::size_t>(128 + i)] = 1e-20f;
+  x[192] = 0.0f;
+  const Buffer input(0, x.data(), x.size() * sizeof(float));
+  for (const bool strict : {true, false}) {
+    const Guarded rows(4 * 2 * 128), scales(4 * sizeof(float));
+    scale_rows({.input = input.as<float>(),
+                .rows = rows.data(),
+                .scales = reinterpret_cast<float*>(scales.data()),
+                .pixels = 4,
+                .channels = 64,
+                .pairs = true,
+                .strict = strict},
+               nullptr);
+    check(cudaDeviceSynchronize());
+    const auto bytes = scales.read();
+    float scale[4];
+    std::memcpy(scale, bytes.data(), sizeof(scale));
+    EXPECT_TRUE(std::isnan(scale[0]));
+    EXPECT_EQ(std::isnan(scale[1]), strict);
+    EXPECT_FALSE(std::isnan(scale[2]));
+    EXPECT_EQ(scale[3], 0x1p-14f);
+  }
+}
+
+// Weights that f16 cannot hold beside the largest of their filter are left to other operands.
+TEST(NhwcScaledWeights, AreExamined) {
+  const ConvGeometry g = geometry_of({.in = 64, .height = 4, .width = 4, .out = 8});
+  std::vector<float> w(static_cast<std::size_t>(g.weight_size()), 0.5f);
+  const auto examined = [&] {
+    return channels_last::examine_scaled(g, channels_last::Operand::scaled_pairs, w.data());
+  };
+  EXPECT_TRUE(examined().representable);
+  EXPECT_FALSE(examined().strict);
+  w[70] = 0.0f;
+  EXPECT_TRUE(examined().representable);
+  EXPECT_TRUE(examined().strict);
+  w[70] = std::ldexp(0.5f, -28);
+  EXPECT_TRUE(examined().representable);
+  w[70] = std::ldexp(0.5f, -29);
+  EXPECT_FALSE(examined().representable);
+  w[70] = infinity;
+  EXPECT_FALSE(examined().representable);
+  std::fill(w.begin(), w.end(), 1e-30f);
+  EXPECT_FALSE(examined().representable);
+  std::fill(w.begin(), w.end(), 0.0f);
+  EXPECT_TRUE(examined().representable);
+}
+
+TEST_F(NhwcScaled, HoldsTheContractOnAwkwardValues) {
+  const Draw sparse = [](std::mt19937& random) { return random() % 3 == 0 ? normal(random) : 0.0f; };
+  const Draw tiny = [](std::mt19937& random) { return random() % 2 == 0 ? normal(random) * 1e-25f : normal(random); };
+  const Draw subnormal = [](std::mt19937& random) { return normal(random) * 1e-41f; };
+  const Draw huge = [](std::mt19937& random) { return normal(random) * 1e36f; };
+  const Draw small = [](std::mt19937& random) { return normal(random) * 1e-12f; };
+  const ConvGeometry g = geometry_of(nhwc_cases[5]);
+  unsigned seed = 300;
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    for (const int tile : scaled_tiles(precision)) {
+      if (reduced() && tile != scaled_tiles(precision).front()) continue;
+      for (const NhwcChoice& choice : {NhwcChoice{tile, 1, 1}, {tile, 1, 2}}) {
+        if (!chosen(g, options_for(precision), choice)) continue;
+        for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
+                                   {mixed, normal},
+                                   {mixed, sparse},
+                                   {tiny, sparse},
+                                   {sparse, sparse},
+                                   {subnormal, normal},
+                                   {huge, small}}) {
+          expect_nhwc(g, options_for(precision), draw(g, x, w, ++seed), false, choice);
+          if (reduced()) break;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(NhwcScaled, NanAndInfReachTheirWindowsAlone) {
+  const ConvGeometry g = geometry_of(nhwc_cases[2]);
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    const int tile = scaled_tiles(precision)[3];
+    for (const NhwcChoice& choice : {NhwcChoice{tile, 1, 1}, {tile, 2, 1}, {tile, 1, 3}}) {
+      Data data = draw(g, normal, positive, 11);
+      data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
+      expect_nhwc(g, options_for(precision, true), data, true, choice);
+    }
+  }
+}
+
+// A workspace that holds the rows of a few images makes the batch go through in parts, with the same bits.
+TEST_F(NhwcScaled, PartsOfABatchGiveTheSameBits) {
+  ConvGeometry g =
+      geometry_of({.batch = 7, .in = 96, .height = 13, .width = 11, .out = 136, .kernel = {3, 3}, .padding = {1, 1}});
+  const Data data = draw(g, normal, normal, 21);
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    const NhwcChoice choice{scaled_tiles(precision).front(), 1, 1};
+    Conv2dOptions options = options_for(precision, true);
+    const auto whole = run_nhwc_bytes(g, options, data, true, choice);
+    const auto operand = channels_last::tiles(precision)[static_cast<std::size_t>(choice.tile)].operand;
+    for (const int images : {1, 3}) {
+      options.workspace_limit =
+          channels_last::scaled_bytes(g, operand, 1).workspace() * static_cast<std::size_t>(images);
+      const auto parts = channels_last::choose(g, options, choice);
+      ASSERT_TRUE(parts);
+      EXPECT_EQ(parts->images, images);
+      EXPECT_EQ(run_nhwc_bytes(g, options, data, true, choice), whole);
+    }
+    options.workspace_limit = 100;
+    EXPECT_FALSE(channels_last::choose(g, options, choice));
+  }
+}
+
+}  // namespace
+}  // namespace lamina::cuda

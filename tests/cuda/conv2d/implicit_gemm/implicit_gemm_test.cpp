@@ -1,0 +1,91 @@
+// The implicit GEMM computes every convolution, on every tile, and nothing else.
+
+#include "cuda/conv2d/implicit_gemm/harness.h"
+
+namespace lamina::cuda {
+namespace {
+
+class ImplicitGemm : public OnTensorCores {};
+
+TEST_F(ImplicitGemm, EveryGeometryMeetsTheContractInEveryPrecision) {
+  unsigned seed = 1;
+  for (const Precision precision : precisions) {
+    double worst = 0;
+    for (const Case& c : cases) {
+      const ConvGeometry g = geometry_of(c);
+      // Bias and ReLU take turns, so that over the cases all four combinations occur.
+      const Conv2dOptions options{.precision = precision, .relu = (seed & 1) != 0};
+      ASSERT_TRUE(implicit_gemm_supports(g, options));
+      worst = std::max(worst, expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0));
+      ++seed;
+    }
+    RecordProperty("worst_share_of_bound_" + std::string(name(precision)), std::to_string(worst));
+  }
+}
+
+TEST_F(ImplicitGemm, EveryTileAndSplit) {
+  unsigned seed = 1000;
+  for (const Precision precision : precisions) {
+    for (const std::size_t i : {3u, 6u, 17u, 29u, 38u, 44u, 47u, 51u}) {
+      const ConvGeometry g = geometry_of(cases[i]);
+      for (const int tile : tiles_for(g, precision)) {
+        for (const int splits : {1, 2, 5}) {
+          const Conv2dOptions options{.precision = precision, .relu = (++seed & 1) != 0};
+          expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0, {.tile = tile, .splits = splits});
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ImplicitGemm, StoresAndLoads16Bits) {
+  for (const auto& [precision, type] :
+       {std::pair{Precision::fp16, DType::f16}, std::pair{Precision::bf16, DType::bf16}}) {
+    for (const std::size_t i : {2u, 5u, 9u, 25u, 34u, 43u}) {
+      const ConvGeometry g = geometry_of(cases[i]);
+      const Data data = draw(g, normal, normal, 7);
+      expect_contract(g, {.precision = precision, .input = type, .output = type, .relu = true}, data, true);
+      expect_contract(g, {.precision = precision, .input = type}, data, false);
+      expect_contract(g, {.precision = precision, .output = type}, data, true, {.splits = 3});
+    }
+  }
+}
+
+TEST_F(ImplicitGemm, SlicesOfTheBatchFitTheWorkspaceLimit) {
+  for (const Precision precision : precisions) {
+    const ConvGeometry g = geometry_of(cases[44]);
+    const std::size_t image = 25 * 24 * (precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2);
+    const Conv2dOptions options{.precision = precision, .workspace_limit = 2 * image + image / 2};
+    const Data data = draw(g, normal, normal, 41);
+    EXPECT_LE(make_implicit_gemm(g, options, data.w.data(), nullptr)->workspace_bytes(), options.workspace_limit);
+    expect_contract(g, options, data, true);
+    EXPECT_FALSE(implicit_gemm_supports(g, {.precision = precision, .workspace_limit = image - 1}));
+  }
+}
+
+TEST_F(ImplicitGemm, SameBitsEveryRun) {
+  for (const Precision precision : precisions) {
+    for (const std::size_t i : {6u, 9u, 10u}) {
+      const ConvGeometry g = geometry_of(cases[i]);
+      const Data data = draw(g, normal, normal, 43);
+      for (const int splits : {1, 4}) {
+        const auto first = run_bytes(g, {.precision = precision}, data, true, {.splits = splits});
+        for (int repeat = 0; repeat < 3; ++repeat) {
+          ASSERT_EQ(first, run_bytes(g, {.precision = precision}, data, true, {.splits = splits}));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ImplicitGemm, RefusesWhatItCannotDo) {
+  const ConvGeometry g = geometry_of({.in = 1, .height = 1, .width = 300, .out = 3, .kernel = {1, 128}});
+  EXPECT_FALSE(implicit_gemm_supports(g, {}));
+  const ConvGeometry small = geometry_of(cases[1]);
+  EXPECT_TRUE(implicit_gemm_supports(small, {}));
+  EXPECT_FALSE(implicit_gemm_supports(small, {.precision = Precision::fp32, .input = DType::f16}));
+  EXPECT_FALSE(implicit_gemm_supports(small, {.precision = Precision::fp16, .output = DType::bf16}));
+}
+
+}  // namespace
+}  // namespace lamina::cuda

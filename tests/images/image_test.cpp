@@ -1,0 +1,371 @@
+#include "lamina/images/image.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "lamina/base/error.h"
+#include "lamina/images/codecs/codec.h"
+
+namespace lamina {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path pictures = LAMINA_TEST_DATA "/golden/images";
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+Image decode(std::string_view text) { return decode_image(bytes(text), "photo"); }
+
+/// The message of the Error that `action` throws; "no error" if it throws none.
+std::string error_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string decode_error(std::string_view text) {
+  return error_of([&] { decode(text); });
+}
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+std::string little(std::uint64_t value, int count) {
+  std::string text;
+  for (; count > 0; --count, value >>= 8) text += static_cast<char>(value & 255);
+  return text;
+}
+
+std::string big(std::uint64_t value, int count) {
+  const std::string text = little(value, count);
+  return {text.rbegin(), text.rend()};
+}
+
+std::string bmp_header(int width, int height, int bits = 24, int compression = 0, int header = 40) {
+  return "BM" + little(0, 8) + little(54, 4) + little(static_cast<std::uint32_t>(header), 4) +
+         little(static_cast<std::uint32_t>(width), 4) + little(static_cast<std::uint32_t>(height), 4) + little(1, 2) +
+         little(static_cast<std::uint32_t>(bits), 2) + little(static_cast<std::uint32_t>(compression), 4) +
+         little(0, 20);
+}
+
+std::string tga_header(std::uint32_t width, std::uint32_t height, int type = 2, int bits = 24, int descriptor = 0x20) {
+  return std::string{0, 0, static_cast<char>(type)} + little(0, 9) + little(width, 2) + little(height, 2) +
+         static_cast<char>(bits) + static_cast<char>(descriptor);
+}
+
+std::string png_chunk(const std::string& type, const std::string& data) {
+  std::uint32_t crc = 0xffffffff;
+  for (const char c : type + data) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0xedb88320 : 0);
+  }
+  return big(static_cast<std::uint32_t>(data.size()), 4) + type + data + big(~crc, 4);
+}
+
+std::string png(std::uint32_t width, std::uint32_t height, const std::string& compressed) {
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", big(width, 4) + big(height, 4) + std::string{8, 2, 0, 0, 0}) +
+         png_chunk("IDAT", compressed) + png_chunk("IEND", "");
+}
+
+std::string jpeg_header(std::uint32_t width, std::uint32_t height) {
+  return "\xff\xd8\xff\xc0" + big(17, 2) + '\x08' + big(height, 2) + big(width, 2) +
+         std::string{3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0};
+}
+
+/// A new directory, removed with all it holds at the end of the test.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (fs::temp_directory_path() / "lamina-image-test-XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    path_ = pattern;
+  }
+  ~TemporaryDirectory() { fs::remove_all(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const fs::path& path() const { return path_; }
+  fs::path write(const std::string& name, std::string_view text) const {
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return path_ / name;
+  }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<fs::path> small_pictures() {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(pictures)) {
+    if (entry.file_size() < 16000) paths.push_back(entry.path());
+  }
+  EXPECT_GT(paths.size(), 40u);
+  return paths;
+}
+
+// PNG, BMP, TGA, PGM, PPM, and JPEG through libjpeg-turbo, are compared with Pillow bit for bit in preprocess_test.cpp.
+TEST(Image, JpegThroughStbIsCloseToPillow) {
+  for (const std::string name :
+       {"colour.jpg", "subsampled.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "halved.jpg", "restarts.jpg"}) {
+    const std::string text = read(pictures / name);
+    const Image ours = detail::decode_jpeg_stb(detail::EncodedImage(bytes(text), name));
+    const Image theirs = read_image(pictures / (name + ".png"));
+    ASSERT_EQ(ours.width, theirs.width);
+    ASSERT_EQ(ours.height, theirs.height);
+    int largest = 0, sum = 0;
+    for (std::size_t i = 0; i < ours.rgb.size(); ++i) {
+      const int difference = std::abs(ours.rgb[i] - theirs.rgb[i]);
+      largest = std::max(largest, difference);
+      sum += difference;
+    }
+    EXPECT_LE(largest, 9) << name;
+    EXPECT_LE(sum, 0.25 * static_cast<double>(ours.rgb.size())) << name;
+  }
+}
+
+TEST(Image, ContentDecidesNotTheName) {
+  const TemporaryDirectory directory;
+  const fs::path renamed = directory.write("photo.jpg", read(pictures / "tiny.png"));
+  EXPECT_EQ(read_image(renamed), read_image(pictures / "tiny.png"));
+}
+
+TEST(Image, IsImageLooksAtTheContent) {
+  for (const fs::path& path : small_pictures()) {
+    const std::string text = read(path);
+    EXPECT_TRUE(is_image(bytes(text))) << path;
+    EXPECT_TRUE(is_image(bytes(text).first(32))) << path;
+  }
+  const std::string json = R"({"__metadata__":{"format":"pt"},"weight":{"dtype":"F32","shape":[96,3,11,11]}})";
+  EXPECT_FALSE(is_image({}));
+  EXPECT_FALSE(is_image(bytes("BM")));
+  EXPECT_FALSE(is_image(bytes("P6")));
+  EXPECT_FALSE(is_image(bytes("BMW and other words that begin with these letters")));
+  EXPECT_FALSE(is_image(bytes("\x93NUMPY\x01" + std::string(1, '\0') + "v" + json)));
+  EXPECT_FALSE(is_image(bytes("PK\x03\x04" + std::string(40, '\0'))));
+  EXPECT_FALSE(is_image(bytes("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19 and so on")));
+  // A safetensors file whose header length has the byte that means "true colour" where TGA keeps its type.
+  EXPECT_FALSE(is_image(bytes(little(0x00020050, 8) + json)));
+  EXPECT_FALSE(is_image(bytes(little(static_cast<std::uint32_t>(json.size()), 8) + json)));
+}
+
+TEST(Image, EveryTruncationIsAnError) {
+  for (const fs::path& path : small_pictures()) {
+    const std::string text = read(path);
+    // The last row of a BMP may lack its padding, and a TGA its footer.
+    std::size_t spare = 0;
+    if (path.extension() == ".tga") spare = 26;
+    if (path.extension() == ".bmp") spare = (4 - static_cast<std::size_t>(text[18] * text[28] + 7) / 8 % 4) % 4;
+    const Image whole = decode(text);
+    for (std::size_t size = 0; size < text.size(); ++size) {
+      if (size >= 200 && size + 200 < text.size() && size % 13 != 0) continue;
+      if (size + spare < text.size()) {
+        const std::string error = decode_error(std::string_view(text).substr(0, size));
+        ASSERT_TRUE(error.starts_with("photo: ")) << path << " cut to " << size << " bytes: " << error;
+        if (size >= 32) {
+          ASSERT_TRUE(contains(error, "truncated: expected")) << path << " cut to " << size << " bytes: " << error;
+        }
+      } else {
+        ASSERT_EQ(decode(std::string_view(text).substr(0, size)), whole) << path << " cut to " << size << " bytes";
+      }
+    }
+  }
+}
+
+TEST(Image, BytesAfterThePictureAreIgnored) {
+  for (const fs::path& path : small_pictures()) {
+    const std::string text = read(path);
+    EXPECT_EQ(decode(text + "\xff\xd8 more bytes \xff"), decode(text)) << path;
+  }
+}
+
+TEST(Image, WhatIsNoPictureSaysWhatWasFound) {
+  EXPECT_EQ(decode_error("GIF89a\x01\x02 and more"),
+            "photo: not an image Lamina reads (PNG, JPEG, BMP, TGA, PGM, PPM); the file starts with "
+            "\"GIF89a\\x01\\x02 and\"");
+  EXPECT_EQ(decode_error(""), "photo: expected an image, the file is empty");
+  std::string garbage;
+  for (int i = 0; i < 5000; ++i) garbage += static_cast<char>(i * i * 7 + 0x91);
+  EXPECT_TRUE(contains(decode_error(garbage), "not an image Lamina reads"));
+}
+
+TEST(Image, UnreadableFilesSayWhy) {
+  const TemporaryDirectory directory;
+  const fs::path missing = directory.path() / "missing.png";
+  EXPECT_EQ(error_of([&] { read_image(missing); }), missing.string() + ": cannot open: No such file or directory");
+  EXPECT_EQ(error_of([&] { read_image(directory.path()); }),
+            directory.path().string() + ": expected an image, this is a directory");
+  const fs::path empty = directory.write("empty.png", "");
+  EXPECT_EQ(error_of([&] { read_image(empty); }), empty.string() + ": expected an image, the file is empty");
+  const fs::path cut = directory.write("cut.png", read(pictures / "grey.png").substr(0, 1000));
+  EXPECT_TRUE(error_of([&] { read_image(cut); }).starts_with(cut.string() + ": truncated: expected at least "));
+}
+
+TEST(Image, GiantsWithoutDataAreRefused) {
+  const std::string too_large = "photo: too large: the header says 30000 x 30000 pixels; at most 100000000 are allowed";
+  EXPECT_EQ(decode_error(png(30000, 30000, "")), too_large);
+  EXPECT_EQ(decode_error(jpeg_header(30000, 30000)), too_large);
+  EXPECT_EQ(decode_error(bmp_header(30000, 30000)), too_large);
+  EXPECT_EQ(decode_error(tga_header(30000, 30000)), too_large);
+  EXPECT_EQ(decode_error("P6\n30000 30000\n255\n"), too_large);
+  EXPECT_TRUE(contains(decode_error("P5 4294967295 4294967295 255\n"), "too large"));
+  EXPECT_TRUE(contains(decode_error("P5 99999999999999999999 1 255\n"), "width in its header is out of range"));
+  EXPECT_TRUE(contains(decode_error(png(0xffffffff, 0xffffffff, "")), "too large"));
+  // Allowed sizes with nothing behind the header.
+  EXPECT_EQ(decode_error(png(10000, 10000, "")),
+            "photo: damaged: 0 bytes of PNG data cannot hold 10000 x 10000 pixels");
+  EXPECT_TRUE(contains(decode_error(jpeg_header(9000, 9000)), "truncated"));
+  EXPECT_EQ(decode_error(bmp_header(10000, 10000)),
+            "photo: truncated: expected at least 300000054 bytes, the file has 54");
+  EXPECT_TRUE(contains(decode_error(tga_header(10000, 10000)), "truncated"));
+  EXPECT_TRUE(contains(decode_error(tga_header(10000, 10000, 10)), "truncated"));
+  EXPECT_TRUE(contains(decode_error("P6\n10000 10000\n255\n"), "truncated"));
+}
+
+TEST(Image, PicturesWithoutPixelsAreRefused) {
+  EXPECT_EQ(decode_error("P6\n0 5\n255\n"), "photo: damaged: the header says 0 x 5 pixels");
+  EXPECT_EQ(decode_error(png(0, 5, "")), "photo: damaged: the header says 0 x 5 pixels");
+  EXPECT_EQ(decode_error(bmp_header(5, 0)), "photo: damaged: the header says 5 x 0 pixels");
+  EXPECT_TRUE(contains(decode_error(bmp_header(-5, 5)), "damaged"));
+  EXPECT_TRUE(contains(decode_error(bmp_header(5, static_cast<int>(0x80000000))), "too large"));
+}
+
+TEST(Image, DamagedPngIsAnError) {
+  std::string text = read(pictures / "rgba.png");
+  text[text.size() - 100] = static_cast<char>(text[text.size() - 100] ^ 1);
+  EXPECT_TRUE(contains(decode_error(text), "the checksum of the PNG chunk at byte "));
+  EXPECT_EQ(decode_error(png(3, 3, "\x78\x9c\x07")), "photo: damaged PNG: invalid data")
+      << "an invalid block type in the compressed data";
+  // A stored block of 3 bytes where 9 are due.
+  const std::string block = std::string{0x78, 0x01, 0x01} + little(3, 2) + little(0xfffc, 2) + "abc" + big(0, 4);
+  EXPECT_EQ(decode_error(png(2, 1, block)), "photo: damaged PNG: not enough pixels");
+}
+
+TEST(Image, DamagedJpegIsAnError) {
+  // A Huffman table that claims 16 * 255 symbols: stb_image alone would write past its own.
+  const std::string table =
+      "\xff\xc4" + big(2 + 17 + 4080, 2) + '\x00' + std::string(16, '\xff') + std::string(4080, 'x');
+  const std::string end = "\xff\xd9";
+  EXPECT_EQ(decode_error("\xff\xd8" + table + end), "photo: damaged: a JPEG Huffman table of 4080 symbols");
+  EXPECT_EQ(decode_error("\xff\xd8\xff\xe0" + big(1, 2) + end), "photo: damaged: a JPEG segment of 1 bytes at byte 4");
+  EXPECT_EQ(decode_error("\xff\xd8" + end), "photo: damaged: a JPEG without a frame");
+  EXPECT_TRUE(contains(decode_error("\xff\xd8\xff\xe0" + big(999, 2) + end), "truncated"));
+  std::string arithmetic = jpeg_header(8, 8) + end;
+  arithmetic[3] = '\xc9';
+  EXPECT_EQ(decode_error(arithmetic), "photo: lossless, hierarchical or arithmetic-coded JPEG is not read");
+}
+
+// The markers are whole, the pixels between them are not. stb_image makes some up.
+TEST(Image, JpegWithoutAllOfItsPixelsIsAnError) {
+  if (!jpeg_decoder().starts_with("libjpeg-turbo")) GTEST_SKIP() << "JPEG through " << jpeg_decoder();
+  for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg"}) {
+    std::string text = read(pictures / name);
+    text.erase(text.size() - 302, 300);
+    EXPECT_EQ(decode_error(text), "photo: damaged JPEG: Corrupt JPEG data: premature end of data segment") << name;
+  }
+  std::string text = read(pictures / "restarts.jpg");
+  text.erase(text.find("\xff\xd2"), 2);
+  EXPECT_TRUE(contains(decode_error(text), "damaged JPEG: Corrupt JPEG data")) << decode_error(text);
+}
+
+TEST(Image, JpegWithoutTablesIsAnError) {
+  if (!jpeg_decoder().starts_with("libjpeg-turbo")) GTEST_SKIP() << "JPEG through " << jpeg_decoder();
+  std::string text = read(pictures / "colour.jpg");
+  for (std::size_t at = 0; (at = text.find("\xff\xdb", at)) != text.npos;) text[at + 1] = '\xfe';  // a comment
+  EXPECT_EQ(decode_error(text), "photo: damaged JPEG: Quantization table 0x00 was not defined");
+}
+
+// Damage anywhere ends in a picture or an Error, never in a crash: sanitizers watch.
+TEST(Image, DamagedJpegNeverCrashes) {
+  for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "restarts.jpg"}) {
+    const std::string text = read(pictures / name);
+    for (std::size_t at = 0; at < text.size(); at += 7) {
+      std::string damaged = text;
+      damaged[at] = static_cast<char>(damaged[at] ^ (at % 2 == 0 ? 0x10 : 0xff));
+      const std::string error = decode_error(damaged);
+      ASSERT_TRUE(error == "no error" || error.starts_with("photo: ")) << name << " at " << at << ": " << error;
+    }
+  }
+}
+
+TEST(Image, JpegOfTooManyScansIsRefused) {
+  std::string scans;
+  for (int i = 0; i < 600; ++i) scans += "\xff\xda" + big(8, 2) + std::string{1, 1, 0, 0, 63, 0};
+  EXPECT_EQ(decode_error(jpeg_header(8, 8) + scans + "\xff\xd9"), "photo: damaged: a JPEG of more than 500 scans");
+}
+
+TEST(Image, FourChannelJpegNeedsAdobesMarker) {
+  std::string text = read(pictures / "cmyk.jpg");
+  text.replace(text.find("Adobe"), 5, "Other");
+  EXPECT_TRUE(contains(decode_error(text), "a JPEG of four channels is read only if Adobe's marker says which"));
+}
+
+TEST(Image, KindsOfBmpThatAreNotReadSaySo) {
+  EXPECT_TRUE(contains(decode_error(bmp_header(2, 2, 8, 1)), "run-length encoded BMP is not read"));
+  EXPECT_TRUE(contains(decode_error(bmp_header(2, 2, 24, 4)), "BMP with compression 4 is not read"));
+  EXPECT_TRUE(contains(decode_error(bmp_header(2, 2, 2)), "BMP with 2 bits per pixel is not read"));
+  EXPECT_TRUE(contains(decode_error(bmp_header(2, 2, 24, 0, 41)), "its header has 41 bytes"));
+}
+
+TEST(Image, BmpPixelsBeginWhereTheHeaderSays) {
+  std::string text = bmp_header(1, 1);
+  text[10] = 60;
+  EXPECT_EQ(decode(text + "unused" + "BGR"), (Image{1, 1, {'R', 'G', 'B'}}));
+}
+
+TEST(Image, TgaOrderAndRunLengths) {
+  const std::string rgb = "bgrBGR";  // stored as blue, green, red
+  const Image forward{2, 1, {'r', 'g', 'b', 'R', 'G', 'B'}}, backward{2, 1, {'R', 'G', 'B', 'r', 'g', 'b'}};
+  EXPECT_EQ(decode(tga_header(2, 1) + rgb), forward);
+  EXPECT_EQ(decode(tga_header(2, 1, 2, 24, 0x10) + rgb), backward);
+  EXPECT_EQ(decode(tga_header(2, 1, 10) + '\x01' + rgb), forward);
+  EXPECT_EQ(decode(tga_header(2, 1, 10) + '\xff' + "bgr"), (Image{2, 1, {'r', 'g', 'b', 'r', 'g', 'b'}}));
+  EXPECT_TRUE(contains(decode_error(tga_header(2, 1, 10) + '\x00' + "bgr"), "truncated"));
+}
+
+TEST(Image, PnmHeadersMayHoldComments) {
+  const Image grey{2, 1, {7, 7, 7, 10, 10, 10}};
+  EXPECT_EQ(decode("P5#one\n2# two\r\n\t1 #three\n255\n\x07\n"), grey) << "the second pixel is a line feed";
+  EXPECT_TRUE(contains(decode_error("P5 2 x 255\n  "), "expected the height in its header, found a byte 120"));
+  EXPECT_TRUE(contains(decode_error("P5 2 1 0\n  "), "the largest value is 0; expected 1 to 65535"));
+  EXPECT_TRUE(contains(decode_error("P5 2 1 65536\n    "), "the largest value is 65536"));
+}
+
+TEST(Image, WritePngKeepsEveryPixel) {
+  const TemporaryDirectory directory;
+  for (const char* name : {"portrait.png", "one.png", "strip.png"}) {
+    const Image image = read_image(pictures / name);
+    write_png(directory.path() / "copy.png", image);
+    EXPECT_EQ(read_image(directory.path() / "copy.png"), image) << name;
+  }
+}
+
+TEST(Image, WritePngLeavesTheOldFileWhenItFails) {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.write("old.png", "old");
+  EXPECT_EQ(error_of([&] {
+              write_png(path, Image{2, 2, {1, 2, 3}});
+            }),
+            "image of 2 x 2 pixels holds 3 bytes: expected at least one pixel and three bytes for each");
+  EXPECT_EQ(read(path), "old");
+  const fs::path nowhere = directory.path() / "missing" / "new.png";
+  EXPECT_TRUE(contains(error_of([&] { write_png(nowhere, Image{1, 1, {1, 2, 3}}); }), nowhere.string()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1) << "a temporary file was left behind";
+}
+
+}  // namespace
+}  // namespace lamina
