@@ -37,6 +37,15 @@ CLI::Validator one_of(std::vector<std::string> words) {
       std::move(description));
 }
 
+CLI::Validator algorithm_name(std::vector<std::string> words) {
+  for (const DeviceType device : {DeviceType::cuda, DeviceType::cpu}) {
+    for (const std::string_view name : conv_algorithms(device)) {
+      if (std::find(words.begin(), words.end(), name) == words.end()) words.emplace_back(name);
+    }
+  }
+  return one_of(std::move(words));
+}
+
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
   return CLI::Validator(
       [parse](std::string& text) {
@@ -59,7 +68,7 @@ void RunOptions::add_to(CLI::App& command) {
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")
-      ->check(accepted_by([](std::string_view text) { (void)parse_conv_algorithm(text); }, "auto|direct|im2col|..."))
+      ->check(algorithm_name({"auto"}))
       ->capture_default_str();
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
       ->check(one_of({"f32", "bf16", "f16"}))
@@ -81,7 +90,7 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
                             : linear_weights == "f16" ? DType::f16
                                                       : DType::f32,
           .threads = threads,
-          .algorithm = parse_conv_algorithm(algorithm)};
+          .algorithm = algorithm == "auto" ? std::string() : algorithm};
 }
 
 }  // namespace lamina::app

@@ -25,6 +25,9 @@ struct RunOptions {
 /// Accepts these words.
 CLI::Validator one_of(std::vector<std::string> words);
 
+/// Accepts these words and the names of the convolutions that this build has, on any device.
+CLI::Validator algorithm_name(std::vector<std::string> words);
+
 /// Accepts auto, cpu, cuda and cuda:INDEX.
 CLI::Validator device_syntax();
 

@@ -17,7 +17,6 @@
 #include "lamina/layers/linear.h"
 #include "lamina/layers/local_response_norm.h"
 #include "lamina/layers/pool2d.h"
-#include "lamina/layers/relu.h"
 #include "lamina/layers/scores.h"
 #include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"

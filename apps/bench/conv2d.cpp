@@ -21,11 +21,11 @@ struct Options : RaceOptions {
   std::string device = "auto", json;
 };
 
-std::vector<ConvAlgorithm> chosen(const std::vector<std::string>& names, Device device) {
-  std::vector<ConvAlgorithm> result;
+std::vector<std::string_view> chosen(const std::vector<std::string>& names, Device device) {
+  std::vector<std::string_view> result;
   for (const std::string& name : names) {
     if (name != "all") {
-      result.push_back(parse_conv_algorithm(name));
+      result.push_back(name);
       continue;
     }
     const auto all = conv_algorithms(device.type);
@@ -58,7 +58,7 @@ void bench(const Options& options) {
   for (const std::int64_t n : options.batches) {
     race.prepare_batch(n);
     for (const std::string& precision : options.precisions) {
-      for (const ConvAlgorithm algorithm : chosen(options.algorithms, device)) {
+      for (const std::string_view algorithm : chosen(options.algorithms, device)) {
         results.push_back(race.measure(algorithm, parse_precision(precision)));
       }
     }
@@ -118,11 +118,7 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--algorithm", options->algorithms, "docs/kernels.md explains them")
       ->delimiter(',')
-      ->check(accepted_by(
-          [](std::string_view text) {
-            if (text != "all") (void)parse_conv_algorithm(text);
-          },
-          "all|auto|direct|im2col|..."))
+      ->check(algorithm_name({"all", "auto"}))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")
       ->check(CLI::Range(0, 1024))

@@ -48,8 +48,9 @@ Model random_model(const std::string& arch) {
       const auto fan_in = static_cast<float>(shape.rank() > 1 ? shape.numel() / shape[0] : 1);
       const float bound = std::sqrt(3 / fan_in);
       std::uniform_real_distribution<float> values(shape.rank() > 1 ? -bound : 0.5f, shape.rank() > 1 ? bound : 1.5f);
-      *parameter.value = Tensor(shape);
-      for (float& value : parameter.value->values<float>()) value = values(random);
+      Tensor tensor(shape);
+      for (float& value : tensor.values<float>()) value = values(random);
+      node.module->set_parameter(parameter.name, std::move(tensor));
     }
   }
   return model;

@@ -49,7 +49,9 @@ Conv2dRace::Conv2dRace(const RaceOptions& options, Device device)
   }
   const Size2d kernel = conv_.options().kernel;
   const float scale = 1.0f / std::sqrt(static_cast<float>(options.in / options.groups * kernel.height * kernel.width));
-  for (auto& parameter : conv_.parameters()) *parameter.value = random_tensor(parameter.shape, scale, random_);
+  for (const auto& parameter : conv_.parameters()) {
+    conv_.set_parameter(parameter.name, random_tensor(parameter.shape, scale, random_));
+  }
 }
 
 Shape Conv2dRace::input_shape(std::int64_t n) const {
@@ -68,10 +70,11 @@ Format Conv2dRace::output_format(Precision precision) const {
 /// The same activation, on the GPU, in another format.
 Tensor Conv2dRace::converted(const Tensor& tensor, Format from, Format to) const {
   if (from == to) return tensor;
-  const std::vector<Shape> shapes = {tensor.shape()};
+  const View before = {.shape = tensor.shape(), .format = from}, after = {.shape = tensor.shape(), .format = to};
   Tensor result(tensor.shape(), to.dtype, device_);
-  detail::prepare_conversion({.inputs = shapes, .device = device_, .input = from, .output = to})
-      ->run({&tensor, 1}, result, {});
+  detail::Conversion()
+      .prepare({.inputs = {&before, 1}, .outputs = {&after, 1}, .device = describe(device_)})
+      ->run({&tensor, 1}, {&result, 1}, {});
   cuda::synchronize(device_.index, nullptr);
   return result;
 }
@@ -95,21 +98,21 @@ void Conv2dRace::prepare_buffers(Precision precision) {
   }
 }
 
-BenchResult Conv2dRace::measure(ConvAlgorithm algorithm, Precision precision) {
-  BenchResult result = describe(std::string(name(algorithm)), precision);
-  const std::vector<Shape> shapes = {input_shape(geometry_.batch)};
-  const Format input = input_format(precision), output = output_format(precision);
-  result.output = output.dtype;
+BenchResult Conv2dRace::measure(std::string_view algorithm, Precision precision) {
+  BenchResult result = describe(std::string(algorithm), precision);
+  const View input = {.shape = input_shape(geometry_.batch), .format = input_format(precision)},
+             output = {.shape = output_shape_, .format = output_format(precision)};
+  result.output = output.format.dtype;
+  std::shared_ptr<const Module> conv = std::make_shared<Conv2d>(conv_);
+  if (options_.relu) conv = conv->absorb(ReLU());
   std::unique_ptr<Operator> op;
   try {
-    op = conv_.prepare({.inputs = shapes,
-                        .device = device_,
+    op = conv->prepare({.inputs = {&input, 1},
+                        .outputs = {&output, 1},
+                        .device = describe(device_),
                         .precision = precision,
-                        .algorithm = algorithm,
-                        .input = input,
-                        .output = output,
-                        .threads = pool_.threads(),
-                        .relu = options_.relu});
+                        .algorithm = algorithm == "auto" ? std::string_view() : algorithm,
+                        .threads = pool_.threads()});
   } catch (const Error& error) {
     result.note = error.what();
     return result;
@@ -120,7 +123,7 @@ BenchResult Conv2dRace::measure(ConvAlgorithm algorithm, Precision precision) {
   Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, device_);
   const auto call = [&](int i, void* stream) {
     auto& [x, y] = ring_[static_cast<std::size_t>(i) % ring_.size()];
-    op->run({&x, 1}, y, {.pool = &pool_, .stream = stream, .workspace = workspace.raw()});
+    op->run({&x, 1}, {&y, 1}, {.pool = &pool_, .stream = stream, .workspace = workspace.raw()});
   };
   call(0, nullptr);
   if (device_.is_cuda()) cuda::synchronize(device_.index, nullptr);
@@ -128,7 +131,7 @@ BenchResult Conv2dRace::measure(ConvAlgorithm algorithm, Precision precision) {
   // As a network runs them: inside a CUDA graph, many calls over rotating buffers.
   const int per_graph = geometry_.batch < 32 ? 100 : options_.layout == Layout::nhwc ? 20 : 1;
   result.time = time_calls(device_, per_graph, options_.seconds, call);
-  rate(result, size_of(input.dtype));
+  rate(result, size_of(input.format.dtype));
   return result;
 }
 

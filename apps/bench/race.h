@@ -35,7 +35,8 @@ class Conv2dRace {
   /// The batch of the measurements that follow.
   void prepare_batch(std::int64_t n);
   /// What the device cannot do is told in the result's note.
-  BenchResult measure(ConvAlgorithm algorithm, Precision precision);
+  /// `algorithm`: one of conv_algorithms, or auto.
+  BenchResult measure(std::string_view algorithm, Precision precision);
   /// CPU only: what the matrix product inside im2col costs by itself.
   BenchResult measure_product();
 

@@ -75,7 +75,7 @@ void print_preprocess(const Preprocess& p) {
 void print_plan(const Model& model, const Options& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
-  fmt::print("{}", model.graph.compile(compile).summary());
+  fmt::print("{}", model.graph.plan_summary(compile));
 }
 
 void inspect(const Options& options) {

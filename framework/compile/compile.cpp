@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
-#include "lamina/compile/conversion.h"
-#include "lamina/compile/normalization.h"
 #include "lamina/compile/program.h"
 #include "lamina/graph/graph.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/plan/plan_impl.h"
 #include "lamina/tensor/device_memory.h"
 
@@ -25,16 +24,18 @@ class Compiler {
   }
 
   std::unique_ptr<Plan::Impl> compile() {
+    if (const Device device = plan_->options.device; device.is_cuda()) detail::require_cuda_device(device.index);
     prepare();
     add_ports();
     allocate();
     return std::move(plan_);
   }
 
-  PlanMemory memory() {
+  /// Without taking any memory on a GPU.
+  const Plan::Impl& look() {
     const detail::DryRun nothing_taken;
     prepare();
-    return plan_->memory;
+    return *plan_;
   }
 
  private:
@@ -53,11 +54,27 @@ class Compiler {
     if (graph_.nodes().empty() || graph_.outputs().empty())
       fail("compile: expected a graph with an output; call Graph::output");
     if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
-    if (o.device.is_cuda()) detail::require_cuda_device(o.device.index);
+    check_device();
     if (o.keep_all) o.fuse = false;
     if (o.threads == 0) o.threads = ThreadPool::default_threads();
     if (o.device.is_cuda()) o.threads = 1;
+    if (o.device.is_cuda() && o.linear_weights != DType::f32) {
+      fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
+    }
     plan_->pool = std::make_unique<ThreadPool>(o.threads);
+  }
+
+  void check_device() {
+    CompileOptions& o = plan_->options;
+    if (!o.description) o.description = describe(o.device);
+    if (o.description->device != o.device) {
+      fail("compile: expected a description of ", o.device, ", got one of ", o.description->device);
+    }
+    const auto algorithms = conv_algorithms(o.device.type);
+    if (o.algorithm.empty() || std::find(algorithms.begin(), algorithms.end(), o.algorithm) != algorithms.end()) return;
+    std::string known;
+    for (const std::string_view name : algorithms) known += (known.empty() ? "" : ", ") + std::string(name);
+    fail("compile: there is no convolution \"", o.algorithm, "\" on ", o.device, "; it has ", known);
   }
 
   int& buffer_of(int value) { return buffer_of_[static_cast<std::size_t>(value)]; }
@@ -111,7 +128,7 @@ class Compiler {
 
   bool shares_operand(const Operation& op) {
     if (op.view) return true;
-    if (op.module == nullptr || !op.module->in_place() || plan_->options.keep_all) return false;
+    if (!op.module->in_place() || plan_->options.keep_all) return false;
     if (op.input_format != program_.value(op.output).format) return false;
     // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
     const int source = buffer_of(op.inputs[0]);
@@ -133,23 +150,23 @@ class Compiler {
   void prepare_steps() {
     for (const Operation& op : program_.operations) {
       if (op.view) continue;
-      std::vector<Shape> shapes;
-      const Preparation preparation = detail::preparation_of(program_, op, plan_->options, shapes);
+      const detail::PreparedViews views(program_, op, plan_->options);
       Plan::Impl::Step step;
       step.name = op.name;
       step.fused = op.fused;
-      step.input_format = preparation.input;
-      step.output_format = preparation.output;
+      step.input_format = views.inputs[0].format;
+      step.output_format = views.output.format;
+      step.output_shape = views.output.shape;
+      step.output_buffer = static_cast<std::size_t>(buffer_of(op.output));
+      std::vector<Shape> shapes;
+      for (const View& input : views.inputs) shapes.push_back(input.shape);
       try {
-        step.op = op.module != nullptr ? op.module->prepare(preparation)
-                  : op.input_format == detail::photo
-                      ? detail::prepare_normalization(preparation, *plan_->options.photos)
-                      : detail::prepare_conversion(preparation);
+        step.op = op.module->prepare(views.preparation);
       } catch (const Error& error) {
         fail(op.name, ": ", error.what());
       }
       step.inputs.resize(shapes.size());
-      step.flops = op.module == nullptr ? 0 : op.module->flops(shapes);
+      step.flops = op.module->flops(shapes);
       step.bytes = bytes_moved(op, *step.op);
       plan_->memory.workspace = std::max(plan_->memory.workspace, step.op->workspace_bytes());
       plan_->memory.parameters += step.op->parameter_bytes() + folded_bytes(op);
@@ -163,14 +180,13 @@ class Compiler {
 
   static std::size_t parameter_bytes(const Module& module) {
     std::size_t bytes = 0;
-    // Parameters are listed for loading, hence not of a const module; nothing is changed here.
-    for (const auto& parameter : const_cast<Module&>(module).parameters()) bytes += parameter.value->bytes();
+    for (const auto& parameter : module.parameters()) bytes += parameter.value.bytes();
     return bytes;
   }
 
   std::size_t bytes_moved(const Operation& op, const Operator& prepared) {
     std::size_t bytes = prepared.parameter_bytes();
-    if (bytes == 0 && op.module != nullptr) bytes = parameter_bytes(*op.module);
+    if (bytes == 0) bytes = parameter_bytes(*op.module);
     for (const int input : op.inputs) bytes += detail::bytes_of(program_.value(input).shape, op.input_format);
     const Program::Value& output = program_.value(op.output);
     return bytes + detail::bytes_of(output.shape, output.format);
@@ -235,6 +251,7 @@ class Compiler {
       homed_.push_back(b);
     }
     arena_ = detail::plan_arena(lives);
+    for (std::size_t i = 0; i < homed_.size(); ++i) plan_->buffers[homed_[i]].offset = arena_.offsets[i];
     plan_->memory.activations = arena_.bytes;
   }
 
@@ -245,7 +262,7 @@ class Compiler {
     plan_->workspace = Tensor(bytes(plan_->memory.workspace), DType::u8, device);
     for (std::size_t i = 0; i < homed_.size(); ++i) {
       Plan::Impl::Buffer& buffer = plan_->buffers[homed_[i]];
-      const auto offset = static_cast<std::int64_t>(arena_.offsets[i]);
+      const auto offset = static_cast<std::int64_t>(*buffer.offset);
       buffer.home = plan_->arena.slice(offset, offset + static_cast<std::int64_t>(buffer.life.bytes));
       plan_->bind(homed_[i], buffer.home);
     }
@@ -271,7 +288,11 @@ class Compiler {
 
 }  // namespace
 
-PlanMemory Graph::plan_memory(const CompileOptions& options) const { return Compiler(*this, options).memory(); }
+PlanMemory Graph::plan_memory(const CompileOptions& options) const { return Compiler(*this, options).look().memory; }
+
+std::string Graph::plan_summary(const CompileOptions& options) const {
+  return Compiler(*this, options).look().summary();
+}
 
 Plan Graph::compile(const CompileOptions& options) const { return Plan(Compiler(*this, options).compile()); }
 

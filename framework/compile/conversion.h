@@ -1,13 +1,32 @@
 #pragma once
 
-#include <memory>
+#include "lamina/images/preprocess.h"
+#include "lamina/layers/layer.h"
 
-#include "lamina/kernel/operator.h"
-
+/// The modules that a Plan puts between those of the graph.
 namespace lamina::detail {
 
-/// The operator that a Plan puts between a layer that gives one format and one that takes another.
-/// `preparation` names one input and both formats.
-std::unique_ptr<Operator> prepare_conversion(const Preparation& preparation);
+/// Between a layer that gives one format and one that takes another: the same elements.
+class Conversion final : public Layer<ConversionProblem> {
+ public:
+  std::string_view op() const override { return ConversionProblem::what; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  ConversionProblem problem(std::span<const Shape>) const override { return {}; }
+};
+
+/// Before the first layer of a Plan that takes photos: 8-bit pictures, u8 nhwc, normalised as `settings` says, rounded
+/// once where the output is f16 or bf16. Input [N, 3, H, W].
+class Normalization final : public Layer<NormalizationProblem> {
+ public:
+  /// Throws Error for settings that are no normalisation.
+  explicit Normalization(const Preprocess& settings);
+
+  std::string_view op() const override { return NormalizationProblem::what; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  NormalizationProblem problem(std::span<const Shape>) const override { return problem_; }
+
+ private:
+  NormalizationProblem problem_;
+};
 
 }  // namespace lamina::detail

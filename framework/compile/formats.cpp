@@ -5,16 +5,15 @@
 // are, and of its result if it is not as wished.
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "lamina/base/error.h"
+#include "lamina/compile/conversion.h"
 #include "lamina/compile/program.h"
+#include "lamina/plan/arena.h"
 
 namespace lamina::detail {
 namespace {
-
-constexpr int none = -1;
 
 class Negotiator {
  public:
@@ -37,12 +36,6 @@ class Negotiator {
 
   std::vector<Format> formats_of(int value) const { return formats(program_.value(value).shape, options_); }
   Format& wished(int value) { return wished_[static_cast<std::size_t>(value)]; }
-
-  bool takes(const Operation& op, Preparation& preparation, Format input, Format output) const {
-    preparation.input = input;
-    preparation.output = output;
-    return op.module->takes(preparation);
-  }
 
   void take_photos() {
     std::string found;
@@ -67,35 +60,33 @@ class Negotiator {
   /// The first format, in order of preference, from which the operation gives what is wished of it; else the first
   /// that it takes at all.
   Format best_input(const Operation& op) {
-    std::vector<Shape> shapes;
-    Preparation preparation = preparation_of(program_, op, options_, shapes);
+    PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = formats_of(op.inputs[0]);
     for (const Format input : inputs) {
-      if (takes(op, preparation, input, wished(op.output))) return input;
+      if (op.module->takes(views.with(input, wished(op.output)))) return input;
     }
     for (const Format input : inputs) {
       for (const Format output : formats_of(op.output)) {
-        if (takes(op, preparation, input, output)) return input;
+        if (op.module->takes(views.with(input, output))) return input;
       }
     }
     return {};
   }
 
   void settle(Operation op) {
-    std::vector<Shape> shapes;
-    Preparation preparation = preparation_of(program_, op, options_, shapes);
+    PreparedViews views(program_, op, options_);
     auto least = std::numeric_limits<std::size_t>::max();
     Format best_output;
     for (const Format input : formats_of(op.inputs[0])) {
       for (const Format output : formats_of(op.output)) {
         const std::size_t cost = converted_bytes(op, input, output);
-        if (cost >= least || !takes(op, preparation, input, output)) continue;
+        if (cost >= least || !op.module->takes(views.with(input, output))) continue;
         least = cost;
         op.input_format = input;
         best_output = output;
       }
     }
-    if (least == std::numeric_limits<std::size_t>::max()) fail(op.name, ": no kernel takes or gives any format");
+    // If nothing takes any format, preparing it in the one that modules always take says why.
     for (int& input : op.inputs) input = in_format(input, op.input_format);
     settled_.value(op.output).format = best_output;
     settled_.operations.push_back(std::move(op));
@@ -127,6 +118,8 @@ class Negotiator {
     op.inputs = {value};
     op.output = converted;
     op.input_format = source.format;
+    op.module = conversion_;
+    if (source.format == photo) op.module = std::make_shared<Normalization>(*options_.photos);
     op.view = source.format.dtype == format.dtype && same_order(source.shape, source.format.layout, format.layout);
     settled_.operations.push_back(std::move(op));
     conversions_.emplace_back(value, converted);
@@ -138,6 +131,7 @@ class Negotiator {
   std::vector<Format> wished_;  // by value
   Program settled_;
   std::vector<std::pair<int, int>> conversions_;  // values, from and to
+  const std::shared_ptr<const Module> conversion_ = std::make_shared<Conversion>();
 };
 
 }  // namespace
@@ -154,21 +148,27 @@ std::vector<Format> formats(const Shape& shape, const CompileOptions& options) {
   return result;
 }
 
-Preparation preparation_of(const Program& program, const Program::Operation& op, const CompileOptions& options,
-                           std::vector<Shape>& shapes) {
-  shapes.clear();
-  for (const int input : op.inputs) shapes.push_back(program.value(input).shape);
-  return {.inputs = shapes,
-          .device = options.device,
-          .precision = options.precision,
-          .algorithm = options.algorithm,
-          .linear_weights = options.linear_weights,
-          .input = op.input_format,
-          .output = program.value(op.output).format,
-          .threads = options.threads,
-          .relu = op.relu,
-          .pool = op.pool,
-          .workspace_limit = options.workspace_limit};
+PreparedViews::PreparedViews(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+  const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
+  for (const int input : op.inputs) {
+    inputs.push_back({.shape = program.value(input).shape, .format = op.input_format, .alignment = alignment});
+  }
+  const Program::Value& result = program.value(op.output);
+  output = {.shape = result.shape, .format = result.format, .alignment = alignment};
+  preparation = {.inputs = inputs,
+                 .outputs = {&output, 1},
+                 .device = *options.description,
+                 .precision = options.precision,
+                 .algorithm = options.algorithm,
+                 .linear_weights = options.linear_weights,
+                 .threads = options.threads,
+                 .workspace_limit = options.workspace_limit};
+}
+
+Preparation& PreparedViews::with(Format in, Format out) {
+  for (View& input : inputs) input.format = in;
+  output.format = out;
+  return preparation;
 }
 
 Program negotiate(Program program, const CompileOptions& options) {

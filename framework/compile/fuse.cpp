@@ -4,7 +4,6 @@
 
 #include "lamina/base/error.h"
 #include "lamina/compile/program.h"
-#include "lamina/layers/pool2d.h"
 
 namespace lamina::detail {
 namespace {
@@ -73,63 +72,46 @@ class Fuser {
     const auto source = static_cast<std::size_t>(node.inputs[0]);
     if (uses_[source] != 1 || producer_[source] == none) return false;
     Operation& op = program_.operations[static_cast<std::size_t>(producer_[source])];
-    if (op.pool) return false;
-    const bool folded =
-        node.module->op() == "relu" ? fold_relu(op, node) : fold_pool(op, node, source) || fold_module(op, node);
-    if (!folded) return false;
-    program_.value(op.output).shape = shapes_[i];
+    Operation longer = op;
+    try {
+      longer.module = op.module->absorb(*node.module);
+    } catch (const Error& error) {
+      fail(node.name, ": ", error.what());
+    }
+    if (longer.module == nullptr) return false;
+    Program::Value& result = program_.value(op.output);
+    const Shape shape = std::exchange(result.shape, shapes_[i]);
+    longer.view = op.view && longer.module->is_view({&program_.value(op.inputs[0]).shape, 1});
+    if (!longer.view && !runs(longer)) {
+      result.shape = shape;
+      return false;
+    }
+    if (op.view) {
+      longer.name = node.name;  // what follows a view takes it in, and the operation is its own from then on
+    } else {
+      longer.fused += (op.fused.empty() ? "" : ", ") + node.name;
+      longer.folded |= !shares_parameters(*op.module, *longer.module);
+    }
+    op = std::move(longer);
     value_of_.push_back(op.output);
     producer_.push_back(producer_[source]);
     return true;
   }
 
-  static void list(Operation& op, const Graph::Node& node) { op.fused += (op.fused.empty() ? "" : ", ") + node.name; }
-
-  static bool fold_relu(Operation& op, const Graph::Node& node) {
-    if (op.relu || !op.module->fuses_relu()) return false;
-    op.relu = true;
-    list(op, node);
-    return true;
-  }
-
-  /// A max pooling, if the operation can do it in some formats.
-  bool fold_pool(Operation& op, const Graph::Node& node, std::size_t source) const {
-    const auto* pool = dynamic_cast<const MaxPool2d*>(node.module.get());
-    if (pool == nullptr || op.view) return false;
-    std::vector<Shape> shapes;
-    Preparation preparation = preparation_of(program_, op, options_, shapes);
-    preparation.pool = pool->geometry(shapes_[source]);
-    for (const Format input : formats(shapes[0], options_)) {
-      for (const Format output : formats(shapes_[source], options_)) {
-        preparation.input = input;
-        preparation.output = output;
-        if (!op.module->takes(preparation)) continue;
-        op.pool = preparation.pool;
-        list(op, node);
-        return true;
+  /// Whether there is a kernel for the operation in some formats.
+  bool runs(const Operation& op) const {
+    PreparedViews views(program_, op, options_);
+    for (const Format input : formats(views.inputs[0].shape, options_)) {
+      for (const Format output : formats(views.output.shape, options_)) {
+        if (op.module->takes(views.with(input, output))) return true;
       }
     }
     return false;
   }
 
-  /// What follows a view takes it in, and the operation is its own from then on.
-  bool fold_module(Operation& op, const Graph::Node& node) const {
-    if (op.relu) return false;
-    try {
-      auto folded = op.module->followed_by(*node.module);
-      if (folded == nullptr) return false;
-      op.module = std::move(folded);
-      if (op.view) {
-        op.name = node.name;
-        op.view = op.module->is_view({&program_.value(op.inputs[0]).shape, 1});
-      } else {
-        op.folded = true;
-        list(op, node);
-      }
-      return true;
-    } catch (const Error& error) {
-      fail(node.name, ": ", error.what());
-    }
+  static bool shares_parameters(const Module& a, const Module& b) {
+    return std::equal(a.parameters().begin(), a.parameters().end(), b.parameters().begin(), b.parameters().end(),
+                      [](const auto& x, const auto& y) { return x.value.raw() == y.value.raw(); });
   }
 
   const std::vector<Graph::Node>& nodes_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/graph/graph.h"
+#include "lamina/kernel/preparation.h"
 #include "lamina/tensor/format.h"
 
 /// What a Graph becomes on its way to a Plan: the operations that are left after fusion, in order, and the activations
@@ -21,16 +22,14 @@ struct Program {
   };
 
   struct Operation {
-    std::string name;                      ///< of the node whose module runs
-    std::string fused;                     ///< names of the nodes folded into it
-    std::shared_ptr<const Module> module;  ///< null: a conversion from the input's format to the output's
-    std::vector<int> inputs;               ///< values
-    int output = -1;                       ///< a value
-    bool view = false;                     ///< the output is the input's memory
-    bool folded = false;                   ///< the module is not the graph's own, but what folding made of it
-    bool relu = false;
-    std::optional<PoolGeometry> pool;
-    Format input_format;  ///< of all inputs
+    std::string name;   ///< of the node whose module runs
+    std::string fused;  ///< names of the nodes folded into it
+    std::shared_ptr<const Module> module;
+    std::vector<int> inputs;  ///< values
+    int output = -1;          ///< a value
+    bool view = false;        ///< the output is the input's memory
+    bool folded = false;      ///< the module has parameters of its own, made by folding
+    Format input_format;      ///< of all inputs
   };
 
   std::vector<Value> values;
@@ -50,12 +49,22 @@ inline constexpr Format photo = {DType::u8, Layout::nhwc};
 /// The formats that a value of that shape may be stored in, the best first.
 std::vector<Format> formats(const Shape& shape, const CompileOptions& options);
 
-/// What operation `op` is to be prepared for. `shapes` receives the shapes of its inputs and must outlive the result.
-Preparation preparation_of(const Program& program, const Program::Operation& op, const CompileOptions& options,
-                           std::vector<Shape>& shapes);
+/// What an operation is prepared for, and the views that the Preparation looks at.
+struct PreparedViews {
+  /// In the formats that the operation and its result have now.
+  PreparedViews(const Program& program, const Program::Operation& op, const CompileOptions& options);
+  PreparedViews(const PreparedViews&) = delete;
+  PreparedViews& operator=(const PreparedViews&) = delete;
 
-/// The operations that are left of a graph once batch norms, ReLUs and poolings are folded into what they follow, all
-/// values f32 nchw.
+  /// Other formats of all inputs and of the output.
+  Preparation& with(Format input, Format output);
+
+  std::vector<View> inputs;
+  View output;
+  Preparation preparation;
+};
+
+/// The operations that are left of a graph once modules have absorbed those that follow them, all values f32 nchw.
 Program fuse(const Graph& graph, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs

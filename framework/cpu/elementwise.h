@@ -1,21 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/kernel/epilogue.h"
+#include "lamina/tensor/tensor.h"
 
 namespace lamina::cpu {
 
-/// output[i] = max(input[i], 0); NaN stays NaN. The two may be the same memory, as for all below.
-void relu(const float* input, float* output, std::int64_t count, ThreadPool& pool);
+/// output[i] = the chain's functions, one after the other, of inputs[0][i]; a step's operand is inputs[operand][i].
+/// The output may be the first input.
+void pointwise(const PointwiseChain& chain, std::span<const Tensor> inputs, float* output, std::int64_t count,
+               ThreadPool& pool);
 
-/// output[i] = 1 / (1 + exp(-input[i]))
-void sigmoid(const float* input, float* output, std::int64_t count, ThreadPool& pool);
-
-/// output[i] = a[i] + b[i], then the ReLU if asked for.
-void add(const float* a, const float* b, float* output, std::int64_t count, bool relu, ThreadPool& pool);
-
-/// output = input * scale + shift, each of a channel's own, then the ReLU if asked for.
+/// output = input * scale + shift, each of a channel's own, then the ReLU if asked for. The two may be the same memory.
 void scale_and_shift(const float* input,  // [images, channels, pixels]
                      const float* scale,  // [channels]
                      const float* shift,  // [channels]

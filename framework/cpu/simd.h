@@ -1,19 +1,14 @@
 #pragma once
 
-#include <cstddef>
 #include <span>
+
+#include "lamina/kernel/device_description.h"
 
 /// Kernels that are compiled once for each instruction set, and chosen by the processor at run time. Highway's own
 /// dispatch would leave its library to the final link of every program that uses Lamina.
 namespace lamina::cpu {
 
-enum class InstructionSet { avx512, avx2, neon, scalar };
-
-/// "AVX-512"
-constexpr const char* name(InstructionSet set) {
-  constexpr const char* names[] = {"AVX-512", "AVX2", "NEON", "scalar"};
-  return names[static_cast<std::size_t>(set)];
-}
+using lamina::InstructionSet;
 
 /// Whether this machine runs it.
 inline bool supported([[maybe_unused]] InstructionSet set) {
@@ -35,6 +30,15 @@ template <class Kernel>
 std::span<const Kernel> supported_kernels(std::span<const Kernel> kernels) {
   while (!supported(kernels.front().set)) kernels = kernels.subspan(1);
   return kernels;
+}
+
+/// The fastest of them that needs no more than the instructions described.
+template <class Kernel>
+const Kernel& best_kernel(std::span<const Kernel> kernels, const DeviceDescription& device) {
+  for (const Kernel& kernel : kernels) {
+    if (kernel.set >= device.instructions) return kernel;
+  }
+  return kernels.back();
 }
 
 }  // namespace lamina::cpu

@@ -1,7 +1,8 @@
 #pragma once
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
 #include "lamina/tensor/activation.h"
+#include "lamina/tensor/format.h"
 
 namespace lamina::cuda {
 

@@ -1,11 +1,16 @@
 // Elementwise work: a thread owns 16 bytes of elements, a block 256 of such; the first threads of the grid also take
-// the few elements after the last whole pack. Arrays that do not start on 16 bytes go element by element.
+// the few elements after the last whole pack. Arrays that do not start on 16 bytes go element by element. A chain of
+// functions is interpreted: every thread takes the same branches, and memory is what takes the time.
 //
-// Shared memory: none. Preconditions: none; the output may be the first input. The limit is memory.
+// Shared memory: none. Preconditions: none; the output may be the first input.
 
-#include "lamina/cuda/conv2d/ladder/window.cuh"
-#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/elementwise.h"
+
+#include <utility>
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
@@ -13,51 +18,54 @@ namespace {
 
 constexpr int threads = 256;
 
-/// output[i] = f(a[i], b[i], i); b is not read where it is null.
+__device__ inline float positive_part(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays
+
+/// output[i] = f of input[i], for as many elements at a time as f is given.
 template <class T, class F>
 __global__ void __launch_bounds__(threads)
-    elementwise_kernel(const T* a, const T* b, T* output, std::int64_t packs, std::int64_t count, F f) {
+    elementwise_kernel(const T* input, T* output, std::int64_t packs, std::int64_t count, const __grid_constant__ F f) {
   let_successor_start();
   wait_for_predecessor();
-  using P = Pack<T>;
+  const auto apply = [&]<int n>(std::integral_constant<int, n>, std::int64_t first) {
+    Pack<T, n> pack = *reinterpret_cast<const Pack<T, n>*>(input + first);
+    float values[n];
+#pragma unroll
+    for (int j = 0; j < n; ++j) values[j] = to_f32(pack.values[j]);
+    f(values, first);
+#pragma unroll
+    for (int j = 0; j < n; ++j) pack.values[j] = from_f32<T>(values[j]);
+    *reinterpret_cast<Pack<T, n>*>(output + first) = pack;
+  };
+  constexpr int size = Pack<T>::size;
   const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t i = first; i < packs; i += step) {
-    P x = reinterpret_cast<const P*>(a)[i];
-    const P y = b != nullptr ? reinterpret_cast<const P*>(b)[i] : x;
+  for (std::int64_t i = first; i < packs; i += step) apply(std::integral_constant<int, size>(), i * size);
+  for (std::int64_t i = packs * size + first; i < count; i += step) apply(std::integral_constant<int, 1>(), i);
+}
+
+/// A chain of functions, one after the other.
+template <class T>
+struct Interpreter {
+  int steps = 0;
+  PointwiseStep step[max_pointwise_steps];
+  const T* operands[max_pointwise_operands];
+
+  template <int n>
+  __device__ void operator()(float (&values)[n], std::int64_t first) const {
+    for (int s = 0; s < steps; ++s) {
+      Pack<T, n> y{};
+      if (step[s].operand >= 0) y = *reinterpret_cast<const Pack<T, n>*>(operands[step[s].operand] + first);
 #pragma unroll
-    for (int j = 0; j < P::size; ++j) {
-      x.values[j] = from_f32<T>(f(to_f32(x.values[j]), to_f32(y.values[j]), i * P::size + j));
+      for (int j = 0; j < n; ++j) {
+        float& x = values[j];
+        switch (step[s].function) {
+          case Pointwise::relu: x = positive_part(x); break;
+          case Pointwise::sigmoid: x = 1.0f / (1.0f + expf(-x)); break;
+          case Pointwise::add: x += to_f32(y.values[j]); break;
+        }
+      }
     }
-    reinterpret_cast<P*>(output)[i] = x;
   }
-  for (std::int64_t i = packs * P::size + first; i < count; i += step) {
-    output[i] = from_f32<T>(f(to_f32(a[i]), b != nullptr ? to_f32(b[i]) : 0.0f, i));
-  }
-}
-
-template <class F>
-void launch(int device, DType dtype, const void* a, const void* b, void* output, std::int64_t count, Stream stream,
-            const F& f) {
-  if (count == 0) return;
-  const DeviceGuard guard(device);
-  with_element_type(dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
-    const bool aligned = aligned_to_16(a) && aligned_to_16(b) && aligned_to_16(output);
-    const std::int64_t packs = aligned ? count / Pack<T>::size : 0;
-    launch_overlapping(elementwise_kernel<T, F>, dim3(grid_for(packs > 0 ? packs : count, threads)), dim3(threads),
-                       static_cast<cudaStream_t>(stream), static_cast<const T*>(a), static_cast<const T*>(b),
-                       static_cast<T*>(output), packs, count, f);
-  });
-}
-
-struct Sigmoid {
-  __device__ float operator()(float x, float, std::int64_t) const { return 1.0f / (1.0f + expf(-x)); }
-};
-
-struct Sum {
-  bool relu;
-  __device__ float operator()(float x, float y, std::int64_t) const { return activate(x + y, relu); }
 };
 
 /// Element i belongs to channel i / run % channels.
@@ -66,28 +74,55 @@ struct ScaleAndShift {
   const float* shift;  // [channels]
   std::int64_t run, channels;
   bool relu;
-  __device__ float operator()(float x, float, std::int64_t i) const {
-    const std::int64_t c = i / run % channels;
-    return activate(fmaf(x, scale[c], shift[c]), relu);
+
+  template <int n>
+  __device__ void operator()(float (&values)[n], std::int64_t first) const {
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const std::int64_t c = (first + j) / run % channels;
+      const float y = fmaf(values[j], scale[c], shift[c]);
+      values[j] = relu ? positive_part(y) : y;
+    }
   }
 };
 
-}  // namespace
-
-void sigmoid(int device, DType dtype, const void* input, void* output, std::int64_t count, Stream stream) {
-  launch(device, dtype, input, nullptr, output, count, stream, Sigmoid{});
+template <class T, class F>
+void start(const void* input, void* output, std::int64_t count, bool aligned, Stream stream, const F& f) {
+  const std::int64_t packs = aligned ? count / Pack<T>::size : 0;
+  const Launch how = {.grid = dim3(grid_for(packs > 0 ? packs : count, threads)), .block = dim3(threads)};
+  launch_kernel(elementwise_kernel<T, F>, how, stream, static_cast<const T*>(input), static_cast<T*>(output), packs,
+                count, f);
 }
 
-void add(int device, DType dtype, const void* a, const void* b, void* output, std::int64_t count, bool relu,
-         Stream stream) {
-  launch(device, dtype, a, b, output, count, stream, Sum{relu});
+}  // namespace
+
+void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
+               std::int64_t count, Stream stream) {
+  if (count == 0) return;
+  const DeviceGuard guard(device);
+  with_element_type(dtype, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    Interpreter<T> interpreter{};
+    for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step;
+    bool aligned = aligned_to_16(output);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());
+      aligned &= aligned_to_16(inputs[i].raw());
+    }
+    start<T>(inputs[0].raw(), output, count, aligned, stream, interpreter);
+  });
 }
 
 void scale_and_shift(int device, Format format, const Activation& a, const void* input, const float* scale,
                      const float* shift, void* output, bool relu, Stream stream) {
+  if (a.size() == 0) return;
+  const DeviceGuard guard(device);
   const std::int64_t run = format.layout == Layout::nhwc ? 1 : a.pixels;
-  launch(device, format.dtype, input, nullptr, output, a.size(), stream,
-         ScaleAndShift{scale, shift, run, a.channels, relu});
+  with_element_type(format.dtype, [&](auto* element) {
+    start<std::remove_pointer_t<decltype(element)>>(input, output, a.size(),
+                                                    aligned_to_16(input) && aligned_to_16(output), stream,
+                                                    ScaleAndShift{scale, shift, run, a.channels, relu});
+  });
 }
 
 void copy_rows(int device, const void* input, void* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,

@@ -1,18 +1,23 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/epilogue.h"
 #include "lamina/tensor/activation.h"
+#include "lamina/tensor/format.h"
+#include "lamina/tensor/tensor.h"
 
 /// Elementwise work on activations of f32, f16 or bf16 in the memory of CUDA device `device`, enqueued on `stream`;
 /// see cpu/elementwise.h. Arithmetic is in f32. The output may be the first input. Throws Error for other types.
 namespace lamina::cuda {
 
-void sigmoid(int device, DType dtype, const void* input, void* output, std::int64_t count, Stream stream);
+inline constexpr int max_pointwise_steps = 8, max_pointwise_operands = 4;
 
-void add(int device, DType dtype, const void* a, const void* b, void* output, std::int64_t count, bool relu,
-         Stream stream);
+/// output[i] = the chain's functions, one after the other, of inputs[0][i]; a step's operand is inputs[operand][i].
+void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
+               std::int64_t count, Stream stream);
 
 /// Input and output in `format`.
 void scale_and_shift(int device, Format format, const Activation& activation, const void* input,

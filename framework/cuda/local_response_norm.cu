@@ -5,6 +5,7 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/local_response_norm.h"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
@@ -46,9 +47,9 @@ void local_response_norm(int device, const LocalResponse& settings, Format forma
   const std::int64_t pitch = format.layout == Layout::nhwc ? 1 : settings.pixels;
   with_element_type(format.dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    launch_overlapping(local_response_norm_kernel<T>, dim3(grid_for(count, threads)), dim3(threads),
-                       static_cast<cudaStream_t>(stream), settings, pitch, static_cast<const T*>(input),
-                       static_cast<T*>(output));
+    launch_kernel(local_response_norm_kernel<T>, {dim3(grid_for(count, threads)), dim3(threads)},
+                  static_cast<cudaStream_t>(stream), settings, pitch, static_cast<const T*>(input),
+                  static_cast<T*>(output));
   });
 }
 

@@ -10,6 +10,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/normalize.h"
 #include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
@@ -63,9 +64,9 @@ void normalize(int device, const Activation& a, const void* input, const float* 
                   static_cast<unsigned>(std::min<std::int64_t>(a.images, 65535)));
   with_element_type(to.dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    launch_overlapping(normalize_kernel<T>, grid, dim3(threads), static_cast<cudaStream_t>(stream),
-                       static_cast<const std::uint8_t*>(input), table, static_cast<T*>(output), a.images, a.pixels,
-                       stride, bgr);
+    launch_kernel(normalize_kernel<T>, {grid, dim3(threads)}, static_cast<cudaStream_t>(stream),
+                  static_cast<const std::uint8_t*>(input), table, static_cast<T*>(output), a.images, a.pixels, stride,
+                  bgr);
   });
 }
 

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
 #include "lamina/tensor/activation.h"
+#include "lamina/tensor/format.h"
 
 namespace lamina::cuda {
 

@@ -15,6 +15,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/pool2d_window.cuh"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
@@ -114,8 +115,8 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, const
   const int block = count < few_outputs ? least_threads : threads;
   const dim3 grid(grid_for(count, block));
   const auto start = [&](auto kernel, auto index) {
-    launch_overlapping(kernel, grid, dim3(static_cast<unsigned>(block)), stream, g, outer,
-                       static_cast<decltype(index)>(inner), input, output);
+    launch_kernel(kernel, {grid, dim3(static_cast<unsigned>(block))}, stream, g, outer,
+                  static_cast<decltype(index)>(inner), input, output);
   };
   // Divisions in 32 bits are several times cheaper; the stride beyond the count must fit too.
   if (count + std::int64_t{grid.x} * block > most_int) {
@@ -139,8 +140,8 @@ void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* outpu
     const dim3 grid(tiles(g.out_pixels()), tiles(f.channels), tiles(g.planes / f.channels * tile));
     // Few tiles leave most of the device idle: then every output gets a thread. Many run better in small blocks.
     const bool few = std::int64_t{grid.x} * grid.y * grid.z < few_tiles;
-    launch_overlapping(pool2d_turning_kernel<kind, T>, grid, dim3(tile, few ? tile : tile_rows), stream, g, f.channels,
-                       f.input == Layout::nchw, input, output);
+    launch_kernel(pool2d_turning_kernel<kind, T>, {grid, dim3(tile, few ? tile : tile_rows)}, stream, g, f.channels,
+                  f.input == Layout::nchw, input, output);
   } else if (f.input == Layout::nchw || f.channels == 1) {
     launch<kind, 1>(g, g.planes, 1, input, output, stream);
   } else if (f.channels % widest == 0 && aligned_to_16(input) && aligned_to_16(output)) {

@@ -1,12 +1,11 @@
 #pragma once
 
-#include "lamina/cuda/conv2d/conv2d.h"
-#include "lamina/kernel/pool_geometry.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/problems.h"
+#include "lamina/tensor/format.h"
 
-/// Pooling on a GPU; see cpu/pool2d.h for what each kind computes.
+/// Pooling on a GPU; see kernel/problems.h for what each kind computes.
 namespace lamina::cuda {
-
-enum class PoolKind { largest, average, adaptive };
 
 /// How a pooling's activations are stored: [N, channels, H, W] of f32, f16 or bf16, each side nchw or nhwc.
 struct PoolFormat {

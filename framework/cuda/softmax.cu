@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/softmax.h"
 
@@ -89,11 +90,11 @@ void softmax(int device, DType dtype, const void* input, void* output, std::int6
     const auto* in = static_cast<const T*>(input);
     auto* out = static_cast<T*>(output);
     if (inner == 1) {
-      launch_overlapping(softmax_rows_kernel<T>, dim3(grid_for(outer, 1)), dim3(threads), cuda_stream, in, out, outer,
-                         extent);
+      launch_kernel(softmax_rows_kernel<T>, {dim3(grid_for(outer, 1)), dim3(threads)}, cuda_stream, in, out, outer,
+                    extent);
     } else {
-      launch_overlapping(softmax_columns_kernel<T>, dim3(grid_for(outer * inner, threads)), dim3(threads), cuda_stream,
-                         in, out, outer, extent, inner);
+      launch_kernel(softmax_columns_kernel<T>, {dim3(grid_for(outer * inner, threads)), dim3(threads)}, cuda_stream, in,
+                    out, outer, extent, inner);
     }
   });
 }

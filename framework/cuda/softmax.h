@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/tensor/dtype.h"
 
 namespace lamina::cuda {
 

@@ -121,7 +121,8 @@ std::vector<Shape> Graph::shapes(std::int64_t n) const {
 
 std::vector<std::string> Graph::load(const Weights& weights) {
   struct Assignment {
-    Tensor* parameter;
+    Module* module;
+    std::string_view parameter;
     Tensor value;
   };
   std::vector<Assignment> assignments;
@@ -140,11 +141,11 @@ std::vector<std::string> Graph::load(const Weights& weights) {
                                    detail::shape_text(info->shape));
       }
       if (info == nullptr || !problems.empty()) continue;
-      assignments.push_back({parameter.value, weights.at(name).to(DType::f32)});
+      assignments.push_back({node.module.get(), parameter.name, weights.at(name).to(DType::f32)});
     }
   }
   if (!problems.empty()) detail::fail("the weights do not fit the graph:", problems);
-  for (Assignment& assignment : assignments) *assignment.parameter = std::move(assignment.value);
+  for (Assignment& a : assignments) a.module->set_parameter(a.parameter, std::move(a.value));
 
   std::vector<std::string> unused;
   for (const std::string& name : weights.names()) {
@@ -159,8 +160,8 @@ Weights Graph::state_dict() const {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
       const std::string name = node.name + '.' + parameter.name;
-      if (!parameter.value->defined()) detail::fail(name, ": was never set; load weights first");
-      weights.set(name, *parameter.value);
+      if (!parameter.value.defined()) detail::fail(name, ": was never set; load weights first");
+      weights.set(name, parameter.value);
     }
   }
   return weights;

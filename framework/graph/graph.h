@@ -89,6 +89,9 @@ class LAMINA_API Graph {
   /// The bytes that `compile` with these options will hold, exactly, found out without taking any on a GPU. Weights
   /// that the Plan will share with others are counted in full. Throws Error as `compile` does.
   PlanMemory plan_memory(const CompileOptions& options = {}) const;
+  /// What `Plan::summary` would say, found out likewise; with `CompileOptions::description` also of a device that is
+  /// not there. Throws Error as `compile` does.
+  std::string plan_summary(const CompileOptions& options = {}) const;
 
   /// The part of this graph that computes node `name`, which becomes the only output. Modules are shared, not copied.
   /// Throws Error if there is no such node.

@@ -10,7 +10,6 @@
 #include "lamina/layers/linear.h"
 #include "lamina/layers/local_response_norm.h"
 #include "lamina/layers/pool2d.h"
-#include "lamina/layers/relu.h"
 #include "lamina/layers/views.h"
 
 namespace lamina {

@@ -1,4 +1,4 @@
-// Graph::summary and Plan::summary: what people read to see what a network is and how it will run.
+// Graph::summary: what people read to see what a network is.
 
 #include <algorithm>
 #include <iomanip>
@@ -7,7 +7,6 @@
 #include "lamina/base/error.h"
 #include "lamina/base/text_table.h"
 #include "lamina/graph/graph.h"
-#include "lamina/plan/plan_impl.h"
 
 namespace lamina {
 
@@ -39,35 +38,6 @@ std::string Graph::summary(std::int64_t n) const {
   table.add_total({"total", "", "", detail::format_count(parameters), detail::format_fixed(flops * 1e-6, 1),
                    detail::format_bytes(bytes)});
   return table.to_string();
-}
-
-std::string Plan::summary() const {
-  detail::TextTable table({"step", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
-  table.wrap({1});
-  for (const Impl::Step& step : impl_->steps) {
-    // The offset of the output's buffer in the arena; the caller's memory has none.
-    std::string offset = "caller's";
-    for (const Impl::Buffer& buffer : impl_->buffers) {
-      for (const Impl::Use& use : buffer.uses) {
-        if (use.slot >= 0 || &impl_->steps[use.step] != &step || !buffer.home.defined()) continue;
-        const auto* first = static_cast<const std::byte*>(impl_->arena.raw());
-        offset = std::to_string(static_cast<const std::byte*>(buffer.home.raw()) - first);
-      }
-    }
-    table.add(
-        {step.name, step.fused, step.output.shape().to_string(), detail::concat(step.output_format),
-         step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes), offset},
-        step.op->description());
-  }
-  const PlanMemory memory = impl_->memory;
-  std::ostringstream out;
-  out << table.to_string() << "on " << impl_->options.device << ", " << name(impl_->options.precision) << ", batch "
-      << impl_->options.batch;
-  if (impl_->options.device.is_cpu()) out << ", " << impl_->options.threads << " threads";
-  out << "; memory: activations " << detail::format_bytes(memory.activations) << ", workspace "
-      << detail::format_bytes(memory.workspace) << ", packed parameters " << detail::format_bytes(memory.parameters)
-      << '\n';
-  return std::move(out).str();
 }
 
 }  // namespace lamina

@@ -1,38 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-
-#include "lamina/base/export.h"
-#include "lamina/tensor/dtype.h"
 
 namespace lamina {
-
-/// Arithmetic of a plan; docs/precision.md states the error bound that each one promises.
-enum class Precision { fp32, tf32, fp16, bf16 };
-
-LAMINA_API std::string_view name(Precision precision);
-/// Throws Error naming the choices.
-LAMINA_API Precision parse_precision(std::string_view text);
-/// What a GPU stores activations and weights in: f16, bf16, or f32 for the others.
-LAMINA_API DType storage_type(Precision precision);
-
-/// The ways Lamina knows to compute a convolution; docs/kernels.md explains each. `automatic` picks by rule.
-enum class ConvAlgorithm {
-  automatic,
-  direct,         ///< CPU, CUDA: the plain loops; all geometry at run time
-  direct_fixed,   ///< CUDA: geometry as template constants
-  direct_padded,  ///< CUDA: input zero-padded first, no bounds checks inside
-  tiled,          ///< CUDA: input tile staged in shared memory
-  im2col,         ///< CPU, CUDA: unfold to columns, then one matrix product
-  implicit_gemm,  ///< CUDA: tensor cores; the columns never leave shared memory
-  eigen,          ///< CPU: unfold a cache-sized tile, multiply with Eigen
-  blocked,        ///< CPU: no columns; tiles of filters and pixels held in vector registers
-};
-
-LAMINA_API std::string_view name(ConvAlgorithm algorithm);
-/// Throws Error naming the choices.
-LAMINA_API ConvAlgorithm parse_conv_algorithm(std::string_view text);
 
 /// All the numbers of one convolution, validated by the layer, passed to kernels by value.
 ///   input  [batch, in_channels, in_height, in_width]

@@ -1,33 +1,15 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 
-#include "lamina/kernel/conv_geometry.h"
-#include "lamina/kernel/pool_geometry.h"
-#include "lamina/tensor/format.h"
+#include "lamina/kernel/preparation.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {
 
 class ThreadPool;
-
-/// What a module is prepared for.
-struct Preparation {
-  std::span<const Shape> inputs;  ///< with the batch known
-  Device device;
-  Precision precision = Precision::fp32;
-  ConvAlgorithm algorithm = ConvAlgorithm::automatic;
-  DType linear_weights = DType::f32;                     ///< of a fully connected layer on the CPU: f32, bf16 or f16
-  Format input = {};                                     ///< how every input is stored
-  Format output = {};                                    ///< how the output is to be stored
-  int threads = 1;                                       ///< of the pool that will run it
-  bool relu = false;                                     ///< apply a ReLU to the output
-  std::optional<PoolGeometry> pool = {};                 ///< then max pooling; the output is the pooled map
-  std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
-};
 
 /// What an operator runs with.
 struct Execution {
@@ -36,8 +18,8 @@ struct Execution {
   void* workspace = nullptr;   ///< workspace_bytes() on the operator's device
 };
 
-/// A module made ready for one device and one input shape: kernel chosen, weights where they are needed.
-/// Running it allocates nothing.
+/// One piece of work made ready for one device: kernel chosen, weights where they are needed. Immutable once made; may
+/// run in several threads at once, with a workspace for each. Running it allocates nothing.
 class LAMINA_API Operator {
  public:
   virtual ~Operator() = default;
@@ -48,9 +30,10 @@ class LAMINA_API Operator {
   /// Bytes of packed copies of the parameters that this operator owns.
   virtual std::size_t parameter_bytes() const { return 0; }
 
-  /// Computes `output` from `inputs`, all on the operator's device, of the shapes and in the formats it was prepared
-  /// for. A tensor has its logical shape; its address is where the elements begin, in the order of its layout.
-  virtual void run(std::span<const Tensor> inputs, Tensor& output, const Execution& execution) const = 0;
+  /// Computes `outputs` from `inputs`, all on the operator's device, as the Views say that it was prepared for. A
+  /// tensor has its logical shape; its address is where the elements begin, in the order of its layout. On a GPU the
+  /// work is enqueued.
+  virtual void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const = 0;
 };
 
 }  // namespace lamina

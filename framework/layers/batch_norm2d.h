@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
@@ -14,7 +14,7 @@ struct BatchNorm2dOptions {
 /// when it does not train. Input and output [N, C, H, W], parameters [C].
 ///
 /// Compiling folds it into a convolution before it.
-class LAMINA_API BatchNorm2d : public Module {
+class LAMINA_API BatchNorm2d : public Layer<AffineProblem> {
  public:
   /// Throws Error unless there is a channel and eps is not negative.
   explicit BatchNorm2d(const BatchNorm2dOptions& options);
@@ -30,16 +30,14 @@ class LAMINA_API BatchNorm2d : public Module {
 
   std::string_view op() const override { return "batch_norm2d"; }
   Attributes attributes() const override;
-  std::vector<Parameter> parameters() override;
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
-  bool fuses_relu() const override { return true; }
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  AffineProblem problem(std::span<const Shape> inputs) const override;
 
  private:
   BatchNorm2dOptions options_;
-  Tensor weight_, bias_, running_mean_, running_var_;
+  PointwiseChain chain_;
 };
 
 }  // namespace lamina

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
 /// Joins its inputs along one dimension, in order, as torch.cat; all other extents must agree.
-class LAMINA_API Concat : public Module {
+class LAMINA_API Concat : public Layer<ConcatProblem> {
  public:
   /// A negative dimension counts from the end.
   explicit Concat(int dim) : dim_(dim) {}
@@ -15,8 +15,7 @@ class LAMINA_API Concat : public Module {
   std::string_view op() const override { return "concat"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  ConcatProblem problem(std::span<const Shape> inputs) const override;
 
  private:
   int dim_;

@@ -1,12 +1,11 @@
 #include "lamina/layers/conv2d.h"
 
-#include <array>
 #include <limits>
 
 #include "lamina/base/error.h"
-#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/layers/batch_norm2d.h"
-#include "lamina/layers/conv2d_operators.h"
+#include "lamina/layers/elementwise.h"
 
 namespace lamina {
 namespace {
@@ -46,21 +45,8 @@ Conv2d::Conv2d(const Conv2dOptions& options) : options_(options) {
   if (groups < 1 || in % groups != 0 || out % groups != 0) {
     detail::fail("conv2d: expected groups that divide ", in, " input and ", out, " output channels, got ", groups);
   }
-}
-
-Shape Conv2d::weight_shape() const {
-  return {options_.out, options_.in / options_.groups, options_.kernel.height, options_.kernel.width};
-}
-
-void Conv2d::set_weight(Tensor weight) {
-  detail::require_parameter(op(), weight, weight_shape(), "weight");
-  weight_ = std::move(weight);
-}
-
-void Conv2d::set_bias(Tensor bias) {
-  if (!options_.bias) detail::fail("conv2d: this convolution has no bias");
-  detail::require_parameter(op(), bias, {options_.out}, "bias");
-  bias_ = std::move(bias);
+  add_parameter("weight", {out, in / groups, kernel.height, kernel.width});
+  if (bias) add_parameter("bias", {out});
 }
 
 Attributes Conv2d::attributes() const {
@@ -69,12 +55,6 @@ Attributes Conv2d::attributes() const {
           {"padding", pair(options_.padding)},
           {"dilation", pair(options_.dilation)},
           {"groups", std::int64_t{options_.groups}}};
-}
-
-std::vector<Module::Parameter> Conv2d::parameters() {
-  std::vector<Parameter> result = {{"weight", weight_shape(), &weight_}};
-  if (options_.bias) result.push_back({"bias", {options_.out}, &bias_});
-  return result;
 }
 
 ConvGeometry Conv2d::geometry(const Shape& input) const {
@@ -112,56 +92,57 @@ ConvGeometry Conv2d::geometry(const Shape& input) const {
 Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
   if (inputs.size() != 1) detail::fail("conv2d: expected 1 input, got ", inputs.size());
   const ConvGeometry g = geometry(inputs[0]);
-  return {inputs[0][0], g.out_channels, g.out_height, g.out_width};
+  const Shape map = {inputs[0][0], g.out_channels, g.out_height, g.out_width};
+  return pool_ ? pool_->output_shape({&map, 1}) : map;
 }
 
 double Conv2d::flops(std::span<const Shape> inputs) const { return geometry(inputs[0]).flops(); }
 
-std::shared_ptr<Module> Conv2d::followed_by(const Module& next) const {
-  const auto* norm = dynamic_cast<const BatchNorm2d*>(&next);
-  if (norm == nullptr || norm->options().channels != options_.out || !weight_.defined()) return nullptr;
-  if (options_.bias && !bias_.defined()) return nullptr;
-  const auto [scale, shift] = norm->coefficients();
-  Tensor weight = weight_.clone();
-  Tensor bias = shift.clone();
-  const std::span<float> weights = weight.values<float>();
+ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
+  ConvProblem result = {
+      .geometry = geometry(inputs[0]), .weight = weight(), .bias = bias(), .epilogue = {.chain = chain_}};
+  const ConvGeometry& g = result.geometry;
+  if (pool_) result.epilogue.pool = pool_->geometry({g.batch, g.out_channels, g.out_height, g.out_width});
+  return result;
+}
+
+std::shared_ptr<const Module> Conv2d::absorb(const Module& next) const {
+  if (pool_) return nullptr;
+  if (const auto* norm = dynamic_cast<const BatchNorm2d*>(&next)) return scaled(*norm);
+  auto longer = std::make_shared<Conv2d>(*this);
+  if (const auto* pool = dynamic_cast<const MaxPool2d*>(&next)) {
+    longer->pool_ = *pool;
+    return longer;
+  }
+  return detail::append(longer->chain_, next) ? longer : nullptr;
+}
+
+/// With the normalisation in the weights and the bias.
+std::shared_ptr<const Module> Conv2d::scaled(const BatchNorm2d& norm) const {
+  if (!chain_.empty() || norm.options().channels != options_.out || !weight().defined()) return nullptr;
+  if (options_.bias && !bias().defined()) return nullptr;
+  const auto [scale, shift] = norm.coefficients();
+  Tensor new_weight = weight().clone();
+  Tensor new_bias = shift.clone();
+  const std::span<float> weights = new_weight.values<float>();
   const std::size_t filter = weights.size() / static_cast<std::size_t>(options_.out);
   for (std::size_t c = 0; c < static_cast<std::size_t>(options_.out); ++c) {
     const float factor = scale.values<float>()[c];
     for (float& w : weights.subspan(c * filter, filter)) w *= factor;
-    if (options_.bias) bias.values<float>()[c] += bias_.values<float>()[c] * factor;
+    if (options_.bias) new_bias.values<float>()[c] += bias().values<float>()[c] * factor;
   }
   Conv2dOptions options = options_;
   options.bias = true;
   auto folded = std::make_shared<Conv2d>(options);
-  folded->set_weight(std::move(weight));
-  folded->set_bias(std::move(bias));
+  folded->set_parameter("weight", std::move(new_weight));
+  folded->set_parameter("bias", std::move(new_bias));
   return folded;
 }
 
-bool Conv2d::takes(const Preparation& preparation) const {
-  const ConvGeometry g = geometry(preparation.inputs[0]);
-  return preparation.device.is_cpu() ? detail::conv2d_cpu_takes(g, preparation)
-                                     : detail::conv2d_cuda_takes(g, preparation);
-}
-
-std::unique_ptr<Operator> Conv2d::prepare(const Preparation& preparation) const {
-  if (!weight_.defined()) detail::fail("conv2d: the weight was never set; load weights first");
-  if (options_.bias && !bias_.defined()) detail::fail("conv2d: the bias was never set; load weights first");
-  const ConvGeometry g = geometry(preparation.inputs[0]);
-  switch (preparation.device.type) {
-    case DeviceType::cpu: return detail::prepare_conv2d_cpu(g, preparation, weight_, bias_);
-    case DeviceType::cuda: return detail::prepare_conv2d_cuda(g, preparation, weight_, bias_);
-  }
-  detail::fail("conv2d: unknown device");
-}
-
-std::span<const ConvAlgorithm> conv_algorithms(DeviceType device) {
-  static constexpr std::array cpu = {ConvAlgorithm::direct, ConvAlgorithm::im2col, ConvAlgorithm::eigen,
-                                     ConvAlgorithm::blocked};
-  static constexpr std::array cuda = {ConvAlgorithm::direct, ConvAlgorithm::direct_fixed, ConvAlgorithm::direct_padded,
-                                      ConvAlgorithm::tiled,  ConvAlgorithm::im2col,       ConvAlgorithm::implicit_gemm};
-  return device == DeviceType::cpu ? std::span<const ConvAlgorithm>(cpu) : std::span<const ConvAlgorithm>(cuda);
+std::vector<std::string_view> conv_algorithms(DeviceType device) {
+  std::vector<std::string_view> names;
+  for (const auto& kernel : kernels<ConvProblem>(device)) names.push_back(kernel.name);
+  return names;
 }
 
 }  // namespace lamina

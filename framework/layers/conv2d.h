@@ -1,8 +1,13 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include <optional>
+
+#include "lamina/layers/layer.h"
+#include "lamina/layers/pool2d.h"
 
 namespace lamina {
+
+class BatchNorm2d;
 
 struct Conv2dOptions {
   int in = 0;         ///< input channels
@@ -18,42 +23,40 @@ struct Conv2dOptions {
 /// Cross-correlation as torch.nn.Conv2d computes it:
 ///   input [N, in, H, W], weight [out, in / groups, KH, KW], bias [out], output [N, out, OH, OW],
 ///   OH = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1, and OW alike.
-class LAMINA_API Conv2d : public Module {
+class LAMINA_API Conv2d : public Layer<ConvProblem> {
  public:
   /// Throws Error unless channels, kernel, stride, dilation and groups are 1 or more, padding 0 or more, and both
   /// channel counts divisible by groups. The weights are undefined until they are set or loaded.
   explicit Conv2d(const Conv2dOptions& options);
 
   const Conv2dOptions& options() const { return options_; }
-  const Tensor& weight() const { return weight_; }
-  const Tensor& bias() const { return bias_; }
+  const Tensor& weight() const { return parameter("weight"); }
+  const Tensor& bias() const { return parameter("bias"); }
   /// Throws Error unless it is f32 on the CPU with the shape above.
-  void set_weight(Tensor weight);
-  void set_bias(Tensor bias);
+  void set_weight(Tensor weight) { set_parameter("weight", std::move(weight)); }
+  void set_bias(Tensor bias) { set_parameter("bias", std::move(bias)); }
 
   /// All the numbers of this convolution for one input shape [N, C, H, W]. Throws Error if it does not fit.
   ConvGeometry geometry(const Shape& input) const;
 
   std::string_view op() const override { return "conv2d"; }
   Attributes attributes() const override;
-  std::vector<Parameter> parameters() override;
   Shape output_shape(std::span<const Shape> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
-  bool fuses_relu() const override { return true; }
-  /// A BatchNorm2d becomes part of the weights and the bias.
-  std::shared_ptr<Module> followed_by(const Module& next) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  /// A BatchNorm2d becomes part of the weights and the bias; functions of one element and then a max pooling are done
+  /// to the result before it is stored.
+  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  ConvProblem problem(std::span<const Shape> inputs) const override;
 
  private:
-  Shape weight_shape() const;
+  std::shared_ptr<const Module> scaled(const BatchNorm2d& norm) const;
 
   Conv2dOptions options_;
-  Tensor weight_;
-  Tensor bias_;
+  PointwiseChain chain_;           // of the epilogue
+  std::optional<MaxPool2d> pool_;  // after it
 };
 
-/// The algorithms that `device` offers, in the order they are taught.
-LAMINA_API std::span<const ConvAlgorithm> conv_algorithms(DeviceType device);
+/// The names of the kernels that `device` has for convolutions, the fastest first.
+LAMINA_API std::vector<std::string_view> conv_algorithms(DeviceType device);
 
 }  // namespace lamina

@@ -1,58 +1,40 @@
 #include "lamina/layers/elementwise.h"
 
-#include "lamina/cpu/elementwise.h"
-#include "lamina/cuda/elementwise.h"
-#include "lamina/kernel/make_operator.h"
+#include <algorithm>
+
+#include "lamina/base/error.h"
 
 namespace lamina {
 
-using detail::floats;
+using detail::fail;
 
-Shape Add::output_shape(std::span<const Shape> inputs) const {
-  if (inputs.size() != 2) detail::fail("add: expected 2 inputs, got ", inputs.size());
-  if (inputs[0] != inputs[1]) detail::fail("add: expected inputs of one shape, got ", inputs[0], " and ", inputs[1]);
+Shape Elementwise::output_shape(std::span<const Shape> inputs) const {
+  int operands = 1;
+  for (const PointwiseStep& step : chain_) operands = std::max(operands, step.operand + 1);
+  if (inputs.size() != static_cast<std::size_t>(operands)) {
+    fail(op(), ": expected ", operands, operands == 1 ? " input" : " inputs", ", got ", inputs.size());
+  }
+  for (const Shape& input : inputs) {
+    if (input != inputs[0]) fail(op(), ": expected inputs of one shape, got ", inputs[0], " and ", input);
+  }
   return inputs[0];
 }
 
-bool Add::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
-
-std::unique_ptr<Operator> Add::prepare(const Preparation& preparation) const {
-  const bool relu = preparation.relu;
-  switch (preparation.device.type) {
-    case DeviceType::cpu:
-      return detail::make_operator(
-          "elementwise", [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-            cpu::add(floats(inputs[0]), floats(inputs[1]), floats(output), output.numel(), relu, *execution.pool);
-          });
-    case DeviceType::cuda:
-      return detail::make_operator("elementwise",
-                                   [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-                                     cuda::add(output.device().index, output.dtype(), inputs[0].raw(), inputs[1].raw(),
-                                               output.raw(), output.numel(), relu, execution.stream);
-                                   });
-  }
-  detail::fail("add: unknown device");
+std::shared_ptr<const Module> Elementwise::absorb(const Module& next) const {
+  auto longer = std::make_shared<Elementwise>(*this);
+  return detail::append(longer->chain_, next) ? longer : nullptr;
 }
 
-Shape Sigmoid::output_shape(std::span<const Shape> inputs) const { return detail::lone_input(op(), inputs); }
+PointwiseProblem Elementwise::problem(std::span<const Shape>) const { return {chain_}; }
 
-bool Sigmoid::takes(const Preparation& preparation) const { return detail::keeps_format(preparation); }
-
-std::unique_ptr<Operator> Sigmoid::prepare(const Preparation& preparation) const {
-  switch (preparation.device.type) {
-    case DeviceType::cpu:
-      return detail::make_operator("elementwise",
-                                   [](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-                                     cpu::sigmoid(floats(inputs[0]), floats(output), output.numel(), *execution.pool);
-                                   });
-    case DeviceType::cuda:
-      return detail::make_operator("elementwise",
-                                   [](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-                                     cuda::sigmoid(output.device().index, output.dtype(), inputs[0].raw(), output.raw(),
-                                                   output.numel(), execution.stream);
-                                   });
+bool detail::append(PointwiseChain& chain, const Module& next) {
+  const auto* functions = dynamic_cast<const Elementwise*>(&next);
+  if (functions == nullptr) return false;
+  for (const PointwiseStep& step : functions->chain()) {
+    if (step.operand >= 0) return false;
   }
-  detail::fail("sigmoid: unknown device");
+  chain.insert(chain.end(), functions->chain().begin(), functions->chain().end());
+  return true;
 }
 
 }  // namespace lamina

@@ -1,28 +1,50 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
-/// The sum of two inputs of one shape, as a + b.
-class LAMINA_API Add : public Module {
+/// Functions of the elements of inputs of one shape, one after the other: one kernel computes any chain of them.
+class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
  public:
-  std::string_view op() const override { return "add"; }
+  const PointwiseChain& chain() const { return chain_; }
+
+  std::string_view op() const override { return op_; }
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
-  bool fuses_relu() const override { return true; }
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  /// A function of one element that follows is one more step.
+  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  PointwiseProblem problem(std::span<const Shape> inputs) const override;
+
+ protected:
+  Elementwise(std::string_view op, PointwiseStep first) : op_(op), chain_{first} {}
+
+ private:
+  std::string_view op_;
+  PointwiseChain chain_;
+};
+
+/// max(x, 0) for every element; NaN stays NaN, as in torch.nn.ReLU. Any shape.
+class LAMINA_API ReLU : public Elementwise {
+ public:
+  ReLU() : Elementwise("relu", {Pointwise::relu}) {}
 };
 
 /// 1 / (1 + exp(-x)) for every element, as torch.nn.Sigmoid. Any shape.
-class LAMINA_API Sigmoid : public Module {
+class LAMINA_API Sigmoid : public Elementwise {
  public:
-  std::string_view op() const override { return "sigmoid"; }
-  Shape output_shape(std::span<const Shape> inputs) const override;
-  bool in_place() const override { return true; }
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  Sigmoid() : Elementwise("sigmoid", {Pointwise::sigmoid}) {}
 };
+
+/// The sum of two inputs of one shape, as a + b.
+class LAMINA_API Add : public Elementwise {
+ public:
+  Add() : Elementwise("add", {Pointwise::add, 1}) {}
+};
+
+namespace detail {
+/// The chain with `next` behind it; false if that is no function of one element.
+bool append(PointwiseChain& chain, const Module& next);
+}  // namespace detail
 
 }  // namespace lamina

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
@@ -11,43 +11,36 @@ struct LinearOptions {
 };
 
 /// y = x W' + b as torch.nn.Linear: input [N, ..., in], weight [out, in], bias [out], output [N, ..., out].
-class LAMINA_API Linear : public Module {
+class LAMINA_API Linear : public Layer<LinearProblem> {
  public:
   /// Throws Error unless both counts are 1 or more. The weights are undefined until they are set or loaded.
   explicit Linear(const LinearOptions& options);
 
   const LinearOptions& options() const { return options_; }
-  const Tensor& weight() const { return weight_; }
-  const Tensor& bias() const { return bias_; }
+  const Tensor& weight() const { return parameter("weight"); }
+  const Tensor& bias() const { return parameter("bias"); }
   /// Throws Error unless it is f32 on the CPU with the shape above.
-  void set_weight(Tensor weight);
-  void set_bias(Tensor bias);
+  void set_weight(Tensor weight) { set_parameter("weight", std::move(weight)); }
+  void set_bias(Tensor bias) { set_parameter("bias", std::move(bias)); }
+
+  /// This layer with a Flatten before it: input [N, ...] with `in` elements behind N, output [N, out]. What a Plan
+  /// makes of the two, because a GPU need not bring an nhwc image into nchw order for it: the columns of the weights
+  /// are brought into the image's order instead, once. Shares the parameters.
+  std::shared_ptr<const Linear> after_flatten() const;
 
   std::string_view op() const override { return "linear"; }
-  std::vector<Parameter> parameters() override;
   Shape output_shape(std::span<const Shape> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
-  bool fuses_relu() const override { return true; }
+  /// Functions of one element that follow are done to the result before it is stored.
+  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  LinearProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:
   LinearOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-};
-
-/// A Flatten and the Linear after it: input [N, ...] with `in` elements behind N, output [N, out]. What a Plan makes of
-/// the two, because a GPU need not bring an nhwc image into nchw order for it: the columns of the weights are brought
-/// into the image's order instead, once.
-class LAMINA_API FlattenedLinear final : public Linear {
- public:
-  /// Shares the parameters.
-  explicit FlattenedLinear(const Linear& linear) : Linear(linear) {}
-
-  Shape output_shape(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  PointwiseChain chain_;  // of the epilogue
+  bool flattens_ = false;
 };
 
 }  // namespace lamina

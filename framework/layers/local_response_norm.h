@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lamina/kernel/local_response.h"
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
@@ -14,7 +14,7 @@ struct LocalResponseNormOptions {
 
 /// x / (k + alpha / size * the sum of squares over `size` neighbouring channels) ^ beta, as torch.nn.LocalResponseNorm
 /// and Caffe's LRN compute it: channels c - size / 2 to c + (size - 1) / 2. Input and output [N, C, H, W].
-class LAMINA_API LocalResponseNorm : public Module {
+class LAMINA_API LocalResponseNorm : public Layer<LocalResponseProblem> {
  public:
   /// Throws Error unless size is 1 or more.
   explicit LocalResponseNorm(const LocalResponseNormOptions& options = {});
@@ -24,8 +24,7 @@ class LAMINA_API LocalResponseNorm : public Module {
   std::string_view op() const override { return "local_response_norm"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  LocalResponseProblem problem(std::span<const Shape> inputs) const override;
 
  private:
   LocalResponseNormOptions options_;

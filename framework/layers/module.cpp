@@ -1,14 +1,43 @@
 #include "lamina/layers/module.h"
 
+#include <algorithm>
+
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
 
 namespace lamina {
 
+void Module::set_parameter(std::string_view name, Tensor value) {
+  const auto found =
+      std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& p) { return p.name == name; });
+  if (found == parameters_.end()) detail::fail(op(), ": this layer has no ", name);
+  if (value.dtype() != DType::f32 || value.shape() != found->shape || !value.device().is_cpu()) {
+    detail::fail(op(), ": expected a ", name, " of f32 ", found->shape, " on cpu, got ", value.description());
+  }
+  found->value = std::move(value);
+}
+
+const Tensor& Module::parameter(std::string_view name) const {
+  static const Tensor none;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.name == name) return parameter.value;
+  }
+  return none;
+}
+
+void Module::require_parameters() const {
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.value.defined()) {
+      detail::fail(op(), ": the ", parameter.name, " was never set; load weights first");
+    }
+  }
+}
+
 Tensor Module::operator()(const Tensor& input) const { return forward({&input, 1}); }
 
 Tensor Module::forward(std::span<const Tensor> inputs) const {
   std::vector<Shape> shapes;
+  std::vector<View> views;
   for (const Tensor& input : inputs) {
     if (!input.defined() || input.dtype() != DType::f32)
       detail::fail(op(), ": expected f32 input, got ", input.description());
@@ -16,16 +45,19 @@ Tensor Module::forward(std::span<const Tensor> inputs) const {
       detail::fail(op(), ": expected all inputs on ", inputs[0].device(), ", got ", input.description());
     }
     shapes.push_back(input.shape());
+    views.push_back({.shape = input.shape()});
   }
   const Shape shape = output_shape(shapes);
   if (is_view(shapes)) return inputs[0].view(shape);
 
   const Device device = inputs[0].device();
   ThreadPool pool(device.is_cpu() ? ThreadPool::default_threads() : 1);
-  const auto prepared = prepare({.inputs = shapes, .device = device, .threads = pool.threads()});
+  const View result = {.shape = shape};
+  const auto prepared =
+      prepare({.inputs = views, .outputs = {&result, 1}, .device = describe(device), .threads = pool.threads()});
   Tensor output(shape, DType::f32, device);
   Tensor workspace(Shape{static_cast<std::int64_t>(prepared->workspace_bytes())}, DType::u8, device);
-  prepared->run(inputs, output, {.pool = &pool, .workspace = workspace.raw()});
+  prepared->run(inputs, {&output, 1}, {.pool = &pool, .workspace = workspace.raw()});
   return output;
 }
 

@@ -16,11 +16,11 @@ namespace lamina {
 /// for one device and one input shape.
 class LAMINA_API Module {
  public:
-  /// A parameter as state dicts know it. `value` is undefined until it is loaded.
+  /// A parameter as state dicts know it.
   struct Parameter {
     std::string name;  ///< "weight", "bias"
     Shape shape;       ///< what `value` must have
-    Tensor* value;     ///< f32 on the CPU
+    Tensor value;      ///< f32 on the CPU; undefined until it is set or loaded
   };
 
   virtual ~Module() = default;
@@ -29,7 +29,10 @@ class LAMINA_API Module {
   virtual std::string_view op() const = 0;
   /// What model files store beside the parameters, and `summary` prints.
   virtual Attributes attributes() const { return {}; }
-  virtual std::vector<Parameter> parameters() { return {}; }
+
+  std::span<const Parameter> parameters() const { return parameters_; }
+  /// Throws Error if there is no such parameter, or unless the value is f32 on the CPU of the parameter's shape.
+  void set_parameter(std::string_view name, Tensor value);
 
   /// Throws Error, in the user's words, if these inputs do not fit. A batch of `lamina::batch` passes through.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
@@ -38,26 +41,34 @@ class LAMINA_API Module {
 
   /// The output is the input's elements under another shape: nothing is computed.
   virtual bool is_view(std::span<const Shape> /*inputs*/) const { return false; }
-  /// Whether `prepare` has a kernel for these formats, this pool and this device; of a view, whether the output is in
-  /// place. Everybody takes and gives f32 nchw. Cheap: a Plan asks for every combination before it settles on one.
-  virtual bool takes(const Preparation& preparation) const {
-    return preparation.input == Format{} && preparation.output == Format{} && !preparation.pool;
-  }
-  /// The output may be written over the input.
+  /// The output may be written over the first input.
   virtual bool in_place() const { return false; }
-  /// This module can apply a ReLU to its output for free.
-  virtual bool fuses_relu() const { return false; }
-  /// One module that computes `next` of this module's output, or null if there is none. Throws Error if a parameter
-  /// was never set.
-  virtual std::shared_ptr<Module> followed_by(const Module& /*next*/) const { return nullptr; }
+  /// The one module that computes `next` of this module's output, or null if there is none. Whether it can run is for
+  /// its `takes` to say. Throws Error if a parameter was never set.
+  virtual std::shared_ptr<const Module> absorb(const Module& /*next*/) const { return nullptr; }
 
-  /// Makes this module ready to run. Throws Error if a parameter was never set. Not called for views.
+  /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
+  /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.
+  virtual bool takes(const Preparation& preparation) const = 0;
+  /// Makes this module ready to run. Throws Error if a parameter was never set, or if nothing takes what is asked for.
+  /// Not called for views.
   virtual std::unique_ptr<Operator> prepare(const Preparation& preparation) const = 0;
 
   /// Runs this module alone, on the device of its input, with default options. For one-off use:
   /// a Plan prepares once and runs many times.
   Tensor operator()(const Tensor& input) const;
   Tensor forward(std::span<const Tensor> inputs) const;
+
+ protected:
+  /// To be called by constructors, in the order in which `parameters` lists them.
+  void add_parameter(std::string name, Shape shape) { parameters_.push_back({std::move(name), shape, {}}); }
+  /// The value of a parameter; undefined if it was not set, or if there is none of that name.
+  const Tensor& parameter(std::string_view name) const;
+  /// Throws Error naming the first parameter that was never set.
+  void require_parameters() const;
+
+ private:
+  std::vector<Parameter> parameters_;
 };
 
 }  // namespace lamina

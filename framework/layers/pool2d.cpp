@@ -2,15 +2,12 @@
 
 #include <limits>
 
-#include "lamina/cpu/pool2d/pool2d.h"
-#include "lamina/cuda/pool2d.h"
-#include "lamina/kernel/make_operator.h"
+#include "lamina/layers/checks.h"
 
 namespace lamina {
 namespace {
 
 using detail::fail;
-using detail::floats;
 
 void require_at_least(std::string_view op, int least, Size2d size, std::string_view what) {
   if (size.height < least || size.width < least) {
@@ -85,39 +82,6 @@ Shape pooled_shape(const Shape& input, const PoolGeometry& g) {
 
 std::vector<std::int64_t> pair(Size2d size) { return {size.height, size.width}; }
 
-using CpuPool = void (*)(const PoolGeometry&, const float*, float*, ThreadPool&, float*);
-
-/// On a GPU pooling may turn the layout on its way.
-bool pool_takes(const Preparation& p) {
-  if (p.pool) return false;
-  if (p.device.is_cpu()) return p.input == Format{} && p.output == Format{};
-  return p.input.dtype == p.output.dtype;
-}
-
-std::unique_ptr<Operator> prepare_pool(const PoolGeometry& g, const Preparation& preparation, CpuPool on_cpu,
-                                       cuda::PoolKind kind) {
-  switch (preparation.device.type) {
-    case DeviceType::cpu:
-      return detail::make_operator(
-          "rows, then columns", {.workspace = cpu::pool2d_workspace(g, preparation.threads), .parameters = 0},
-          [=](std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-            on_cpu(g, floats(inputs[0]), floats(output), *execution.pool, static_cast<float*>(execution.workspace));
-          });
-    case DeviceType::cuda: {
-      const cuda::PoolFormat format = {.channels = preparation.inputs[0][1],
-                                       .dtype = preparation.input.dtype,
-                                       .input = preparation.input.layout,
-                                       .output = preparation.output.layout};
-      return detail::make_operator(
-          "each window by one thread", [=, device = preparation.device.index](
-                                           std::span<const Tensor> inputs, Tensor& output, const Execution& execution) {
-            cuda::pool2d(device, kind, g, format, inputs[0].raw(), output.raw(), execution.stream);
-          });
-    }
-  }
-  fail("pooling: unknown device");
-}
-
 }  // namespace
 
 MaxPool2d::MaxPool2d(const MaxPool2dOptions& options) : options_(options) {
@@ -144,11 +108,7 @@ Shape MaxPool2d::output_shape(std::span<const Shape> inputs) const {
   return pooled_shape(input, geometry(input));
 }
 
-bool MaxPool2d::takes(const Preparation& preparation) const { return pool_takes(preparation); }
-
-std::unique_ptr<Operator> MaxPool2d::prepare(const Preparation& preparation) const {
-  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::max_pool2d, cuda::PoolKind::largest);
-}
+PoolProblem MaxPool2d::problem(std::span<const Shape> inputs) const { return {PoolKind::largest, geometry(inputs[0])}; }
 
 AvgPool2d::AvgPool2d(const AvgPool2dOptions& options) : options_(options) {
   if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
@@ -176,11 +136,7 @@ Shape AvgPool2d::output_shape(std::span<const Shape> inputs) const {
   return pooled_shape(input, geometry(input));
 }
 
-bool AvgPool2d::takes(const Preparation& preparation) const { return pool_takes(preparation); }
-
-std::unique_ptr<Operator> AvgPool2d::prepare(const Preparation& preparation) const {
-  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::avg_pool2d, cuda::PoolKind::average);
-}
+PoolProblem AvgPool2d::problem(std::span<const Shape> inputs) const { return {PoolKind::average, geometry(inputs[0])}; }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : output_(output) { require_at_least(op(), 1, output, "output"); }
 
@@ -203,11 +159,11 @@ bool AdaptiveAvgPool2d::is_view(std::span<const Shape> inputs) const {
 }
 
 bool AdaptiveAvgPool2d::takes(const Preparation& preparation) const {
-  return is_view(preparation.inputs) ? preparation.input == preparation.output : pool_takes(preparation);
+  return is_view({&preparation.input().shape, 1}) ? preparation.keeps_format() : Layer::takes(preparation);
 }
 
-std::unique_ptr<Operator> AdaptiveAvgPool2d::prepare(const Preparation& preparation) const {
-  return prepare_pool(geometry(preparation.inputs[0]), preparation, cpu::adaptive_avg_pool2d, cuda::PoolKind::adaptive);
+PoolProblem AdaptiveAvgPool2d::problem(std::span<const Shape> inputs) const {
+  return {PoolKind::adaptive, geometry(inputs[0])};
 }
 
 }  // namespace lamina

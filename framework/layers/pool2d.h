@@ -1,7 +1,6 @@
 #pragma once
 
-#include "lamina/kernel/pool_geometry.h"
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
@@ -16,7 +15,7 @@ struct MaxPool2dOptions {
 /// The largest value of each window, as torch.nn.MaxPool2d: NaN if there is one in it.
 ///   input [N, C, H, W], output [N, C, OH, OW],
 ///   OH = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, or ceil, and OW alike.
-class LAMINA_API MaxPool2d : public Module {
+class LAMINA_API MaxPool2d : public Layer<PoolProblem> {
  public:
   /// Throws Error unless kernel, stride and dilation are 1 or more and the padding 0 to half a kernel.
   explicit MaxPool2d(const MaxPool2dOptions& options);
@@ -28,8 +27,7 @@ class LAMINA_API MaxPool2d : public Module {
   std::string_view op() const override { return "max_pool2d"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  PoolProblem problem(std::span<const Shape> inputs) const override;
 
  private:
   MaxPool2dOptions options_;
@@ -44,7 +42,7 @@ struct AvgPool2dOptions {
 };
 
 /// The mean of each window, as torch.nn.AvgPool2d. Shapes as for MaxPool2d.
-class LAMINA_API AvgPool2d : public Module {
+class LAMINA_API AvgPool2d : public Layer<PoolProblem> {
  public:
   /// Throws Error unless kernel and stride are 1 or more and the padding 0 to half a kernel.
   explicit AvgPool2d(const AvgPool2dOptions& options);
@@ -55,8 +53,7 @@ class LAMINA_API AvgPool2d : public Module {
   std::string_view op() const override { return "avg_pool2d"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  PoolProblem problem(std::span<const Shape> inputs) const override;
 
  private:
   AvgPool2dOptions options_;
@@ -64,7 +61,7 @@ class LAMINA_API AvgPool2d : public Module {
 
 /// Means over windows chosen so that the output has the wanted size, as torch.nn.AdaptiveAvgPool2d:
 ///   input [N, C, H, W], output [N, C, OH, OW], row i from floor(i H / OH) to ceil((i + 1) H / OH).
-class LAMINA_API AdaptiveAvgPool2d : public Module {
+class LAMINA_API AdaptiveAvgPool2d : public Layer<PoolProblem> {
  public:
   /// Throws Error unless both are 1 or more.
   explicit AdaptiveAvgPool2d(Size2d output);
@@ -77,8 +74,8 @@ class LAMINA_API AdaptiveAvgPool2d : public Module {
   bool is_view(std::span<const Shape> inputs) const override;
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  PoolProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:
   Size2d output_;

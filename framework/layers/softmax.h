@@ -1,11 +1,11 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include "lamina/layers/layer.h"
 
 namespace lamina {
 
 /// exp(x) / the sum of exp(x) along one dimension, as torch.nn.Softmax. Any shape of rank 1 or more.
-class LAMINA_API Softmax : public Module {
+class LAMINA_API Softmax : public Layer<SoftmaxProblem> {
  public:
   /// A negative dimension counts from the end.
   explicit Softmax(int dim = -1) : dim_(dim) {}
@@ -15,8 +15,7 @@ class LAMINA_API Softmax : public Module {
   std::string_view op() const override { return "softmax"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
-  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+  SoftmaxProblem problem(std::span<const Shape> inputs) const override;
 
  private:
   int dim_;

@@ -14,16 +14,17 @@ std::unique_ptr<Operator> Flatten::prepare(const Preparation&) const {
   detail::fail("flatten: a view has no operator");
 }
 
-std::shared_ptr<Module> Flatten::followed_by(const Module& next) const {
-  if (dynamic_cast<const Dropout*>(&next) != nullptr) return std::make_shared<Flatten>(*this);
+std::shared_ptr<const Module> Flatten::absorb(const Module& next) const {
+  if (dynamic_cast<const Dropout*>(&next) != nullptr) return std::make_shared<Flatten>();
   const auto* linear = dynamic_cast<const Linear*>(&next);
-  return linear == nullptr ? nullptr : std::make_shared<FlattenedLinear>(*linear);
+  return linear == nullptr ? nullptr : linear->after_flatten();
 }
 
 /// The elements of an image in another order than nchw would be joined in that order.
 bool Flatten::takes(const Preparation& p) const {
-  return p.input.dtype == p.output.dtype && p.output.layout == Layout::nchw &&
-         detail::same_order(p.inputs[0], p.input.layout, Layout::nchw);
+  const Format input = p.input().format, output = p.output().format;
+  return input.dtype == output.dtype && output.layout == Layout::nchw &&
+         detail::same_order(p.input().shape, input.layout, Layout::nchw);
 }
 
 Shape Dropout::output_shape(std::span<const Shape> inputs) const {
@@ -35,6 +36,6 @@ std::unique_ptr<Operator> Dropout::prepare(const Preparation&) const {
   detail::fail("dropout: a view has no operator");
 }
 
-bool Dropout::takes(const Preparation& p) const { return p.input == p.output; }
+bool Dropout::takes(const Preparation& p) const { return p.keeps_format(); }
 
 }  // namespace lamina

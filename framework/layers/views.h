@@ -10,8 +10,8 @@ class LAMINA_API Flatten : public Module {
   std::string_view op() const override { return "flatten"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool is_view(std::span<const Shape>) const override { return true; }
-  /// A Dropout disappears; a Linear reads the image as it is stored, see FlattenedLinear.
-  std::shared_ptr<Module> followed_by(const Module& next) const override;
+  /// A Dropout disappears; a Linear reads the image as it is stored, see Linear::after_flatten.
+  std::shared_ptr<const Module> absorb(const Module& next) const override;
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };

@@ -21,6 +21,10 @@ struct Arena {
 /// What every kernel may assume of an activation's address.
 inline constexpr std::size_t arena_alignment = 256;
 
+/// What a Plan promises of the addresses of its inputs and outputs on a GPU: a caller's tensor that begins elsewhere is
+/// copied.
+inline constexpr std::size_t port_alignment = 16;
+
 /// Places buffers so that those alive at the same time never overlap. Largest first, each into the lowest gap that
 /// holds it: "Greedy by Size" of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.
 Arena plan_arena(std::span<const Lifetime> buffers);

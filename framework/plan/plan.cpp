@@ -21,6 +21,12 @@ void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, Device dev
   }
 }
 
+/// Whether kernels may work on the tensor where it is. On a GPU they move 16 bytes at a time.
+bool in_place(const Tensor& tensor, Device device) {
+  return tensor.device() == device &&
+         (device.is_cpu() || reinterpret_cast<std::uintptr_t>(tensor.raw()) % detail::port_alignment == 0);
+}
+
 bool all_on_host(std::span<const Tensor> tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.device().is_cpu(); });
 }
@@ -50,13 +56,14 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
   for (std::size_t i = 0; i < inputs.size(); ++i) require_fits(tensors[i], inputs[i], options.device);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::size_t buffer = inputs[i].buffer;
-    if (tensors[i].device() == options.device) {
+    if (in_place(tensors[i], options.device)) {
       bind(buffer, tensors[i]);
-    } else {
-      const Tensor& home = buffers[buffer].home;
-      cuda::upload(options.device.index, const_cast<void*>(home.raw()), tensors[i].raw(), tensors[i].bytes(), stream);
-      bind(buffer, home);
+      continue;
     }
+    Tensor& home = buffers[buffer].home;
+    const auto copy = tensors[i].device().is_cpu() ? cuda::upload : cuda::copy_on_device;
+    copy(options.device.index, home.raw(), tensors[i].raw(), tensors[i].bytes(), stream);
+    bind(buffer, home);
   }
 }
 
@@ -109,7 +116,7 @@ void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, v
     require_fits(outputs[i], p.outputs[i], device);
   }
   p.bind_inputs(inputs, stream);
-  const auto computed_in_place = [&](std::size_t i) { return p.outputs[i].bindable && outputs[i].device() == device; };
+  const auto computed_in_place = [&](std::size_t i) { return p.outputs[i].bindable && in_place(outputs[i], device); };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!p.outputs[i].bindable) continue;
     const std::size_t buffer = p.outputs[i].buffer;

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "lamina/images/preprocess.h"
-#include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/device_description.h"
+#include "lamina/kernel/precision.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {
@@ -23,15 +24,19 @@ struct CompileOptions {
   Precision precision = Precision::fp32;
   DType linear_weights = DType::f32;  ///< on the CPU: how fully connected layers keep theirs, or bf16, f16
   int threads = 0;                    ///< on the CPU; 0: one for each core
-  ConvAlgorithm algorithm = ConvAlgorithm::automatic;  ///< for every convolution
-  bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
-  bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
+  std::string algorithm = {};         ///< of every convolution, one of `conv_algorithms`; empty: the fastest, by rule
+  bool fuse = true;                   ///< fold batch norms into convolutions, and ReLUs into what they follow
+  bool keep_all = false;              ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
   bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
   /// If set, every input [N, 3, H, W] of the graph is given as 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds
   /// them, and the Plan normalises them on its device, to the bits of `normalize_into`. Resizing and cropping remain
   /// the caller's (`resize_and_crop`). A model file's `preprocess` may be given as it is.
   std::optional<Preprocess> photos = {};
+  /// What kernels are chosen for; if not set, `device` as it is. With that of another device, `Graph::plan_summary`
+  /// says how the network would run there; with less than there is (an architecture of 80, AVX2), the plan makes do
+  /// with it.
+  std::optional<DeviceDescription> description = {};
 };
 
 /// Bytes a Plan holds on its device.

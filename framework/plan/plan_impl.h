@@ -28,6 +28,8 @@ struct Plan::Impl {
     Format output_format;
     double flops = 0;
     std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
+    Shape output_shape;
+    std::size_t output_buffer = 0;
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
     Tensor output;
@@ -43,9 +45,10 @@ struct Plan::Impl {
 
   struct Buffer {
     detail::Lifetime life;
-    bool input = false;  ///< bound to the caller's memory at each run
-    Tensor home;         ///< u8 bytes in the arena; undefined for a CPU plan's inputs
-    Tensor bound;        ///< where the buffer is now: home or the caller's memory, as u8 bytes
+    bool input = false;                 ///< bound to the caller's memory at each run
+    std::optional<std::size_t> offset;  ///< in the arena
+    Tensor home;                        ///< u8 bytes in the arena; undefined for a CPU plan's inputs
+    Tensor bound;                       ///< where the buffer is now: home or the caller's memory, as u8 bytes
     std::vector<Use> uses;
   };
 
@@ -94,6 +97,7 @@ struct Plan::Impl {
   std::vector<Tensor> results;
   std::vector<Tensor> named_inputs;
 
+  std::string summary() const;
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
   /// The activation of that shape in a buffer, wherever the buffer is bound now.

@@ -10,7 +10,7 @@ void Plan::Impl::run_steps(void* stream) {
   const Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
   for (Step& step : steps) {
     const cuda::ProfilerRange range(step.name.c_str());
-    step.op->run(step.inputs, step.output, execution);
+    step.op->run(step.inputs, {&step.output, 1}, execution);
   }
 }
 

@@ -1,8 +1,11 @@
 #include "lamina/cpu/linear/linear.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
@@ -48,3 +51,62 @@ void linear(const LinearKernel& kernel, std::int64_t rows, std::int64_t in, std:
 }
 
 }  // namespace lamina::cpu
+
+namespace lamina {
+namespace {
+
+/// The weights as f16 or bf16. Throws Error if a finite one becomes infinite.
+Tensor narrowed(const Tensor& weight, DType type) {
+  Tensor result = weight.to(type);
+  const std::span<const float> exact = weight.values<float>();
+  const auto check = [&](const auto& rounded) {
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      if (std::isfinite(exact[i]) && !std::isfinite(to_float(rounded[i]))) {
+        detail::fail("linear: weight ", exact[i], " is beyond the range of ", type, "; keep linear weights in f32");
+      }
+    }
+  };
+  type == DType::f16 ? check(result.values<half>()) : check(result.values<bfloat16>());
+  return result;
+}
+
+bool takes(const LinearProblem& problem, const Preparation& p) {
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple();
+}
+
+std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& p) {
+  const DType type = p.linear_weights;
+  if (type != DType::f32 && type != DType::bf16 && type != DType::f16) {
+    detail::fail("linear: expected linear_weights of f32, bf16 or f16, got ", type);
+  }
+  // The parameters are shared with the module: several plans use one copy. 16-bit weights are the operator's own.
+  LinearProblem own = problem;
+  if (type != DType::f32) own.weight = narrowed(problem.weight, type);
+  const cpu::LinearKernel& kernel = cpu::best_kernel(cpu::linear_kernels(), p.device);
+  return detail::make_operator(
+      detail::concat("dot products", own.rows <= cpu::LinearJob::most_rows ? ", weights streamed once" : "",
+                     type == DType::f32 ? "" : detail::concat(" as ", type), ", ", name(kernel.set)),
+      {.workspace = cpu::linear_workspace(kernel, own.rows, own.in),
+       .parameters = type == DType::f32 ? 0 : own.weight.bytes()},
+      [own, &kernel, type](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        const cpu::LinearPointers pointers = {.input = detail::floats(inputs[0]),
+                                              .weight = own.weight.raw(),
+                                              .bias = detail::floats(own.bias),
+                                              .output = detail::floats(outputs[0]),
+                                              .relu = own.epilogue.relu(),
+                                              .weight_type = type};
+        cpu::linear(kernel, own.rows, own.in, own.out, pointers, *execution.pool,
+                    static_cast<float*>(execution.workspace));
+      });
+}
+
+constexpr Kernel<LinearProblem> table[] = {{"dot", takes, prepare}};
+
+}  // namespace
+
+template <>
+std::span<const Kernel<LinearProblem>> Kernels<LinearProblem>::cpu() {
+  return table;
+}
+
+}  // namespace lamina

@@ -4,9 +4,22 @@
 #include <limits>
 
 #include "lamina/base/math.h"
-#include "lamina/cpu/pool2d/rows.h"
 
 namespace lamina::cpu {
+
+std::int64_t pool2d_row_length(const PoolGeometry& g) {
+  const std::int64_t windows =
+      std::int64_t{g.out_width - 1} * g.stride_width + std::int64_t{g.kernel_width - 1} * g.dilation_width + 1;
+  // The windows of a row, and the whole input behind the padding; one more, since stride 2 reads pairs. Whole cache
+  // lines, or two threads would wait for each other.
+  constexpr std::int64_t line = 16;
+  return detail::round_up(std::max(windows, std::int64_t{g.in_width} + g.padding_width) + 1, line);
+}
+
+std::size_t pool2d_workspace(const PoolGeometry& g, int threads) {
+  return static_cast<std::size_t>(pool2d_rows * pool2d_row_length(g) * threads) * sizeof(float);
+}
+
 namespace {
 
 /// [begin, end) of the window of output `index` along one side of an average, cut at the input's edges. Its cells on
@@ -39,31 +52,16 @@ void for_planes(const PoolGeometry& g, ThreadPool& pool, float* workspace, float
   });
 }
 
-}  // namespace
-
-std::int64_t pool2d_row_length(const PoolGeometry& g) {
-  const std::int64_t windows =
-      std::int64_t{g.out_width - 1} * g.stride_width + std::int64_t{g.kernel_width - 1} * g.dilation_width + 1;
-  // The windows of a row, and the whole input behind the padding; one more, since stride 2 reads pairs. Whole cache
-  // lines, or two threads would wait for each other.
-  constexpr std::int64_t line = 16;
-  return detail::round_up(std::max(windows, std::int64_t{g.in_width} + g.padding_width) + 1, line);
-}
-
-std::size_t pool2d_workspace(const PoolGeometry& g, int threads) {
-  return static_cast<std::size_t>(pool2d_rows * pool2d_row_length(g) * threads) * sizeof(float);
-}
-
-void max_pool2d(const PoolGeometry& g, const float* input, float* output, ThreadPool& pool, float* workspace) {
-  const PoolKernel& kernel = pool_kernels().front();
+void max_pool2d(const PoolKernel& kernel, const PoolGeometry& g, const float* input, float* output, ThreadPool& pool,
+                float* workspace) {
   constexpr float neutral = -std::numeric_limits<float>::infinity();
   for_planes(g, pool, workspace, neutral, [&](std::int64_t plane, float* rows) {
     kernel.largest(g, input + plane * g.in_pixels(), rows, output + plane * g.out_pixels());
   });
 }
 
-void avg_pool2d(const PoolGeometry& g, const float* input, float* output, ThreadPool& pool, float* workspace) {
-  const PoolKernel& kernel = pool_kernels().front();
+void avg_pool2d(const PoolKernel& kernel, const PoolGeometry& g, const float* input, float* output, ThreadPool& pool,
+                float* workspace) {
   for_planes(g, pool, workspace, 0.0f, [&](std::int64_t plane, float* rows) {
     float* out = output + plane * g.out_pixels();
     kernel.sum(g, input + plane * g.in_pixels(), rows, out);
@@ -109,6 +107,17 @@ void adaptive_avg_pool2d(const PoolGeometry& g, const float* input, float* outpu
       }
     }
   });
+}
+
+}  // namespace
+
+void pool2d(PoolKind kind, const PoolKernel& kernel, const PoolGeometry& g, const float* input, float* output,
+            ThreadPool& pool, float* workspace) {
+  switch (kind) {
+    case PoolKind::largest: return max_pool2d(kernel, g, input, output, pool, workspace);
+    case PoolKind::average: return avg_pool2d(kernel, g, input, output, pool, workspace);
+    case PoolKind::adaptive: return adaptive_avg_pool2d(g, input, output, pool, workspace);
+  }
 }
 
 }  // namespace lamina::cpu

@@ -1,16 +1,18 @@
-#include "lamina/cuda/linear/linear.h"
+// The fully connected layers of a GPU: the table, and the kernels that others do the work of.
 
 #include <algorithm>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
-#include "lamina/tensor/tensor.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda {
 namespace {
@@ -19,149 +21,145 @@ constexpr std::size_t alignment = 256;  // of cuBLAS's workspace; the caller's i
 constexpr std::size_t usual_gemm_workspace = 4u << 20;
 constexpr std::size_t least_gemm_workspace = 16u << 10;
 
-/// Terms that cuBLAS adds one after another at most, as in conv2d_im2col.cpp.
+/// Terms that cuBLAS adds one after another at most, as in 5_im2col.cpp.
 constexpr int product_depth = 128;
 
-/// f32 values on the device in another type.
-Constant upload(int device, DType type, const float* values, std::int64_t count) {
-  if (values == nullptr) return {};
-  const Tensor host = Tensor::borrow(const_cast<float*>(values), {count}, DType::f32).to(type);
+Constant upload(int device, const Tensor& values, DType type) {
+  if (!values.defined()) return {};
+  const Tensor host = values.to(type);
   return Constant(device, host.raw(), host.bytes());
 }
 
+LinearArguments arguments_of(const LinearProblem& problem, const Preparation& p) {
+  return {.storage = storage_type(p.precision),
+          .output_type = p.output().format.dtype,
+          .rows = problem.rows,
+          .in = problem.in,
+          .out = problem.out,
+          .relu = problem.epilogue.relu()};
+}
+
 /// Few rows: the weights stream once for every 8 of them.
-class FewRows final : public LinearKernel {
+class Rows final : public Operator {
  public:
-  FewRows(const LinearOptions& options, const float* weight, const float* bias)
-      : options_(options),
-        storage_(storage_type(options.precision)),
-        packed_(options.rows == 1 && linear_stream_supports(options)),
-        bias_(upload(options.device, DType::f32, bias, options.out)) {
+  Rows(const LinearProblem& problem, const Preparation& p)
+      : device_(p.device.device.index),
+        arguments_(arguments_of(problem, p)),
+        bias_(upload(device_, problem.bias, DType::f32)) {
+    arguments_.packed = problem.rows == 1 && linear_stream_takes(problem, p);  // to share the copy with more rows
     // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
-    if (packed_ && options.precision == Precision::tf32) {
-      if (const auto scaled = pack_scaled_linear(options, weight)) {
-        weight_ = Constant(options.device, scaled->weights.raw(), scaled->weights.bytes());
-        scales_ = Constant(options.device, scaled->scales.data(), scaled->scales.size() * sizeof(float));
-        return;
-      }
-    }
-    if (packed_) {
-      const auto packed = pack_linear(options, weight);
-      weight_ = Constant(options.device, packed.raw(), packed.bytes());
+    const auto scaled =
+        arguments_.packed && p.precision == Precision::tf32 ? pack_scaled_linear(problem) : std::nullopt;
+    if (scaled) {
+      weight_ = Constant(device_, scaled->weights.raw(), scaled->weights.bytes());
+      scales_ = Constant(device_, scaled->scales.data(), scaled->scales.size() * sizeof(float));
     } else {
-      weight_ = upload(options.device, storage_, weight, std::int64_t{options.out} * options.in);
+      weight_ = arguments_.packed ? upload(device_, pack_linear(problem, p.precision), DType::u8)
+                                  : upload(device_, problem.weight, arguments_.storage);
     }
+    arguments_.weight = weight_.data();
+    arguments_.scales = scales_.as<float>();
+    arguments_.bias = bias_.as<float>();
   }
 
   std::string description() const override {
-    const int outputs = linear_block_outputs(std::min<std::int64_t>(options_.rows, linear_rows_at_once), options_.out);
-    return detail::concat("weights streamed in ", name(scales_.bytes() > 0 ? DType::f16 : storage_),
-                          scales_.bytes() > 0 ? ", scaled" : "", ", a block for ", outputs,
+    const LinearArguments& a = arguments_;
+    const int outputs = linear_block_outputs(std::min<std::int64_t>(a.rows, linear_rows_at_once), a.out);
+    return detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
+                          a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
                           outputs == 1 ? " output" : " outputs");
   }
-  std::size_t workspace_bytes() const override { return 0; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + scales_.bytes(); }
 
-  void run(const void* input, void* output, void*, Stream stream) const override {
-    const DeviceGuard guard(options_.device);
-    const auto offset = [](std::int64_t elements, DType type) {
-      return static_cast<std::size_t>(elements) * size_of(type);
-    };
-    for (std::int64_t row = 0; row < options_.rows; row += linear_rows_at_once) {
-      linear_few_rows({.input = static_cast<const std::byte*>(input) + offset(row * options_.in, storage_),
-                       .weight = weight_.data(),
-                       .packed = packed_,
-                       .scales = scales_.as<float>(),
-                       .bias = bias_.as<float>(),
-                       .output = static_cast<std::byte*>(output) + offset(row * options_.out, options_.output),
-                       .storage = storage_,
-                       .output_type = options_.output,
-                       .rows = std::min<std::int64_t>(linear_rows_at_once, options_.rows - row),
-                       .in = options_.in,
-                       .out = options_.out,
-                       .relu = options_.relu},
-                      stream);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    const DeviceGuard guard(device_);
+    const std::size_t input_row = static_cast<std::size_t>(arguments_.in) * size_of(arguments_.storage),
+                      output_row = static_cast<std::size_t>(arguments_.out) * size_of(arguments_.output_type);
+    for (std::int64_t row = 0; row < arguments_.rows; row += linear_rows_at_once) {
+      LinearArguments part = arguments_;
+      part.input = static_cast<const std::byte*>(inputs[0].raw()) + static_cast<std::size_t>(row) * input_row;
+      part.output = static_cast<std::byte*>(outputs[0].raw()) + static_cast<std::size_t>(row) * output_row;
+      part.rows = std::min<std::int64_t>(linear_rows_at_once, arguments_.rows - row);
+      linear_few_rows(part, execution.stream);
     }
   }
 
  private:
-  LinearOptions options_;
-  DType storage_;
-  bool packed_;      // as linear_stream's, to share the copy with plans of more rows
+  int device_;
+  LinearArguments arguments_;
   Constant weight_;  // [out, in]
   Constant bias_;    // [out]
   Constant scales_;  // [out] of weights in scaled f16, or nothing
 };
 
-std::size_t gemm_workspace(const LinearOptions& options) {
-  return std::clamp(detail::round_up(options.workspace_limit / 16, alignment), least_gemm_workspace,
-                    usual_gemm_workspace);
+/// Rows up to which Rows is the fastest, by measurement (docs/plans.md): on Hopper `stream` takes over early.
+/// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
+bool rows_pay(const LinearProblem& problem, const Preparation& p) {
+  if (problem.in > linear_most_terms) return false;
+  if (linear_stream_takes(problem, p)) return problem.rows == 1;
+  return problem.rows <= (storage_type(p.precision) == DType::f32 ? linear_rows_at_once : 4);
+}
+
+bool rows_take(const LinearProblem& problem, const Preparation& p) {
+  return linear_formats_fit(problem, p) && problem.in <= linear_most_terms;
 }
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
-class Product final : public LinearKernel {
+class Product final : public Operator {
  public:
-  Product(const LinearOptions& options, const float* weight, const float* bias)
-      : options_(options),
-        storage_(storage_type(options.precision)),
-        depth_(storage_ == DType::f32 ? product_depth : options.in),
-        gemm_bytes_(gemm_workspace(options)),
-        cublas_(Cublas::on_device(options.device)),
-        weight_(upload(options.device, storage_, weight, std::int64_t{options.out} * options.in)),
-        bias_(upload(options.device, DType::f32, bias, options.out)) {}
+  Product(const LinearProblem& problem, const Preparation& p)
+      : device_(p.device.device.index),
+        precision_(p.precision),
+        arguments_(arguments_of(problem, p)),
+        depth_(arguments_.storage == DType::f32 ? product_depth : problem.in),
+        gemm_bytes_(std::clamp(detail::round_up(p.workspace_limit / 16, alignment), least_gemm_workspace,
+                               usual_gemm_workspace)),
+        cublas_(Cublas::on_device(device_)),
+        weight_(upload(device_, problem.weight, arguments_.storage)),
+        bias_(upload(device_, problem.bias, DType::f32)) {
+    arguments_.bias = bias_.as<float>();
+  }
 
   std::string description() const override {
-    const std::int64_t parts = detail::ceil_div(options_.in, depth_);
-    return detail::concat("cuBLAS in ", name(options_.precision), ", the sum in ", parts,
-                          parts == 1 ? " part" : " parts");
+    const std::int64_t parts = detail::ceil_div(arguments_.in, depth_);
+    return detail::concat("cuBLAS in ", name(precision_), ", the sum in ", parts, parts == 1 ? " part" : " parts");
   }
   std::size_t workspace_bytes() const override { return alignment + gemm_bytes_; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
 
-  void run(const void* input, void* output, void* workspace, Stream stream) const override {
-    const DeviceGuard guard(options_.device);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    const DeviceGuard guard(device_);
     auto* aligned = reinterpret_cast<char*>(
-        detail::round_up(reinterpret_cast<std::uintptr_t>(workspace), std::uintptr_t{alignment}));
+        detail::round_up(reinterpret_cast<std::uintptr_t>(execution.workspace), std::uintptr_t{alignment}));
+    LinearArguments a = arguments_;
+    a.input = inputs[0].raw();
+    a.output = outputs[0].raw();
     // Row-major output [rows, out] = input [rows, in] * weight' is, column-major as cuBLAS reads memory,
     // output' [out, rows] = (weight' [in, out])' * input' [in, rows].
-    for (int first = 0; first < options_.in; first += depth_) {
-      const std::size_t skipped = static_cast<std::size_t>(first) * size_of(storage_);
-      cublas_->gemm({.operands = storage_,
-                     .result = options_.output,
-                     .m = options_.out,
-                     .n = options_.rows,
-                     .k = std::min(depth_, options_.in - first),
+    for (int first = 0; first < a.in; first += depth_) {
+      const std::size_t skipped = static_cast<std::size_t>(first) * size_of(a.storage);
+      cublas_->gemm({.operands = a.storage,
+                     .result = a.output_type,
+                     .m = a.out,
+                     .n = a.rows,
+                     .k = std::min(depth_, a.in - first),
                      .transpose_a = true,
                      .a = weight_.as<std::byte>() + skipped,
-                     .lda = options_.in,
-                     .stride_a = 0,
-                     .b = static_cast<const std::byte*>(input) + skipped,
-                     .ldb = options_.in,
-                     .stride_b = 0,
+                     .lda = a.in,
+                     .b = static_cast<const std::byte*>(a.input) + skipped,
+                     .ldb = a.in,
                      .beta = first == 0 ? 0.0f : 1.0f,
-                     .c = output,
-                     .ldc = options_.out,
-                     .stride_c = 0,
-                     .count = 1},
-                    options_.precision, aligned, gemm_bytes_, stream);
+                     .c = a.output,
+                     .ldc = a.out},
+                    precision_, aligned, gemm_bytes_, execution.stream);
     }
-    if (bias_.data() == nullptr && !options_.relu) return;
-    linear_epilogue({.input = input,
-                     .weight = nullptr,
-                     .bias = bias_.as<float>(),
-                     .output = output,
-                     .storage = storage_,
-                     .output_type = options_.output,
-                     .rows = options_.rows,
-                     .in = options_.in,
-                     .out = options_.out,
-                     .relu = options_.relu},
-                    stream);
+    if (a.bias != nullptr || a.relu) linear_epilogue(a, execution.stream);
   }
 
  private:
-  LinearOptions options_;
-  DType storage_;
+  int device_;
+  Precision precision_;
+  LinearArguments arguments_;
   int depth_;  // terms of one product
   std::size_t gemm_bytes_;
   std::shared_ptr<Cublas> cublas_;
@@ -169,88 +167,83 @@ class Product final : public LinearKernel {
   Constant bias_;    // [out]
 };
 
-/// Tensor cores: a fully connected layer is a 1x1 convolution of 1x1 images, whose layout is any.
-class TensorCores final : public LinearKernel {
- public:
-  TensorCores(const LinearOptions& o, const float* weight, const float* bias)
-      : kernel_(prepare_conv2d(geometry(o), convolution(o), weight, bias)) {}
-
-  static bool takes(const LinearOptions& o) {
-    const Conv2dOptions options = convolution(o);
-    return options.input_layout == Layout::nhwc || implicit_gemm_supports(geometry(o), options);
-  }
-
-  static ConvGeometry geometry(const LinearOptions& o) {
-    ConvGeometry g;
-    g.batch = o.rows;
-    g.in_channels = o.in;
-    g.out_channels = o.out;
-    g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
-    return g;
-  }
-
-  /// Channels last if there is a kernel for it: others rearrange their input first.
-  static Conv2dOptions convolution(const LinearOptions& o) {
-    Conv2dOptions options = {.device = o.device,
-                             .precision = o.precision,
-                             .algorithm = ConvAlgorithm::implicit_gemm,
-                             .input = storage_type(o.precision),
-                             .output = o.output,
-                             .input_layout = Layout::nhwc,
-                             .output_layout = Layout::nhwc,
-                             .relu = o.relu,
-                             .workspace_limit = o.workspace_limit};
-    if (!conv2d_takes(geometry(o), options)) options.input_layout = options.output_layout = Layout::nchw;
-    return options;
-  }
-
-  std::string description() const override { return kernel_->description(); }
-  std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  std::size_t parameter_bytes() const override { return kernel_->parameter_bytes(); }
-  void run(const void* input, void* output, void* workspace, Stream stream) const override {
-    kernel_->run(input, output, workspace, stream);
-  }
-
- private:
-  std::unique_ptr<Conv2dKernel> kernel_;
-};
-
-/// Rows up to which FewRows is the fastest, by measurement (docs/plans.md): on Hopper linear_stream takes over early.
-/// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
-std::int64_t few_rows(Precision precision, bool streams) {
-  if (streams) return 1;
-  return storage_type(precision) == DType::f32 ? linear_rows_at_once : 4;
-}
-
-bool cublas_available(int device) {
+bool product_takes(const LinearProblem& problem, const Preparation& p) {
+  if (!linear_formats_fit(problem, p)) return false;
+  // Whether the library is there is no property of the device; it is looked for when nothing else pays.
   try {
-    (void)Cublas::on_device(device);
+    (void)Cublas::on_device(p.device.device.index);
     return true;
   } catch (const Error&) {
-    return false;
+    return false;  // a network must not need a library that only its last layers use
   }
 }
+
+/// A fully connected layer is a 1x1 convolution of 1x1 images, whose layout is any.
+struct AsConvolution {
+  ConvProblem problem;
+  View input, output;
+  Preparation preparation;
+
+  AsConvolution(const LinearProblem& linear, const Preparation& p, Layout layout)
+      : problem({.bias = linear.bias, .epilogue = linear.epilogue}), preparation(p) {
+    ConvGeometry& g = problem.geometry;
+    g.batch = linear.rows;
+    g.in_channels = linear.in;
+    g.out_channels = linear.out;
+    g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
+    if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
+    input = {.shape = {linear.rows, linear.in, 1, 1}, .format = {p.input().format.dtype, layout}};
+    output = {.shape = {linear.rows, linear.out, 1, 1}, .format = {p.output().format.dtype, layout}};
+    preparation.inputs = {&input, 1};
+    preparation.outputs = {&output, 1};
+  }
+  AsConvolution(const AsConvolution&) = delete;
+  AsConvolution& operator=(const AsConvolution&) = delete;
+};
+
+template <bool (*takes)(const ConvProblem&, const Preparation&), Layout layout>
+bool convolution_takes(const LinearProblem& problem, const Preparation& p) {
+  const AsConvolution convolution(problem, p, layout);
+  return linear_formats_fit(problem, p) && takes(convolution.problem, convolution.preparation);
+}
+
+template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&), Layout layout>
+std::unique_ptr<Operator> prepare_convolution(const LinearProblem& problem, const Preparation& p) {
+  const AsConvolution convolution(problem, p, layout);
+  return prepare(convolution.problem, convolution.preparation);
+}
+
+template <class O>
+std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& p) {
+  return std::make_unique<O>(problem, p);
+}
+
+bool many_rows(const LinearProblem& problem, const Preparation& p) { return !rows_pay(problem, p); }
+
+/// The tensor cores of a GPU before Hopper are not ahead of cuBLAS on 16-bit operands; on f32 they are: there cuBLAS's
+/// sums would have to be cut short in fp32, and its TF32 truncates.
+bool implicit_gemm_pays(const LinearProblem& problem, const Preparation& p) {
+  return many_rows(problem, p) && storage_type(p.precision) == DType::f32;
+}
+
+constexpr Layout nhwc = Layout::nhwc, nchw = Layout::nchw;
+
+constexpr Kernel<LinearProblem> table[] = {{"stream", linear_stream_takes, prepare_linear_stream, many_rows},
+                                           {"channels_last", convolution_takes<channels_last::takes, nhwc>,
+                                            prepare_convolution<channels_last::prepare, nhwc>, many_rows},
+                                           {"implicit_gemm", convolution_takes<implicit_gemm::takes, nchw>,
+                                            prepare_convolution<implicit_gemm::prepare, nchw>, implicit_gemm_pays},
+                                           {"rows", rows_take, prepare<Rows>, rows_pay},
+                                           {"cublas", product_takes, prepare<Product>, many_rows}};
 
 }  // namespace
+}  // namespace lamina::cuda
 
-std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
-  const bool short_enough = options.in <= linear_most_terms, streams = linear_stream_supports(options);
-  if (short_enough && options.rows <= few_rows(options.precision, streams)) {
-    return std::make_unique<FewRows>(options, weight, bias);
-  }
-  if (streams) return make_linear_stream(options, weight, bias);
-  // Of the tensor-core kernels the one for Hopper is ahead of cuBLAS. The others are not on 16-bit operands; on f32
-  // they are again: there cuBLAS's sums would have to be cut short in fp32, and its TF32 truncates.
-  const bool hopper = TensorCores::convolution(options).input_layout == Layout::nhwc;
-  const bool takes = TensorCores::takes(options);
-  if (hopper || (takes && storage_type(options.precision) == DType::f32)) {
-    return std::make_unique<TensorCores>(options, weight, bias);
-  }
-  if (cublas_available(options.device)) return std::make_unique<Product>(options, weight, bias);
-  // A network must not need a library that only its last layers use.
-  if (takes) return std::make_unique<TensorCores>(options, weight, bias);
-  if (short_enough) return std::make_unique<FewRows>(options, weight, bias);
-  return std::make_unique<Product>(options, weight, bias);  // says what is missing
+namespace lamina {
+
+template <>
+std::span<const Kernel<LinearProblem>> Kernels<LinearProblem>::cuda() {
+  return cuda::table;
 }
 
-}  // namespace lamina::cuda
+}  // namespace lamina

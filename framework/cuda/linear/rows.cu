@@ -17,6 +17,7 @@
 #include "lamina/cuda/conv2d/ladder/window.cuh"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear/rows.h"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 
@@ -193,19 +194,19 @@ void launch(const LinearArguments& a, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((a.out + Outputs - 1) / Outputs));
   if constexpr (Rows == 1 && std::is_same_v<T, float>) {
     if (a.scales != nullptr) {
-      launch_overlapping(linear_few_rows_kernel<__half, float, Pack<__half>::size, 1, Outputs, Ahead, Resident, true>,
-                         grid, dim3(threads), stream, a);
+      launch_kernel(linear_few_rows_kernel<__half, float, Pack<__half>::size, 1, Outputs, Ahead, Resident, true>,
+                    {grid, dim3(threads)}, stream, a);
       return;
     }
   }
   if (Rows == 1 && a.packed) {
-    launch_overlapping(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident, Rows == 1>, grid,
-                       dim3(threads), stream, a);
+    launch_kernel(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident, Rows == 1>,
+                  {grid, dim3(threads)}, stream, a);
   } else if (a.in % widest == 0 && aligned_to_16(a.weight) && aligned_to_16(a.input)) {
-    launch_overlapping(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident>, grid, dim3(threads),
-                       stream, a);
+    launch_kernel(linear_few_rows_kernel<T, T, widest, Rows, Outputs, Ahead, Resident>, {grid, dim3(threads)}, stream,
+                  a);
   } else {
-    launch_overlapping(linear_few_rows_kernel<T, T, 1, Rows, Outputs, Ahead, Resident>, grid, dim3(threads), stream, a);
+    launch_kernel(linear_few_rows_kernel<T, T, 1, Rows, Outputs, Ahead, Resident>, {grid, dim3(threads)}, stream, a);
   }
 }
 
@@ -243,8 +244,9 @@ void linear_few_rows(const LinearArguments& a, Stream stream) {
 }
 
 void linear_epilogue(const LinearArguments& a, Stream stream) {
-  launch_overlapping(linear_epilogue_kernel, dim3(grid_for(std::min<std::int64_t>(a.rows * a.out, 1 << 24), 256)),
-                     dim3(256), static_cast<cudaStream_t>(stream), a);
+  launch_kernel(linear_epilogue_kernel,
+                {dim3(grid_for(std::min<std::int64_t>(a.rows * a.out, 1 << 24), 256)), dim3(256)},
+                static_cast<cudaStream_t>(stream), a);
 }
 
 }  // namespace lamina::cuda

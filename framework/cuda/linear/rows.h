@@ -2,9 +2,11 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
 
-/// The kernels behind linear.h; the caller has made the device current.
+/// Fully connected layers by plain multiply-adds; the caller has made the device current.
 namespace lamina::cuda {
 
 /// Rows that one pass over the weights serves.
@@ -40,5 +42,13 @@ void linear_few_rows(const LinearArguments& arguments, Stream stream);
 
 /// output = output + bias, then the ReLU if asked for; any number of rows.
 void linear_epilogue(const LinearArguments& arguments, Stream stream);
+
+/// What every kernel for linear layers takes: rows of the precision's storage type, results of it or f32.
+inline bool linear_formats_fit(const LinearProblem& problem, const Preparation& p) {
+  const DType storage = storage_type(p.precision);
+  const Format output = p.output().format;
+  return problem.epilogue.is_simple() && p.input().format == Format{storage} &&
+         (output == Format{storage} || output == Format{});
+}
 
 }  // namespace lamina::cuda

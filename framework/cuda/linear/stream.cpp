@@ -9,15 +9,14 @@
 #include "lamina/base/error.h"
 #include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream_arguments.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch_attributes.h"
-#include "lamina/tensor/tensor.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda {
 namespace {
@@ -50,10 +49,9 @@ channels_last::Operand operand(Precision precision) {
 int step_terms(Precision precision) { return channels_last::step_terms(operand(precision)); }
 
 /// For one of the blocks that share a multiprocessor.
-int most_shared_bytes(int device, const Tile& tile) {
-  if (tile.resident == 1) return device_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  return device_attribute(device, cudaDevAttrMaxSharedMemoryPerMultiprocessor) / tile.resident -
-         device_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock);
+int max_shared_bytes(const DeviceDescription& device, const Tile& tile) {
+  if (tile.resident == 1) return device.shared_bytes;
+  return device.multiprocessor_shared_bytes / tile.resident - device.reserved_shared_bytes;
 }
 
 struct Choice {
@@ -63,12 +61,13 @@ struct Choice {
 
 /// As many blocks as there are multiprocessors, or nearly: memory is busy when all of them ask. Of tiles that allow it
 /// the largest, if rows are many: each tile reads all the input.
-Choice choose(const LinearOptions& o, const LinearStreamChoice& wanted) {
-  const int multiprocessors = device_attribute(o.device, cudaDevAttrMultiProcessorCount);
-  const int steps = ceil_div(o.in, step_terms(o.precision));
+Choice choose(const LinearProblem& o, const Preparation& preparation) {
+  const int multiprocessors = preparation.device.multiprocessors;
+  const Tuning& wanted = preparation.tuning;
+  const int steps = ceil_div(o.in, step_terms(preparation.precision));
   Choice best;
   int best_blocks = 0;
-  for (const Tile& tile : tiles(o.precision)) {
+  for (const Tile& tile : tiles(preparation.precision)) {
     if (tile.rows < o.rows || (best.tiles > 0 && tile.rows > best.tile.rows)) continue;
     if (wanted.outputs > 0 && wanted.outputs != tile.outputs) continue;
     Choice choice = {.tile = tile, .tiles = ceil_div(o.out, tile.outputs)};
@@ -78,7 +77,7 @@ Choice choose(const LinearOptions& o, const LinearStreamChoice& wanted) {
     int& stages = choice.stages;
     stages =
         std::clamp(lamina::detail::round_up(ceil_div(steps, choice.splits), tile.teams), 2, linear_stream::most_stages);
-    while (stages > 0 && tile.shared_bytes(stages, choice.splits) > most_shared_bytes(o.device, tile)) {
+    while (stages > 0 && tile.shared_bytes(stages, choice.splits) > max_shared_bytes(preparation.device, tile)) {
       stages -= tile.teams;
     }
     const int blocks = std::min(choice.tiles * choice.splits, multiprocessors);
@@ -89,11 +88,12 @@ Choice choose(const LinearOptions& o, const LinearStreamChoice& wanted) {
 }
 
 /// Whole tiles, whichever the number of rows asks for: all batches share one copy.
-int packed_blocks(const LinearOptions& o) { return lamina::detail::round_up(ceil_div(o.out, block_outputs), 2); }
+int packed_blocks(const LinearProblem& o) { return lamina::detail::round_up(ceil_div(o.out, block_outputs), 2); }
 
 /// [out, in] as blocks of 64 outputs, step by step, each 64 rows of 128 bytes, swizzled; zeros past the ends.
 template <class Round>
-Tensor pack(const LinearOptions& o, int blocks, const float* weight, Round&& round) {
+Tensor pack(const LinearProblem& o, int blocks, Round&& round) {
+  const float* weight = lamina::detail::floats(o.weight);
   using Stored = decltype(round(0.0f, 0));
   constexpr int terms = step_bytes / static_cast<int>(sizeof(Stored));
   const int steps = ceil_div(o.in, terms);
@@ -129,20 +129,21 @@ Tensor pack(const LinearOptions& o, int blocks, const float* weight, Round&& rou
 
 }  // namespace
 
-Tensor pack_linear(const LinearOptions& o, const float* weight) {
+Tensor pack_linear(const LinearProblem& o, Precision precision) {
   const int blocks = packed_blocks(o);
-  switch (o.precision) {
-    case Precision::fp16: return pack(o, blocks, weight, [](float w, int) { return to_half(w).bits; });
-    case Precision::bf16: return pack(o, blocks, weight, [](float w, int) { return to_bfloat16(w).bits; });
+  switch (precision) {
+    case Precision::fp16: return pack(o, blocks, [](float w, int) { return to_half(w).bits; });
+    case Precision::bf16: return pack(o, blocks, [](float w, int) { return to_bfloat16(w).bits; });
     case Precision::tf32:
-      return pack(o, blocks, weight, [](float w, int) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
+      return pack(o, blocks, [](float w, int) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });
     case Precision::fp32: break;
   }
-  return pack(o, blocks, weight, [](float w, int) { return w; });
+  return pack(o, blocks, [](float w, int) { return w; });
 }
 
-std::optional<ScaledLinear> pack_scaled_linear(const LinearOptions& o, const float* weight) {
+std::optional<ScaledLinear> pack_scaled_linear(const LinearProblem& o) {
   if (o.in % 8 != 0) return {};
+  const float* weight = lamina::detail::floats(o.weight);
   ScaledLinear result{.weights = Tensor(), .scales = std::vector<float>(static_cast<std::size_t>(o.out))};
   std::vector<float> powers(result.scales.size());
   std::atomic<bool> representable = true;
@@ -158,7 +159,7 @@ std::optional<ScaledLinear> pack_scaled_linear(const LinearOptions& o, const flo
     }
   });
   if (!representable) return {};
-  result.weights = pack(o, packed_blocks(o), weight, [&](float w, int output) {
+  result.weights = pack(o, packed_blocks(o), [&](float w, int output) {
     return to_half(w * powers[static_cast<std::size_t>(output)]).bits;
   });
   return result;
@@ -166,74 +167,65 @@ std::optional<ScaledLinear> pack_scaled_linear(const LinearOptions& o, const flo
 
 namespace {
 
-class LinearStream final : public LinearKernel {
+class LinearStream final : public Operator {
  public:
-  LinearStream(const LinearOptions& options, const float* weight, const float* bias, const LinearStreamChoice& wanted)
-      : options_(options) {
-    const DeviceGuard guard(options.device);
-    choice_ = choose(options, wanted);
-    if (choice_.tiles == 0) lamina::detail::fail("linear: no tile of linear_stream fits what was asked for");
-    const int blocks = packed_blocks(options);
-    const auto packed = pack_linear(options, weight);
+  LinearStream(const LinearProblem& problem, const Preparation& preparation)
+      : device_(preparation.device.device.index),
+        precision_(preparation.precision),
+        choice_(choose(problem, preparation)) {
+    if (choice_.tiles == 0) lamina::detail::fail("linear: no tile of stream fits what was asked for");
+    const int blocks = packed_blocks(problem);
+    const auto packed = pack_linear(problem, precision_);
     std::vector<float> biases(static_cast<std::size_t>(blocks * block_outputs));
-    if (bias != nullptr) std::copy(bias, bias + options.out, biases.begin());
-    weight_ = Constant(options.device, packed.raw(), packed.bytes());
-    bias_ = Constant(options.device, biases.data(), biases.size() * sizeof(float));
+    if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
+    weight_ = Constant(device_, packed.raw(), packed.bytes());
+    bias_ = Constant(device_, biases.data(), biases.size() * sizeof(float));
     args_ = {.weight = weight_.data(),
              .bias = bias_.as<float>(),
-             .output_type = options.output,
-             .relu = options.relu,
-             .rows = static_cast<int>(options.rows),
-             .in = options.in,
-             .out = options.out,
+             .output_type = preparation.output().format.dtype,
+             .relu = problem.epilogue.relu(),
+             .rows = static_cast<int>(problem.rows),
+             .in = problem.in,
+             .out = problem.out,
              .blocks = blocks,
-             .steps = ceil_div(options.in, step_terms(options.precision)),
+             .steps = ceil_div(problem.in, step_terms(precision_)),
              .stages = choice_.stages,
              .splits = choice_.splits};
-    check(cudaFuncSetAttribute(choice_.tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               most_shared_bytes(options.device, choice_.tile)));
-    check(cudaFuncSetAttribute(choice_.tile.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared));
+    reserve_shared_memory(device_, choice_.tile.kernel, max_shared_bytes(preparation.device, choice_.tile));
   }
 
   std::string description() const override {
     return lamina::detail::concat(
-        "weights streamed in ", name(storage_type(options_.precision)), " by the copy engine, ", choice_.tile.outputs,
-        " outputs x ", choice_.tile.rows, " rows per block",
-        options_.precision == Precision::fp32 ? "" : lamina::detail::concat(" (wgmma, ", name(options_.precision), ")"),
+        "stream: weights in ", name(storage_type(precision_)), " by TMA, ", choice_.tile.outputs, " outputs x ",
+        choice_.tile.rows, " rows per block",
+        precision_ == Precision::fp32 ? "" : lamina::detail::concat(" (wgmma, ", name(precision_), ")"),
         choice_.splits > 1 ? lamina::detail::concat(", over ", choice_.splits, " splits") : std::string(), ", ring of ",
         choice_.stages, ", ", blocks(), " blocks");
   }
   std::size_t workspace_bytes() const override { return 0; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
 
-  void run(const void* input, void* output, void*, Stream stream) const override {
-    const DeviceGuard guard(options_.device);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    const DeviceGuard guard(device_);
     linear_stream::Arguments args = args_;
-    args.input = input;
-    args.output = output;
-    CUtensorMap map = channels_last::rows_map(operand(options_.precision), options_.rows, options_.in,
-                                              choice_.tile.rows, choice_.tile.swizzled, input);
-    cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory(), {}};
-    attributes[2].id = cudaLaunchAttributeClusterDimension;
-    attributes[2].val.clusterDim.x = static_cast<unsigned>(choice_.splits);
-    attributes[2].val.clusterDim.y = attributes[2].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks()));
-    config.blockDim = dim3(static_cast<unsigned>(choice_.tile.threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes());
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = attributes;
-    config.numAttrs = choice_.splits > 1 ? 3 : 2;
+    args.input = inputs[0].raw();
+    args.output = outputs[0].raw();
+    CUtensorMap map = channels_last::rows_map(operand(precision_), args.rows, args.in, choice_.tile.rows,
+                                              choice_.tile.swizzled, args.input);
     void* arguments[] = {&args, &map};
-    check(cudaLaunchKernelExC(&config, choice_.tile.kernel, arguments));
+    launch_kernel(choice_.tile.kernel,
+                  {.grid = dim3(static_cast<unsigned>(blocks())),
+                   .block = dim3(static_cast<unsigned>(choice_.tile.threads)),
+                   .shared_bytes = static_cast<std::size_t>(choice_.tile.shared_bytes(choice_.stages, choice_.splits)),
+                   .cluster = choice_.splits},
+                  execution.stream, arguments);
   }
 
  private:
   int blocks() const { return choice_.tiles * choice_.splits; }
-  int shared_bytes() const { return choice_.tile.shared_bytes(choice_.stages, choice_.splits); }
 
-  LinearOptions options_;
+  int device_;
+  Precision precision_;
   Choice choice_;
   linear_stream::Arguments args_;
   Constant weight_, bias_;
@@ -241,20 +233,15 @@ class LinearStream final : public LinearKernel {
 
 }  // namespace
 
-bool linear_stream_supports(const LinearOptions& o) {
-  const DType storage = storage_type(o.precision);
-  const int most_rows = o.precision == Precision::fp32 ? 8 : 32;
-  if (o.rows > most_rows || o.in > linear_most_terms) return false;
-  if (static_cast<std::size_t>(o.in) * size_of(storage) % 16 != 0) return false;
-  if (o.output != storage && o.output != DType::f32) return false;
-  const DeviceGuard guard(o.device);
-  return device_attribute(o.device, cudaDevAttrComputeCapabilityMajor) == 9 &&
-         device_attribute(o.device, cudaDevAttrComputeCapabilityMinor) == 0 && channels_last::has_code(o.precision);
+bool linear_stream_takes(const LinearProblem& o, const Preparation& p) {
+  const DType storage = storage_type(p.precision), output = p.output().format.dtype;
+  const int max_rows = p.precision == Precision::fp32 ? 8 : 32;
+  return p.device.wgmma && linear_formats_fit(o, p) && o.rows <= max_rows && o.in <= linear_most_terms &&
+         static_cast<std::size_t>(o.in) * size_of(storage) % 16 == 0 && (output == storage || output == DType::f32);
 }
 
-std::unique_ptr<LinearKernel> make_linear_stream(const LinearOptions& options, const float* weight, const float* bias,
-                                                 const LinearStreamChoice& choice) {
-  return std::make_unique<LinearStream>(options, weight, bias, choice);
+std::unique_ptr<Operator> prepare_linear_stream(const LinearProblem& problem, const Preparation& preparation) {
+  return std::make_unique<LinearStream>(problem, preparation);
 }
 
 }  // namespace lamina::cuda

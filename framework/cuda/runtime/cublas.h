@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/precision.h"
 
 /// cuBLAS, opened when first needed: a binary that never multiplies through it starts on hosts without it.
 namespace lamina::cuda {

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/runtime/architectures.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/device_description.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::cuda {
@@ -132,6 +135,27 @@ std::size_t free_memory(int index) {
 
 std::string device_name(int index) { return device_info(index).name; }
 
+namespace {
+
+DeviceDescription ask(int index) {
+  const DeviceGuard guard(index);
+  const auto attribute = [index](cudaDeviceAttr which) { return device_attribute(index, which); };
+  DeviceDescription d = {
+      .device = Device::cuda(index),
+      .architecture = 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor),
+      .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),
+      .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin),
+      .multiprocessor_shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor),
+      .reserved_shared_bytes = attribute(cudaDevAttrReservedSharedMemoryPerBlock)};
+  d.wgmma = d.architecture == 90 && compiled_for_90a();
+  for (int size = 2; d.architecture >= 90 && size <= DeviceDescription::max_cluster; ++size) {
+    d.clusters[static_cast<std::size_t>(size)] = clusters_at_once(size, d.shared_bytes);
+  }
+  d.clusters[1] = d.multiprocessors;
+  return d;
+}
+
+}  // namespace
 }  // namespace lamina::cuda
 
 namespace lamina::detail {
@@ -149,6 +173,15 @@ void require_cuda_device(int index) {
        count == 1 ? " device, cuda:0" : " devices, from cuda:0");
 }
 
+DeviceDescription describe_cuda(int index) {
+  require_cuda_device(index);
+  static std::mutex mutex;
+  static std::map<int, DeviceDescription> known;
+  const std::scoped_lock lock(mutex);
+  const auto found = known.find(index);
+  return found != known.end() ? found->second : known[index] = cuda::ask(index);
+}
+
 namespace {
 
 thread_local int dry_runs = 0;
@@ -163,8 +196,8 @@ DryRun::~DryRun() { --dry_runs; }
 bool DryRun::active() { return dry_runs > 0; }
 
 void* device_allocate(Device device, std::size_t bytes) {
-  require_cuda_device(device.index);
   if (DryRun::active()) return nowhere();
+  require_cuda_device(device.index);
   const cuda::DeviceGuard guard(device.index);
   void* pointer = nullptr;
   const cudaError_t status = cudaMalloc(&pointer, bytes);

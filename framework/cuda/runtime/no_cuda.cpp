@@ -2,18 +2,10 @@
 // What can only be reached with a device in hand fails as requiring one does.
 
 #include "lamina/base/error.h"
-#include "lamina/cuda/conv2d/conv2d.h"
-#include "lamina/cuda/convert.h"
-#include "lamina/cuda/elementwise.h"
-#include "lamina/cuda/linear/linear.h"
-#include "lamina/cuda/local_response_norm.h"
-#include "lamina/cuda/normalize.h"
-#include "lamina/cuda/pool2d.h"
-#include "lamina/cuda/relu.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/peak.h"
 #include "lamina/cuda/runtime/stream.h"
-#include "lamina/cuda/softmax.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::detail {
@@ -30,6 +22,8 @@ int cuda_device_count() noexcept { return 0; }
 std::string cuda_unavailable_reason() { return reason; }
 
 void require_cuda_device(int index) { refuse(index); }
+
+DeviceDescription describe_cuda(int index) { refuse(index); }
 
 void* device_allocate(Device device, std::size_t) { refuse(device.index); }
 
@@ -81,37 +75,26 @@ void copy_on_device(int device, void*, const void*, std::size_t, Stream) { refus
 void fill_bytes(int device, void*, int, std::size_t, Stream) { refuse(device); }
 void synchronize(int device, Stream) { refuse(device); }
 
-bool conv2d_takes(const ConvGeometry&, const Conv2dOptions&) { return false; }
-
-std::unique_ptr<Conv2dKernel> prepare_conv2d(const ConvGeometry&, const Conv2dOptions& options, const float*,
-                                             const float*) {
-  refuse(options.device);
-}
-
 void square_product(int device, const float*, const float*, float*, int, void*, Stream) { refuse(device); }
 
-std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float*, const float*) {
-  refuse(options.device);
-}
-
-void convert(int device, const Activation&, Format, const void*, Format, void*, Stream) { refuse(device); }
-void normalize(int device, const Activation&, const void*, const float*, bool, Format, void*, Stream) {
-  refuse(device);
-}
-void relu(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
-void sigmoid(int device, DType, const void*, void*, std::int64_t, Stream) { refuse(device); }
-void add(int device, DType, const void*, const void*, void*, std::int64_t, bool, Stream) { refuse(device); }
-void scale_and_shift(int device, Format, const Activation&, const void*, const float*, const float*, void*, bool,
-                     Stream) {
-  refuse(device);
-}
-void copy_rows(int device, const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) { refuse(device); }
-void pool2d(int device, PoolKind, const PoolGeometry&, const PoolFormat&, const void*, void*, Stream) {
-  refuse(device);
-}
-void local_response_norm(int device, const LocalResponse&, Format, const void*, void*, Stream) { refuse(device); }
-void softmax(int device, DType, const void*, void*, std::int64_t, std::int64_t, std::int64_t, Stream) {
-  refuse(device);
-}
-
 }  // namespace lamina::cuda
+
+namespace lamina {
+
+template <class Problem>
+std::span<const Kernel<Problem>> Kernels<Problem>::cuda() {
+  return {};
+}
+
+template struct Kernels<AffineProblem>;
+template struct Kernels<ConcatProblem>;
+template struct Kernels<ConversionProblem>;
+template struct Kernels<ConvProblem>;
+template struct Kernels<LinearProblem>;
+template struct Kernels<LocalResponseProblem>;
+template struct Kernels<NormalizationProblem>;
+template struct Kernels<PointwiseProblem>;
+template struct Kernels<PoolProblem>;
+template struct Kernels<SoftmaxProblem>;
+
+}  // namespace lamina

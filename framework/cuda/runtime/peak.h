@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
 
 namespace lamina::cuda {
 

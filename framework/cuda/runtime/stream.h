@@ -4,11 +4,12 @@
 #include <functional>
 #include <memory>
 
-#include "lamina/cuda/conv2d/conv2d.h"
-
-/// Streams, events, pinned memory, asynchronous copies and captured work, without a CUDA type: stub.cpp has the
+/// Streams, events, pinned memory, asynchronous copies and captured work, without a CUDA type: no_cuda.cpp has the
 /// same symbols. Everything here throws Error when CUDA refuses.
 namespace lamina::cuda {
+
+/// A cudaStream_t; null is the default stream.
+using Stream = void*;
 
 struct DestroyStream {
   int device = 0;

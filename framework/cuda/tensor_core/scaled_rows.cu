@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lamina/base/math.h"
+#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
@@ -83,8 +84,8 @@ void scale_rows(const ScaledRows& task, Stream stream) {
       std::min<std::int64_t>(detail::ceil_div<std::int64_t>(task.pixels, pixels_at_once), most_blocks);
   const dim3 grid(static_cast<unsigned>(detail::ceil_div(task.channels, task.pairs ? 64 : 128)),
                   static_cast<unsigned>(blocks));
-  launch_overlapping(task.pairs ? scale_rows_kernel<true> : scale_rows_kernel<false>, grid, dim3(threads),
-                     static_cast<cudaStream_t>(stream), task);
+  launch_kernel(task.pairs ? scale_rows_kernel<true> : scale_rows_kernel<false>, {grid, dim3(threads)},
+                static_cast<cudaStream_t>(stream), task);
 }
 
 }  // namespace lamina::cuda

@@ -1,11 +1,9 @@
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/runtime/check.h"
 
 namespace lamina::cuda::channels_last {
 namespace {
@@ -26,7 +24,8 @@ std::int64_t cluster_count(const ConvGeometry& geometry, const Tile& tile, const
          ceil_div(geometry.out_channels, tile.groups * block_filters);
 }
 
-// The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing (docs/channels_last.md).
+// The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing
+// (docs/channels_last.md).
 
 /// The same for scaled operands, fitted to 1,100 more. `chains`: of K, for each step. `beside`: blocks that share a
 /// multiprocessor, of which one multiplies while the other adds.
@@ -89,23 +88,6 @@ double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sha
   return beginning + waves * wave;
 }
 
-/// Clusters of that many blocks, one block to a multiprocessor, that the device holds at a time.
-int clusters_at_once(const Tile& tile, int cluster, int all_shared_bytes) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(cluster));
-  config.blockDim = dim3(static_cast<unsigned>(tile.threads()));
-  config.dynamicSmemBytes = static_cast<std::size_t>(all_shared_bytes);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int count = 0;
-  check(cudaOccupancyMaxActiveClusters(&count, tile.kernel, &config));
-  return count;
-}
-
 /// What a block may have of a multiprocessor.
 struct Room {
   int multiprocessors = 0;
@@ -113,11 +95,10 @@ struct Room {
   int half_shared_bytes = 0;  // for each of two
 };
 
-Room room_of(int device) {
-  return {.multiprocessors = device_attribute(device, cudaDevAttrMultiProcessorCount),
-          .shared_bytes = device_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin),
-          .half_shared_bytes = device_attribute(device, cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 -
-                               device_attribute(device, cudaDevAttrReservedSharedMemoryPerBlock)};
+Room room_of(const DeviceDescription& device) {
+  return {.multiprocessors = device.multiprocessors,
+          .shared_bytes = device.shared_bytes,
+          .half_shared_bytes = device.multiprocessor_shared_bytes / 2 - device.reserved_shared_bytes};
 }
 
 /// A chain of scaled operands holds two stages, and waits for the next chain's before it gives them back.
@@ -189,44 +170,28 @@ ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int imag
           .scales = pixels * static_cast<std::size_t>(ceil_div(slabs, chain_slabs(operand))) * sizeof(float)};
 }
 
-bool has_code(Precision precision) {
-  cudaFuncAttributes attributes{};
-  const auto all = tiles(precision);
-  if (cudaFuncGetAttributes(&attributes, all.front().kernel) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return false;
-  }
-  return attributes.sharedSizeBytes == 0;  // a kernel for plain sm_90, which has no wgmma, declares some
-}
-
-std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted,
-                             bool scaled) {
-  const Room room = room_of(options.device);
-  const auto all = tiles(options.precision);
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, bool scaled) {
+  const Room room = room_of(preparation.device);
+  const Tuning& wanted = preparation.tuning;
+  const auto all = tiles(preparation.precision);
   std::optional<Choice> best;
   double best_cycles = std::numeric_limits<double>::infinity();
-  std::array<int, most_splits + 1> at_once{};  // clusters, by their size
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
     if (!scaled && is_scaled(tile.operand)) continue;
     const int steps = step_count(geometry, tile.operand);
     ConvGeometry part = geometry;
-    part.batch = images_at_once(geometry, tile.operand, options.workspace_limit);
+    part.batch = images_at_once(geometry, tile.operand, preparation.workspace_limit);
     if (part.batch == 0) continue;
     const auto launches = static_cast<double>(ceil_div(geometry.batch, part.batch));
-    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room.shared_bytes));
-    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared));
     for (const Sharing& sharing : sharings) {
       if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
       if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
       const std::int64_t clusters = cluster_count(part, tile, sharing);
       const Stages stages = stages_for(tile, sharing, steps, clusters, room);
       if (sharing.splits * chain_slabs(tile.operand) > steps || stages.count < least_stages(tile)) continue;
-      int& alone = at_once[static_cast<std::size_t>(sharing.cluster())];
-      if (alone == 0) alone = clusters_at_once(tile, sharing.cluster(), room.shared_bytes);
-      const int slots = alone * stages.beside;
+      const int slots = preparation.device.clusters[static_cast<std::size_t>(sharing.cluster())] * stages.beside;
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
       const double cycles = launches * (expected_cycles(part, tile, sharing, stages, clusters, slots) +
                                         (is_scaled(tile.operand) ? scaling_cycles(part) : 0));

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "lamina/cuda/conv2d/channels_last/arguments.h"
-#include "lamina/cuda/conv2d/channels_last/channels_last.h"
+#include "lamina/kernel/preparation.h"
 
 /// Which tile, how many blocks share weights, how many share K: a rule, no trial runs.
 namespace lamina::cuda::channels_last {
@@ -23,9 +23,6 @@ struct Choice {
 /// All tiles that compute in this precision. Those of scaled operands come last.
 std::vector<Tile> tiles(Precision precision);
 
-/// Whether this build has code for the current device, which must be of compute capability 9.0.
-bool has_code(Precision precision);
-
 /// Bytes of the scaled rows of `images` images, and of their scales.
 struct ScaledBytes {
   std::size_t rows = 0, scales = 0;
@@ -34,9 +31,8 @@ struct ScaledBytes {
 };
 ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images);
 
-/// The fastest by estimate among those that `wanted` leaves; nothing if it leaves none. `scaled`: whether the operand
-/// may be a scaled one. Precondition: has_code(precision).
-std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted,
-                             bool scaled = true);
+/// The fastest by estimate among those that the tuning leaves; nothing if it leaves none. `scaled`: whether the operand
+/// may be a scaled one.
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, bool scaled = true);
 
 }  // namespace lamina::cuda::channels_last

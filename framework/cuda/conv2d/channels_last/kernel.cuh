@@ -9,9 +9,9 @@
 // warpgroups multiply 64 filters x n pixels each, sums in registers.
 // Two or four blocks of a cluster may hold different pixels and bring the weights for each other (multicast), or a
 // cluster's blocks share one tile, each with a piece of K (nhwc_reduce.cuh).
-// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers. docs/channels_last.md draws it.
-// Preconditions: compute capability 9.0; Arguments and maps filled in by nhwc_conv2d.cpp.
-// Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
+// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers. docs/channels_last.md
+// draws it. Preconditions: compute capability 9.0; Arguments and maps filled in by nhwc_conv2d.cpp. Sources: PTX ISA
+// for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"

@@ -1,43 +1,36 @@
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
 
-#include <cuda_runtime.h>
-
 #include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/first_layer/instance.h"
 #include "lamina/cuda/conv2d/first_layer/pack.h"
 #include "lamina/cuda/conv2d/first_layer/plan.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch_attributes.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/make_operator.h"
 
-namespace lamina::cuda {
+namespace lamina::cuda::first_layer {
 namespace {
 
-first_layer::Limits limits(int device, const first_layer::Instance& instance) {
-  cudaFuncAttributes kernel{};
-  check(cudaFuncGetAttributes(&kernel, instance.function));
-  first_layer::Limits limits;
-  limits.multiprocessors = device_attribute(device, cudaDevAttrMultiProcessorCount);
-  limits.shared_bytes =
-      device_attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin) - static_cast<int>(kernel.sharedSizeBytes);
-  limits.computing_groups = instance.computing_groups;
-  limits.raw_slots = instance.raw_slots;
-  return limits;
+Limits limits(const DeviceDescription& device, const Instance& instance) {
+  return {.multiprocessors = device.multiprocessors,
+          .shared_bytes = device.shared_bytes - instance.static_shared_bytes,
+          .computing_groups = instance.computing_groups,
+          .raw_slots = instance.raw_slots};
 }
 
-class ImplicitGemmSm90 final : public Conv2dKernel {
+/// The same for all counts of filters.
+Limits limits(const Preparation& p) { return limits(p.device, instance(p.precision, p.output().format.dtype, 32)); }
+
+class FirstLayer final : public Operator {
  public:
-  ImplicitGemmSm90(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias)
-      : device_(options.device), precision_(options.precision) {
-    const DeviceGuard guard(device_);
-    const auto plan =
-        first_layer::plan(geometry, options, limits(device_, first_layer::instance(precision_, options.output, 32)));
-    if (!plan) lamina::detail::fail("implicit_gemm: a tile of this convolution does not fit the shared memory");
-    plan_ = *plan;
-    instance_ = first_layer::instance(precision_, options.output, plan_.filters);
-    const first_layer::Packed packed =
-        first_layer::pack(plan_, first_layer::order_steps(plan_.params), precision_, weight, bias);
-    first_layer::Params& p = plan_.params;
+  FirstLayer(const ConvProblem& problem, const Preparation& preparation, const Plan& plan)
+      : device_(preparation.device.device.index),
+        plan_(plan),
+        instance_(instance(preparation.precision, preparation.output().format.dtype, plan.filters)) {
+    const Packed packed = pack(plan_, order_steps(plan_.params), preparation.precision, detail::floats(problem.weight),
+                               detail::floats(problem.bias));
+    Params& p = plan_.params;
     const auto upload = [&](Constant& buffer, const auto& values) {
       buffer = Constant(device_, values.data(), values.size() * sizeof(values[0]));
     };
@@ -48,87 +41,56 @@ class ImplicitGemmSm90 final : public Conv2dKernel {
     upload(inexact_, packed.inexact), p.inexact = inexact_.as<std::uint8_t>();
     p.tolerated = packed.tolerated;
     for (const std::uint8_t flag : packed.inexact) p.any_inexact |= flag != 0;
-    check(cudaFuncSetAttribute(instance_.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               limits(device_, instance_).shared_bytes));
+    reserve_shared_memory(device_, instance_.function, limits(preparation.device, instance_).shared_bytes);
   }
-
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::implicit_gemm; }
 
   std::string description() const override {
-    const first_layer::Params& p = plan_.params;
-    return lamina::detail::concat(
-        "implicit_gemm (wgmma) ", first_layer::tile_pixels, " pixels x ", plan_.filters, " channels, ", p.steps,
-        " k16 steps", plan_.split ? " x 3 products" : "", ", ring of ", p.ring_rows, " rows",
-        p.strips > 1 ? " in strips" : "", p.pool_kernel != 0 ? ", pooled" : "", ", ", plan_.blocks, " blocks, ",
-        (plan_.shared_bytes + 1023) / 1024, " KB shared memory", p.any_inexact ? ", some filters in plain fp32" : "");
+    const Params& p = plan_.params;
+    return detail::concat("first_layer (wgmma): ", tile_pixels, " pixels x ", plan_.filters, " channels, ", p.steps,
+                          " k16 steps", plan_.split ? " x 3 products" : "", ", ring of ", p.ring_rows, " rows",
+                          p.strips > 1 ? " in strips" : "", p.pool_kernel != 0 ? ", pooled" : "", ", ", plan_.blocks,
+                          " blocks, ", (plan_.shared_bytes + 1023) / 1024, " KB shared memory",
+                          p.any_inexact ? ", some filters in plain fp32" : "");
   }
-
-  std::size_t workspace_bytes() const override { return 0; }
 
   std::size_t parameter_bytes() const override {
     return weights_.bytes() + scale_.bytes() + bias_.bytes() + exact_.bytes() + inexact_.bytes();
   }
 
-  void run(const void* input, void* output, void*, Stream stream) const override {
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(device_);
-    first_layer::Params params = plan_.params;
-    params.input = static_cast<const float*>(input);
-    params.output = output;
-    cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory()};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(plan_.blocks));
-    config.blockDim = dim3(static_cast<unsigned>(instance_.block_threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(plan_.shared_bytes);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = attributes;
-    config.numAttrs = 2;
+    Params params = plan_.params;
+    params.input = detail::floats(inputs[0]);
+    params.output = outputs[0].raw();
     void* arguments[] = {&params};
-    check(cudaLaunchKernelExC(&config, instance_.function, arguments));
+    launch_kernel(instance_.function,
+                  {.grid = dim3(static_cast<unsigned>(plan_.blocks)),
+                   .block = dim3(static_cast<unsigned>(instance_.block_threads)),
+                   .shared_bytes = static_cast<std::size_t>(plan_.shared_bytes)},
+                  execution.stream, arguments);
   }
 
  private:
   int device_;
-  Precision precision_;
-  first_layer::Plan plan_;
-  first_layer::Instance instance_;
+  Plan plan_;
+  Instance instance_;
   Constant weights_, scale_, bias_, exact_, inexact_;
 };
 
-bool output_allowed(const Conv2dOptions& o) {
-  if (o.output == DType::f32) return true;
-  return (o.precision == Precision::fp16 && o.output == DType::f16) ||
-         (o.precision == Precision::bf16 && o.output == DType::bf16);
-}
-
-/// The kernels are empty where they were not compiled for sm_90a; only a real one has its barriers.
-bool has_device_code(const first_layer::Instance& instance) {
-  cudaFuncAttributes kernel{};
-  if (cudaFuncGetAttributes(&kernel, instance.function) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return false;
-  }
-  return kernel.sharedSizeBytes > 0;
-}
-
 }  // namespace
 
-bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
-  if (options.input != DType::f32 || options.input_layout != Layout::nchw) return false;
-  if (!output_allowed(options) || !first_layer::expressible(geometry)) return false;
-  if (options.pool && !first_layer::poolable(geometry, options)) return false;
-  const DeviceGuard guard(options.device);
-  if (device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) != 9 ||
-      device_attribute(options.device, cudaDevAttrComputeCapabilityMinor) != 0) {
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  const DType output = p.output().format.dtype;
+  if (!p.device.wgmma || p.input().format != Format{}) return false;
+  if (output != DType::f32 && output != storage_type(p.precision)) return false;
+  if (!problem.epilogue.has_simple_chain() || problem.prologue.scale.defined() || !expressible(problem.geometry))
     return false;
-  }
-  const first_layer::Instance instance = first_layer::instance(options.precision, options.output, 32);
-  return has_device_code(instance) &&
-         first_layer::plan(geometry, options, limits(options.device, instance)).has_value();
+  if (problem.epilogue.pool && !poolable(problem, p)) return false;
+  return plan(problem, p, limits(p)).has_value();
 }
 
-std::unique_ptr<Conv2dKernel> make_implicit_gemm_sm90(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                                      const float* weight, const float* bias) {
-  return std::make_unique<ImplicitGemmSm90>(geometry, options, weight, bias);
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+  return std::make_unique<FirstLayer>(problem, p, *plan(problem, p, limits(p)));
 }
 
-}  // namespace lamina::cuda
+}  // namespace lamina::cuda::first_layer

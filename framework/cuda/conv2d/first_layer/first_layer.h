@@ -2,21 +2,17 @@
 
 #include <memory>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/kernel/operator.h"
+#include "lamina/kernel/problems.h"
 
-/// Convolutions with few input channels (a network's first layer) on Hopper's warpgroup tensor cores.
-/// docs/first_layer.md explains the kernel; `ConvAlgorithm::implicit_gemm` means it on a device of compute capability 9.0.
-namespace lamina::cuda {
+/// The convolution for few input channels on Hopper's tensor cores, a network's first layer: docs/first_layer.md
+/// explains it.
+namespace lamina::cuda::first_layer {
 
-/// True if this kernel can run the convolution: a compute-capability-9.0 device and a binary that holds sm_90a code,
-/// at most 4 input channels, one group, no dilation, equal strides of 1 to 4, kernels up to 11x11,
-/// f32 NCHW input, and f32 output (or f16 / bf16 output under that precision), NCHW or NHWC.
-bool implicit_gemm_sm90_supports(const ConvGeometry& geometry, const Conv2dOptions& options);
+/// f32 nchw input of at most 4 channels, one group, no dilation, equal strides up to 4, kernels up to 11; output of f32
+/// or the precision's storage type, nchw or nhwc, small poolings in nhwc.
+bool takes(const ConvProblem& problem, const Preparation& preparation);
 
-/// Packs and uploads the weights. Precondition: `implicit_gemm_sm90_supports`.
-/// Throws Error if the device is out of memory.
-std::unique_ptr<Conv2dKernel> make_implicit_gemm_sm90(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                                      const float* weight,  // [OC, C, KH, KW], host
-                                                      const float* bias);   // [OC], host, or null
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
-}  // namespace lamina::cuda
+}  // namespace lamina::cuda::first_layer

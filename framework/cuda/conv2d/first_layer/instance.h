@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "lamina/cuda/conv2d/first_layer/params.h"
-#include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/precision.h"
 #include "lamina/tensor/dtype.h"
 
 namespace lamina::cuda::first_layer {
@@ -14,6 +14,7 @@ struct Instance {
   int block_threads = 0;
   int computing_groups = 0;
   int raw_slots = 0;
+  int static_shared_bytes = 0;
 };
 
 /// The kernel for a precision, output type and filters per block; defined beside each precision's instantiations.

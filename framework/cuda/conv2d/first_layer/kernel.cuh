@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lamina/cuda/conv2d/first_layer/instance.h"
 #include "lamina/cuda/conv2d/first_layer/roles.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
@@ -86,6 +87,21 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
     }
   }
 #endif
+}
+
+/// The kernel for `filters` output channels a block: 32 or 48, and where operands are not stored twice 64 or 96.
+template <Precision precision, class Out>
+Instance make_instance(int filters) {
+  using T = Team<precision>;
+  const auto of = [](const auto* kernel) {
+    return Instance{reinterpret_cast<const void*>(kernel), T::threads, T::computing, T::staging * T::raw_slots,
+                    static_cast<int>(sizeof(SharedControl))};
+  };
+  if constexpr (!Mode<precision>::split) {
+    if (filters == 96) return of(&conv2d_sm90_kernel<precision, Out, 96>);
+    if (filters == 64) return of(&conv2d_sm90_kernel<precision, Out, 64>);
+  }
+  return filters == 48 ? of(&conv2d_sm90_kernel<precision, Out, 48>) : of(&conv2d_sm90_kernel<precision, Out, 32>);
 }
 
 }  // namespace lamina::cuda::first_layer

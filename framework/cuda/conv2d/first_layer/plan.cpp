@@ -22,7 +22,7 @@ int halo_rows(const ConvGeometry& g) {
 /// Ring rows that one tile of 64 positions reads.
 int rows_per_tile(const Params& p) { return ceil_div(tile_pixels - 1, p.pitch) + 1 + p.halo_rows; }
 
-Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int strip_width) {
+Params shape_params(const ConvGeometry& g, int strip_width) {
   Params p{};
   p.channels = g.in_channels, p.in_height = g.in_height, p.in_width = g.in_width;
   p.out_channels = g.out_channels, p.out_height = g.out_height, p.out_width = g.out_width;
@@ -43,19 +43,10 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
       p.phase_row[p.phases++] = phase;
     }
   }
-  if (options.pool) {
-    const PoolGeometry& pool = *options.pool;
-    p.pool_kernel = pool.kernel_height, p.pool_stride = pool.stride_height, p.pool_padding = pool.padding_height;
-    p.pool_height = pool.out_height, p.pool_width = pool.out_width;
-    p.by_pool_height = Divider(p.pool_height);
-    p.units = static_cast<int>(g.batch) * p.pool_height;
-  }
   p.by_pitch = Divider(p.pitch), p.by_pieces = Divider(p.pitch + 1);
   p.by_taps = Divider(p.kernel_height * p.kernel_width), p.by_kernel_width = Divider(p.kernel_width);
   p.by_tiles_per_strip = Divider(p.tiles_per_strip), p.by_out_width = Divider(p.out_width);
   for (int e = 0; e < 8; ++e) p.tap[e] = unit_tap(p.stride, e);
-  p.relu = options.relu;
-  p.nhwc = options.output_layout == Layout::nhwc;
   for (int i = 0; i < p.phases; ++i) p.raw_rows = std::max(p.raw_rows, p.phase_row[i] + rows);
   p.bulk_rows = p.in_width % 4 == 0;
   p.wide_pieces = p.stride == 4 && p.padding_width % 4 == 2 && p.bulk_rows;
@@ -63,6 +54,17 @@ Params shape_params(const ConvGeometry& g, const Conv2dOptions& options, int str
   const int columns = p.contiguous ? p.in_width : p.pitch * p.stride + 3;  // a strip's begin at an aligned one
   p.raw_line_bytes = round_up(columns, 4) * static_cast<int>(sizeof(float));
   return p;
+}
+
+void add_epilogue(Params& p, const ConvProblem& problem, Layout layout) {
+  p.relu = problem.epilogue.relu();
+  p.nhwc = layout == Layout::nhwc;
+  if (!problem.epilogue.pool) return;
+  const PoolGeometry& pool = *problem.epilogue.pool;
+  p.pool_kernel = pool.kernel_height, p.pool_stride = pool.stride_height, p.pool_padding = pool.padding_height;
+  p.pool_height = pool.out_height, p.pool_width = pool.out_width;
+  p.by_pool_height = Divider(p.pool_height);
+  p.units = static_cast<int>(problem.geometry.batch) * p.pool_height;
 }
 
 /// The most tiles that one of `ranges` blocks has.
@@ -76,19 +78,21 @@ int tiles_of_block(const Params& p, int ranges) {
 }
 
 /// The plan for `filters` per block and one strip width, or nothing if it does not fit.
-std::optional<Plan> fit(const ConvGeometry& g, const Conv2dOptions& options, const Limits& limits, int filters,
+std::optional<Plan> fit(const ConvProblem& problem, const Preparation& preparation, const Limits& limits, int filters,
                         int strip_width) {
+  const ConvGeometry& g = problem.geometry;
   Plan plan;
-  plan.split = options.precision == Precision::fp32;
+  plan.split = preparation.precision == Precision::fp32;
   plan.filters = filters;
-  Params& p = plan.params = shape_params(g, options, strip_width);
+  Params& p = plan.params = shape_params(g, strip_width);
+  add_epilogue(p, problem, preparation.output().format.layout);
   order_steps(p);
   p.splits = ceil_div(g.out_channels, filters);
   p.one_run = p.nhwc && p.contiguous && g.out_channels == filters;
   const int parts = plan.split ? 2 : 1;
   const int weight_bytes = p.steps * parts * filters * 32;
-  const int element = static_cast<int>(size_of(options.output));
-  if (options.pool) {
+  const int element = static_cast<int>(size_of(preparation.output().format.dtype));
+  if (problem.epilogue.pool) {
     p.buffers = pool_buffers, p.buffer_bytes = tile_pixels * filters * element;
     if (p.strips > 1 || ceil_div(p.out_width - 1, tile_pixels) + 1 > pool_buffers) return std::nullopt;
     if (p.pool_width > pool_tasks(element) * (128 * 16 / (filters * element))) return std::nullopt;
@@ -136,15 +140,16 @@ double clocks(const Plan& plan, const Limits& limits) {
 
 }  // namespace
 
-bool poolable(const ConvGeometry& g, const Conv2dOptions& options) {
-  const PoolGeometry& pool = *options.pool;
+bool poolable(const ConvProblem& problem, const Preparation& preparation) {
+  const ConvGeometry& g = problem.geometry;
+  const PoolGeometry& pool = *problem.epilogue.pool;
   const bool square = pool.kernel_height == pool.kernel_width && pool.stride_height == pool.stride_width &&
                       pool.padding_height == pool.padding_width;
   // One row of the map may be the last of a window and the first of the next, no more.
   return square && pool.dilation_height == 1 && pool.dilation_width == 1 && pool.kernel_height <= 3 &&
-         pool.kernel_height <= pool.stride_height + 1 && options.output_layout == Layout::nhwc &&
+         pool.kernel_height <= pool.stride_height + 1 && preparation.output().format.layout == Layout::nhwc &&
          pool.in_height == g.out_height && pool.in_width == g.out_width && pool.out_height > 0 && pool.out_width > 0 &&
-         g.out_channels * size_of(options.output) % 16 == 0;
+         g.out_channels * size_of(preparation.output().format.dtype) % 16 == 0;
 }
 
 bool expressible(const ConvGeometry& g) {
@@ -159,7 +164,7 @@ bool expressible(const ConvGeometry& g) {
       1e9) {
     return false;
   }
-  Params p = shape_params(g, {}, 1);
+  const Params p = shape_params(g, 1);
   const int units = ceil_div(g.kernel_height, unit_rows(p.stride)) * g.in_channels * p.column_units;
   const int groups = std::min(halo_rows(g) + 1, ceil_div(g.kernel_height, unit_rows(p.stride)));
   return units / 2 + groups * steps_per_round <= max_steps && groups <= max_groups;
@@ -198,15 +203,16 @@ Steps order_steps(Params& p) {
   return steps;
 }
 
-std::optional<Plan> plan(const ConvGeometry& g, const Conv2dOptions& options, const Limits& limits) {
-  const bool split = options.precision == Precision::fp32;
+std::optional<Plan> plan(const ConvProblem& problem, const Preparation& preparation, const Limits& limits) {
+  const int width = problem.geometry.out_width;
+  const bool split = preparation.precision == Precision::fp32;
   std::optional<Plan> best;
   for (const int filters : {32, 48, 64, 96}) {
     if (split && filters > 48) continue;
     std::optional<Plan> candidate;
     // Whole rows if they fit; else the fewest equal strips that do.
-    for (int strips = 1; !candidate && strips <= g.out_width; strips *= 2) {
-      candidate = fit(g, options, limits, filters, ceil_div(g.out_width, strips));
+    for (int strips = 1; !candidate && strips <= width; strips *= 2) {
+      candidate = fit(problem, preparation, limits, filters, ceil_div(width, strips));
     }
     if (candidate && (!best || clocks(*candidate, limits) < clocks(*best, limits))) best = candidate;
   }

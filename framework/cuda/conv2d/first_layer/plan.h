@@ -2,8 +2,9 @@
 
 #include <optional>
 
-#include "lamina/cuda/conv2d/conv2d.h"
 #include "lamina/cuda/conv2d/first_layer/params.h"
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
 
 /// Host side of the sm_90a convolution: how a problem is cut up. Plain numbers, no CUDA.
 namespace lamina::cuda::first_layer {
@@ -28,12 +29,12 @@ struct Limits {
 /// True if the geometry is one that the kernel's K order and index arithmetic can express.
 bool expressible(const ConvGeometry& geometry);
 
-/// True if the epilogue can do options.pool: small square windows, whole 16-byte units of NHWC.
-bool poolable(const ConvGeometry& geometry, const Conv2dOptions& options);
+/// True if the epilogue can do the pooling: small square windows, whole 16-byte units of nhwc.
+bool poolable(const ConvProblem& problem, const Preparation& preparation);
 
 /// The cheapest plan by a clock estimate; nothing if not even a narrow strip fits the shared memory.
 /// Precondition: `expressible`, and `poolable` if there is a pool.
-std::optional<Plan> plan(const ConvGeometry& geometry, const Conv2dOptions& options, const Limits& limits);
+std::optional<Plan> plan(const ConvProblem& problem, const Preparation& preparation, const Limits& limits);
 
 /// K unit `half` (0 or 1) of a k16 step: rows kernel_row .. of channel, columns kernel_column ..; empty when padding
 /// the step to 16.

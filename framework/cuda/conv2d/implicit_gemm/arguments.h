@@ -8,6 +8,7 @@
 
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/precision.h"
 #include "lamina/tensor/dtype.h"
 
 /// What the host and the device code of the implicit GEMM agree on. docs/implicit_gemm.md has the pictures.
@@ -62,7 +63,8 @@ struct Tile {
   const char* instruction = "";
   int block_m = 0, block_n = 0;
   int unit_bytes = 16;
-  double rate = 0;  // multiply-adds per clock cycle of a multiprocessor full of these blocks, measured on an H200
+  int resident = 1;  // blocks whose registers one multiprocessor has
+  double rate = 0;   // multiply-adds per clock cycle of a multiprocessor full of these blocks, measured on an H200
   std::size_t shared_bytes = 0;
   const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
 };

@@ -5,7 +5,6 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/runtime/check.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
@@ -44,10 +43,9 @@ double expected_cycles(const Tile& tile, std::int64_t blocks, int resident, int 
 
 }  // namespace
 
-KernelSet kernels_on(int device, Precision precision) {
+KernelSet kernels_on(const DeviceDescription& device, Precision precision) {
   KernelSet set = mma_kernels(precision);
-  if (device_attribute(device, cudaDevAttrComputeCapabilityMajor) == 9 &&
-      device_attribute(device, cudaDevAttrComputeCapabilityMinor) == 0) {
+  if (device.wgmma) {
     for (const Tile& tile : wgmma_tiles(precision)) set.tiles.push_back(tile);
   }
   return set;
@@ -64,11 +62,11 @@ std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int
          static_cast<std::size_t>(splits) * sizeof(float);
 }
 
-Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOptions& options, const Layout& layout,
-              std::size_t workspace, const ImplicitGemmChoice& wanted) {
-  const KernelSet set = kernels_on(options.device, options.precision);
-  const int multiprocessors = device_attribute(options.device, cudaDevAttrMultiProcessorCount);
-  const int largest_shared = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparation& preparation, const Layout& layout,
+              std::size_t workspace) {
+  const DeviceDescription& device = preparation.device;
+  const Tuning& wanted = preparation.tuning;
+  const KernelSet set = kernels_on(device, preparation.precision);
   const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
 
   Choice best;
@@ -79,13 +77,9 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOpt
     const Tile& tile = set.tiles[i];
     const int shared = static_cast<int>(tile.shared_bytes);
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
-    if (tile.unit_bytes != layout.unit_bytes || shared > largest_shared) continue;
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, tile.kernel));
-    if (attributes.sharedSizeBytes != 0) continue;  // wgmma in a build for plain sm_90, which does not have it
-    check(cudaFuncSetAttribute(tile.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    int resident = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, tile.kernel, threads, tile.shared_bytes));
+    if (tile.unit_bytes != layout.unit_bytes || shared > device.shared_bytes) continue;
+    const int resident =
+        std::min(tile.resident, device.multiprocessor_shared_bytes / (shared + device.reserved_shared_bytes));
     if (resident < 1) continue;
 
     for (int asked = 1; asked <= std::min(layout.steps, most_splits); ++asked) {
@@ -97,8 +91,8 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOpt
           (blocks > std::numeric_limits<int>::max() || partial_bytes(geometry, images, splits) > workspace)) {
         continue;
       }
-      const double cycles = expected_cycles(tile, blocks, resident, multiprocessors, step_bytes / layout.element_bytes,
-                                            layout.steps, splits, outputs);
+      const double cycles = expected_cycles(tile, blocks, resident, device.multiprocessors,
+                                            step_bytes / layout.element_bytes, layout.steps, splits, outputs);
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;
       best_resident = resident;
@@ -110,10 +104,8 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Conv2dOpt
 
   // Leave to L1 what the blocks leave over: it holds the slab of the input that the taps share. Rounded down, because
   // the driver rounds up to the next size it has.
-  const int reserved = device_attribute(options.device, cudaDevAttrReservedSharedMemoryPerBlock);
-  const int capacity = device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
-  const int carveout = best_resident * (static_cast<int>(best.tile.shared_bytes) + reserved) * 100 / capacity;
-  check(cudaFuncSetAttribute(best.tile.kernel, cudaFuncAttributePreferredSharedMemoryCarveout, carveout));
+  best.carveout = best_resident * (static_cast<int>(best.tile.shared_bytes) + device.reserved_shared_bytes) * 100 /
+                  device.multiprocessor_shared_bytes;
   return best;
 }
 

@@ -8,11 +8,12 @@
 #include "lamina/cuda/conv2d/implicit_gemm/choice.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/make_operator.h"
 
-namespace lamina::cuda {
+namespace lamina::cuda::implicit_gemm {
 namespace {
 
-using namespace implicit_gemm;
 using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
@@ -21,12 +22,12 @@ constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: ind
 constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the staged input are 32 bits
 constexpr std::size_t alignment = 256;
 
-bool types_fit(const Conv2dOptions& options) {
-  const auto fits = [&options](DType type) {
-    return type == DType::f32 || (type == DType::f16 && options.precision == Precision::fp16) ||
-           (type == DType::bf16 && options.precision == Precision::bf16);
+bool formats_fit(const Preparation& p) {
+  const auto fits = [&p](Format format) {
+    return format.layout == lamina::Layout::nchw &&
+           (format.dtype == DType::f32 || format.dtype == storage_type(p.precision));
   };
-  return fits(options.input) && fits(options.output);
+  return fits(p.input().format) && fits(p.output().format);
 }
 
 std::int64_t staged_image_units(const ConvGeometry& geometry, const Layout& layout) {
@@ -34,10 +35,9 @@ std::int64_t staged_image_units(const ConvGeometry& geometry, const Layout& layo
 }
 
 /// Images of one launch: all, or as many as the workspace, 32-bit offsets and the grid allow; 0 if not even one.
-std::int64_t images_per_launch(const ConvGeometry& geometry, const Conv2dOptions& options, const Layout& layout) {
+std::int64_t images_per_launch(const ConvGeometry& geometry, std::size_t workspace_limit, const Layout& layout) {
   const std::int64_t units = staged_image_units(geometry, layout);
-  const auto limit =
-      static_cast<std::int64_t>(std::min(options.workspace_limit, std::size_t{1} << 62) / alignment * alignment);
+  const auto limit = static_cast<std::int64_t>(std::min(workspace_limit, std::size_t{1} << 62) / alignment * alignment);
   // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
   const std::int64_t filter_tiles = ceil_div(geometry.group_out_channels(), 64) * std::int64_t{geometry.groups};
   const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);
@@ -46,34 +46,35 @@ std::int64_t images_per_launch(const ConvGeometry& geometry, const Conv2dOptions
   return most < 1 ? 0 : ceil_div(geometry.batch, ceil_div(geometry.batch, most));
 }
 
-class ImplicitGemm final : public Conv2dKernel {
+class ImplicitGemm final : public Operator {
  public:
-  ImplicitGemm(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias,
-               const ImplicitGemmChoice& choice)
-      : geometry_(geometry), options_(options), layout_(make_layout(geometry, options.precision)) {
-    const DeviceGuard guard(options.device);
-    images_ = images_per_launch(geometry, options, layout_);
-    if (images_ < 1) lamina::detail::fail("implicit_gemm: one image needs more than the workspace limit");
-    choice_ = choose(geometry, images_, options, layout_,
-                     options.workspace_limit - std::min(options.workspace_limit, staged_bytes()), choice);
+  ImplicitGemm(const ConvProblem& problem, const Preparation& preparation)
+      : device_(preparation.device.device.index),
+        geometry_(problem.geometry),
+        precision_(preparation.precision),
+        input_(preparation.input().format.dtype),
+        output_(preparation.output().format.dtype),
+        relu_(problem.epilogue.relu()),
+        layout_(make_layout(geometry_, precision_)),
+        images_(images_per_launch(geometry_, preparation.workspace_limit, layout_)) {
+    choice_ = choose(geometry_, images_, preparation, layout_,
+                     preparation.workspace_limit - std::min(preparation.workspace_limit, staged_bytes()));
+    reserve_shared_memory(device_, choice_.tile.kernel, static_cast<int>(choice_.tile.shared_bytes), choice_.carveout);
 
     std::vector<FilterRange> filters;
-    const auto packed = pack_weights(geometry, layout_, options.precision, choice_.tile.block_m, weight, filters);
-    const auto taps = make_taps(geometry, layout_);
-    weight_ = Constant(options.device, packed.data(), packed.size());
-    taps_ = Constant(options.device, taps.data(), taps.size() * sizeof(Position));
-    filters_ = Constant(options.device, filters.data(), filters.size() * sizeof(FilterRange));
-    if (bias != nullptr) {
-      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
-    }
+    const auto packed = pack_weights(geometry_, layout_, precision_, choice_.tile.block_m,
+                                     lamina::detail::floats(problem.weight), filters);
+    const auto taps = make_taps(geometry_, layout_);
+    weight_ = Constant(device_, packed.data(), packed.size());
+    taps_ = Constant(device_, taps.data(), taps.size() * sizeof(Position));
+    filters_ = Constant(device_, filters.data(), filters.size() * sizeof(FilterRange));
+    bias_ = Constant(device_, problem.bias.raw(), problem.bias.bytes());
   }
-
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::implicit_gemm; }
 
   std::string description() const override {
     return lamina::detail::concat(
-        "implicit_gemm (", choice_.tile.instruction, ", ", name(options_.precision), "): ", choice_.tile.block_m,
-        " filters x ", choice_.tile.block_n, " pixels per block, K in ", layout_.steps, " steps of 128 bytes",
+        "implicit_gemm (", choice_.tile.instruction, ", ", name(precision_), "): ", choice_.tile.block_m, " filters x ",
+        choice_.tile.block_n, " pixels per block, K in ", layout_.steps, " steps of 128 bytes",
         choice_.splits > 1 ? " over " : "", choice_.splits > 1 ? std::to_string(choice_.splits) + " splits" : "", ", ",
         (choice_.tile.shared_bytes + 1023) / 1024, " KB shared memory");
   }
@@ -86,16 +87,16 @@ class ImplicitGemm final : public Conv2dKernel {
     return weight_.bytes() + taps_.bytes() + filters_.bytes() + bias_.bytes();
   }
 
-  void run(const void* input, void* output, void* workspace, Stream stream) const override {
-    const DeviceGuard guard(options_.device);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    const DeviceGuard guard(device_);
     const auto input_image = static_cast<std::size_t>(geometry_.in_channels * geometry_.in_pixels());
     const auto output_image = static_cast<std::size_t>(geometry_.out_channels * geometry_.out_pixels());
     for (std::int64_t first = 0; first < geometry_.batch; first += images_) {
       const auto skipped = static_cast<std::size_t>(first);
       run_slice(std::min(images_, geometry_.batch - first),
-                static_cast<const unsigned char*>(input) + skipped * input_image * size_of(options_.input),
-                static_cast<unsigned char*>(output) + skipped * output_image * size_of(options_.output),
-                static_cast<unsigned char*>(workspace), static_cast<cudaStream_t>(stream));
+                static_cast<const unsigned char*>(inputs[0].raw()) + skipped * input_image * size_of(input_),
+                static_cast<unsigned char*>(outputs[0].raw()) + skipped * output_image * size_of(output_),
+                static_cast<unsigned char*>(execution.workspace), execution.stream);
     }
   }
 
@@ -105,10 +106,9 @@ class ImplicitGemm final : public Conv2dKernel {
                     alignment);
   }
 
-  void run_slice(std::int64_t images, const void* input, void* output, unsigned char* workspace,
-                 cudaStream_t stream) const {
-    stage_channels_last(geometry_, images, options_.precision, options_.input, input, workspace, layout_.unit_elements,
-                        layout_.units_per_group, stream);
+  void run_slice(std::int64_t images, const void* input, void* output, unsigned char* workspace, Stream stream) const {
+    stage_channels_last(geometry_, images, precision_, input_, input, workspace, layout_.unit_elements,
+                        layout_.units_per_group, static_cast<cudaStream_t>(stream));
     Arguments args{
         .geometry = geometry_,
         .input = workspace,
@@ -118,8 +118,8 @@ class ImplicitGemm final : public Conv2dKernel {
         .taps = taps_.as<Position>(),
         .output = output,
         .partial = reinterpret_cast<float*>(workspace + staged_bytes()),
-        .output_type = options_.output,
-        .relu = options_.relu,
+        .output_type = output_,
+        .relu = relu_,
         .group_out_channels = geometry_.group_out_channels(),
         .pixels = static_cast<int>(images * geometry_.out_pixels()),
         .block_m = choice_.tile.block_m,
@@ -136,35 +136,38 @@ class ImplicitGemm final : public Conv2dKernel {
     const auto blocks = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
                         static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(choice_.splits);
     void* pointers[] = {&args};
-    check(cudaLaunchKernel(choice_.tile.kernel, dim3(blocks), dim3(threads), pointers, choice_.tile.shared_bytes,
-                           stream));
+    launch_kernel(
+        choice_.tile.kernel,
+        {.grid = dim3(blocks), .block = dim3(threads), .shared_bytes = choice_.tile.shared_bytes, .overlaps = false},
+        stream, pointers);
     if (choice_.splits == 1) return;
     const dim3 grid(static_cast<unsigned>(ceil_div(args.pixels, threads)),
                     static_cast<unsigned>(std::min(geometry_.out_channels, 65535)));
-    check(cudaLaunchKernel(choice_.reduce, grid, dim3(threads), pointers, 0, stream));
+    launch_kernel(choice_.reduce, {.grid = grid, .block = dim3(threads), .overlaps = false}, stream, pointers);
   }
 
+  int device_;
   ConvGeometry geometry_;
-  Conv2dOptions options_;
+  Precision precision_;
+  DType input_, output_;
+  bool relu_;
   Layout layout_;
-  std::int64_t images_ = 0;
+  std::int64_t images_;  // of a launch
   Choice choice_;
   Constant weight_, taps_, filters_, bias_;
 };
 
 }  // namespace
 
-bool implicit_gemm_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
-  if (!types_fit(options)) return false;
-  if (geometry.kernel_height > largest_kernel || geometry.kernel_width > largest_kernel) return false;
-  if (device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) < 8) return false;
-  return images_per_launch(geometry, options, make_layout(geometry, options.precision)) > 0;
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return p.device.architecture >= 80 && problem.epilogue.is_simple() && !problem.prologue.scale.defined() &&
+         formats_fit(p) && g.kernel_height <= largest_kernel && g.kernel_width <= largest_kernel &&
+         images_per_launch(g, p.workspace_limit, make_layout(g, p.precision)) > 0;
 }
 
-std::unique_ptr<Conv2dKernel> make_implicit_gemm(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                                 const float* weight, const float* bias,
-                                                 const ImplicitGemmChoice& choice) {
-  return std::make_unique<ImplicitGemm>(geometry, options, weight, bias, choice);
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
+  return std::make_unique<ImplicitGemm>(problem, preparation);
 }
 
-}  // namespace lamina::cuda
+}  // namespace lamina::cuda::implicit_gemm

@@ -228,6 +228,7 @@ Tile make_tile(const char* instruction, double rate) {
           .block_m = T::block_m,
           .block_n = T::block_n,
           .unit_bytes = unit_bytes,
+          .resident = blocks_per_sm,
           .rate = rate,
           .shared_bytes = Shared<T>::bytes,
           .kernel = reinterpret_cast<const void*>(&implicit_gemm_kernel<T, unit_bytes, blocks_per_sm>)};

@@ -199,18 +199,15 @@ Kernel kernel_for(const TiledPlan& plan) {
 
 }  // namespace
 
-void conv2d_tiled_reserve(const TiledPlan& plan, std::size_t shared_bytes) {
-  check(cudaFuncSetAttribute(kernel_for(plan), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes)));
-}
+const void* conv2d_tiled_function(const TiledPlan& plan) { return reinterpret_cast<const void*>(kernel_for(plan)); }
 
 void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const TiledTaps& taps,
                   const Conv2dArguments& arguments, Stream stream) {
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>(plan.blocks, std::numeric_limits<int>::max()));
   const auto threads = static_cast<unsigned>(32 * plan.warps());
-  kernel_for(plan)<<<grid, threads, plan.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(geometry, plan, taps,
-                                                                                              arguments);
-  check_launch();
+  launch_kernel(kernel_for(plan),
+                {.grid = grid, .block = threads, .shared_bytes = plan.shared_bytes(), .overlaps = false}, stream,
+                geometry, plan, taps, arguments);
 }
 
 }  // namespace lamina::cuda

@@ -71,9 +71,8 @@ std::optional<TiledPlan> plan_conv2d_tiled(const ConvGeometry& geometry, const T
 /// weight [OC, C / groups, KH, KW] -> [groups, channel_blocks, C / groups, KH, KW, weight_pitch], the rest zero.
 std::vector<float> pack_conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const float* weight);
 
-/// Lets the plan's kernel have up to `shared_bytes` of shared memory on the current device; to be called before it. The
-/// limit belongs to the kernel, not to the plan: give all that the device offers, or another plan's kernel breaks.
-void conv2d_tiled_reserve(const TiledPlan& plan, std::size_t shared_bytes);
+/// The kernel that runs the plan, for reserve_shared_memory.
+const void* conv2d_tiled_function(const TiledPlan& plan);
 
 /// weight as pack_conv2d_tiled makes it.
 void conv2d_tiled(const ConvGeometry& geometry, const TiledPlan& plan, const TiledTaps& taps,

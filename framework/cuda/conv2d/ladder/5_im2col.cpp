@@ -10,8 +10,9 @@
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/kernel/make_operator.h"
 
-namespace lamina::cuda {
+namespace lamina::cuda::ladder {
 namespace {
 
 using detail::ceil_div;
@@ -41,13 +42,13 @@ struct Im2colPlan {
   std::size_t column_bytes = 0;
 };
 
-Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options) {
+Im2colPlan make_plan(const ConvGeometry& g, const Preparation& preparation) {
   Im2colPlan plan;
-  plan.chunks = options.precision == Precision::tf32 ? 1 : ceil_div(g.reduction(), product_depth);
+  plan.chunks = preparation.precision == Precision::tf32 ? 1 : ceil_div(g.reduction(), product_depth);
   plan.depth = ceil_div(g.reduction(), plan.chunks);
   plan.chunks = ceil_div(g.reduction(), plan.depth);
 
-  const std::size_t limit = options.workspace_limit;
+  const std::size_t limit = preparation.workspace_limit;
   const std::size_t column = static_cast<std::size_t>(g.reduction()) * sizeof(float);  // bytes of one pixel's column
   plan.gemm_bytes = std::clamp(round_up(limit / 16, alignment), least_gemm_workspace, usual_gemm_workspace);
   const std::size_t fixed = alignment + plan.gemm_bytes;  // the caller's workspace is aligned to 16 bytes only
@@ -72,36 +73,34 @@ Im2colPlan make_plan(const ConvGeometry& g, const Conv2dOptions& options) {
   return plan;
 }
 
-class Im2col final : public Conv2dKernel {
+class Im2col final : public Operator {
  public:
-  Im2col(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias)
-      : geometry_(geometry),
-        options_(options),
-        plan_(make_plan(geometry, options)),
-        cublas_(Cublas::on_device(options.device)) {
-    const std::vector<float> packed = pack(weight);
-    weight_ = Constant(options.device, packed.data(), packed.size() * sizeof(float));
-    if (bias != nullptr) {
-      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
-    }
+  Im2col(const ConvProblem& problem, const Preparation& preparation)
+      : device_(preparation.device.device.index),
+        geometry_(problem.geometry),
+        precision_(preparation.precision),
+        relu_(problem.epilogue.relu()),
+        plan_(make_plan(geometry_, preparation)),
+        cublas_(Cublas::on_device(device_)),
+        bias_(device_, problem.bias.raw(), problem.bias.bytes()) {
+    const std::vector<float> packed = pack(detail::floats(problem.weight));
+    weight_ = Constant(device_, packed.data(), packed.size() * sizeof(float));
   }
-
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::im2col; }
 
   std::string description() const override {
     return detail::concat("im2col: unfold ", plan_.images, plan_.images == 1 ? " image, " : " images, ", plan_.pixels,
-                          " pixels, at a time, then cuBLAS in ", name(options_.precision), ", the sum in ",
-                          plan_.chunks, plan_.chunks == 1 ? " part" : " parts");
+                          " pixels, at a time, then cuBLAS in ", name(precision_), ", the sum in ", plan_.chunks,
+                          plan_.chunks == 1 ? " part" : " parts");
   }
 
   std::size_t workspace_bytes() const override { return alignment + plan_.gemm_bytes + plan_.column_bytes; }
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
 
-  void run(const void* input, void* output, void* workspace, Stream stream) const override {
-    const DeviceGuard guard(options_.device);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    const DeviceGuard guard(device_);
     const ConvGeometry& g = geometry_;
-    auto* gemm_workspace =
-        reinterpret_cast<char*>(round_up(reinterpret_cast<std::uintptr_t>(workspace), std::uintptr_t{alignment}));
+    auto* gemm_workspace = reinterpret_cast<char*>(
+        round_up(reinterpret_cast<std::uintptr_t>(execution.workspace), std::uintptr_t{alignment}));
     auto* columns = reinterpret_cast<float*>(gemm_workspace + plan_.gemm_bytes);
     for (std::int64_t image = 0; image < g.batch; image += plan_.images) {
       for (int group = 0; group < g.groups; ++group) {
@@ -113,8 +112,8 @@ class Im2col final : public Conv2dKernel {
           slice.first_pixel = pixel;
           slice.pixels = std::min(plan_.pixels, g.out_pixels() - pixel);
           slice.pitch = plan_.pitch;
-          run_slice(slice, static_cast<const float*>(input), static_cast<float*>(output), columns, gemm_workspace,
-                    stream);
+          run_slice(slice, detail::floats(inputs[0]), detail::floats(outputs[0]), columns, gemm_workspace,
+                    execution.stream);
         }
       }
     }
@@ -125,7 +124,7 @@ class Im2col final : public Conv2dKernel {
   std::vector<float> pack(const float* weight) const {
     const std::int64_t k = geometry_.reduction();
     const std::int64_t pitch = weight_pitch();
-    const bool tf32 = options_.precision == Precision::tf32;
+    const bool tf32 = precision_ == Precision::tf32;
     std::vector<float> packed(static_cast<std::size_t>(plan_.chunks * geometry_.out_channels * pitch));
     for (std::int64_t oc = 0; oc < geometry_.out_channels; ++oc) {
       for (std::int64_t i = 0; i < k; ++i) {
@@ -146,7 +145,7 @@ class Im2col final : public Conv2dKernel {
                  void* gemm_workspace, Stream stream) const {
     const ConvGeometry& g = geometry_;
     const std::int64_t k = g.reduction();
-    im2col(g, slice, input, columns, options_.precision == Precision::tf32, stream);
+    im2col(g, slice, input, columns, precision_ == Precision::tf32, stream);
     // Row-major output[OC, pixels] = weight[OC, K] * columns[K, pixels] is, column-major as cuBLAS reads memory,
     // output'[pixels, OC] = columns'[pixels, K] * weight'[K, OC]: no transposition anywhere.
     const std::int64_t first_channel = std::int64_t{slice.group} * g.group_out_channels();
@@ -167,15 +166,17 @@ class Im2col final : public Conv2dKernel {
            .ldc = g.out_pixels(),
            .stride_c = g.out_channels * g.out_pixels(),
            .count = slice.images},
-          options_.precision, gemm_workspace, plan_.gemm_bytes, stream);
+          precision_, gemm_workspace, plan_.gemm_bytes, stream);
     }
-    if (bias_.data() != nullptr || options_.relu) {
-      add_bias_and_activate(g, slice, bias_.as<float>(), output, options_.relu, stream);
+    if (bias_.data() != nullptr || relu_) {
+      add_bias_and_activate(g, slice, bias_.as<float>(), output, relu_, stream);
     }
   }
 
+  int device_;
   ConvGeometry geometry_;
-  Conv2dOptions options_;
+  Precision precision_;
+  bool relu_;
   Im2colPlan plan_;
   std::shared_ptr<Cublas> cublas_;
   Constant weight_;
@@ -184,9 +185,13 @@ class Im2col final : public Conv2dKernel {
 
 }  // namespace
 
-std::unique_ptr<Conv2dKernel> make_im2col(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                          const float* weight, const float* bias) {
-  return std::make_unique<Im2col>(geometry, options, weight, bias);
+bool im2col_takes(const ConvProblem& problem, const Preparation& p) {
+  return p.is_plain() && (p.precision == Precision::fp32 || p.precision == Precision::tf32) &&
+         problem.epilogue.is_simple() && !problem.prologue.scale.defined();
 }
 
-}  // namespace lamina::cuda
+std::unique_ptr<Operator> prepare_im2col(const ConvProblem& problem, const Preparation& preparation) {
+  return std::make_unique<Im2col>(problem, preparation);
+}
+
+}  // namespace lamina::cuda::ladder

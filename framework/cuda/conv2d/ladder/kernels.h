@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/conv2d/conv2d.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/conv_geometry.h"
 
 /// The launchers of the textbook ladder: each enqueues one kernel on the current device and checks the launch.
 /// conv2d.cpp decides which to call; docs/kernels.md explains them. All tensors are f32 in device memory.

@@ -9,71 +9,54 @@
 #include "lamina/cuda/conv2d/ladder/kernels.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/make_operator.h"
 
-namespace lamina::cuda {
+namespace lamina::cuda::ladder {
 namespace {
 
-/// What the four kernels written here share: parameters on the device, and the arguments they make.
-class Textbook : public Conv2dKernel {
- public:
-  /// `weight` in the layout of the kernel.
-  Textbook(const ConvGeometry& geometry, const Conv2dOptions& options, std::vector<float> weight, const float* bias,
-           std::string description)
-      : geometry_(geometry),
-        options_(options),
-        weight_(options.device, weight.data(), weight.size() * sizeof(float)),
-        description_(std::move(description)) {
-    if (bias != nullptr) {
-      bias_ = Constant(options.device, bias, static_cast<std::size_t>(geometry.out_channels) * sizeof(float));
-    }
+using detail::floats;
+
+/// Parameters on the device, and the arguments that the four kernels written here make of them.
+struct Parameters {
+  int device;
+  Constant weight, bias;  // the weights in the layout of the kernel
+  bool relu;
+
+  Parameters(const ConvProblem& problem, const Preparation& p, std::span<const float> packed)
+      : device(p.device.device.index),
+        weight(device, packed.data(), packed.size_bytes()),
+        bias(device, problem.bias.raw(), problem.bias.bytes()),
+        relu(problem.epilogue.relu()) {}
+
+  Conv2dArguments arguments(std::span<const Tensor> inputs, std::span<Tensor> outputs) const {
+    return {.input = floats(inputs[0]),
+            .weight = weight.as<float>(),
+            .bias = bias.as<float>(),
+            .output = floats(outputs[0]),
+            .relu = relu};
   }
-
-  std::string description() const override { return description_; }
-  std::size_t workspace_bytes() const override { return 0; }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
-
- protected:
-  Conv2dArguments arguments(const void* input, void* output) const {
-    return {.input = static_cast<const float*>(input),
-            .weight = weight_.as<float>(),
-            .bias = bias_.as<float>(),
-            .output = static_cast<float*>(output),
-            .relu = options_.relu};
-  }
-  const ConvGeometry& geometry() const { return geometry_; }
-  int device() const { return options_.device; }
-
- private:
-  ConvGeometry geometry_;
-  Conv2dOptions options_;
-  Constant weight_;
-  Constant bias_;
-  std::string description_;
 };
 
-std::vector<float> unpacked(const ConvGeometry& geometry, const float* weight) {
-  return {weight, weight + geometry.weight_size()};
+/// An operator that calls `start(arguments, execution)` on the device of its parameters.
+template <class Start>
+std::unique_ptr<Operator> make(std::string description, std::size_t workspace, const Parameters& parameters,
+                               Start start) {
+  return detail::make_operator(
+      std::move(description),
+      {.workspace = workspace, .parameters = parameters.weight.bytes() + parameters.bias.bytes()},
+      [parameters, start](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        const DeviceGuard guard(parameters.device);
+        start(parameters.arguments(inputs, outputs), execution);
+      });
 }
 
-class Direct final : public Textbook {
- public:
-  using Textbook::Textbook;
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::direct; }
-  void run(const void* input, void* output, void*, Stream stream) const override {
-    const DeviceGuard guard(device());
-    conv2d_direct(geometry(), arguments(input, output), stream);
-  }
-};
-
-class DirectFixed final : public Textbook {
- public:
-  using Textbook::Textbook;
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::direct_fixed; }
-  void run(const void* input, void* output, void*, Stream stream) const override {
-    const DeviceGuard guard(device());
-    conv2d_direct_fixed(geometry(), arguments(input, output), stream);
-  }
-};
+std::unique_ptr<Operator> direct_because(const ConvProblem& problem, const Preparation& p, const std::string& reason) {
+  return make("direct: one thread per output" + reason, 0, {problem, p, problem.weight.values<float>()},
+              [g = problem.geometry](const Conv2dArguments& arguments, const Execution& execution) {
+                conv2d_direct(g, arguments, execution.stream);
+              });
+}
 
 std::size_t padded_image_bytes(const ConvGeometry& g) {
   if (g.padding_height == 0 && g.padding_width == 0) return 0;  // the image itself will do
@@ -81,72 +64,6 @@ std::size_t padded_image_bytes(const ConvGeometry& g) {
                                   (g.in_width + 2 * std::int64_t{g.padding_width})) *
          sizeof(float);
 }
-
-/// Pads as many images as the workspace holds, convolves them, and goes on with the next ones.
-class DirectPadded final : public Textbook {
- public:
-  DirectPadded(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias,
-               std::int64_t images)
-      : Textbook(geometry, options, unpacked(geometry, weight), bias,
-                 detail::concat("direct_padded: one thread per output over ", images, " padded images at a time")),
-        images_(images) {}
-
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::direct_padded; }
-  std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(images_) * padded_image_bytes(geometry());
-  }
-
-  void run(const void* input, void* output, void* workspace, Stream stream) const override {
-    const DeviceGuard guard(device());
-    const ConvGeometry& g = geometry();
-    const bool pads = padded_image_bytes(g) != 0;
-    for (std::int64_t image = 0; image < g.batch; image += images_) {
-      ConvGeometry slice = g;
-      slice.batch = std::min(images_, g.batch - image);
-      Conv2dArguments a = arguments(input, output);
-      a.input += image * g.in_channels * g.in_pixels();
-      a.output += image * g.out_channels * g.out_pixels();
-      if (pads) {
-        pad_images(slice, a.input, static_cast<float*>(workspace), stream);
-        a.input = static_cast<const float*>(workspace);
-      }
-      conv2d_direct_padded(slice, a, stream);
-    }
-  }
-
- private:
-  std::int64_t images_;
-};
-
-class Tiled final : public Textbook {
- public:
-  Tiled(const ConvGeometry& geometry, const Conv2dOptions& options, const float* weight, const float* bias,
-        const TiledPlan& plan, const TiledLimits& limits)
-      : Textbook(geometry, options, pack_conv2d_tiled(geometry, plan, weight), bias, describe(geometry, plan)),
-        plan_(plan),
-        taps_(tiled_taps(geometry, plan)) {
-    const DeviceGuard guard(device());
-    conv2d_tiled_reserve(plan, limits.shared_per_block);
-  }
-
-  ConvAlgorithm algorithm() const override { return ConvAlgorithm::tiled; }
-  void run(const void* input, void* output, void*, Stream stream) const override {
-    const DeviceGuard guard(device());
-    conv2d_tiled(geometry(), plan_, taps_, arguments(input, output), stream);
-  }
-
- private:
-  static std::string describe(const ConvGeometry& g, const TiledPlan& plan) {
-    return detail::concat("tiled: ", plan.tile_pixels, " pixels x ",
-                          std::min(plan.block_channels(), g.group_out_channels()), " channels per block of ",
-                          32 * plan.warps(), " threads, ", plan.thread_pixels, " x ", plan.thread_channels,
-                          " per thread, ", plan.stage_channels, " input channels x ", plan.stage_kernel_rows,
-                          " kernel rows per stage, ", (plan.shared_bytes() + 1023) / 1024, " KB shared memory");
-  }
-
-  TiledPlan plan_;
-  TiledTaps taps_;
-};
 
 /// [OC, taps] -> [OC / 8, taps, 8].
 std::vector<float> packed_by_eights(const ConvGeometry& g, const float* weight) {
@@ -160,57 +77,82 @@ std::vector<float> packed_by_eights(const ConvGeometry& g, const float* weight) 
   return packed;
 }
 
-std::unique_ptr<Conv2dKernel> direct_because(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                             const float* weight, const float* bias, const std::string& reason) {
-  return std::make_unique<Direct>(geometry, options, unpacked(geometry, weight), bias,
-                                  "direct: one thread per output" + reason);
+std::string describe(const ConvGeometry& g, const TiledPlan& plan) {
+  return detail::concat("tiled: ", plan.tile_pixels, " pixels x ",
+                        std::min(plan.block_channels(), g.group_out_channels()), " channels per block of ",
+                        32 * plan.warps(), " threads, ", plan.thread_pixels, " x ", plan.thread_channels,
+                        " per thread, ", plan.stage_channels, " input channels x ", plan.stage_kernel_rows,
+                        " kernel rows per stage, ", (plan.shared_bytes() + 1023) / 1024, " KB shared memory");
 }
 
 }  // namespace
 
-std::unique_ptr<Conv2dKernel> make_direct(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                          const float* weight, const float* bias) {
-  return direct_because(geometry, options, weight, bias, "");
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() &&
+         !problem.prologue.scale.defined();
 }
 
-std::unique_ptr<Conv2dKernel> make_direct_fixed(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                                const float* weight, const float* bias) {
-  if (!conv2d_direct_fixed_supports(geometry)) {
-    return direct_because(geometry, options, weight, bias,
-                          " (direct_fixed is compiled for AlexNet's first layer only)");
-  }
-  return std::make_unique<DirectFixed>(geometry, options, packed_by_eights(geometry, weight), bias,
-                                       "direct_fixed: one thread per pixel of eight filters, geometry constant");
+std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {
+  return direct_because(problem, p, "");
 }
 
-std::unique_ptr<Conv2dKernel> make_direct_padded(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                                 const float* weight, const float* bias) {
-  const std::size_t image = padded_image_bytes(geometry);
-  if (image > options.workspace_limit) {
-    return direct_because(geometry, options, weight, bias,
-                          detail::concat(" (a padded image takes ", image, " bytes of workspace, the limit is ",
-                                         options.workspace_limit, ')'));
-  }
-  const std::int64_t fit = image == 0 ? geometry.batch : static_cast<std::int64_t>(options.workspace_limit / image);
-  return std::make_unique<DirectPadded>(geometry, options, weight, bias, std::min(geometry.batch, fit));
-}
-
-std::unique_ptr<Conv2dKernel> make_tiled(const ConvGeometry& geometry, const Conv2dOptions& options,
-                                         const float* weight, const float* bias) {
-  const TiledLimits limits{
-      .multiprocessors = device_attribute(options.device, cudaDevAttrMultiProcessorCount),
-      .shared_per_block =
-          static_cast<std::size_t>(device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
-      .shared_per_multiprocessor =
-          static_cast<std::size_t>(device_attribute(options.device, cudaDevAttrMaxSharedMemoryPerMultiprocessor))};
-  const auto plan = plan_conv2d_tiled(geometry, limits);
-  if (!plan) {
+/// Pads as many images as the workspace holds, convolves them, and goes on with the next ones.
+std::unique_ptr<Operator> prepare_padded(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  const std::size_t image = padded_image_bytes(g);
+  if (image > p.workspace_limit) {
     return direct_because(
-        geometry, options, weight, bias,
-        detail::concat(" (no tile fits a kernel row of ", geometry.kernel_width, " taps, dilation ",
-                       geometry.dilation_width, ", output ", geometry.out_height, " x ", geometry.out_width, ")"));
+        problem, p,
+        detail::concat(" (a padded image takes ", image, " bytes of workspace, the limit is ", p.workspace_limit, ')'));
   }
-  return std::make_unique<Tiled>(geometry, options, weight, bias, *plan, limits);
+  const std::int64_t fit = image == 0 ? g.batch : static_cast<std::int64_t>(p.workspace_limit / image);
+  const std::int64_t images = std::min(g.batch, fit);
+  return make(detail::concat("direct_padded: one thread per output over ", images, " padded images at a time"),
+              static_cast<std::size_t>(images) * image, {problem, p, problem.weight.values<float>()},
+              [g, images, pads = image != 0](Conv2dArguments a, const Execution& execution) {
+                ConvGeometry slice = g;
+                for (std::int64_t first = 0; first < g.batch; first += images) {
+                  slice.batch = std::min(images, g.batch - first);
+                  Conv2dArguments part = a;
+                  part.input += first * g.in_channels * g.in_pixels();
+                  part.output += first * g.out_channels * g.out_pixels();
+                  if (pads) {
+                    pad_images(slice, part.input, static_cast<float*>(execution.workspace), execution.stream);
+                    part.input = static_cast<const float*>(execution.workspace);
+                  }
+                  conv2d_direct_padded(slice, part, execution.stream);
+                }
+              });
 }
 
-}  // namespace lamina::cuda
+std::unique_ptr<Operator> prepare_fixed(const ConvProblem& problem, const Preparation& p) {
+  if (!conv2d_direct_fixed_supports(problem.geometry)) {
+    return direct_because(problem, p, " (direct_fixed is compiled for AlexNet's first layer only)");
+  }
+  return make("direct_fixed: one thread per pixel of eight filters, geometry constant", 0,
+              {problem, p, packed_by_eights(problem.geometry, floats(problem.weight))},
+              [g = problem.geometry](const Conv2dArguments& arguments, const Execution& execution) {
+                conv2d_direct_fixed(g, arguments, execution.stream);
+              });
+}
+
+std::unique_ptr<Operator> prepare_tiled(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  const auto plan = plan_conv2d_tiled(
+      g, {.multiprocessors = p.device.multiprocessors,
+          .shared_per_block = static_cast<std::size_t>(p.device.shared_bytes),
+          .shared_per_multiprocessor = static_cast<std::size_t>(p.device.multiprocessor_shared_bytes)});
+  if (!plan) {
+    return direct_because(problem, p,
+                          detail::concat(" (no tile fits a kernel row of ", g.kernel_width, " taps, dilation ",
+                                         g.dilation_width, ", output ", g.out_height, " x ", g.out_width, ")"));
+  }
+  reserve_shared_memory(p.device.device.index, conv2d_tiled_function(*plan), p.device.shared_bytes);
+  return make(
+      describe(g, *plan), 0, {problem, p, pack_conv2d_tiled(g, *plan, floats(problem.weight))},
+      [g, plan = *plan, taps = tiled_taps(g, *plan)](const Conv2dArguments& arguments, const Execution& execution) {
+        conv2d_tiled(g, plan, taps, arguments, execution.stream);
+      });
+}
+
+}  // namespace lamina::cuda::ladder

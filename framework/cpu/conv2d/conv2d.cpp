@@ -1,0 +1,92 @@
+// The convolutions of a CPU: the table.
+
+#include "lamina/cpu/conv2d/conv2d.h"
+
+#include "lamina/cpu/conv2d/blocked.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina {
+namespace {
+
+using detail::floats;
+using detail::make_operator;
+
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() &&
+         !problem.prologue.scale.defined();
+}
+
+/// The parameters are shared with the module: several plans use one copy.
+cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  return {.input = floats(inputs[0]),
+          .weight = floats(problem.weight),
+          .bias = floats(problem.bias),
+          .output = floats(outputs[0]),
+          .relu = problem.epilogue.relu()};
+}
+
+std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  const cpu::BlockedKernel& kernel = cpu::best_kernel(cpu::blocked_kernels(), p.device);
+  Tensor packed(Shape{cpu::conv2d_blocked_packed_size(g, kernel)});
+  cpu::conv2d_blocked_pack(g, kernel, floats(problem.weight), floats(problem.bias), floats(packed));
+  return make_operator(
+      detail::concat("blocked: ", kernel.vectors * kernel.lanes, " filters x ", kernel.pixels, " pixels in registers, ",
+                     name(kernel.set)),
+      {.workspace = cpu::conv2d_blocked_workspace(g, kernel, p.threads), .parameters = packed.bytes()},
+      [g, &kernel, packed, relu = problem.epilogue.relu()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                           const Execution& execution) {
+        cpu::conv2d_blocked(
+            g, kernel,
+            {.input = floats(inputs[0]), .weight = floats(packed), .output = floats(outputs[0]), .relu = relu},
+            *execution.pool, static_cast<float*>(execution.workspace));
+      });
+}
+
+bool blocked_pays(const ConvProblem& problem, const Preparation& p) {
+  return cpu::conv2d_blocked_pays(problem.geometry, p.device.instructions);
+}
+
+std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {
+  return make_operator(
+      detail::concat("eigen: tiles of ", cpu::conv2d_eigen_tile(problem.geometry), " pixels, Eigen product",
+                     p.algorithm.empty() ? " (too few filters a group, or no FMA, for blocked)" : ""),
+      {.workspace = cpu::conv2d_eigen_workspace(problem.geometry, p.threads)},
+      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        cpu::conv2d_eigen(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
+                          static_cast<float*>(execution.workspace));
+      });
+}
+
+std::unique_ptr<Operator> prepare_im2col(const ConvProblem& problem, const Preparation& p) {
+  return make_operator(
+      "im2col: whole images unfolded, Eigen product",
+      {.workspace = cpu::conv2d_im2col_workspace(problem.geometry, p.threads)},
+      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        cpu::conv2d_im2col(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
+                           static_cast<float*>(execution.workspace));
+      });
+}
+
+std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation&) {
+  return make_operator(
+      "direct: plain loops, summed in double",
+      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        cpu::conv2d_direct(problem.geometry, pointers(problem, inputs, outputs), *execution.pool);
+      });
+}
+
+constexpr Kernel<ConvProblem> table[] = {{"blocked", takes, prepare_blocked, blocked_pays},
+                                         {"eigen", takes, prepare_eigen},
+                                         {"im2col", takes, prepare_im2col},
+                                         {"direct", takes, prepare_direct}};
+
+}  // namespace
+
+template <>
+std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
+  return table;
+}
+
+}  // namespace lamina

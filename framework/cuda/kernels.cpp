@@ -1,0 +1,147 @@
+// The tables of a GPU's smaller kernels: activations of f32, f16 or bf16, one row each.
+
+#include "lamina/kernel/kernel.h"
+
+#include <algorithm>
+
+#include "lamina/cuda/convert.h"
+#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/local_response_norm.h"
+#include "lamina/cuda/normalize.h"
+#include "lamina/cuda/pool2d.h"
+#include "lamina/cuda/softmax.h"
+#include "lamina/kernel/extents.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina {
+namespace {
+
+using detail::floats;
+using detail::make_operator;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+int index(const Preparation& p) { return p.device.device.index; }
+
+template <class Problem>
+bool keeps_format(const Problem&, const Preparation& p) {
+  return p.keeps_format();
+}
+
+bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  return p.keeps_format() && p.inputs.size() <= cuda::max_pointwise_operands &&
+         problem.chain.size() <= cuda::max_pointwise_steps;
+}
+
+std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("elementwise",
+                       [problem, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::pointwise(device, outputs[0].dtype(), problem.chain, inputs, outputs[0].raw(),
+                                         outputs[0].numel(), execution.stream);
+                       });
+}
+
+bool takes_affine(const AffineProblem& problem, const Preparation& p) {
+  return p.keeps_format() && problem.epilogue.is_simple();
+}
+
+std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
+  const Device device = p.device.device;
+  const Tensor scale = problem.scale.to(device), shift = problem.shift.to(device);
+  return make_operator("scale and shift", {.parameters = scale.bytes() + shift.bytes()},
+                       [=, format = p.input().format, a = detail::activation_of(p.input().shape),
+                        relu = problem.epilogue.relu()](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::scale_and_shift(device.index, format, a, inputs[0].raw(), floats(scale), floats(shift),
+                                               outputs[0].raw(), relu, execution.stream);
+                       });
+}
+
+std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
+  return make_operator("copies", [e = detail::concat_extents(problem, p), device = index(p),
+                                  size = static_cast<std::int64_t>(size_of(p.input().format.dtype))](
+                                     Inputs inputs, Outputs outputs, const Execution& execution) {
+    auto* out = static_cast<std::byte*>(outputs[0].raw());
+    for (std::size_t i = 0; i < inputs.size(); out += size * e.widths[i++]) {
+      cuda::copy_rows(device, inputs[i].raw(), out, e.rows, size * e.widths[i], size * e.pitch, execution.stream);
+    }
+  });
+}
+
+std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
+  return make_operator("three passes", [e = detail::softmax_extents(problem, p), device = index(p)](
+                                           Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::softmax(device, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(), e.outer, e.extent, e.inner,
+                  execution.stream);
+  });
+}
+
+std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& problem, const Preparation& p) {
+  return make_operator("one thread per output", [problem, device = index(p), format = p.input().format](
+                                                    Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::local_response_norm(device, problem.settings, format, inputs[0].raw(), outputs[0].raw(), execution.stream);
+  });
+}
+
+/// Pooling may turn the layout on its way.
+bool takes_pool(const PoolProblem&, const Preparation& p) { return p.input().format.dtype == p.output().format.dtype; }
+
+std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Preparation& p) {
+  const cuda::PoolFormat format = {.channels = p.input().shape[1],
+                                   .dtype = p.input().format.dtype,
+                                   .input = p.input().format.layout,
+                                   .output = p.output().format.layout};
+  return make_operator("each window by one thread", [problem, format, device = index(p)](Inputs inputs, Outputs outputs,
+                                                                                         const Execution& execution) {
+    cuda::pool2d(device, problem.kind, problem.geometry, format, inputs[0].raw(), outputs[0].raw(), execution.stream);
+  });
+}
+
+template <class Problem>
+bool any_format(const Problem&, const Preparation&) {
+  return true;
+}
+
+std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Preparation& p) {
+  const Format from = p.input().format, to = p.output().format;
+  return make_operator(detail::concat("conversion from ", from, " to ", to),
+                       [=, device = index(p), a = detail::activation_of(p.input().shape)](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::convert(device, a, from, inputs[0].raw(), to, outputs[0].raw(), execution.stream);
+                       });
+}
+
+std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
+  const Format to = p.output().format;
+  const Tensor table = problem.table.to(p.device.device);
+  return make_operator(detail::concat("normalisation from ", p.input().format, " to ", to, problem.bgr ? ", bgr" : ""),
+                       {.parameters = table.bytes()},
+                       [=, bgr = problem.bgr, device = index(p), a = detail::activation_of(p.input().shape)](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::normalize(device, a, inputs[0].raw(), floats(table), bgr, to, outputs[0].raw(),
+                                         execution.stream);
+                       });
+}
+
+constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise}};
+constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
+constexpr Kernel<ConcatProblem> concat[] = {{"copies", keeps_format, prepare_concat}};
+constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
+constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
+constexpr Kernel<PoolProblem> pool[] = {{"windows", takes_pool, prepare_pool}};
+constexpr Kernel<ConversionProblem> conversion[] = {{"conversion", any_format, prepare_conversion}};
+constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
+
+}  // namespace
+
+// clang-format off
+template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cuda() { return pointwise; }
+template <> std::span<const Kernel<AffineProblem>> Kernels<AffineProblem>::cuda() { return affine; }
+template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cuda() { return concat; }
+template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cuda() { return softmax; }
+template <> std::span<const Kernel<LocalResponseProblem>> Kernels<LocalResponseProblem>::cuda() { return local_response; }
+template <> std::span<const Kernel<PoolProblem>> Kernels<PoolProblem>::cuda() { return pool; }
+template <> std::span<const Kernel<ConversionProblem>> Kernels<ConversionProblem>::cuda() { return conversion; }
+template <> std::span<const Kernel<NormalizationProblem>> Kernels<NormalizationProblem>::cuda() { return normalization; }
+// clang-format on
+
+}  // namespace lamina

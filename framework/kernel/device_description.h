@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "lamina/base/export.h"
+#include "lamina/tensor/device.h"
+
+namespace lamina {
+
+/// Vector instructions of a CPU, the widest first.
+enum class InstructionSet { avx512, avx2, neon, scalar };
+
+/// "AVX-512"
+constexpr const char* name(InstructionSet set) {
+  constexpr const char* names[] = {"AVX-512", "AVX2", "NEON", "scalar"};
+  return names[static_cast<std::size_t>(set)];
+}
+
+/// What the choice of a kernel knows of a device, and all that it knows: with the description of another device the
+/// choice is that device's, on whichever machine it is made.
+struct DeviceDescription {
+  static constexpr int max_cluster = 8;
+
+  Device device;
+  InstructionSet instructions = InstructionSet::scalar;  ///< of a CPU, at most
+  int architecture = 0;                                  ///< of a GPU: its compute capability times ten, 90 is 9.0
+  bool wgmma = false;                                    ///< it is of 9.0, and this build has the code made for 9.0a
+  int multiprocessors = 0;
+  int shared_bytes = 0;                 ///< of shared memory that one block can have
+  int multiprocessor_shared_bytes = 0;  ///< that a multiprocessor has
+  int reserved_shared_bytes = 0;        ///< that the driver takes of it for each block
+  /// Clusters of that many blocks, one block to a multiprocessor, that run at a time.
+  std::array<int, max_cluster + 1> clusters{};
+};
+
+/// The device as it is. Throws Error, with the reason, for a GPU that cannot be used here.
+LAMINA_API DeviceDescription describe(Device device);
+
+namespace detail {
+/// Of this machine's processor; framework/cpu defines it.
+InstructionSet best_instructions();
+/// Of CUDA device `index`; framework/cuda defines it, runtime/no_cuda.cpp without the toolkit.
+DeviceDescription describe_cuda(int index);
+}  // namespace detail
+
+}  // namespace lamina

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "lamina/base/error.h"
+#include "lamina/kernel/operator.h"
+#include "lamina/kernel/problems.h"
+
+/// The one dispatch. A kernel is a name, a question and an answer; each device has a table of them for each problem.
+namespace lamina {
+
+/// One way to solve a kind of problem on a kind of device. Whatever it takes, it is right on.
+template <class Problem>
+struct Kernel {
+  std::string_view name;  ///< what --algorithm, `inspect` and errors call it
+  /// Whether it solves this problem, in these formats, on this device. Cheap: a Plan asks for every combination of
+  /// formats before it settles on one. Looks at nothing but its arguments.
+  bool (*takes)(const Problem& problem, const Preparation& preparation);
+  /// Packs the weights and puts them where they are needed. Throws Error if memory runs out.
+  std::unique_ptr<Operator> (*prepare)(const Problem& problem, const Preparation& preparation);
+  /// Whether it is also the fastest where the rows above it are not; null: always. What nothing pays for is taken by
+  /// the first row that takes it.
+  bool (*pays)(const Problem& problem, const Preparation& preparation) = nullptr;
+};
+
+/// The tables, the fastest kernel first. Each is defined once, in framework/cpu and in framework/cuda; a build without
+/// CUDA has empty ones.
+template <class Problem>
+struct Kernels {
+  static std::span<const Kernel<Problem>> cpu();
+  static std::span<const Kernel<Problem>> cuda();
+};
+
+template <class Problem>
+std::span<const Kernel<Problem>> kernels(DeviceType device) {
+  return device == DeviceType::cuda ? Kernels<Problem>::cuda() : Kernels<Problem>::cpu();
+}
+
+/// The name of the kernel that was asked for; empty: the rule decides.
+template <class Problem>
+std::string_view asked_for(const Preparation& preparation) {
+  return std::is_same_v<Problem, ConvProblem> ? preparation.algorithm : std::string_view();
+}
+
+/// The kernel that was asked for, or else the first that takes the problem and pays; null if none does.
+template <class Problem>
+const Kernel<Problem>* find_kernel(const Problem& problem, const Preparation& preparation) {
+  const std::string_view asked = asked_for<Problem>(preparation);
+  const Kernel<Problem>* fallback = nullptr;
+  for (const Kernel<Problem>& kernel : kernels<Problem>(preparation.device.device.type)) {
+    if (!asked.empty() && kernel.name != asked) continue;
+    if (!kernel.takes(problem, preparation)) continue;
+    if (!asked.empty() || kernel.pays == nullptr || kernel.pays(problem, preparation)) return &kernel;
+    if (fallback == nullptr) fallback = &kernel;
+  }
+  return fallback;
+}
+
+namespace detail {
+/// Throws the Error that says what was asked for; `others`: the kernels that would take it.
+[[noreturn]] void no_kernel(std::string_view problem, std::string_view asked, const std::string& others,
+                            const Preparation& preparation);
+}  // namespace detail
+
+/// The same; throws Error naming what was asked for, and which kernels would take it, if none does.
+template <class Problem>
+const Kernel<Problem>& choose(const Problem& problem, const Preparation& preparation) {
+  if (const Kernel<Problem>* kernel = find_kernel(problem, preparation)) return *kernel;
+  std::string others;
+  for (const Kernel<Problem>& kernel : kernels<Problem>(preparation.device.device.type)) {
+    if (kernel.takes(problem, preparation)) others += (others.empty() ? "" : ", ") + std::string(kernel.name);
+  }
+  detail::no_kernel(Problem::what, asked_for<Problem>(preparation), others, preparation);
+}
+
+}  // namespace lamina

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lamina/kernel/device_description.h"
+#include "lamina/kernel/precision.h"
+#include "lamina/tensor/format.h"
+#include "lamina/tensor/shape.h"
+
+namespace lamina {
+
+/// How an operand or a result of an operator lies in memory.
+struct View {
+  Shape shape;  ///< with the batch known; logical, whichever the layout
+  Format format = {};
+  std::int64_t pitch = 0;      ///< elements from one image to the next; 0: they follow each other
+  std::size_t alignment = 16;  ///< the address is a multiple of that many bytes
+};
+
+/// What the rule would otherwise decide, for tests and benchmarks. Zero or negative leaves it to the rule.
+struct Tuning {
+  int tile = -1;      ///< index into the kernel's list of tiles
+  int splits = 0;     ///< pieces of K that are summed apart
+  int multicast = 0;  ///< blocks of a cluster that share the copies of the weights
+  int outputs = 0;    ///< of a tile
+};
+
+/// What a module is prepared for.
+struct Preparation {
+  std::span<const View> inputs;
+  std::span<const View> outputs;
+  DeviceDescription device;
+  Precision precision = Precision::fp32;
+  std::string_view algorithm = {};    ///< the name of the kernel that convolutions run on; empty: by rule
+  DType linear_weights = DType::f32;  ///< of a fully connected layer on the CPU: f32, bf16 or f16
+  int threads = 1;                    ///< of the pool that will run it
+  std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
+  Tuning tuning = {};
+
+  const View& input() const { return inputs[0]; }
+  const View& output() const { return outputs[0]; }
+
+  /// Inputs and outputs are stored alike, without gaps.
+  bool keeps_format() const {
+    const auto alike = [this](const View& view) { return view.format == input().format && view.pitch == 0; };
+    return std::all_of(inputs.begin(), inputs.end(), alike) && std::all_of(outputs.begin(), outputs.end(), alike);
+  }
+  /// All of them are f32 nchw without gaps.
+  bool is_plain() const { return keeps_format() && input().format == Format{}; }
+};
+
+}  // namespace lamina

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "lamina/kernel/problems.h"
+#include "lamina/layers/module.h"
+
+namespace lamina {
+
+/// A Module for which the tables have kernels (kernel/kernel.h): it says which problem it is, and the rest follows.
+template <class Problem>
+class LAMINA_API Layer : public Module {
+ public:
+  /// The problem for inputs whose batch is known. Throws Error if they do not fit.
+  virtual Problem problem(std::span<const Shape> inputs) const = 0;
+
+  bool takes(const Preparation& preparation) const override;
+  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+};
+
+}  // namespace lamina

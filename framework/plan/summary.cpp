@@ -1,0 +1,31 @@
+#include <sstream>
+
+#include "lamina/base/error.h"
+#include "lamina/base/text_table.h"
+#include "lamina/plan/plan_impl.h"
+
+namespace lamina {
+
+std::string Plan::Impl::summary() const {
+  detail::TextTable table({"step", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
+  table.wrap({1});
+  for (const Step& step : steps) {
+    const Buffer& buffer = buffers[step.output_buffer];
+    // The offset of the output's buffer in the arena; the caller's memory has none.
+    table.add({step.name, step.fused, step.output_shape.to_string(), detail::concat(step.output_format),
+               step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes),
+               buffer.offset ? std::to_string(*buffer.offset) : "caller's"},
+              step.op->description());
+  }
+  std::ostringstream out;
+  out << table.to_string() << "on " << options.device << ", " << name(options.precision) << ", batch " << options.batch;
+  if (options.device.is_cpu()) out << ", " << options.threads << " threads";
+  out << "; memory: activations " << detail::format_bytes(memory.activations) << ", workspace "
+      << detail::format_bytes(memory.workspace) << ", packed parameters " << detail::format_bytes(memory.parameters)
+      << '\n';
+  return std::move(out).str();
+}
+
+std::string Plan::summary() const { return impl_->summary(); }
+
+}  // namespace lamina
