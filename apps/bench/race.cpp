@@ -73,7 +73,7 @@ Tensor Conv2dRace::converted(const Tensor& tensor, Format from, Format to) const
   const View before = {.shape = tensor.shape(), .format = from}, after = {.shape = tensor.shape(), .format = to};
   Tensor result(tensor.shape(), to.dtype, device_);
   detail::Conversion()
-      .prepare({.inputs = {&before, 1}, .outputs = {&after, 1}, .device = describe(device_)})
+      .prepare({.inputs = {&before, 1}, .outputs = {&after, 1}, .device = lamina::describe(device_)})
       ->run({&tensor, 1}, {&result, 1}, {});
   cuda::synchronize(device_.index, nullptr);
   return result;
@@ -109,7 +109,7 @@ BenchResult Conv2dRace::measure(std::string_view algorithm, Precision precision)
   try {
     op = conv->prepare({.inputs = {&input, 1},
                         .outputs = {&output, 1},
-                        .device = describe(device_),
+                        .device = lamina::describe(device_),
                         .precision = precision,
                         .algorithm = algorithm == "auto" ? std::string_view() : algorithm,
                         .threads = pool_.threads()});
