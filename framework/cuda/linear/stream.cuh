@@ -17,6 +17,8 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear/stream_sums.cuh"
+#include "lamina/cuda/ptx/cluster.cuh"
+#include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::linear_stream {
@@ -82,7 +84,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
   }
 
   const bool alone = args.splits == 1;
-  if (!alone) channels_last::cluster_wait();  // all blocks of the cluster expect what they will be sent
+  if (!alone) ptx::cluster_wait();  // all blocks of the cluster expect what they will be sent
   const int finisher = S::products ? thread : thread % 128;
 #pragma unroll
   for (int fragment = 0; fragment < S::fragments; ++fragment) {
@@ -93,11 +95,11 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
     if (alone) {
       *reinterpret_cast<float4*>(place) = four;
     } else {
-      channels_last::store_counted(channels_last::in_block(shared_address(place), owner), four,
-                                   channels_last::in_block(shared_address(shared.landed), owner));
+      ptx::store_counted(ptx::in_block(ptx::shared_address(place), owner), four,
+                         ptx::in_block(ptx::shared_address(shared.landed), owner));
     }
   }
-  if (alone) channels_last::threads_sync(1, S::consumers);
+  if (alone) ptx::sync_threads<S::consumers>(1);
   if (shared.first(rank) >= shared.last(rank) || thread >= S::finishers) return;
 
   // Of products: outputs o and o + 8 of two rows each; of f32: four outputs of a row.
@@ -106,7 +108,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
   float bias[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) bias[i] = __ldg(args.bias + output + (S::products ? i / 2 * 8 : i));
-  if (!alone) channels_last::barrier_wait_cluster(shared.landed, 0);
+  if (!alone) ptx::barrier_wait_cluster(shared.landed, 0);
   constexpr int lanes_alike = n < 8 ? 8 / n : 1;  // of f32: that hold the same sums
   const int count = args.splits * S::parts;
   for (int fragment = shared.first(rank); fragment < shared.last(rank); ++fragment) {
@@ -137,51 +139,43 @@ __device__ __forceinline__ void run(const Arguments& args, const CUtensorMap& in
   extern __shared__ __align__(1024) unsigned char memory[];
   let_successor_start();
   const Shared<S> shared(memory, args);
-  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(channels_last::cluster_rank());
+  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(ptx::cluster_rank());
   const int tile = static_cast<int>(blockIdx.x) / args.splits;
   const bool copies = thread == S::consumers;
   Producer<T, S> producer(args, shared, tile, rank);
   int ahead = 0;
   if (copies) {
     for (int stage = 0; stage < args.stages; ++stage) {
-      first_layer::barrier_init(shared.full + stage, 1);
+      ptx::barrier_init(shared.full + stage, 1);
       // By a lane of each warp behind its warpgroup's products, or by all threads of the team that read the stage.
-      first_layer::barrier_init(shared.empty + stage, S::products ? groups * 4 : 128);
+      ptx::barrier_init(shared.empty + stage, S::products ? groups * 4 : 128);
     }
-    first_layer::barrier_init(shared.landed, 1);
-    first_layer::barrier_init_fence();
+    ptx::barrier_init(shared.landed, 1);
+    ptx::barrier_init_fence();
     const int owned = shared.last(rank) - shared.first(rank);
     if (args.splits > 1 && owned > 0) {
-      first_layer::barrier_arrive_expect(shared.landed,
-                                         static_cast<std::uint32_t>(owned * args.splits * S::fragment_bytes));
+      ptx::barrier_arrive_expect(shared.landed, static_cast<std::uint32_t>(owned * args.splits * S::fragment_bytes));
     }
     ahead = producer.ahead();
-    channels_last::prefetch_map(input);
+    ptx::prefetch_map(input);
   }
   __syncwarp();
-  if (args.splits > 1) channels_last::cluster_arrive();
+  if (args.splits > 1) ptx::cluster_arrive();
   __syncthreads();
   wait_for_predecessor();
   if (thread >= S::consumers) {
     if (copies) producer.feed(input, ahead);
     __syncwarp();
-    if (args.splits > 1) channels_last::cluster_wait();
+    if (args.splits > 1) ptx::cluster_wait();
   } else {
     consume<T, groups, n>(args, shared, tile, rank);
   }
 }
 
-// wgmma exists for sm_90a and nothing else; linear_stream.cpp asks channels_last::has_code whether there is any.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-inline constexpr bool compiled = true;
-#else
-inline constexpr bool compiled = false;
-#endif
-
 template <class T, int groups, int n>
 __global__ void __launch_bounds__(Shape<T, groups, n>::consumers + 32, Shape<T, groups, n>::resident)
     linear_stream_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input) {
-  if constexpr (compiled) run<T, groups, n>(args, input);
+  if constexpr (ptx::wgmma_compiled) run<T, groups, n>(args, input);
 }
 
 template <class T, int groups, int n>

@@ -5,13 +5,14 @@
 #include <type_traits>
 
 #include "lamina/cuda/linear/stream_arguments.h"
+#include "lamina/cuda/ptx/barrier.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
-#include "lamina/cuda/ptx/wgmma.cuh"
+#include "lamina/cuda/ptx/tensor_copy.cuh"
+#include "lamina/cuda/ptx/tf32.h"
 
 namespace lamina::cuda::linear_stream {
 
-using channels_last::Tf32;
-using first_layer::shared_address;
+using ptx::Tf32;
 
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, Tf32>, float, T>;
@@ -72,31 +73,6 @@ struct Shared {
   __device__ __forceinline__ int last(int rank) const { return min(first(rank) + owned, S::fragments); }
 };
 
-/// Weights are read once: what else is in L2, the convolutions' weights and all code, is worth more.
-__device__ __forceinline__ std::uint64_t evict_first() {
-  std::uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-__device__ __forceinline__ void load_weights(void* shared, const void* global, std::uint32_t bytes,
-                                             std::uint64_t* barrier, std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(shared_address(shared)),
-      "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-      : "memory");
-}
-
-/// 128 bytes of columns from `column` on, of all rows of the tile.
-__device__ __forceinline__ void load_input(void* shared, const CUtensorMap& map, int column, std::uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(shared_address(shared)),
-      "l"(&map), "r"(column), "r"(0), "r"(shared_address(barrier))
-      : "memory");
-}
-
 /// The one thread that copies.
 template <class T, class S>
 struct Producer {
@@ -107,7 +83,7 @@ struct Producer {
   std::uint64_t policy;
 
   __device__ Producer(const Arguments& arguments, const Shared<S>& memory, int tile, int rank)
-      : args(arguments), shared(memory), span(arguments, rank), policy(evict_first()) {
+      : args(arguments), shared(memory), span(arguments, rank), policy(ptx::evict_first()) {
     source = static_cast<const unsigned char*>(args.weight) +
              (static_cast<std::size_t>(span.first) * static_cast<unsigned>(args.blocks) +
               static_cast<unsigned>(tile * (S::outputs / block_outputs))) *
@@ -116,8 +92,8 @@ struct Producer {
 
   /// The next step's weights, into a stage that may now receive all its bytes.
   __device__ __forceinline__ void bring(int stage) {
-    first_layer::barrier_arrive_expect(shared.full + stage, S::stage_bytes);
-    load_weights(shared.ring + stage * S::stage_bytes, source, S::weight_bytes, shared.full + stage, policy);
+    ptx::barrier_arrive_expect(shared.full + stage, S::stage_bytes);
+    ptx::bulk_load(shared.ring + stage * S::stage_bytes, source, S::weight_bytes, shared.full + stage, policy);
     source += static_cast<std::size_t>(args.blocks) * block_bytes;
   }
 
@@ -135,10 +111,11 @@ struct Producer {
     int column = span.first * step_terms<T>;
     for (int step = 0; step < span.count; ++step, column += step_terms<T>, ring.advance()) {
       if (step >= ahead) {
-        first_layer::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+        ptx::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
         bring(ring.stage);
       }
-      load_input(shared.ring + ring.stage * S::stage_bytes + S::weight_bytes, input, column, shared.full + ring.stage);
+      ptx::load_box(shared.ring + ring.stage * S::stage_bytes + S::weight_bytes, input, column, 0,
+                    shared.full + ring.stage);
     }
   }
 };

@@ -4,7 +4,7 @@
 
 #include "lamina/cuda/conv2d/ladder/window.cuh"
 #include "lamina/cuda/linear/stream_ring.cuh"
-#include "lamina/cuda/ptx/wgmma_plain.cuh"
+#include "lamina/cuda/ptx/wgmma.cuh"
 
 namespace lamina::cuda::linear_stream {
 
@@ -12,30 +12,29 @@ namespace lamina::cuda::linear_stream {
 template <class T, class S, int n>
 __device__ __forceinline__ void multiply(const Arguments& args, const Shared<S>& shared, int group, int steps,
                                          float (&d)[n / 2]) {
-  const std::uint32_t base = shared_address(shared.ring);
+  const std::uint32_t base = ptx::shared_address(shared.ring);
   const bool speaks = threadIdx.x % 32 == 0;
   Ring ring{args.stages, 0};
   int previous = 0;
   for (int step = 0; step < steps; ++step, ring.advance()) {
-    first_layer::barrier_wait(shared.full + ring.stage, ring.parity);
+    ptx::barrier_wait(shared.full + ring.stage, ring.parity);
     const std::uint32_t stage = base + static_cast<std::uint32_t>(ring.stage * S::stage_bytes);
-    const std::uint64_t a = channels_last::descriptor(stage + static_cast<std::uint32_t>(group * block_bytes));
-    const std::uint64_t b = channels_last::descriptor(stage + S::weight_bytes);
-    first_layer::wgmma_fence();
+    const std::uint64_t a = ptx::rows_descriptor(stage + static_cast<std::uint32_t>(group * block_bytes));
+    const std::uint64_t b = ptx::rows_descriptor(stage + S::weight_bytes);
+    ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
-      channels_last::Product<T, n>::issue(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i),
-                                          step > 0 || i > 0);
+      ptx::wgmma<T>(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i), step > 0 || i > 0);
     }
-    first_layer::wgmma_commit();
+    ptx::wgmma_commit();
     if (step > 0) {
-      channels_last::wait_products<1>();
-      if (speaks) first_layer::barrier_arrive(shared.empty + previous);
+      ptx::wgmma_wait<1>();
+      if (speaks) ptx::barrier_arrive(shared.empty + previous);
     }
     previous = ring.stage;
   }
-  channels_last::wait_products<0>();
-  first_layer::pin(d);
+  ptx::wgmma_wait<0>();
+  ptx::pin(d);
 }
 
 /// Sums over the lanes whose numbers differ in `distance`: each half of the rows stays with one of two lanes; one row
@@ -79,7 +78,7 @@ __device__ __forceinline__ void multiply_f32(const Arguments& args, const Shared
   ring.advance(team);
   int chain = 0;
   for (int step = team; step < steps; step += groups, ring.advance(groups)) {
-    first_layer::barrier_wait(shared.full + ring.stage, ring.parity);
+    ptx::barrier_wait(shared.full + ring.stage, ring.parity);
     const unsigned char* stage = shared.ring + ring.stage * S::stage_bytes;
     float4 w[4];
 #pragma unroll
@@ -95,7 +94,7 @@ __device__ __forceinline__ void multiply_f32(const Arguments& args, const Shared
         sum[r][o] = fmaf(w[o].w, x.w, sum[r][o]);
       }
     }
-    first_layer::barrier_arrive(shared.empty + ring.stage);
+    ptx::barrier_arrive(shared.empty + ring.stage);
     if (++chain == longest_chain / 4) chain = 0, fold();
   }
   fold();

@@ -26,21 +26,21 @@ template <class T, int groups, int n>
 __device__ __forceinline__ void expect_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
   const Share<n> own(args.splits, rank);
   if (own.first >= own.last) return;
-  first_layer::barrier_arrive_expect(
-      shared.landed, static_cast<std::uint32_t>(args.splits * (own.last - own.first) * fragment_bytes<groups>));
+  ptx::barrier_arrive_expect(shared.landed,
+                             static_cast<std::uint32_t>(args.splits * (own.last - own.first) * fragment_bytes<groups>));
 }
 
 template <class T, int groups, int n>
 __device__ __forceinline__ void send_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
                                           const float (&d)[n / 2]) {
   const int size = fragments_owned(n, args.splits);
-  const std::uint32_t own = shared_address(shared.landing) +
+  const std::uint32_t own = ptx::shared_address(shared.landing) +
                             static_cast<std::uint32_t>(rank * size * fragment_bytes<groups>) + threadIdx.x * 16;
   std::uint32_t owner = 0, offset = 0;
 #pragma unroll
   for (int j = 0; j < n / 8; ++j) {
-    store_counted(in_block(own + offset, owner), {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]},
-                  in_block(shared_address(shared.landed), owner));
+    ptx::store_counted(ptx::in_block(own + offset, owner), {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]},
+                       ptx::in_block(ptx::shared_address(shared.landed), owner));
     offset += fragment_bytes<groups>;
     if (offset == static_cast<std::uint32_t>(size * fragment_bytes<groups>)) offset = 0, ++owner;
   }
@@ -74,7 +74,7 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const bool odd = lane / 4 % 2 != 0;
   const int filter = piece.first_filter + warp * 16 + lane / 4;
-  barrier_wait_cluster(shared.landed, 0);
+  ptx::barrier_wait_cluster(shared.landed, 0);
 #pragma unroll 1
   for (int fragment = own.first; fragment < own.last; ++fragment) {
     const auto* part = reinterpret_cast<const float4*>(

@@ -3,6 +3,7 @@
 // How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages.
 
 #include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+#include "lamina/cuda/ptx/cluster.cuh"
 
 namespace lamina::cuda::channels_last {
 
@@ -85,10 +86,10 @@ struct Shared {
   static constexpr int stage_bytes = copied_bytes + (split<T> ? n * step_bytes : 0);
 
   unsigned char* ring;
-  unsigned char* stores;                          // where outputs become channels last,
-  unsigned char* landing;                         // or where other blocks' sums arrive, if K is split
-  std::uint64_t *full, *empty, *halved, *landed;  // by the copies, the products, the splitting, the other blocks
-  float* scales;                                  // [stages, n], of the pixels in a chain, if they are scaled
+  unsigned char* stores;                             // where outputs become channels last,
+  unsigned char* landing;                            // or where other blocks' sums arrive, if K is split
+  std::uint64_t *full, *empty, *low_words, *landed;  // by the copies, the products, the splitting, the other blocks
+  float* scales;                                     // [stages, n], of the pixels in a chain, if they are scaled
 
   __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
     const int ring_bytes = args.stages * stage_bytes;
@@ -97,8 +98,8 @@ struct Shared {
     landing = args.in_ring ? base : stores;
     full = reinterpret_cast<std::uint64_t*>(base + barrier_offset(ring_bytes, store_bytes, sums, args.in_ring));
     empty = full + most_stages;
-    halved = empty + most_stages;
-    landed = halved + most_stages;
+    low_words = empty + most_stages;
+    landed = low_words + most_stages;
     scales = reinterpret_cast<float*>(landed + 1);
   }
 };
@@ -111,13 +112,13 @@ __device__ __forceinline__ void release(const Arguments& args, const Shared<T, g
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (scaled<T>) __syncwarp();  // all lanes have read their scales
   if constexpr (split<T>) {
-    if (args.multicast == 1) return first_layer::barrier_arrive(shared.empty + stage);
+    if (args.multicast == 1) return ptx::barrier_arrive(shared.empty + stage);
     for (int rank = 0; rank < args.multicast; ++rank) {
-      barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
+      ptx::barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
     }
   } else if (lane < args.multicast) {
-    if (args.multicast == 1) return first_layer::barrier_arrive(shared.empty + stage);
-    barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
+    if (args.multicast == 1) return ptx::barrier_arrive(shared.empty + stage);
+    ptx::barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
   }
 }
 

@@ -3,7 +3,10 @@
 // What happens to a sum between the tensor cores and the output: exact repair, bias, ReLU, rounding; and the kernel
 // that adds up the splits of K.
 
-#include "lamina/cuda/ptx/mma.cuh"
+#include <type_traits>
+
+#include "lamina/cuda/conv2d/implicit_gemm/arguments.h"
+#include "lamina/cuda/conv2d/implicit_gemm/operands.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 
