@@ -3,7 +3,6 @@
 //
 // Shared memory: none. Preconditions: none; the output may be the first input. The limit is memory.
 
-#include "lamina/cuda/conv2d/ladder/window.cuh"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/runtime/overlap.cuh"

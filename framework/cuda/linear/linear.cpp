@@ -10,6 +10,7 @@
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::cuda {
@@ -20,7 +21,7 @@ constexpr std::size_t usual_gemm_workspace = 4u << 20;
 constexpr std::size_t least_gemm_workspace = 16u << 10;
 
 /// Terms that cuBLAS adds one after another at most, as in conv2d_im2col.cpp.
-constexpr int product_depth = 128;
+constexpr int product_depth = max_chain;
 
 /// f32 values on the device in another type.
 Constant upload(int device, DType type, const float* values, std::int64_t count) {

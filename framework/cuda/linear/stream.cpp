@@ -9,14 +9,14 @@
 #include "lamina/base/error.h"
 #include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/conv2d/channels_last/choice.h"
-#include "lamina/cuda/conv2d/channels_last/maps.h"
-#include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream_arguments.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch_attributes.h"
+#include "lamina/cuda/tensor_core/has_code.h"
+#include "lamina/cuda/tensor_core/tensor_map.h"
+#include "lamina/cuda/tensor_core/weights.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::cuda {
@@ -37,17 +37,7 @@ std::vector<Tile> tiles(Precision precision) {
   return {};
 }
 
-channels_last::Operand operand(Precision precision) {
-  switch (precision) {
-    case Precision::fp16: return channels_last::Operand::fp16;
-    case Precision::bf16: return channels_last::Operand::bf16;
-    case Precision::tf32: return channels_last::Operand::tf32;
-    case Precision::fp32: break;
-  }
-  return channels_last::Operand::split_tf32;  // f32 as it is
-}
-
-int step_terms(Precision precision) { return channels_last::step_terms(operand(precision)); }
+int step_terms(Precision precision) { return step_bytes / static_cast<int>(size_of(storage_type(precision))); }
 
 /// For one of the blocks that share a multiprocessor.
 int most_shared_bytes(int device, const Tile& tile) {
@@ -149,7 +139,7 @@ std::optional<ScaledLinear> pack_scaled_linear(const LinearOptions& o, const flo
   lamina::detail::in_parallel(powers.size(), 16, [&](std::size_t begin, std::size_t end) {
     for (std::size_t output = begin; output < end; ++output) {
       const float* w = weight + static_cast<std::int64_t>(output) * o.in;
-      const auto shift = channels_last::shift_of_scaled(w, o.in);
+      const auto shift = shift_of_scaled(w, o.in);
       if (!shift) {
         representable = false;
         return;
@@ -212,8 +202,13 @@ class LinearStream final : public LinearKernel {
     linear_stream::Arguments args = args_;
     args.input = input;
     args.output = output;
-    CUtensorMap map = channels_last::rows_map(operand(options_.precision), options_.rows, options_.in,
-                                              choice_.tile.rows, choice_.tile.swizzled, input);
+    CUtensorMap map =
+        matrix_map({.type = tensor_map_type(storage_type(options_.precision), options_.precision == Precision::tf32),
+                    .rows = options_.rows,
+                    .columns = options_.in,
+                    .box_rows = choice_.tile.rows,
+                    .swizzled = choice_.tile.swizzled},
+                   input);
     cudaLaunchAttribute attributes[] = {may_overlap(), mostly_shared_memory(), {}};
     attributes[2].id = cudaLaunchAttributeClusterDimension;
     attributes[2].val.clusterDim.x = static_cast<unsigned>(choice_.splits);
@@ -249,7 +244,8 @@ bool linear_stream_supports(const LinearOptions& o) {
   if (o.output != storage && o.output != DType::f32) return false;
   const DeviceGuard guard(o.device);
   return device_attribute(o.device, cudaDevAttrComputeCapabilityMajor) == 9 &&
-         device_attribute(o.device, cudaDevAttrComputeCapabilityMinor) == 0 && channels_last::has_code(o.precision);
+         device_attribute(o.device, cudaDevAttrComputeCapabilityMinor) == 0 &&
+         has_code(tiles(o.precision).front().kernel);
 }
 
 std::unique_ptr<LinearKernel> make_linear_stream(const LinearOptions& options, const float* weight, const float* bias,

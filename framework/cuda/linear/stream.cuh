@@ -20,6 +20,7 @@
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::linear_stream {
 
@@ -75,7 +76,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
                                         int rank) {
   using S = Shape<T, groups, n>;
   const int thread = static_cast<int>(threadIdx.x), group = thread / 128, lane = thread % 32;
-  const int steps = Span(args, rank).count;
+  const int steps = KPiece(args.steps, args.splits, rank).count();
   float d[S::fragments * 4];
   if constexpr (S::products) {
     multiply<T, S, n>(args, shared, group, steps, d);
@@ -95,12 +96,12 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
     if (alone) {
       *reinterpret_cast<float4*>(place) = four;
     } else {
-      ptx::store_counted(ptx::in_block(ptx::shared_address(place), owner), four,
-                         ptx::in_block(ptx::shared_address(shared.landed), owner));
+      send_sums(ptx::shared_address(place), four, shared.landed, owner);
     }
   }
   if (alone) ptx::sync_threads<S::consumers>(1);
-  if (shared.first(rank) >= shared.last(rank) || thread >= S::finishers) return;
+  const OwnFragments own(S::fragments, shared.owned, rank);
+  if (own.first >= own.last || thread >= S::finishers) return;
 
   // Of products: outputs o and o + 8 of two rows each; of f32: four outputs of a row.
   const int chunk = thread % 8;
@@ -111,15 +112,10 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
   if (!alone) ptx::barrier_wait_cluster(shared.landed, 0);
   constexpr int lanes_alike = n < 8 ? 8 / n : 1;  // of f32: that hold the same sums
   const int count = args.splits * S::parts;
-  for (int fragment = shared.first(rank); fragment < shared.last(rank); ++fragment) {
-    const auto* part = reinterpret_cast<const float4*>(shared.landing) +
-                       (fragment - shared.first(rank)) * count * S::finishers + thread;
-    float4 sum = *part;
-#pragma unroll 4
-    for (int i = 1; i < count; ++i) {
-      const float4 more = part[i * S::finishers];
-      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
-    }
+  for (int fragment = own.first; fragment < own.last; ++fragment) {
+    const auto* part =
+        reinterpret_cast<const float4*>(shared.landing) + (fragment - own.first) * count * S::finishers + thread;
+    const float4 sum = add_parts(part, count, S::finishers);
     const float y[4] = {sum.x, sum.y, sum.z, sum.w};
     if (!S::products && chunk % lanes_alike != 0) continue;
 #pragma unroll
@@ -152,7 +148,8 @@ __device__ __forceinline__ void run(const Arguments& args, const CUtensorMap& in
     }
     ptx::barrier_init(shared.landed, 1);
     ptx::barrier_init_fence();
-    const int owned = shared.last(rank) - shared.first(rank);
+    const OwnFragments own(S::fragments, shared.owned, rank);
+    const int owned = own.last - own.first;
     if (args.splits > 1 && owned > 0) {
       ptx::barrier_arrive_expect(shared.landed, static_cast<std::uint32_t>(owned * args.splits * S::fragment_bytes));
     }
@@ -175,7 +172,11 @@ __device__ __forceinline__ void run(const Arguments& args, const CUtensorMap& in
 template <class T, int groups, int n>
 __global__ void __launch_bounds__(Shape<T, groups, n>::consumers + 32, Shape<T, groups, n>::resident)
     linear_stream_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input) {
-  if constexpr (ptx::wgmma_compiled) run<T, groups, n>(args, input);
+  if constexpr (ptx::wgmma_compiled) {
+    run<T, groups, n>(args, input);
+  } else {
+    declare_no_code();
+  }
 }
 
 template <class T, int groups, int n>

@@ -9,6 +9,8 @@
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/tensor_copy.cuh"
 #include "lamina/cuda/ptx/tf32.h"
+#include "lamina/cuda/tensor_core/ring.cuh"
+#include "lamina/cuda/tensor_core/split_k.cuh"
 
 namespace lamina::cuda::linear_stream {
 
@@ -35,25 +37,6 @@ struct Shape {
   static constexpr int resident = n <= 8 ? 1 : 2;  // blocks on a multiprocessor, see linear_stream.cpp
 };
 
-/// A stage of the ring, and how often it has come round.
-struct Ring {
-  int stages, stage, parity = 0;
-  __device__ __forceinline__ void advance(int by = 1) {
-    stage += by;
-    if (stage >= stages) stage -= stages, parity ^= 1;
-  }
-};
-
-/// The steps of K that a block takes.
-struct Span {
-  int first, count;
-  __device__ Span(const Arguments& args, int rank) {
-    const int each = args.steps / args.splits, more = args.steps % args.splits;
-    first = rank * each + min(rank, more);
-    count = each + (rank < more);
-  }
-};
-
 /// What a block keeps in shared memory.
 template <class S>
 struct Shared {
@@ -62,15 +45,11 @@ struct Shared {
   int owned;                             // fragments of each block of the cluster
 
   __device__ Shared(unsigned char* base, const Arguments& args)
-      : ring(base),
-        landing(base + args.stages * S::stage_bytes),
-        owned((S::fragments + args.splits - 1) / args.splits) {
+      : ring(base), landing(base + args.stages * S::stage_bytes), owned(fragments_owned(S::fragments, args.splits)) {
     full = reinterpret_cast<std::uint64_t*>(landing + args.splits * owned * S::fragment_bytes);
     empty = full + most_stages;
     landed = empty + most_stages;
   }
-  __device__ __forceinline__ int first(int rank) const { return rank * owned; }
-  __device__ __forceinline__ int last(int rank) const { return min(first(rank) + owned, S::fragments); }
 };
 
 /// The one thread that copies.
@@ -78,12 +57,12 @@ template <class T, class S>
 struct Producer {
   const Arguments& args;
   const Shared<S>& shared;
-  Span span;
+  KPiece span;
   const unsigned char* source;  // of the first block of 64 outputs, at the step to come
   std::uint64_t policy;
 
   __device__ Producer(const Arguments& arguments, const Shared<S>& memory, int tile, int rank)
-      : args(arguments), shared(memory), span(arguments, rank), policy(ptx::evict_first()) {
+      : args(arguments), shared(memory), span(arguments.steps, arguments.splits, rank), policy(ptx::evict_first()) {
     source = static_cast<const unsigned char*>(args.weight) +
              (static_cast<std::size_t>(span.first) * static_cast<unsigned>(args.blocks) +
               static_cast<unsigned>(tile * (S::outputs / block_outputs))) *
@@ -99,7 +78,7 @@ struct Producer {
 
   /// As many steps' weights as the ring holds.
   __device__ __forceinline__ int ahead() {
-    const int steps = min(args.stages, span.count);
+    const int steps = min(args.stages, span.count());
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) bring(step);
     return steps;
@@ -107,9 +86,9 @@ struct Producer {
 
   /// All the input, and the weights of the other steps.
   __device__ __forceinline__ void feed(const CUtensorMap& input, int ahead) {
-    Ring ring{args.stages, 0};
+    TeamRing ring{{args.stages}};
     int column = span.first * step_terms<T>;
-    for (int step = 0; step < span.count; ++step, column += step_terms<T>, ring.advance()) {
+    for (int step = 0; step < span.count(); ++step, column += step_terms<T>, ring.advance()) {
       if (step >= ahead) {
         ptx::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
         bring(ring.stage);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/cuda/tensor_core/split_k.h"
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
 
@@ -17,10 +18,10 @@ namespace lamina::cuda::channels_last {
 inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
 inline constexpr int most_stages = 8;
-inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
+inline constexpr int most_splits = max_splits;
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
-/// (nhwc_split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
+/// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
 enum class Operand { fp16, bf16, tf32, split_tf32, scaled_f16, scaled_pairs };
 
 __host__ __device__ constexpr bool is_scaled(Operand operand) {
@@ -57,12 +58,9 @@ __host__ __device__ constexpr int step_count(const ConvGeometry& geometry, Opera
   return slab_count(geometry, operand) * geometry.kernel_height * geometry.kernel_width;
 }
 
-/// Fragments of eight pixels that each block finishes of a tile of `pixels` whose K is split; the last may have fewer.
-__host__ __device__ constexpr int fragments_owned(int pixels, int splits) { return (pixels / 8 + splits - 1) / splits; }
-
 /// Bytes for the sums that land in each block of a split tile of `groups` times 64 filters.
 __host__ __device__ constexpr int landing_bytes(int groups, int pixels, int splits) {
-  return splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
+  return splits * fragments_owned(pixels / 8, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
 }
 
 /// Where a block's shared memory behind the ring begins to be barriers. Sums land behind the ring or, if there is no

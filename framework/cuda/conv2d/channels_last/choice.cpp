@@ -6,6 +6,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::channels_last {
 namespace {
@@ -26,7 +27,8 @@ std::int64_t cluster_count(const ConvGeometry& geometry, const Tile& tile, const
          ceil_div(geometry.out_channels, tile.groups * block_filters);
 }
 
-// The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing (docs/channels_last.md).
+// The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing
+// (docs/channels_last.md).
 
 /// The same for scaled operands, fitted to 1,100 more. `chains`: of K, for each step. `beside`: blocks that share a
 /// multiprocessor, of which one multiplies while the other adds.
@@ -189,15 +191,7 @@ ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int imag
           .scales = pixels * static_cast<std::size_t>(ceil_div(slabs, chain_slabs(operand))) * sizeof(float)};
 }
 
-bool has_code(Precision precision) {
-  cudaFuncAttributes attributes{};
-  const auto all = tiles(precision);
-  if (cudaFuncGetAttributes(&attributes, all.front().kernel) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return false;
-  }
-  return attributes.sharedSizeBytes == 0;  // a kernel for plain sm_90, which has no wgmma, declares some
-}
+bool has_code(Precision precision) { return lamina::cuda::has_code(tiles(precision).front().kernel); }
 
 std::optional<Choice> choose(const ConvGeometry& geometry, const Conv2dOptions& options, const NhwcChoice& wanted,
                              bool scaled) {

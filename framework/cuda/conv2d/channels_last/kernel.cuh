@@ -22,6 +22,7 @@
 #include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::channels_last {
 
@@ -142,10 +143,7 @@ __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<
   if constexpr (ptx::wgmma_compiled) {
     convolve<T, groups, n, chunk>(args, input, output);
   } else {
-    // Tells the host (nhwc_choice.cpp) that this build has no code for the device.
-    __shared__ volatile int not_compiled;
-    not_compiled = 1;
-    __trap();
+    declare_no_code();
   }
 }
 

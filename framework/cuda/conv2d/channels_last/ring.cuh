@@ -1,21 +1,15 @@
 #pragma once
 
-// How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages.
+// How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages. Stages are
+// emptied one by one, and filled chain by chain: where chains have several steps, their `full` barriers are a ring of
+// their own.
 
 #include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
+#include "lamina/cuda/tensor_core/ring.cuh"
+#include "lamina/cuda/tensor_core/split_k.cuh"
 
 namespace lamina::cuda::channels_last {
-
-/// A place in the ring and how often it has come round. Stages are emptied one by one, and filled chain by chain: where
-/// chains have several steps, their `full` barriers are a ring of their own.
-struct Ring {
-  int stages, stage = 0, parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
 
 /// The tiles of one block, in turn: tile = pixel tile * m_tiles + filter tile, filters fastest, so that blocks that run
 /// together share pixels.
@@ -41,8 +35,8 @@ struct Span {
   __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
     if (args.splits == 1) return;
     const int pairs = args.paired / 2, chains = args.steps - pairs;
-    const int each = chains / args.splits, more = chains % args.splits;
-    const int begin = cluster_rank * each + min(cluster_rank, more), end = begin + each + (cluster_rank < more);
+    const KPiece piece(chains, args.splits, cluster_rank);
+    const int begin = piece.first, end = piece.end;
     first = begin + min(begin, pairs);
     count = end + min(end, pairs) - first;
   }

@@ -77,7 +77,7 @@ struct ScaledProducts {
         ptx::shared_address(shared.ring) + static_cast<std::uint32_t>(stage * Ring_::stage_bytes);
     const std::uint64_t a =
         ptx::rows_descriptor(tile + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes));
-    issue<__half, n, max_columns<groups>>(chain, a + of_a, ptx::rows_descriptor(tile) + of_b, accumulate);
+    wgmma_in_turn<__half, max_columns<groups>>(chain, a + of_a, ptx::rows_descriptor(tile) + of_b, accumulate);
   }
   /// Where a row of pairs has 64 bytes of high words, and 64 of low ones.
   __device__ __forceinline__ void high_by_low(float (&chain)[n / 2], int stage, bool accumulate) const {
@@ -106,7 +106,7 @@ struct ScaledProducts {
       }
     }
     __device__ __forceinline__ float2 load(int j) const {
-      return ptx::load_shared<float2>(place + static_cast<std::uint32_t>(j * 32));
+      return ptx::load_shared_pair(place + static_cast<std::uint32_t>(j * 32));
     }
     __device__ __forceinline__ float2 of(int j) const {
       if constexpr (held) return value[j];

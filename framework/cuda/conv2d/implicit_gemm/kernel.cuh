@@ -20,6 +20,7 @@
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::implicit_gemm {
 
@@ -209,10 +210,7 @@ template <class T, int unit_bytes, int blocks_per_sm>
 __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (!T::compiled) {
-    // Tells the host (implicit_gemm_choice.cpp) that this tile is not to be used.
-    __shared__ volatile int not_compiled;
-    not_compiled = 1;
-    __trap();
+    declare_no_code();
   } else {
     convolve_tile<T, unit_bytes>(args);
   }
