@@ -3,8 +3,8 @@
 // Fully connected layer of a few rows on Hopper: output [rows, out] = input [rows, in] * weight', limited by reading
 // the weights once from memory.
 //
-// A block owns 64 or 128 outputs of all rows, or a cluster's blocks share such a tile, each with a piece of K. One
-// thread tells the copy engine what to bring: for each step of K (128 bytes of every row) packed weights, one run of
+// A block owns 64 or 128 outputs of all rows, or a CTA cluster's blocks share such a tile, each with a piece of K
+// (split-K). One thread issues TMA copies: for each step of K (128 bytes of every row) packed weights, one run of
 // memory, and the same columns of the input. Consumers read both where they land:
 //   16 bits, TF32: a warpgroup multiplies 64 outputs x n rows by wgmma; rows past the last are zeros.
 //   f32: two teams of 128 threads take the steps in turn; a thread owns 4 outputs x n rows x 4 of a step's 32 terms.

@@ -7,8 +7,8 @@
 #include "lamina/tensor/tensor.h"
 
 /// Fully connected layers of up to 32 rows (8 in fp32) on Hopper, at the rate at which memory delivers the weights:
-/// the copy engine brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them
-/// there. See linear_stream.cuh.
+/// TMA brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them there. See
+/// stream.cuh.
 namespace lamina::cuda {
 
 /// What the rule below may be told to do, for tests: 0 leaves a choice to the rule.
@@ -29,7 +29,7 @@ struct ScaledLinear {
   Tensor weights;             ///< u8
   std::vector<float> scales;  ///< [out], 1 / power
 };
-/// Nothing if some weight would lose bits (nhwc_weights.h), or `in` is not a multiple of 8.
+/// Nothing if some weight would lose bits (tensor_core/weights.h), or `in` is not a multiple of 8.
 std::optional<ScaledLinear> pack_scaled_linear(const LinearOptions& options, const float* weight);
 
 /// As prepare_linear. Throws Error if `choice` names what there is not.

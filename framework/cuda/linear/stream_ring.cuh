@@ -1,6 +1,6 @@
 #pragma once
 
-// How a block of linear_stream.cuh divides its tile and its shared memory, and the thread that fills the ring.
+// How a block of stream.cuh divides its tile and its shared memory, and the thread that fills the ring.
 
 #include <type_traits>
 
@@ -34,7 +34,7 @@ struct Shape {
   static constexpr int finishers = products ? consumers : 128;  // threads that add up what was sent
   static constexpr int parts = products ? 1 : groups;           // of a sum, from each block
   static constexpr int fragment_bytes = parts * finishers * 16;
-  static constexpr int resident = n <= 8 ? 1 : 2;  // blocks on a multiprocessor, see linear_stream.cpp
+  static constexpr int resident = n <= 8 ? 1 : 2;  // blocks on a multiprocessor, see stream.cpp
 };
 
 /// What a block keeps in shared memory.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the consumers of linear_stream.cuh make of the stages that have landed: sums over a block's piece of K.
+// What the consumers of stream.cuh make of the stages that have landed: sums over a block's piece of K.
 
 #include "lamina/cuda/linear/stream_ring.cuh"
 #include "lamina/cuda/ptx/wgmma.cuh"

@@ -4,8 +4,8 @@
 
 #include "lamina/cuda/conv2d/conv2d.h"
 
-/// Convolution between channels-last activations on Hopper's copy engine and tensor cores: the inner layers of a
-/// network. docs/channels_last.md explains it.
+/// Convolution between channels-last activations on Hopper's TMA and tensor cores: the inner layers of a network.
+/// docs/channels_last.md explains it.
 namespace lamina::cuda {
 
 /// For tests and benchmarks: what the rule would otherwise decide. Negative or zero leaves it to the rule.

@@ -4,14 +4,15 @@
 // [K, pixels], K = channels * taps, with neither operand ever passing through a thread.
 //
 // A block owns groups * 64 filters x n output pixels (which may span images) at a time and goes on to another such tile
-// when it is done. One warp tells the copy engine what to bring: for each step of K (one tap of 128 bytes of channels)
-// a column of n windows, whose padding the engine's im2col mode fills with zeros, and packed weights. `groups`
-// warpgroups multiply 64 filters x n pixels each, sums in registers.
-// Two or four blocks of a cluster may hold different pixels and bring the weights for each other (multicast), or a
-// cluster's blocks share one tile, each with a piece of K (nhwc_reduce.cuh).
-// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers. docs/channels_last.md
-// draws it. Preconditions: compute capability 9.0; Arguments and maps filled in by nhwc_conv2d.cpp. Sources: PTX ISA
-// for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
+// when it is done. One thread issues TMA copies: for each step of K (one tap of 128 bytes of channels) a column of n
+// windows, whose padding TMA's im2col mode fills with zeros, and packed weights. `groups` warpgroups multiply 64
+// filters x n pixels each, sums in registers.
+// Two or four blocks of a CTA cluster may hold different pixels and bring the weights for each other (multicast), or a
+// cluster's blocks share one tile, each with a piece of K (split-K, reduce.cuh).
+// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers; docs/channels_last.md
+// draws it.
+// Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp.
+// Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
 #include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"

@@ -1,6 +1,6 @@
 #pragma once
 
-// What feeds the ring: one thread, which tells the copy engine what to bring for each step.
+// What feeds the ring: one thread, which issues the TMA copies of each step.
 
 #include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
