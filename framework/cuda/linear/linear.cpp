@@ -235,7 +235,7 @@ bool cublas_available(int device) {
 }  // namespace
 
 std::unique_ptr<LinearKernel> prepare_linear(const LinearOptions& options, const float* weight, const float* bias) {
-  const bool short_enough = options.in <= linear_most_terms, streams = linear_stream_supports(options);
+  const bool short_enough = options.in <= linear_max_terms, streams = linear_stream_supports(options);
   if (short_enough && options.rows <= few_rows(options.precision, streams)) {
     return std::make_unique<FewRows>(options, weight, bias);
   }

@@ -11,7 +11,7 @@
 // For one row 8 blocks find registers on a multiprocessor: all blocks of 4096 outputs run at once. A ring in shared
 // memory that each thread fills ahead with cp.async (docs/plans.md) was slower: 26 us for 20 in AlexNet's first layer.
 // A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than max_chain.
-// Preconditions: rows <= Rows, in <= linear_most_terms. Rows that do not start on 16 bytes go element by element.
+// Preconditions: rows <= Rows, in <= linear_max_terms. Rows that do not start on 16 bytes go element by element.
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear/rows.h"
@@ -25,7 +25,7 @@ namespace {
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
 
-static_assert(linear_most_terms / threads / 8 <= 128 * max_chain);
+static_assert(linear_max_terms / threads / 8 <= 128 * max_chain);
 
 /// One pack of weights, which nobody will read again.
 template <class T, int N>

@@ -62,12 +62,12 @@ Choice choose(const LinearOptions& o, const LinearStreamChoice& wanted) {
     if (tile.rows < o.rows || (best.tiles > 0 && tile.rows > best.tile.rows)) continue;
     if (wanted.outputs > 0 && wanted.outputs != tile.outputs) continue;
     Choice choice = {.tile = tile, .tiles = ceil_div(o.out, tile.outputs)};
-    const int most = std::min(linear_stream::most_splits, steps);
+    const int most = std::min(max_splits, steps);
     choice.splits = wanted.splits > 0 ? wanted.splits : std::clamp(multiprocessors / choice.tiles, 1, most);
     if (choice.splits > most) continue;
     int& stages = choice.stages;
     stages =
-        std::clamp(lamina::detail::round_up(ceil_div(steps, choice.splits), tile.teams), 2, linear_stream::most_stages);
+        std::clamp(lamina::detail::round_up(ceil_div(steps, choice.splits), tile.teams), 2, linear_stream::max_stages);
     while (stages > 0 && tile.shared_bytes(stages, choice.splits) > most_shared_bytes(o.device, tile)) {
       stages -= tile.teams;
     }
@@ -239,7 +239,7 @@ class LinearStream final : public LinearKernel {
 bool linear_stream_supports(const LinearOptions& o) {
   const DType storage = storage_type(o.precision);
   const int most_rows = o.precision == Precision::fp32 ? 8 : 32;
-  if (o.rows > most_rows || o.in > linear_most_terms) return false;
+  if (o.rows > most_rows || o.in > linear_max_terms) return false;
   if (static_cast<std::size_t>(o.in) * size_of(storage) % 16 != 0) return false;
   if (o.output != storage && o.output != DType::f32) return false;
   const DeviceGuard guard(o.device);

@@ -12,8 +12,7 @@ namespace lamina::cuda::linear_stream {
 
 inline constexpr int block_outputs = 64;                        // packed weights come in blocks of 64 outputs
 inline constexpr int block_bytes = block_outputs * step_bytes;  // per step of K
-inline constexpr int most_stages = 26;
-inline constexpr int most_splits = max_splits;
+inline constexpr int max_stages = 26;
 
 struct Arguments {
   const void* input = nullptr;   // [rows, in]
@@ -43,7 +42,7 @@ struct Tile {
 
   int shared_bytes(int stages, int splits) const {
     return stages * stage_bytes + splits * fragments_owned(fragments, splits) * fragment_bytes +
-           (2 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
+           (2 * max_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
   }
 };
 

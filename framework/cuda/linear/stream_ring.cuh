@@ -47,8 +47,8 @@ struct Shared {
   __device__ Shared(unsigned char* base, const Arguments& args)
       : ring(base), landing(base + args.stages * S::stage_bytes), owned(fragments_owned(S::fragments, args.splits)) {
     full = reinterpret_cast<std::uint64_t*>(landing + args.splits * owned * S::fragment_bytes);
-    empty = full + most_stages;
-    landed = empty + most_stages;
+    empty = full + max_stages;
+    landed = empty + max_stages;
   }
 };
 

@@ -17,8 +17,7 @@ namespace lamina::cuda::channels_last {
 
 inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
-inline constexpr int most_stages = 8;
-inline constexpr int most_splits = max_splits;
+inline constexpr int max_stages = 8;
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
 /// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
@@ -105,7 +104,7 @@ struct Tile {
   int shared_bytes(int stages, int splits, bool in_ring) const {
     return barrier_offset(stages * stage_bytes, store_bytes, splits > 1 ? landing_bytes(groups, pixels, splits) : 0,
                           in_ring) +
-           (3 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
+           (3 * max_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
            (is_scaled(operand) ? stages * pixels * static_cast<int>(sizeof(float)) : 0);
   }
 };

@@ -91,9 +91,9 @@ struct Shared {
     stores = base + ring_bytes;
     landing = args.in_ring ? base : stores;
     full = reinterpret_cast<std::uint64_t*>(base + barrier_offset(ring_bytes, store_bytes, sums, args.in_ring));
-    empty = full + most_stages;
-    low_words = empty + most_stages;
-    landed = low_words + most_stages;
+    empty = full + max_stages;
+    low_words = empty + max_stages;
+    landed = low_words + max_stages;
     scales = reinterpret_cast<float*>(landed + 1);
   }
 };

@@ -156,7 +156,7 @@ class ImplicitGemm final : public Conv2dKernel {
 
 bool implicit_gemm_supports(const ConvGeometry& geometry, const Conv2dOptions& options) {
   if (!types_fit(options)) return false;
-  if (geometry.kernel_height > largest_kernel || geometry.kernel_width > largest_kernel) return false;
+  if (geometry.kernel_height > max_kernel || geometry.kernel_width > max_kernel) return false;
   if (device_attribute(options.device, cudaDevAttrComputeCapabilityMajor) < 8) return false;
   return images_per_launch(geometry, options, make_layout(geometry, options.precision)) > 0;
 }
