@@ -32,6 +32,9 @@ __device__ inline __nv_bfloat16 from_f32<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+/// y = x, or max(x, 0) with NaN kept: fmaxf would drop it.
+__device__ inline float activate(float x, bool relu) { return relu && x < 0.0f ? 0.0f : x; }
+
 /// Elements that are loaded and stored in one access of at most 16 bytes.
 template <class T, int N = 16 / sizeof(T)>
 struct alignas(N * sizeof(T)) Pack {

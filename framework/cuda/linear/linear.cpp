@@ -11,6 +11,7 @@
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -22,7 +23,7 @@ constexpr std::size_t usual_gemm_workspace = 4u << 20;
 constexpr std::size_t least_gemm_workspace = 16u << 10;
 
 /// Terms that cuBLAS adds one after another at most, as in 5_im2col.cpp.
-constexpr int product_depth = 128;
+constexpr int product_depth = max_chain;
 
 Constant upload(int device, const Tensor& values, DType type) {
   if (!values.defined()) return {};
@@ -95,13 +96,13 @@ class Rows final : public Operator {
 /// Rows up to which Rows is the fastest, by measurement (docs/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
-  if (problem.in > linear_most_terms) return false;
+  if (problem.in > linear_max_terms) return false;
   if (linear_stream_takes(problem, p)) return problem.rows == 1;
   return problem.rows <= (storage_type(p.precision) == DType::f32 ? linear_rows_at_once : 4);
 }
 
 bool rows_take(const LinearProblem& problem, const Preparation& p) {
-  return linear_formats_fit(problem, p) && problem.in <= linear_most_terms;
+  return linear_formats_fit(problem, p) && problem.in <= linear_max_terms;
 }
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.

@@ -6,19 +6,18 @@
 // every multiprocessor: 8 loads of each of 32 warps. The first packs of weights are asked for before the kernel waits
 // for its predecessor: weights are nobody's result. Inputs, the same for every block, come from L1 and L2; weights are
 // read once and do not stay in L1.
-// Weights are [out, in], or for one row packed as linear_stream.cuh reads them, so that plans of one and of more rows
+// Weights are [out, in], or for one row packed as stream.cuh reads them, so that plans of one and of more rows
 // share a copy: eight threads read the 128 bytes that a step of K has of a row.
 // For one row 8 blocks find registers on a multiprocessor: all blocks of 4096 outputs run at once. A ring in shared
 // memory that each thread fills ahead with cp.async (docs/plans.md) was slower: 26 us for 20 in AlexNet's first layer.
-// A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than conv2d_device.cuh
-// allows. Preconditions: rows <= Rows, in <= linear_most_terms. Rows that do not start on 16 bytes go element by
-// element.
+// A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than max_chain.
+// Preconditions: rows <= Rows, in <= linear_max_terms. Rows that do not start on 16 bytes go element by element.
 
-#include "lamina/cuda/conv2d/ladder/window.cuh"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 
 namespace lamina::cuda {
@@ -27,7 +26,7 @@ namespace {
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
 
-static_assert(linear_most_terms / threads / 8 <= 128 * longest_chain);
+static_assert(linear_max_terms / threads / 8 <= 128 * max_chain);
 
 /// One pack of weights, which nobody will read again.
 template <class T, int N>

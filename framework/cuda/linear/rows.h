@@ -20,7 +20,7 @@ constexpr int linear_block_outputs(std::int64_t rows, int out) {
 }
 
 /// Terms of a sum up to which linear_few_rows keeps its chains of additions short.
-inline constexpr int linear_most_terms = 1 << 18;
+inline constexpr int linear_max_terms = 1 << 18;
 
 struct LinearArguments {
   const void* input = nullptr;    // [rows, in] of `storage`

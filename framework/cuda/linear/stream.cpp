@@ -9,13 +9,13 @@
 #include "lamina/base/error.h"
 #include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/conv2d/channels_last/maps.h"
-#include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream_arguments.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/tensor_core/tensor_map.h"
+#include "lamina/cuda/tensor_core/weights.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda {
@@ -36,17 +36,7 @@ std::vector<Tile> tiles(Precision precision) {
   return {};
 }
 
-channels_last::Operand operand(Precision precision) {
-  switch (precision) {
-    case Precision::fp16: return channels_last::Operand::fp16;
-    case Precision::bf16: return channels_last::Operand::bf16;
-    case Precision::tf32: return channels_last::Operand::tf32;
-    case Precision::fp32: break;
-  }
-  return channels_last::Operand::split_tf32;  // f32 as it is
-}
-
-int step_terms(Precision precision) { return channels_last::step_terms(operand(precision)); }
+int step_terms(Precision precision) { return step_bytes / static_cast<int>(size_of(storage_type(precision))); }
 
 /// For one of the blocks that share a multiprocessor.
 int max_shared_bytes(const DeviceDescription& device, const Tile& tile) {
@@ -71,12 +61,12 @@ Choice choose(const LinearProblem& o, const Preparation& preparation) {
     if (tile.rows < o.rows || (best.tiles > 0 && tile.rows > best.tile.rows)) continue;
     if (wanted.outputs > 0 && wanted.outputs != tile.outputs) continue;
     Choice choice = {.tile = tile, .tiles = ceil_div(o.out, tile.outputs)};
-    const int most = std::min(linear_stream::most_splits, steps);
+    const int most = std::min(max_splits, steps);
     choice.splits = wanted.splits > 0 ? wanted.splits : std::clamp(multiprocessors / choice.tiles, 1, most);
     if (choice.splits > most) continue;
     int& stages = choice.stages;
     stages =
-        std::clamp(lamina::detail::round_up(ceil_div(steps, choice.splits), tile.teams), 2, linear_stream::most_stages);
+        std::clamp(lamina::detail::round_up(ceil_div(steps, choice.splits), tile.teams), 2, linear_stream::max_stages);
     while (stages > 0 && tile.shared_bytes(stages, choice.splits) > max_shared_bytes(preparation.device, tile)) {
       stages -= tile.teams;
     }
@@ -150,7 +140,7 @@ std::optional<ScaledLinear> pack_scaled_linear(const LinearProblem& o) {
   lamina::detail::in_parallel(powers.size(), 16, [&](std::size_t begin, std::size_t end) {
     for (std::size_t output = begin; output < end; ++output) {
       const float* w = weight + static_cast<std::int64_t>(output) * o.in;
-      const auto shift = channels_last::shift_of_scaled(w, o.in);
+      const auto shift = shift_of_scaled(w, o.in);
       if (!shift) {
         representable = false;
         return;
@@ -210,8 +200,12 @@ class LinearStream final : public Operator {
     linear_stream::Arguments args = args_;
     args.input = inputs[0].raw();
     args.output = outputs[0].raw();
-    CUtensorMap map = channels_last::rows_map(operand(precision_), args.rows, args.in, choice_.tile.rows,
-                                              choice_.tile.swizzled, args.input);
+    CUtensorMap map = matrix_map({.type = tensor_map_type(storage_type(precision_), precision_ == Precision::tf32),
+                                  .rows = args.rows,
+                                  .columns = args.in,
+                                  .box_rows = choice_.tile.rows,
+                                  .swizzled = choice_.tile.swizzled},
+                                 args.input);
     void* arguments[] = {&args, &map};
     launch_kernel(choice_.tile.kernel,
                   {.grid = dim3(static_cast<unsigned>(blocks())),
@@ -236,7 +230,7 @@ class LinearStream final : public Operator {
 bool linear_stream_takes(const LinearProblem& o, const Preparation& p) {
   const DType storage = storage_type(p.precision), output = p.output().format.dtype;
   const int max_rows = p.precision == Precision::fp32 ? 8 : 32;
-  return p.device.wgmma && linear_formats_fit(o, p) && o.rows <= max_rows && o.in <= linear_most_terms &&
+  return p.device.wgmma && linear_formats_fit(o, p) && o.rows <= max_rows && o.in <= linear_max_terms &&
          static_cast<std::size_t>(o.in) * size_of(storage) % 16 == 0 && (output == storage || output == DType::f32);
 }
 

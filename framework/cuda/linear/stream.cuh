@@ -3,8 +3,8 @@
 // Fully connected layer of a few rows on Hopper: output [rows, out] = input [rows, in] * weight', limited by reading
 // the weights once from memory.
 //
-// A block owns 64 or 128 outputs of all rows, or a cluster's blocks share such a tile, each with a piece of K. One
-// thread tells the copy engine what to bring: for each step of K (128 bytes of every row) packed weights, one run of
+// A block owns 64 or 128 outputs of all rows, or a CTA cluster's blocks share such a tile, each with a piece of K
+// (split-K). One thread issues TMA copies: for each step of K (128 bytes of every row) packed weights, one run of
 // memory, and the same columns of the input. Consumers read both where they land:
 //   16 bits, TF32: a warpgroup multiplies 64 outputs x n rows by wgmma; rows past the last are zeros.
 //   f32: two teams of 128 threads take the steps in turn; a thread owns 4 outputs x n rows x 4 of a step's 32 terms.
@@ -17,7 +17,10 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/linear/stream_sums.cuh"
+#include "lamina/cuda/ptx/cluster.cuh"
+#include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::linear_stream {
 
@@ -73,7 +76,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
                                         int rank) {
   using S = Shape<T, groups, n>;
   const int thread = static_cast<int>(threadIdx.x), group = thread / 128, lane = thread % 32;
-  const int steps = Span(args, rank).count;
+  const int steps = KPiece(args.steps, args.splits, rank).count();
   float d[S::fragments * 4];
   if constexpr (S::products) {
     multiply<T, S, n>(args, shared, group, steps, d);
@@ -82,7 +85,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
   }
 
   const bool alone = args.splits == 1;
-  if (!alone) channels_last::cluster_wait();  // all blocks of the cluster expect what they will be sent
+  if (!alone) ptx::cluster_wait();  // all blocks of the cluster expect what they will be sent
   const int finisher = S::products ? thread : thread % 128;
 #pragma unroll
   for (int fragment = 0; fragment < S::fragments; ++fragment) {
@@ -93,12 +96,12 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
     if (alone) {
       *reinterpret_cast<float4*>(place) = four;
     } else {
-      channels_last::store_counted(channels_last::in_block(shared_address(place), owner), four,
-                                   channels_last::in_block(shared_address(shared.landed), owner));
+      send_sums(ptx::shared_address(place), four, shared.landed, owner);
     }
   }
-  if (alone) channels_last::threads_sync(1, S::consumers);
-  if (shared.first(rank) >= shared.last(rank) || thread >= S::finishers) return;
+  if (alone) ptx::sync_threads<S::consumers>(1);
+  const OwnFragments own(S::fragments, shared.owned, rank);
+  if (own.first >= own.last || thread >= S::finishers) return;
 
   // Of products: outputs o and o + 8 of two rows each; of f32: four outputs of a row.
   const int chunk = thread % 8;
@@ -106,18 +109,13 @@ __device__ __forceinline__ void consume(const Arguments& args, const Shared<Shap
   float bias[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) bias[i] = __ldg(args.bias + output + (S::products ? i / 2 * 8 : i));
-  if (!alone) channels_last::barrier_wait_cluster(shared.landed, 0);
+  if (!alone) ptx::barrier_wait_cluster(shared.landed, 0);
   constexpr int lanes_alike = n < 8 ? 8 / n : 1;  // of f32: that hold the same sums
   const int count = args.splits * S::parts;
-  for (int fragment = shared.first(rank); fragment < shared.last(rank); ++fragment) {
-    const auto* part = reinterpret_cast<const float4*>(shared.landing) +
-                       (fragment - shared.first(rank)) * count * S::finishers + thread;
-    float4 sum = *part;
-#pragma unroll 4
-    for (int i = 1; i < count; ++i) {
-      const float4 more = part[i * S::finishers];
-      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
-    }
+  for (int fragment = own.first; fragment < own.last; ++fragment) {
+    const auto* part =
+        reinterpret_cast<const float4*>(shared.landing) + (fragment - own.first) * count * S::finishers + thread;
+    const float4 sum = add_parts(part, count, S::finishers);
     const float y[4] = {sum.x, sum.y, sum.z, sum.w};
     if (!S::products && chunk % lanes_alike != 0) continue;
 #pragma unroll
@@ -137,51 +135,48 @@ __device__ __forceinline__ void run(const Arguments& args, const CUtensorMap& in
   extern __shared__ __align__(1024) unsigned char memory[];
   let_successor_start();
   const Shared<S> shared(memory, args);
-  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(channels_last::cluster_rank());
+  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(ptx::cluster_rank());
   const int tile = static_cast<int>(blockIdx.x) / args.splits;
   const bool copies = thread == S::consumers;
   Producer<T, S> producer(args, shared, tile, rank);
   int ahead = 0;
   if (copies) {
     for (int stage = 0; stage < args.stages; ++stage) {
-      first_layer::barrier_init(shared.full + stage, 1);
+      ptx::barrier_init(shared.full + stage, 1);
       // By a lane of each warp behind its warpgroup's products, or by all threads of the team that read the stage.
-      first_layer::barrier_init(shared.empty + stage, S::products ? groups * 4 : 128);
+      ptx::barrier_init(shared.empty + stage, S::products ? groups * 4 : 128);
     }
-    first_layer::barrier_init(shared.landed, 1);
-    first_layer::barrier_init_fence();
-    const int owned = shared.last(rank) - shared.first(rank);
+    ptx::barrier_init(shared.landed, 1);
+    ptx::barrier_init_fence();
+    const OwnFragments own(S::fragments, shared.owned, rank);
+    const int owned = own.last - own.first;
     if (args.splits > 1 && owned > 0) {
-      first_layer::barrier_arrive_expect(shared.landed,
-                                         static_cast<std::uint32_t>(owned * args.splits * S::fragment_bytes));
+      ptx::barrier_arrive_expect(shared.landed, static_cast<std::uint32_t>(owned * args.splits * S::fragment_bytes));
     }
     ahead = producer.ahead();
-    channels_last::prefetch_map(input);
+    ptx::prefetch_map(input);
   }
   __syncwarp();
-  if (args.splits > 1) channels_last::cluster_arrive();
+  if (args.splits > 1) ptx::cluster_arrive();
   __syncthreads();
   wait_for_predecessor();
   if (thread >= S::consumers) {
     if (copies) producer.feed(input, ahead);
     __syncwarp();
-    if (args.splits > 1) channels_last::cluster_wait();
+    if (args.splits > 1) ptx::cluster_wait();
   } else {
     consume<T, groups, n>(args, shared, tile, rank);
   }
 }
 
-// wgmma exists for sm_90a and nothing else; linear_stream.cpp asks channels_last::has_code whether there is any.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-inline constexpr bool compiled = true;
-#else
-inline constexpr bool compiled = false;
-#endif
-
 template <class T, int groups, int n>
 __global__ void __launch_bounds__(Shape<T, groups, n>::consumers + 32, Shape<T, groups, n>::resident)
     linear_stream_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input) {
-  if constexpr (compiled) run<T, groups, n>(args, input);
+  if constexpr (ptx::wgmma_compiled) {
+    run<T, groups, n>(args, input);
+  } else {
+    declare_no_code();
+  }
 }
 
 template <class T, int groups, int n>

@@ -8,8 +8,8 @@
 #include "lamina/kernel/problems.h"
 
 /// Fully connected layers of up to 32 rows (8 in fp32) on Hopper, at the rate at which memory delivers the weights:
-/// TMA brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them
-/// there. See linear_stream.cuh.
+/// TMA brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them there. See
+/// stream.cuh.
 namespace lamina::cuda {
 
 /// A device with wgmma, rows of whole 16 bytes. Tuning: outputs (of a tile: 64 or 128), splits (1 to 8).
@@ -28,7 +28,7 @@ struct ScaledLinear {
   Tensor weights;             ///< u8
   std::vector<float> scales;  ///< [out], 1 / power
 };
-/// Nothing if some weight would lose bits (nhwc_weights.h), or `in` is not a multiple of 8.
+/// Nothing if some weight would lose bits (tensor_core/weights.h), or `in` is not a multiple of 8.
 std::optional<ScaledLinear> pack_scaled_linear(const LinearProblem& problem);
 
 }  // namespace lamina::cuda

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/cuda/tensor_core/split_k.h"
 #include "lamina/tensor/dtype.h"
 
 /// What the host and the device code of linear_stream agree on.
@@ -11,8 +12,7 @@ namespace lamina::cuda::linear_stream {
 
 inline constexpr int block_outputs = 64;                        // packed weights come in blocks of 64 outputs
 inline constexpr int block_bytes = block_outputs * step_bytes;  // per step of K
-inline constexpr int most_stages = 26;
-inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
+inline constexpr int max_stages = 26;
 
 struct Arguments {
   const void* input = nullptr;   // [rows, in]
@@ -40,10 +40,9 @@ struct Tile {
   bool swizzled = false;         // the input in shared memory
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input)
 
-  int fragments_owned(int splits) const { return (fragments + splits - 1) / splits; }
   int shared_bytes(int stages, int splits) const {
-    return stages * stage_bytes + splits * fragments_owned(splits) * fragment_bytes +
-           (2 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
+    return stages * stage_bytes + splits * fragments_owned(fragments, splits) * fragment_bytes +
+           (2 * max_stages + 1) * static_cast<int>(sizeof(std::uint64_t));
   }
 };
 

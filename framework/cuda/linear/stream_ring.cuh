@@ -1,17 +1,20 @@
 #pragma once
 
-// How a block of linear_stream.cuh divides its tile and its shared memory, and the thread that fills the ring.
+// How a block of stream.cuh divides its tile and its shared memory, and the thread that fills the ring.
 
 #include <type_traits>
 
 #include "lamina/cuda/linear/stream_arguments.h"
+#include "lamina/cuda/ptx/barrier.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
-#include "lamina/cuda/ptx/wgmma.cuh"
+#include "lamina/cuda/ptx/tensor_copy.cuh"
+#include "lamina/cuda/ptx/tf32.h"
+#include "lamina/cuda/tensor_core/ring.cuh"
+#include "lamina/cuda/tensor_core/split_k.cuh"
 
 namespace lamina::cuda::linear_stream {
 
-using channels_last::Tf32;
-using first_layer::shared_address;
+using ptx::Tf32;
 
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, Tf32>, float, T>;
@@ -31,26 +34,7 @@ struct Shape {
   static constexpr int finishers = products ? consumers : 128;  // threads that add up what was sent
   static constexpr int parts = products ? 1 : groups;           // of a sum, from each block
   static constexpr int fragment_bytes = parts * finishers * 16;
-  static constexpr int resident = n <= 8 ? 1 : 2;  // blocks on a multiprocessor, see linear_stream.cpp
-};
-
-/// A stage of the ring, and how often it has come round.
-struct Ring {
-  int stages, stage, parity = 0;
-  __device__ __forceinline__ void advance(int by = 1) {
-    stage += by;
-    if (stage >= stages) stage -= stages, parity ^= 1;
-  }
-};
-
-/// The steps of K that a block takes.
-struct Span {
-  int first, count;
-  __device__ Span(const Arguments& args, int rank) {
-    const int each = args.steps / args.splits, more = args.steps % args.splits;
-    first = rank * each + min(rank, more);
-    count = each + (rank < more);
-  }
+  static constexpr int resident = n <= 8 ? 1 : 2;  // blocks on a multiprocessor, see stream.cpp
 };
 
 /// What a block keeps in shared memory.
@@ -61,53 +45,24 @@ struct Shared {
   int owned;                             // fragments of each block of the cluster
 
   __device__ Shared(unsigned char* base, const Arguments& args)
-      : ring(base),
-        landing(base + args.stages * S::stage_bytes),
-        owned((S::fragments + args.splits - 1) / args.splits) {
+      : ring(base), landing(base + args.stages * S::stage_bytes), owned(fragments_owned(S::fragments, args.splits)) {
     full = reinterpret_cast<std::uint64_t*>(landing + args.splits * owned * S::fragment_bytes);
-    empty = full + most_stages;
-    landed = empty + most_stages;
+    empty = full + max_stages;
+    landed = empty + max_stages;
   }
-  __device__ __forceinline__ int first(int rank) const { return rank * owned; }
-  __device__ __forceinline__ int last(int rank) const { return min(first(rank) + owned, S::fragments); }
 };
-
-/// Weights are read once: what else is in L2, the convolutions' weights and all code, is worth more.
-__device__ __forceinline__ std::uint64_t evict_first() {
-  std::uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-__device__ __forceinline__ void load_weights(void* shared, const void* global, std::uint32_t bytes,
-                                             std::uint64_t* barrier, std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(shared_address(shared)),
-      "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-      : "memory");
-}
-
-/// 128 bytes of columns from `column` on, of all rows of the tile.
-__device__ __forceinline__ void load_input(void* shared, const CUtensorMap& map, int column, std::uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(shared_address(shared)),
-      "l"(&map), "r"(column), "r"(0), "r"(shared_address(barrier))
-      : "memory");
-}
 
 /// The one thread that copies.
 template <class T, class S>
 struct Producer {
   const Arguments& args;
   const Shared<S>& shared;
-  Span span;
+  KPiece span;
   const unsigned char* source;  // of the first block of 64 outputs, at the step to come
   std::uint64_t policy;
 
   __device__ Producer(const Arguments& arguments, const Shared<S>& memory, int tile, int rank)
-      : args(arguments), shared(memory), span(arguments, rank), policy(evict_first()) {
+      : args(arguments), shared(memory), span(arguments.steps, arguments.splits, rank), policy(ptx::evict_first()) {
     source = static_cast<const unsigned char*>(args.weight) +
              (static_cast<std::size_t>(span.first) * static_cast<unsigned>(args.blocks) +
               static_cast<unsigned>(tile * (S::outputs / block_outputs))) *
@@ -116,14 +71,14 @@ struct Producer {
 
   /// The next step's weights, into a stage that may now receive all its bytes.
   __device__ __forceinline__ void bring(int stage) {
-    first_layer::barrier_arrive_expect(shared.full + stage, S::stage_bytes);
-    load_weights(shared.ring + stage * S::stage_bytes, source, S::weight_bytes, shared.full + stage, policy);
+    ptx::barrier_arrive_expect(shared.full + stage, S::stage_bytes);
+    ptx::bulk_load(shared.ring + stage * S::stage_bytes, source, S::weight_bytes, shared.full + stage, policy);
     source += static_cast<std::size_t>(args.blocks) * block_bytes;
   }
 
   /// As many steps' weights as the ring holds.
   __device__ __forceinline__ int ahead() {
-    const int steps = min(args.stages, span.count);
+    const int steps = min(args.stages, span.count());
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) bring(step);
     return steps;
@@ -131,14 +86,15 @@ struct Producer {
 
   /// All the input, and the weights of the other steps.
   __device__ __forceinline__ void feed(const CUtensorMap& input, int ahead) {
-    Ring ring{args.stages, 0};
+    TeamRing ring{{args.stages}};
     int column = span.first * step_terms<T>;
-    for (int step = 0; step < span.count; ++step, column += step_terms<T>, ring.advance()) {
+    for (int step = 0; step < span.count(); ++step, column += step_terms<T>, ring.advance()) {
       if (step >= ahead) {
-        first_layer::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+        ptx::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
         bring(ring.stage);
       }
-      load_input(shared.ring + ring.stage * S::stage_bytes + S::weight_bytes, input, column, shared.full + ring.stage);
+      ptx::load_box(shared.ring + ring.stage * S::stage_bytes + S::weight_bytes, input, column, 0,
+                    shared.full + ring.stage);
     }
   }
 };

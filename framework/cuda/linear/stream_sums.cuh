@@ -1,10 +1,11 @@
 #pragma once
 
-// What the consumers of linear_stream.cuh make of the stages that have landed: sums over a block's piece of K.
+// What the consumers of stream.cuh make of the stages that have landed: sums over a block's piece of K.
 
-#include "lamina/cuda/conv2d/ladder/window.cuh"
 #include "lamina/cuda/linear/stream_ring.cuh"
-#include "lamina/cuda/ptx/wgmma_plain.cuh"
+#include "lamina/cuda/ptx/wgmma.cuh"
+#include "lamina/cuda/tensor_core/chain.h"
+#include "lamina/cuda/tensor_core/operand_rows.h"
 
 namespace lamina::cuda::linear_stream {
 
@@ -12,30 +13,17 @@ namespace lamina::cuda::linear_stream {
 template <class T, class S, int n>
 __device__ __forceinline__ void multiply(const Arguments& args, const Shared<S>& shared, int group, int steps,
                                          float (&d)[n / 2]) {
-  const std::uint32_t base = shared_address(shared.ring);
+  const std::uint32_t base = ptx::shared_address(shared.ring);
   const bool speaks = threadIdx.x % 32 == 0;
-  Ring ring{args.stages, 0};
-  int previous = 0;
-  for (int step = 0; step < steps; ++step, ring.advance()) {
-    first_layer::barrier_wait(shared.full + ring.stage, ring.parity);
-    const std::uint32_t stage = base + static_cast<std::uint32_t>(ring.stage * S::stage_bytes);
-    const std::uint64_t a = channels_last::descriptor(stage + static_cast<std::uint32_t>(group * block_bytes));
-    const std::uint64_t b = channels_last::descriptor(stage + S::weight_bytes);
-    first_layer::wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
-      channels_last::Product<T, n>::issue(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i),
-                                          step > 0 || i > 0);
-    }
-    first_layer::wgmma_commit();
-    if (step > 0) {
-      channels_last::wait_products<1>();
-      if (speaks) first_layer::barrier_arrive(shared.empty + previous);
-    }
-    previous = ring.stage;
-  }
-  channels_last::wait_products<0>();
-  first_layer::pin(d);
+  const auto operands = [&](int stage) -> StageOperands {
+    const std::uint32_t tile = base + static_cast<std::uint32_t>(stage * S::stage_bytes);
+    return {ptx::rows_descriptor(tile + static_cast<std::uint32_t>(group * block_bytes)),
+            ptx::rows_descriptor(tile + S::weight_bytes)};
+  };
+  TeamRing ring{{args.stages}};
+  multiply_stages<T, n>(ring, shared.full, steps, d, operands, [&](int stage) {
+    if (speaks) ptx::barrier_arrive(shared.empty + stage);
+  });
 }
 
 /// Sums over the lanes whose numbers differ in `distance`: each half of the rows stays with one of two lanes; one row
@@ -60,7 +48,7 @@ __device__ __forceinline__ void sum_over_lanes(const float (&v)[rows][4], int di
 }
 
 /// A team's sums by multiply-adds: thread (4 outputs, a 16-byte chunk of the step's terms) ends with 4 outputs of row
-/// chunk * n / 8. No chain is longer than conv2d_device.cuh allows.
+/// chunk * n / 8. No chain is longer than max_chain.
 template <class S, int groups, int n>
 __device__ __forceinline__ void multiply_f32(const Arguments& args, const Shared<S>& shared, int team, int steps,
                                              float (&d)[4]) {
@@ -75,11 +63,11 @@ __device__ __forceinline__ void multiply_f32(const Arguments& args, const Shared
   };
   // The number of stages is a multiple of the teams': each stage is always the same team's. A team that came to a stage
   // before the other's bytes had landed there would take the phase that is over for its own.
-  Ring ring{args.stages, 0};
+  TeamRing ring{{args.stages}};
   ring.advance(team);
   int chain = 0;
   for (int step = team; step < steps; step += groups, ring.advance(groups)) {
-    first_layer::barrier_wait(shared.full + ring.stage, ring.parity);
+    ptx::barrier_wait(shared.full + ring.stage, ring.parity);
     const unsigned char* stage = shared.ring + ring.stage * S::stage_bytes;
     float4 w[4];
 #pragma unroll
@@ -95,8 +83,8 @@ __device__ __forceinline__ void multiply_f32(const Arguments& args, const Shared
         sum[r][o] = fmaf(w[o].w, x.w, sum[r][o]);
       }
     }
-    first_layer::barrier_arrive(shared.empty + ring.stage);
-    if (++chain == longest_chain / 4) chain = 0, fold();
+    ptx::barrier_arrive(shared.empty + ring.stage);
+    if (++chain == max_chain / 4) chain = 0, fold();
   }
   fold();
   sum_over_lanes<n>(total, 4, d);

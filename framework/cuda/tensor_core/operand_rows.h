@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-/// What the tensor-core convolutions with packed weights (implicit_gemm, nhwc) share: how an operand's rows lie in
-/// memory, how f32 is rounded to TF32, and what fp32 knows of a filter.
+/// What the tensor-core kernels with packed weights share: how an operand's rows lie in memory, how f32 is rounded to
+/// TF32, and what fp32 knows of a filter.
 namespace lamina::cuda {
 
 inline constexpr int step_bytes = 128;  // of K in every row of a tile: eight 16-byte chunks, the span of all banks
 
-/// Byte `column` of row `row` in a tile of 128-byte rows: the 128-byte swizzle of the copy engine and wgmma. The
-/// exclusive-or spreads one 16-byte column of eight consecutive rows over all 32 banks, which is what ldmatrix reads
+/// Byte `column` of row `row` in a tile of 128-byte rows: the 128-byte swizzle of TMA and wgmma. The exclusive-or
+/// spreads one 16-byte column of eight consecutive rows over all 32 banks, which is what ldmatrix reads
 /// and cp.async writes.
 __host__ __device__ constexpr int swizzled(int row, int column) { return row * step_bytes + (column ^ (row & 7) << 4); }
 

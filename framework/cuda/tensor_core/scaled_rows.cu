@@ -79,9 +79,9 @@ __global__ void __launch_bounds__(threads) scale_rows_kernel(const ScaledRows ta
 }  // namespace
 
 void scale_rows(const ScaledRows& task, Stream stream) {
-  constexpr std::int64_t most_blocks = 65535;
+  constexpr std::int64_t max_blocks = 65535;
   const std::int64_t blocks =
-      std::min<std::int64_t>(detail::ceil_div<std::int64_t>(task.pixels, pixels_at_once), most_blocks);
+      std::min<std::int64_t>(detail::ceil_div<std::int64_t>(task.pixels, pixels_at_once), max_blocks);
   const dim3 grid(static_cast<unsigned>(detail::ceil_div(task.channels, task.pairs ? 64 : 128)),
                   static_cast<unsigned>(blocks));
   launch_kernel(task.pairs ? scale_rows_kernel<true> : scale_rows_kernel<false>, {grid, dim3(threads)},

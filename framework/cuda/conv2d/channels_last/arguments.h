@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/cuda/tensor_core/split_k.h"
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/tensor/dtype.h"
 
@@ -16,11 +17,10 @@ namespace lamina::cuda::channels_last {
 
 inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
-inline constexpr int most_stages = 8;
-inline constexpr int most_splits = 8;  // of K: the blocks of a cluster
+inline constexpr int max_stages = 8;
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
-/// (nhwc_split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
+/// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
 enum class Operand { fp16, bf16, tf32, split_tf32, scaled_f16, scaled_pairs };
 
 __host__ __device__ constexpr bool is_scaled(Operand operand) {
@@ -57,12 +57,9 @@ __host__ __device__ constexpr int step_count(const ConvGeometry& geometry, Opera
   return slab_count(geometry, operand) * geometry.kernel_height * geometry.kernel_width;
 }
 
-/// Fragments of eight pixels that each block finishes of a tile of `pixels` whose K is split; the last may have fewer.
-__host__ __device__ constexpr int fragments_owned(int pixels, int splits) { return (pixels / 8 + splits - 1) / splits; }
-
 /// Bytes for the sums that land in each block of a split tile of `groups` times 64 filters.
 __host__ __device__ constexpr int landing_bytes(int groups, int pixels, int splits) {
-  return splits * fragments_owned(pixels, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
+  return splits * fragments_owned(pixels / 8, splits) * 8 * groups * block_filters * static_cast<int>(sizeof(float));
 }
 
 /// Where a block's shared memory behind the ring begins to be barriers. Sums land behind the ring or, if there is no
@@ -107,7 +104,7 @@ struct Tile {
   int shared_bytes(int stages, int splits, bool in_ring) const {
     return barrier_offset(stages * stage_bytes, store_bytes, splits > 1 ? landing_bytes(groups, pixels, splits) : 0,
                           in_ring) +
-           (3 * most_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
+           (3 * max_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
            (is_scaled(operand) ? stages * pixels * static_cast<int>(sizeof(float)) : 0);
   }
 };

@@ -109,7 +109,7 @@ int least_stages(const Tile& tile) { return 2 * chain_slabs(tile.operand); }
 Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room) {
   const int own = ceil_div(steps, sharing.splits);
   const bool one_tile = sharing.splits > 1 || clusters * sharing.cluster() <= room.multiprocessors;
-  const int wanted = one_tile ? std::clamp(own, least_stages(tile), most_stages) : most_stages;
+  const int wanted = one_tile ? std::clamp(own, least_stages(tile), max_stages) : max_stages;
   const auto most = [&](int shared_bytes, bool in_ring) {
     int stages = wanted;
     while (stages > 0 && tile.shared_bytes(stages, sharing.splits, in_ring) > shared_bytes) --stages;

@@ -7,12 +7,23 @@
 #include <cuda_fp16.h>
 
 #include "lamina/cuda/conv2d/channels_last/arguments.h"
+#include "lamina/cuda/ptx/barrier.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
-#include "lamina/cuda/ptx/wgmma.cuh"
-#include "lamina/cuda/ptx/wgmma_plain.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
+#include "lamina/cuda/ptx/tensor_copy.cuh"
+#include "lamina/cuda/ptx/tf32.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
 
 namespace lamina::cuda::channels_last {
+
+/// f32 storage, rounded to TF32 as it is copied.
+using ptx::Tf32;
+/// f32 storage, multiplied as three products of TF32 words.
+struct SplitTf32 {};
+/// f32 storage, multiplied as f16 with a power of two for each row of 64 channels.
+struct ScaledF16 {};
+/// f32 storage, multiplied as three products of f16 words, with a power of two for each row of 32 channels.
+struct ScaledPairs {};
 
 /// How an operand type is stored, read as f32, and written. `repaired`: sums that are not finite are summed again,
 /// because accumulators that overflow may turn to NaN instead of Inf; products of f16 never overflow f32.
@@ -60,7 +71,7 @@ inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterR
 
 __device__ __forceinline__ float activate(const Arguments& args, float y) { return args.relu && y < 0.0f ? 0.0f : y; }
 
-__device__ __forceinline__ Corner corner_of(const ConvGeometry& g, int pixel) {
+__device__ __forceinline__ ptx::Corner corner_of(const ConvGeometry& g, int pixel) {
   const int plane = g.out_height * g.out_width;
   const int image = pixel / plane, row = (pixel - image * plane) / g.out_width;
   const int column = pixel - image * plane - row * g.out_width;
@@ -92,7 +103,7 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
   // that are split are scaled only where that helps.
   const float before = scaled<T> ? range.scale : 1.0f, after = split<T> ? exact_scale(range) : 1.0f;
   const ConvGeometry& g = args.geometry;
-  const Corner corner = corner_of(g, pixel);
+  const ptx::Corner corner = corner_of(g, pixel);
   const auto* weight =
       static_cast<const unsigned char*>(args.weight) +
       static_cast<std::size_t>(filter / block_filters) * static_cast<unsigned>(args.steps) * block_bytes;
@@ -197,7 +208,7 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
         const float y = activate(args, d[4 * j + i] + piece.bias[i / 2]);
         const std::uint32_t address =
             plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(y) : "memory");
+        ptx::store_shared(address, y);
       }
     }
   } else {
@@ -212,7 +223,7 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
         m[i] = pack(activate(args, d[4 * j + 2 * i] + piece.bias[i % 2]),
                     activate(args, d[4 * j + 2 * i + 1] + piece.bias[i % 2]), T{});
       }
-      store_transposed(corner + static_cast<std::uint32_t>((j - first) * 1024), m[0], m[1], m[2], m[3]);
+      ptx::store_transposed(corner + static_cast<std::uint32_t>((j - first) * 1024), m);
     }
   }
 }
@@ -232,18 +243,18 @@ struct Store {
       const bool storing = threadIdx.x % 128 == 0;
       const std::uint32_t buffer = buffers + first / fragments % 2 * buffer_bytes;
       // The buffers alternate within a tile; a tile may end with the one that the next begins with.
-      if (storing) wait_stores_read<first == 0 ? 0 : 1>();
-      first_layer::warpgroup_sync(piece.group + 1);
+      if (storing) ptx::bulk_wait_read<first == 0 ? 0 : 1>();
+      ptx::sync_warpgroup(piece.group + 1);
       fill<T, f32, first, last, n>(args, piece, buffer, planes_apart, d);
-      first_layer::fence_async_proxy();
-      first_layer::warpgroup_sync(piece.group + 1);
+      ptx::fence_async_proxy();
+      ptx::sync_warpgroup(piece.group + 1);
       if (storing) {
         const int pixel = piece.first_pixel + first * 8;
-        store_box(map, buffer, piece.first_filter, pixel);
+        ptx::store_box(map, buffer, piece.first_filter, pixel);
         if constexpr (f32) {
-          store_box(map, buffer + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
+          ptx::store_box(map, buffer + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
         }
-        commit_stores();
+        ptx::bulk_commit();
       }
       run_from<last, fragments, f32>(args, map, piece, buffers, d);
     }
@@ -267,9 +278,9 @@ struct Store {
         for (int i = 0; i < n / 2; ++i) check = fmaf(d[i], 0.0f, check);
         any = check != 0.0f;
       }
-      if (warpgroup_any(piece.group + 1, any)) {
-        wait_stores_done();
-        first_layer::warpgroup_sync(piece.group + 1);
+      if (ptx::any_of_warpgroup(piece.group + 1, any)) {
+        ptx::bulk_wait();
+        ptx::sync_warpgroup(piece.group + 1);
         repair<T, n>(args, piece, d);
       }
     }

@@ -4,57 +4,33 @@
 // [K, pixels], K = channels * taps, with neither operand ever passing through a thread.
 //
 // A block owns groups * 64 filters x n output pixels (which may span images) at a time and goes on to another such tile
-// when it is done. One warp tells the copy engine what to bring: for each step of K (one tap of 128 bytes of channels)
-// a column of n windows, whose padding the engine's im2col mode fills with zeros, and packed weights. `groups`
-// warpgroups multiply 64 filters x n pixels each, sums in registers.
-// Two or four blocks of a cluster may hold different pixels and bring the weights for each other (multicast), or a
-// cluster's blocks share one tile, each with a piece of K (nhwc_reduce.cuh).
-// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers. docs/channels_last.md
-// draws it. Preconditions: compute capability 9.0; Arguments and maps filled in by nhwc_conv2d.cpp. Sources: PTX ISA
-// for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
+// when it is done. One thread issues TMA copies: for each step of K (one tap of 128 bytes of channels) a column of n
+// windows, whose padding TMA's im2col mode fills with zeros, and packed weights. `groups` warpgroups multiply 64
+// filters x n pixels each, sums in registers.
+// Two or four blocks of a CTA cluster may hold different pixels and bring the weights for each other (multicast), or a
+// cluster's blocks share one tile, each with a piece of K (split-K, reduce.cuh).
+// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers; docs/channels_last.md
+// draws it.
+// Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp.
+// Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
+#include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"
 #include "lamina/cuda/conv2d/channels_last/scaled.cuh"
 #include "lamina/cuda/conv2d/channels_last/split.cuh"
+#include "lamina/cuda/ptx/cluster.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
+#include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::channels_last {
 
-/// A warpgroup's products: d = its 64 filters * the tile's pixels, over the block's steps.
-template <class T, int groups, int n>
-__device__ __forceinline__ void multiply(const Arguments& args, const Shared<T, groups, n>& shared, Ring& ring,
-                                         int group, int steps, float (&d)[n / 2]) {
-  using Ring_ = Shared<T, groups, n>;
-  const std::uint32_t base = shared_address(shared.ring);
-  int previous = 0;
-  for (int step = 0; step < steps; ++step, ring.advance()) {
-    first_layer::barrier_wait(shared.full + ring.stage, ring.parity);
-    const std::uint32_t tile = base + static_cast<std::uint32_t>(ring.stage * Ring_::stage_bytes);
-    const std::uint64_t a = descriptor(tile + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes));
-    const std::uint64_t b = descriptor(tile);
-    first_layer::wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
-      issue<T, n, widest<groups>>(d, a + static_cast<unsigned>(2 * i), b + static_cast<unsigned>(2 * i),
-                                  step > 0 || i > 0);
-    }
-    first_layer::wgmma_commit();
-    if (step > 0) {
-      wait_products<1>();
-      release(args, shared, previous);
-    }
-    previous = ring.stage;
-  }
-  wait_products<0>();
-  first_layer::pin(d);
-  release(args, shared, previous);
-}
-
 /// Before blocks that split K send each other sums: all of them expect some, and have a place for them.
 __device__ __forceinline__ void meet(const Arguments& args) {
-  cluster_wait();
-  if (args.in_ring) cluster_sync();
+  ptx::cluster_wait();
+  if (args.in_ring) ptx::cluster_sync();
 }
 
 template <class T, int groups, int n, int chunk>
@@ -64,7 +40,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const Span span(args, rank);
   using Stores = Store<T, n, chunk>;
-  const std::uint32_t buffers = shared_address(shared.stores + group * 2 * Stores::buffer_bytes);
+  const std::uint32_t buffers = ptx::shared_address(shared.stores + group * 2 * Stores::buffer_bytes);
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     Piece piece{group, (walk.filter_tile() * groups + group) * block_filters, walk.pixel_tile() * n};
@@ -94,7 +70,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
       finish_sums<T, groups, n>(args, shared, rank, piece);
     }
   }
-  if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+  if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
 }
 
 /// Small tiles leave room for a block of the next kernel, which then has its weights when this one is done.
@@ -114,39 +90,39 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   let_successor_start();
   const Shared<T, groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
-  const int rank = cluster > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
   const int thread = static_cast<int>(threadIdx.x);
 
   int ahead = 0;
   if (thread == groups * 128) {
     for (int stage = 0; stage < args.stages; ++stage) {
-      first_layer::barrier_init(shared.full + stage, 1 + (scaled<T> ? gathering_threads : 0));
-      first_layer::barrier_init(shared.empty + stage, releases<T, groups>(args));
-      if constexpr (split<T>) first_layer::barrier_init(shared.halved + stage, 128);
+      ptx::barrier_init(shared.full + stage, 1 + (scaled<T> ? gathering_threads : 0));
+      ptx::barrier_init(shared.empty + stage, releases<T, groups>(args));
+      if constexpr (split<T>) ptx::barrier_init(shared.low_words + stage, 128);
     }
-    first_layer::barrier_init(shared.landed, 1);
-    first_layer::barrier_init_fence();
+    ptx::barrier_init(shared.landed, 1);
+    ptx::barrier_init_fence();
     if (args.splits > 1) expect_sums<T, groups, n>(args, shared, rank);
     if (args.multicast == 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
-    prefetch_map(input);
-    if (args.splits == 1) prefetch_map(output);
+    ptx::prefetch_map(input);
+    if (args.splits == 1) ptx::prefetch_map(output);
   }
   __syncwarp();
-  if (cluster > 1) cluster_arrive();
+  if (cluster > 1) ptx::cluster_arrive();
   if (args.multicast > 1) {
-    cluster_wait();  // the others' barriers count what this block brings them
+    ptx::cluster_wait();  // the others' barriers count what this block brings them
   } else {
     __syncthreads();
   }
 
   if (thread >= groups * 128) {
-    if constexpr (!ample) first_layer::give_registers_back<helper_registers>();
+    if constexpr (!ample) ptx::give_registers_back<helper_registers>();
     if (thread == groups * 128) {
       if (args.multicast > 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
       produce<T, groups, n>(args, input, shared, rank, ahead);
     }
     if constexpr (split<T>) {
-      if (thread >= (groups + 1) * 128) halve<groups, n>(args, shared, rank);
+      if (thread >= (groups + 1) * 128) make_low_words<groups, n>(args, shared, rank);
     }
     if constexpr (scaled<T>) {
       if (thread >= groups * 128 + 32) gather_scales<T, groups, n>(args, shared, rank);
@@ -154,31 +130,21 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     __syncwarp();
     if (args.splits > 1) meet(args);
   } else {
-    if constexpr (!ample) first_layer::take_registers<consumer_registers>();
+    if constexpr (!ample) ptx::take_registers<consumer_registers>();
     consume<T, groups, n, chunk>(args, output, shared, rank);
   }
   // Until here a block may write to another's shared memory, or arrive at its barriers.
-  if (args.multicast > 1) cluster_sync();
+  if (args.multicast > 1) ptx::cluster_sync();
 }
-
-// wgmma exists for sm_90a and nothing else, not even for sm_90.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-inline constexpr bool compiled = true;
-#else
-inline constexpr bool compiled = false;
-#endif
 
 template <class T, int groups, int n, int chunk>
 __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
     nhwc_conv2d_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
                        const __grid_constant__ CUtensorMap output) {
-  if constexpr (compiled) {
+  if constexpr (ptx::wgmma_compiled) {
     convolve<T, groups, n, chunk>(args, input, output);
   } else {
-    // Tells the host (nhwc_choice.cpp) that this build has no code for the device.
-    __shared__ volatile int not_compiled;
-    not_compiled = 1;
-    __trap();
+    declare_no_code();
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What feeds the ring: one thread, which tells the copy engine what to bring for each step.
+// What feeds the ring: one thread, which issues the TMA copies of each step.
 
 #include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -37,9 +37,9 @@ struct WeightCopies {
 #pragma unroll
     for (int block = 0; block < groups; ++block, destination += block_bytes, source += block_stride) {
       if (width > 1) {
-        bulk_load_multicast(destination, source, piece, full, mask);
+        ptx::bulk_load_multicast(destination, source, piece, full, mask);
       } else {
-        first_layer::bulk_load(destination, source, piece, full);
+        ptx::bulk_load(destination, source, piece, full);
       }
     }
   }
@@ -61,7 +61,7 @@ struct Filling {
   /// To be called before anything is copied to a stage.
   __device__ __forceinline__ void expect(const Tap<T>& tap) const {
     if (chains && !begins) return;
-    first_layer::barrier_arrive_expect(full(), Ring_::copied_bytes * (tap.more_of_chain() ? 2u : 1u));
+    ptx::barrier_arrive_expect(full(), Ring_::copied_bytes * (tap.more_of_chain() ? 2u : 1u));
   }
   __device__ __forceinline__ void next(Tap<T>& tap, const ConvGeometry& g) {
     stages.advance();
@@ -105,7 +105,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
   bool waited = false;
   Filling<T, groups, n> filling(args, shared);
   for (Walk walk(args, rank); walk.more(); walk.next()) {
-    const Corner corner = corner_of(g, walk.pixel_tile() * n);
+    const ptx::Corner corner = corner_of(g, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
     if (!waited) wait_for_predecessor();
     waited = true;
@@ -113,12 +113,12 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     for (int step = 0; step < span.count; ++step, source += block_bytes, filling.next(tap, g)) {
       const int stage = filling.stages.stage;
       if (step >= ahead) {
-        first_layer::barrier_wait(shared.empty + stage, filling.stages.parity ^ 1);
+        ptx::barrier_wait(shared.empty + stage, filling.stages.parity ^ 1);
         filling.expect(tap);
         weights.load(shared, stage, source, filling.full());
       }
-      load_pixels(shared.ring + stage * Shared<T, groups, n>::stage_bytes, input, tap.slab * step_words, corner,
-                  tap.row * g.dilation_height, tap.column * g.dilation_width, filling.full());
+      ptx::load_im2col(shared.ring + stage * Shared<T, groups, n>::stage_bytes, input, tap.slab * step_words, corner,
+                       tap.row * g.dilation_height, tap.column * g.dilation_width, filling.full());
     }
     ahead = 0;
   }

@@ -1,9 +1,7 @@
 #pragma once
 
-// A tile whose K is split over the blocks of a cluster. Each block owns some of the tile's pixels, in fragments of
-// eight, and every block sends its sums of them there: stores that count themselves at a barrier of the owner, so that
-// nobody reads across the cluster or waits for more than what it is sent. The owner adds them in the order of the
-// blocks, so that the bits are the same every time, and finishes them.
+// A tile whose K is split over the blocks of a cluster (tensor_core/split_k.cuh): what a block owns of it is some of
+// its pixels, in fragments of eight.
 
 #include "lamina/cuda/conv2d/channels_last/ring.cuh"
 
@@ -13,34 +11,25 @@ namespace lamina::cuda::channels_last {
 template <int groups>
 inline constexpr int fragment_bytes = groups * 128 * 16;
 
-/// The fragments [first, last) of a tile that a block of the cluster owns.
-template <int n>
-struct Share {
-  int size, first, last;
-  __device__ Share(int splits, int rank)
-      : size(fragments_owned(n, splits)), first(rank * size), last(min(first + size, n / 8)) {}
-};
-
 /// To be called by one thread before the cluster's blocks meet: how much this block will be sent.
 template <class T, int groups, int n>
 __device__ __forceinline__ void expect_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
-  const Share<n> own(args.splits, rank);
+  const OwnFragments own(n / 8, fragments_owned(n / 8, args.splits), rank);
   if (own.first >= own.last) return;
-  first_layer::barrier_arrive_expect(
-      shared.landed, static_cast<std::uint32_t>(args.splits * (own.last - own.first) * fragment_bytes<groups>));
+  ptx::barrier_arrive_expect(shared.landed,
+                             static_cast<std::uint32_t>(args.splits * (own.last - own.first) * fragment_bytes<groups>));
 }
 
 template <class T, int groups, int n>
 __device__ __forceinline__ void send_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
                                           const float (&d)[n / 2]) {
-  const int size = fragments_owned(n, args.splits);
-  const std::uint32_t own = shared_address(shared.landing) +
+  const int size = fragments_owned(n / 8, args.splits);
+  const std::uint32_t own = ptx::shared_address(shared.landing) +
                             static_cast<std::uint32_t>(rank * size * fragment_bytes<groups>) + threadIdx.x * 16;
   std::uint32_t owner = 0, offset = 0;
 #pragma unroll
   for (int j = 0; j < n / 8; ++j) {
-    store_counted(in_block(own + offset, owner), {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]},
-                  in_block(shared_address(shared.landed), owner));
+    lamina::cuda::send_sums(own + offset, {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]}, shared.landed, owner);
     offset += fragment_bytes<groups>;
     if (offset == static_cast<std::uint32_t>(size * fragment_bytes<groups>)) offset = 0, ++owner;
   }
@@ -69,24 +58,19 @@ __device__ __forceinline__ float repaired(const Arguments& args, float sum, int 
 template <class T, int groups, int n>
 __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
                                             const Piece& piece) {
-  const Share<n> own(args.splits, rank);
+  const OwnFragments own(n / 8, fragments_owned(n / 8, args.splits), rank);
   if (own.first >= own.last) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const bool odd = lane / 4 % 2 != 0;
   const int filter = piece.first_filter + warp * 16 + lane / 4;
-  barrier_wait_cluster(shared.landed, 0);
+  ptx::barrier_wait_cluster(shared.landed, 0);
 #pragma unroll 1
   for (int fragment = own.first; fragment < own.last; ++fragment) {
     const auto* part = reinterpret_cast<const float4*>(
                            shared.landing + static_cast<std::size_t>((fragment - own.first) * fragment_bytes<groups>)) +
                        threadIdx.x;
     const int apart = own.size * fragment_bytes<groups> / 16;
-    float4 sum = *part;
-#pragma unroll 4
-    for (int split = 1; split < args.splits; ++split) {
-      const float4 more = part[split * apart];
-      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
-    }
+    const float4 sum = add_parts(part, args.splits, apart);
     float y[4] = {sum.x, sum.y, sum.z, sum.w};  // of pixels p, p + 1, of filter `filter` and of the eighth after it
     const int pixel = piece.first_pixel + fragment * 8 + lane % 4 * 2;
     if constexpr (Element<T>::repaired) {

@@ -1,20 +1,15 @@
 #pragma once
 
-// How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages.
+// How a block's work is laid out in time and in shared memory: tiles, steps of K, the ring of stages. Stages are
+// emptied one by one, and filled chain by chain: where chains have several steps, their `full` barriers are a ring of
+// their own.
 
 #include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+#include "lamina/cuda/ptx/cluster.cuh"
+#include "lamina/cuda/tensor_core/ring.cuh"
+#include "lamina/cuda/tensor_core/split_k.cuh"
 
 namespace lamina::cuda::channels_last {
-
-/// A place in the ring and how often it has come round. Stages are emptied one by one, and filled chain by chain: where
-/// chains have several steps, their `full` barriers are a ring of their own.
-struct Ring {
-  int stages, stage = 0, parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
 
 /// The tiles of one block, in turn: tile = pixel tile * m_tiles + filter tile, filters fastest, so that blocks that run
 /// together share pixels.
@@ -40,8 +35,8 @@ struct Span {
   __device__ Span(const Arguments& args, int cluster_rank) : first(0), count(args.steps) {
     if (args.splits == 1) return;
     const int pairs = args.paired / 2, chains = args.steps - pairs;
-    const int each = chains / args.splits, more = chains % args.splits;
-    const int begin = cluster_rank * each + min(cluster_rank, more), end = begin + each + (cluster_rank < more);
+    const KPiece piece(chains, args.splits, cluster_rank);
+    const int begin = piece.first, end = piece.end;
     first = begin + min(begin, pairs);
     count = end + min(end, pairs) - first;
   }
@@ -85,10 +80,10 @@ struct Shared {
   static constexpr int stage_bytes = copied_bytes + (split<T> ? n * step_bytes : 0);
 
   unsigned char* ring;
-  unsigned char* stores;                          // where outputs become channels last,
-  unsigned char* landing;                         // or where other blocks' sums arrive, if K is split
-  std::uint64_t *full, *empty, *halved, *landed;  // by the copies, the products, the splitting, the other blocks
-  float* scales;                                  // [stages, n], of the pixels in a chain, if they are scaled
+  unsigned char* stores;                             // where outputs become channels last,
+  unsigned char* landing;                            // or where other blocks' sums arrive, if K is split
+  std::uint64_t *full, *empty, *low_words, *landed;  // by the copies, the products, the splitting, the other blocks
+  float* scales;                                     // [stages, n], of the pixels in a chain, if they are scaled
 
   __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
     const int ring_bytes = args.stages * stage_bytes;
@@ -96,9 +91,9 @@ struct Shared {
     stores = base + ring_bytes;
     landing = args.in_ring ? base : stores;
     full = reinterpret_cast<std::uint64_t*>(base + barrier_offset(ring_bytes, store_bytes, sums, args.in_ring));
-    empty = full + most_stages;
-    halved = empty + most_stages;
-    landed = halved + most_stages;
+    empty = full + max_stages;
+    low_words = empty + max_stages;
+    landed = low_words + max_stages;
     scales = reinterpret_cast<float*>(landed + 1);
   }
 };
@@ -111,13 +106,13 @@ __device__ __forceinline__ void release(const Arguments& args, const Shared<T, g
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (scaled<T>) __syncwarp();  // all lanes have read their scales
   if constexpr (split<T>) {
-    if (args.multicast == 1) return first_layer::barrier_arrive(shared.empty + stage);
+    if (args.multicast == 1) return ptx::barrier_arrive(shared.empty + stage);
     for (int rank = 0; rank < args.multicast; ++rank) {
-      barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
+      ptx::barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
     }
   } else if (lane < args.multicast) {
-    if (args.multicast == 1) return first_layer::barrier_arrive(shared.empty + stage);
-    barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
+    if (args.multicast == 1) return ptx::barrier_arrive(shared.empty + stage);
+    ptx::barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(lane));
   }
 }
 

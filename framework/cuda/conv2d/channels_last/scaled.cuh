@@ -6,18 +6,12 @@
 // three warps that have nothing else to do beside the copying thread, and the barriers of the operands count them too.
 // Source of the two words: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022).
 
-#include "lamina/cuda/conv2d/channels_last/ring.cuh"
+#include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::channels_last {
 
 inline constexpr int gathering_threads = 96;
-
-/// Copies 4 bytes, or zeros.
-__device__ __forceinline__ void copy_or_clear(std::uint32_t shared, const float* global, bool wanted) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(wanted ? 4 : 0)
-               : "memory");
-}
 
 /// The warps that bring the scales of each chain's pixels, one chain after the other.
 template <class T, int groups, int n>
@@ -34,7 +28,7 @@ __device__ __forceinline__ void gather_scales(const Arguments& args, const Share
 #pragma unroll
     for (int i = 0; i < own; ++i) {
       const int pixel = walk.pixel_tile() * n + thread + i * gathering_threads;
-      const Corner corner = corner_of(g, pixel);
+      const ptx::Corner corner = corner_of(g, pixel);
       row[i] = pixel < args.pixels ? corner.row : -(1 << 20);
       column[i] = corner.column;
       first[i] = (corner.image * g.in_height + corner.row) * g.in_width + corner.column;
@@ -46,18 +40,18 @@ __device__ __forceinline__ void gather_scales(const Arguments& args, const Share
         const int down = tap.row * g.dilation_height, right = tap.column * g.dilation_width;
         const int offset = down * g.in_width + right;
         const float* scales = args.scales + static_cast<std::size_t>(tap.slab / chain_slabs(operand_of<T>)) * plane;
-        const std::uint32_t place = shared_address(shared.scales + slots.stage * n + thread);
+        const std::uint32_t place = ptx::shared_address(shared.scales + slots.stage * n + thread);
         // A chain's slot was used as many chains ago as there are stages: before this stage was.
-        first_layer::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
+        ptx::barrier_wait(shared.empty + ring.stage, ring.parity ^ 1);
 #pragma unroll
         for (int i = 0; i < own; ++i) {
           if (n % gathering_threads != 0 && i == own - 1 && thread + i * gathering_threads >= n) continue;
           const bool inside = static_cast<unsigned>(row[i] + down) < static_cast<unsigned>(g.in_height) &&
                               static_cast<unsigned>(column[i] + right) < static_cast<unsigned>(g.in_width);
-          copy_or_clear(place + static_cast<std::uint32_t>(i * gathering_threads * 4),
-                        inside ? scales + (first[i] + offset) : scales, inside);
+          ptx::copy_async<4>(place + static_cast<std::uint32_t>(i * gathering_threads * 4),
+                             inside ? scales + (first[i] + offset) : scales, inside);
         }
-        first_layer::arrive_when_copied(shared.full + slots.stage);
+        ptx::barrier_arrive_when_copied(shared.full + slots.stage);
         slots.advance();
       }
       begins = !tap.more_of_chain();
@@ -79,9 +73,11 @@ struct ScaledProducts {
   /// Issues products of one stage: chain = pieces of 32 bytes of its rows, at these offsets of 16 bytes.
   __device__ __forceinline__ void piece(float (&chain)[n / 2], int stage, unsigned of_a, unsigned of_b,
                                         bool accumulate) const {
-    const std::uint32_t tile = shared_address(shared.ring) + static_cast<std::uint32_t>(stage * Ring_::stage_bytes);
-    const std::uint64_t a = descriptor(tile + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes));
-    issue<__half, n, widest<groups>>(chain, a + of_a, descriptor(tile) + of_b, accumulate);
+    const std::uint32_t tile =
+        ptx::shared_address(shared.ring) + static_cast<std::uint32_t>(stage * Ring_::stage_bytes);
+    const std::uint64_t a =
+        ptx::rows_descriptor(tile + static_cast<std::uint32_t>(Ring_::weight_offset + group * block_bytes));
+    wgmma_in_turn<__half, max_columns<groups>>(chain, a + of_a, ptx::rows_descriptor(tile) + of_b, accumulate);
   }
   /// Where a row of pairs has 64 bytes of high words, and 64 of low ones.
   __device__ __forceinline__ void high_by_low(float (&chain)[n / 2], int stage, bool accumulate) const {
@@ -110,11 +106,7 @@ struct ScaledProducts {
       }
     }
     __device__ __forceinline__ float2 load(int j) const {
-      float2 v;
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                   : "=f"(v.x), "=f"(v.y)
-                   : "r"(place + static_cast<std::uint32_t>(j * 32)));
-      return v;
+      return ptx::load_shared_pair(place + static_cast<std::uint32_t>(j * 32));
     }
     __device__ __forceinline__ float2 of(int j) const {
       if constexpr (held) return value[j];
@@ -135,9 +127,7 @@ struct ScaledProducts {
   }
 
   /// Until the next chain's operands and scales are there.
-  __device__ __forceinline__ void wait_full() const {
-    first_layer::barrier_wait(shared.full + slots.stage, slots.parity);
-  }
+  __device__ __forceinline__ void wait_full() const { ptx::barrier_wait(shared.full + slots.stage, slots.parity); }
 
   /// `count` chains of `width` steps, one after the other.
   template <int width>
@@ -151,7 +141,7 @@ struct ScaledProducts {
       const int slot = slots.stage;
       slots.advance();
       float chain[n / 2];
-      first_layer::wgmma_fence();
+      ptx::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < width; ++i) {
         if constexpr (pairs) {
@@ -160,21 +150,21 @@ struct ScaledProducts {
           all(chain, stage[i], i > 0);
         }
       }
-      first_layer::wgmma_commit();
+      ptx::wgmma_commit();
       // While these run: what the adding and the next chain will need.
-      const Scales scales(shared_address(shared.scales + slot * n) + threadIdx.x % 4 * 8);
+      const Scales scales(ptx::shared_address(shared.scales + slot * n) + threadIdx.x % 4 * 8);
       if (count > 1) wait_full();
-      wait_products<0>();
-      first_layer::pin(chain);
+      ptx::wgmma_wait<0>();
+      ptx::pin(chain);
       if constexpr (pairs) {
 #pragma unroll
         for (int i = 0; i < n / 2; ++i) chain[i] *= 1.0f / low_word_scale;
-        first_layer::wgmma_fence();
+        ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < width; ++i) high_by_high(chain, stage[i]);
-        first_layer::wgmma_commit();
-        wait_products<0>();
-        first_layer::pin(chain);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+        ptx::pin(chain);
       }
       // The last stage is kept until the scales have been read: so nobody overwrites them (gather_scales).
       if constexpr (width > 1) release(args, shared, stage[0]);

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "lamina/base/in_parallel.h"
-#include "lamina/cuda/conv2d/implicit_gemm/layout.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
+#include "lamina/cuda/tensor_core/weights.h"
 #include "lamina/tensor/dtype.h"
 
 namespace lamina::cuda::channels_last {
@@ -56,27 +56,6 @@ std::vector<unsigned char> pack_rounded(const ConvGeometry& g, Operand operand, 
 
 }  // namespace
 
-std::optional<int> shift_of_scaled(const float* weight, std::int64_t count) {
-  float largest = 0.0f, sum = 0.0f;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float magnitude = std::abs(weight[i]);
-    largest = magnitude > largest ? magnitude : largest;
-    sum += weight[i] * 0.0f;  // NaN if one is not finite
-  }
-  if (sum != 0.0f) return {};
-  if (largest == 0.0f) return 0;
-  const int shift = 14 - std::ilogb(largest);
-  if (shift < -26 || shift > 74) return {};
-  const float least = std::ldexp(least_scaled, -shift);
-  int lost = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float magnitude = std::abs(weight[i]);
-    lost |= static_cast<int>(magnitude < least) & static_cast<int>(magnitude != 0.0f);
-  }
-  if (lost != 0) return {};
-  return shift;
-}
-
 ScaledWeights examine_scaled(const ConvGeometry& g, Operand operand, const float* weight) {
   const int terms = chain_slabs(operand) * step_terms(operand), taps = g.kernel_height * g.kernel_width;
   // A pixel's words miss at most 2^-50 of its block's largest magnitude, or 2^-39 without low words. That is little
@@ -114,16 +93,16 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand op
   shifts.resize(static_cast<std::size_t>(geometry.out_channels));
   const bool ranged = operand == Operand::split_tf32 || is_scaled(operand);
   if (ranged) ranges.resize(static_cast<std::size_t>(filter_blocks * block_filters));
-  const auto find_range = [&](std::size_t filter) {
+  const auto set_range = [&](std::size_t filter) {
     if (is_scaled(operand)) {
       ranges[filter].scale = std::ldexp(1.0f, -shifts[filter]);
     } else {
-      ranges[filter] = implicit_gemm::find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
-                                                 geometry.reduction(), shifts[filter]);
+      ranges[filter] = find_range(weight + static_cast<std::int64_t>(filter) * geometry.reduction(),
+                                  geometry.reduction(), shifts[filter]);
     }
   };
   lamina::detail::in_parallel(ranged ? shifts.size() : 0, 16, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t filter = begin; filter < end; ++filter) find_range(filter);
+    for (std::size_t filter = begin; filter < end; ++filter) set_range(filter);
   });
   const auto shifted = [&](float w, int filter) { return std::ldexp(w, shifts[static_cast<std::size_t>(filter)]); };
   switch (operand) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "lamina/cuda/conv2d/channels_last/arguments.h"
@@ -16,11 +15,6 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand op
                                         const float* weight,                // [OC, C, KH, KW]
                                         std::vector<int> shifts,            // [OC], or empty
                                         std::vector<FilterRange>& ranges);  // [filter_blocks * 64], or empty
-
-/// The power of two that brings a filter's largest weight into [2^14, 2^15), 0 for one of zeros. Nothing if that leaves
-/// some weight too small for f16 to keep 11 bits of it, if one is not finite, or if all are so large or small that sums
-/// in their units might overflow or underflow where others would not.
-std::optional<int> shift_of_scaled(const float* weight, std::int64_t count);
 
 /// Whether weights may be multiplied as scaled words, and what their pixels must then keep to.
 struct ScaledWeights {

@@ -75,7 +75,7 @@ __device__ __forceinline__ int small_values(const Params& p, const ExactTile& ti
     for (int half = 2 * p.group[g].begin + (threadIdx.x & 31); half < 2 * p.group[g].end; half += 32) {
       const std::uint32_t entry = p.step[half / 2];
       const uint4 unit =
-          load_shared<uint4>((row + i + (entry & 0xFFFF) + (half % 2 == 0 ? 0 : entry >> 16)) * unit_bytes);
+          ptx::load_shared<uint4>((row + i + (entry & 0xFFFF) + (half % 2 == 0 ? 0 : entry >> 16)) * unit_bytes);
       const std::uint32_t word[4] = {unit.x, unit.y, unit.z, unit.w};
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
@@ -93,7 +93,7 @@ template <Precision precision, class Out, int filters>
 __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces& places, Out* buffer,
                                         ExactScratch& scratch, int first_filter, int barrier, int thread) {
   const Params& p = scratch.params;
-  warpgroup_sync(barrier);
+  ptx::sync_warpgroup(barrier);
   constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
   const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
@@ -103,7 +103,7 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
     const unsigned suspects = __ballot_sync(0xFFFFFFFFu, scratch.state[thread] != 0);
     if ((thread & 31) == 0) scratch.suspects[thread >> 5] = suspects;
   }
-  warpgroup_sync(barrier);
+  ptx::sync_warpgroup(barrier);
   if constexpr (Mode<precision>::smallest != 0) {
     std::uint64_t suspects = scratch.suspects[0] | std::uint64_t{scratch.suspects[1]} << 32;
     for (int number = 0; suspects != 0; suspects &= suspects - 1, ++number) {
@@ -113,19 +113,19 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
       const int small = small_values<Mode<precision>>(p, tile, i);
       if (small <= p.tolerated && (thread & 31) == 0) scratch.state[i] = 0;
     }
-    warpgroup_sync(barrier);
+    ptx::sync_warpgroup(barrier);
   }
   const bool listed = pixel && (scratch.state[thread] != 0 || p.any_inexact);
   if (thread < tile_pixels) {
     const unsigned all = __ballot_sync(0xFFFFFFFFu, listed);
     if ((thread & 31) == 0) scratch.listed[thread >> 5] = all;
   }
-  warpgroup_sync(barrier);
+  ptx::sync_warpgroup(barrier);
   if (listed) {
     const int before = __popc(scratch.listed[thread >> 5] & ((1u << (thread & 31)) - 1));
     scratch.list[before + (thread < 32 ? 0 : __popc(scratch.listed[0]))] = thread;
   }
-  warpgroup_sync(barrier);
+  ptx::sync_warpgroup(barrier);
   const int count = __popc(scratch.listed[0]) + __popc(scratch.listed[1]);
   const int group = thread / filters, f = first_filter + thread % filters;
   const bool mine = group < groups && f < p.out_channels;
@@ -153,7 +153,7 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
         if (k < padded) scratch.window()[k][thread >> 5] = exact_operand<precision>(value[i]);
       }
     }
-    warpgroup_sync(barrier);
+    ptx::sync_warpgroup(barrier);
     bool wanted[pixels], any = false;
 #pragma unroll
     for (int i = 0; i < pixels; ++i) {
@@ -190,9 +190,9 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
         }
       }
     }
-    warpgroup_sync(barrier);
+    ptx::sync_warpgroup(barrier);
   }
-  fence_async_proxy();
+  ptx::fence_async_proxy();
 }
 
 }  // namespace lamina::cuda::first_layer

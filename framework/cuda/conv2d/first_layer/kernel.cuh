@@ -32,24 +32,24 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   float bias = 0, scale = 0;
   if (thread < filters) bias = p.bias[split * filters + thread], scale = p.scale[split * filters + thread];
   if (thread == 0) {
-    barrier_init(&control.weights_landed, 1 + filters);
-    barrier_init_fence();
-    barrier_arrive_expect(&control.weights_landed, weight_bytes);
+    ptx::barrier_init(&control.weights_landed, 1 + filters);
+    ptx::barrier_init_fence();
+    ptx::barrier_arrive_expect(&control.weights_landed, weight_bytes);
     const unsigned char* from = static_cast<const unsigned char*>(p.weights) + std::int64_t{split} * weight_bytes;
     for (int at = 0; at < weight_bytes; at += 16384) {
-      bulk_load(shared + at, from + at, min(16384, weight_bytes - at), &control.weights_landed);
+      ptx::bulk_load(shared + at, from + at, min(16384, weight_bytes - at), &control.weights_landed);
     }
   }
   if (thread >= 128 && thread - 128 < p.ring_rows) {
-    barrier_init(&control.row_full[thread - 128], 32 * staging_warps);
-    barrier_init(&control.row_free[thread - 128], 128 * Team<precision>::computing);
-    barrier_init_fence();
+    ptx::barrier_init(&control.row_full[thread - 128], 32 * staging_warps);
+    ptx::barrier_init(&control.row_free[thread - 128], 128 * Team<precision>::computing);
+    ptx::barrier_init_fence();
   }
   if (thread >= 256 && thread - 256 < pool_buffers) {
-    barrier_init(&control.buffer_full[thread - 256], 128);
-    barrier_init(&control.buffer_free[thread - 256], 128);
-    barrier_init(&control.raw_landed[thread - 256], RawRows::arrivals(p));
-    barrier_init_fence();
+    ptx::barrier_init(&control.buffer_full[thread - 256], 128);
+    ptx::barrier_init(&control.buffer_free[thread - 256], 128);
+    ptx::barrier_init(&control.raw_landed[thread - 256], RawRows::arrivals(p));
+    ptx::barrier_init_fence();
   }
   __syncthreads();
   let_successor_start();
@@ -57,26 +57,26 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
   if (thread < filters) {
     reinterpret_cast<float*>(control.bias)[thread] = bias;
     reinterpret_cast<float*>(control.scale)[thread] = scale;
-    barrier_arrive(&control.weights_landed);
+    ptx::barrier_arrive(&control.weights_landed);
   }
 
   unsigned char* buffers = ring + ring_bytes;
   constexpr int computing = Team<precision>::computing, staging = Team<precision>::staging;
   if (warpgroup < computing) {
-    take_registers<Team<precision>::computing_registers>();
+    ptx::take_registers<Team<precision>::computing_registers>();
     compute_tiles<precision, Out, filters>(
-        p, control, shared_address(shared) / unit_bytes, shared_address(ring) / unit_bytes, buffers,
+        p, control, ptx::shared_address(shared) / unit_bytes, ptx::shared_address(ring) / unit_bytes, buffers,
         *reinterpret_cast<ExactScratch*>(shared + p.exact_scratch + warpgroup * p.exact_scratch_bytes), warpgroup,
         split, first, last);
   } else {
-    give_registers_back<Team<precision>::other_registers>();
+    ptx::give_registers_back<Team<precision>::other_registers>();
     const int group = warpgroup - computing;
     unsigned char* raw = buffers + p.buffers * p.buffer_bytes;
     if (group < staging) {
       if (p.wide_pieces) {
-        stage_rows<precision, true>(p, control, shared_address(ring), raw, group, first, last);
+        stage_rows<precision, true>(p, control, ptx::shared_address(ring), raw, group, first, last);
       } else {
-        stage_rows<precision, false>(p, control, shared_address(ring), raw, group, first, last);
+        stage_rows<precision, false>(p, control, ptx::shared_address(ring), raw, group, first, last);
       }
     } else if (p.pool_kernel != 0) {
       pool_rows<Out, filters>(p, control, buffers, split, first, last);

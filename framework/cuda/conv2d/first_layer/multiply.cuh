@@ -1,10 +1,17 @@
 #pragma once
 
 #include "lamina/cuda/conv2d/first_layer/team.cuh"
-#include "lamina/cuda/ptx/wgmma_plain.cuh"
+#include "lamina/cuda/ptx/wgmma.cuh"
 
 /// The products of one tile: the k16 steps of the host's table, by one warpgroup.
 namespace lamina::cuda::first_layer {
+
+/// K-major operands without swizzle: `low` holds the first core matrix's unit and, in the upper half, how many units on
+/// the next along K is; the next 8 rows follow 128 bytes on. The rows of A may overlap: that is what spares the
+/// unfolding.
+__device__ __forceinline__ std::uint64_t operand(std::uint32_t low) {
+  return ptx::descriptor<ptx::Swizzle::none, 8 * unit_bytes>(low);
+}
 
 /// Calls `step(s, a)` for each k16 step s of a group, `a` being the first unit of the ring row it reads. (ptxas keeps
 /// the chain asynchronous only while it sees through the control flow around it: watch its log for C7510 to C7520.)
@@ -16,7 +23,7 @@ __device__ __forceinline__ void for_each_step(const StepGroup& group, std::uint3
   } else {
 #pragma unroll 1
     for (int s = group.begin; s < group.end; s += steps_per_round) {
-      wgmma_fence();
+      ptx::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < steps_per_round; ++i) step(s + i, a);
     }
@@ -37,18 +44,18 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
     return ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + column;
   };
   if constexpr (!M::split) {
-    pin(sum);
-    wgmma_fence();
+    ptx::pin(sum);
+    ptx::wgmma_fence();
 #pragma unroll 1
     for (int g = 0; g < p.groups; ++g) {
       for_each_step<true>(p.group[g], ring_row(p.group[g].shift), [&](int s, std::uint32_t a) {
-        Wgmma<Operand, b_columns>::run(sum, descriptor(a + p.step[s]), descriptor(b + s * b_step), true);
+        ptx::wgmma<Operand>(sum, operand(a + p.step[s]), operand(b + s * b_step), true);
       });
     }
-    wgmma_commit();
+    ptx::wgmma_commit();
     meanwhile();
-    wgmma_wait();
-    pin(sum);
+    ptx::wgmma_wait<0>();
+    ptx::pin(sum);
   } else {
     // `high`: high * high, then high * residual; `low`: residual * high, like its neighbour residual_scale times too
     // large. Folded into `sum` after each group, before the truncation of a long chain shows.
@@ -58,18 +65,18 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
       const StepGroup group = p.group[g];
       const std::uint32_t a_first = ring_row(group.shift);
       float high[filters], low[filters / 2];
-      pin(high), pin(low);
-      wgmma_fence();
+      ptx::pin(high), ptx::pin(low);
+      ptx::wgmma_fence();
       for_each_step<false>(group, a_first, [&](int s, std::uint32_t a) {
-        Wgmma<Operand, b_columns>::run(high, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
+        ptx::wgmma<Operand>(high, operand(a + p.step[s]), operand(b + s * b_step), s != group.begin);
       });
       for_each_step<false>(group, a_first + residual, [&](int s, std::uint32_t a) {
-        Wgmma<Operand, filters>::run(low, descriptor(a + p.step[s]), descriptor(b + s * b_step), s != group.begin);
+        ptx::wgmma<Operand>(low, operand(a + p.step[s]), operand(b + s * b_step), s != group.begin);
       });
-      wgmma_commit();
+      ptx::wgmma_commit();
       if (g == 0) meanwhile();
-      wgmma_wait();
-      pin(high), pin(low);
+      ptx::wgmma_wait<0>();
+      ptx::pin(high), ptx::pin(low);
 #pragma unroll
       for (int i = 0; i < filters / 2; ++i) {
         sum[i] = fmaf(high[filters / 2 + i] + low[i], 1.0f / residual_scale, sum[i]) + high[i];

@@ -8,7 +8,7 @@
 #define LAMINA_HOST_DEVICE
 #endif
 
-/// What the host tells the sm_90a convolution kernel, and the K order that packing and staging must agree on.
+/// What the host tells the first layer's kernel, and the K order that packing and staging must agree on.
 namespace lamina::cuda::first_layer {
 
 inline constexpr int tile_pixels = 64;     ///< M of one wgmma: pixels that one warpgroup computes at a time
@@ -93,7 +93,7 @@ inline constexpr float residual_scale = 2048.0f;
 
 struct Params {
   const float* input;           // [N, C, H, W]
-  const void* weights;          // [splits][steps][2][columns / 8][8][8] 16-bit, see sm90_pack.h
+  const void* weights;          // [splits][steps][2][columns / 8][8][8] 16-bit, see pack.h
   const float* scale;           // [splits * filters_per_block]: undoes the weights' and the input's powers of two
   const float* bias;            // [splits * filters_per_block], zeros where there is none
   const float* exact_weights;   // [C * KH * KW, padded to exact_unroll][splits * filters_per_block]
@@ -127,13 +127,13 @@ struct Params {
 
   int raw_rows;        // image rows of one channel that a ring row is made from
   int raw_line_bytes;  // one such row as staged, f32, for a strip's columns
-  int tolerated;       // values of a window that may be smaller than the fast path likes; see sm90_exact.cuh
+  int tolerated;       // values of a window that may be smaller than the fast path likes; see exact.cuh
   // Square windows that reach at most one row into the next ones; pool_kernel 0: no pooling.
   int pool_kernel, pool_stride, pool_padding, pool_height, pool_width;
   Divider by_pool_height;
 
   Divider by_taps, by_kernel_width;
-  Divider by_pitch, by_pieces, by_tiles_per_strip, by_out_width;  // pieces: pitch + 1, see sm90_stage.cuh
+  Divider by_pitch, by_pieces, by_tiles_per_strip, by_out_width;  // pieces: pitch + 1, see stage.cuh
 
   int buffers, buffer_bytes;               // store buffers; computing warpgroup g takes those congruent to it, in turn
   int exact_scratch, exact_scratch_bytes;  // where in dynamic shared memory the exact path works; of each warpgroup
@@ -141,8 +141,8 @@ struct Params {
   bool relu;
   bool any_inexact;
   bool nhwc;         // the output
-  bool bulk_rows;    // image rows are multiples of 16 bytes: the copy engine brings them
-  bool wide_pieces;  // and stride 4, padding 2 (mod 4): float4 pieces, see sm90_stage.cuh
+  bool bulk_rows;    // image rows are multiples of 16 bytes: TMA brings them
+  bool wide_pieces;  // and stride 4, padding 2 (mod 4): float4 pieces, see stage.cuh
   bool contiguous;   // one strip: a tile's pixels are consecutive in memory
   bool one_run;      // and NHWC, and no other block has filters of these pixels: so are its outputs
 };

@@ -2,7 +2,7 @@
 
 #include "lamina/cuda/conv2d/first_layer/modes.cuh"
 #include "lamina/cuda/conv2d/first_layer/tile.cuh"
-#include "lamina/cuda/ptx/barrier.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
 
 /// The way out of a tile, 64 pixels x filters, to NHWC: the buffer holds the pixels as memory will, so that the copy
 /// engine can take the whole tile away, or threads 16 bytes each.
@@ -57,7 +57,7 @@ struct Pixels {
     const int i = 16 * (thread >> 5) + ((thread & 31) >> 2);
     put_pixel<0>(places.offset[i], y);
     put_pixel<2>(places.offset[i + 8], y);
-    fence_async_proxy();
+    ptx::fence_async_proxy();
   }
 
   /// Where the buffer holds filter `f` of tile row i, which `put` has written: for values that replace others.
@@ -80,7 +80,11 @@ struct Pixels {
 
   __device__ __forceinline__ void drain(const TileMap& tile, const Places& at) const {
     if (p.one_run) {
-      if (thread == 0 && at.count > 0) bulk_store(at.output, buffer, at.count * row_bytes);
+      if (thread == 0 && at.count > 0) {
+        ptx::bulk_store(at.output, buffer, at.count * row_bytes);
+        ptx::bulk_commit();
+        ptx::bulk_wait_read<0>();
+      }
     } else if (p.out_channels * sizeof(Out) % sizeof(uint4) == 0) {
       drain_by<uint4>(tile, at);
     } else {
@@ -107,7 +111,7 @@ struct Pixels {
     const int row = offset / row_bytes;
     const int flip = sizeof(Out) == 4 || words == 0 ? row & flips : row >> 1 & flips;
     const bool wanted = offset >= 0;
-    const std::uint32_t to = shared_address(buffer) + offset + (thread & 3) * (block_bytes / 4);
+    const std::uint32_t to = ptx::shared_address(buffer) + offset + (thread & 3) * (block_bytes / 4);
     Quad<Out> block[filters / 16];
 #pragma unroll
     for (int k = 0; k < filters / 16; ++k) {
@@ -124,7 +128,7 @@ struct Pixels {
       }
     }
 #pragma unroll
-    for (int k = 0; k < filters / 16; ++k) store_shared(to + (k ^ flip) * block_bytes, block[k].bits, wanted);
+    for (int k = 0; k < filters / 16; ++k) ptx::store_shared(to + (k ^ flip) * block_bytes, block[k].bits, wanted);
   }
 
   /// Unit by unit, each of one pixel.

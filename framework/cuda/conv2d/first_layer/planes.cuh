@@ -2,7 +2,7 @@
 
 #include "lamina/cuda/conv2d/first_layer/modes.cuh"
 #include "lamina/cuda/conv2d/first_layer/tile.cuh"
-#include "lamina/cuda/ptx/barrier.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
 
 /// The way out of a tile, 64 pixels x filters, to NCHW: a computing warpgroup puts its registers into a transposing
 /// buffer, and the storing warpgroup writes that out while the next tile is multiplied, consecutive pixels of one or
@@ -97,7 +97,7 @@ struct Planes {
   __device__ __forceinline__ void put_aligned(const PixelPlaces& places, const float (&y)[filters / 2]) const {
     const int warp = thread >> 5, lane = thread & 31, step = p.out_height * p.out_width;
     const int i = 16 * warp + (lane >> 2);
-    const std::uint32_t shared = shared_address(buffer);
+    const std::uint32_t shared = ptx::shared_address(buffer);
     const int upper = places.offset[i], lower = places.offset[i + 8];
     const int base = places.base;
 #pragma unroll
@@ -106,15 +106,15 @@ struct Planes {
 #pragma unroll
       for (int k = 0; k < filters / 16; ++k) {  // columns 8j + 2t + e, j = 2k + (f >> 1), e = f & 1
         const int from = 8 * k + 4 * (f >> 1) + (f & 1);
-        store_shared(shared + upper + row + 64 * k * pitch, y[from], upper >= 0);
-        store_shared(shared + lower + row + 64 * k * pitch, y[from + 2], lower >= 0);
+        ptx::store_shared(shared + upper + row + 64 * k * pitch, y[from], upper >= 0);
+        ptx::store_shared(shared + lower + row + 64 * k * pitch, y[from + 2], lower >= 0);
       }
     }
   }
 
   __device__ __forceinline__ void prepare_units(const PixelRun& run, int base, Places& at) const {
     const int warp = thread >> 5, lane = thread & 31, step = p.out_height * p.out_width;
-    const std::uint32_t shared = shared_address(buffer);
+    const std::uint32_t shared = ptx::shared_address(buffer);
 #pragma unroll
     for (int odd = 0; odd < 2; ++odd) {  // half a warp per filter: f = 2 * odd + half
       const int f = 2 * odd + (lane >> 4), filter = 4 * warp + f, shift = (base + filter * step) & 3;
@@ -146,8 +146,8 @@ struct Planes {
       for (int b = 0; b < batch && first + b < filters / 16; ++b) {
         const int k = first + b;
 #pragma unroll
-        for (int odd = 0; odd < 2; ++odd) unit[b][odd] = load_shared<float4>(at.from[odd] + 64 * k * pitch);
-        single[b] = load_shared<float>(at.single_from + 64 * k * pitch);
+        for (int odd = 0; odd < 2; ++odd) unit[b][odd] = ptx::load_shared<float4>(at.from[odd] + 64 * k * pitch);
+        single[b] = ptx::load_shared<float>(at.single_from + 64 * k * pitch);
       }
       // The address of a store is a base common to all lanes and a 32-bit offset that stays.
 #pragma unroll
@@ -168,7 +168,7 @@ struct Planes {
   /// (1, 2), (3, 4), ... What pairs leave over at the ends is stored singly.
   __device__ __forceinline__ void prepare_pairs(const TileMap& tile, const PixelRun& run, int base, Places& at) const {
     const int warp = thread >> 5, lane = thread & 31, step = p.out_height * p.out_width;
-    const std::uint32_t shared = shared_address(buffer);
+    const std::uint32_t shared = ptx::shared_address(buffer);
     const int row_of[3] = {run.tile_row(p, tile, 2 * lane - 1), run.tile_row(p, tile, 2 * lane),
                            run.tile_row(p, tile, 2 * lane + 1)};
 #pragma unroll
@@ -195,7 +195,7 @@ struct Planes {
     const std::int64_t step = 32 * plane();  // 16 planes
     const int last = p.out_channels - first_filter;
     char* to = at.output;
-    const auto half = [](std::uint32_t address) { return std::uint32_t{load_shared<std::uint16_t>(address)}; };
+    const auto half = [](std::uint32_t address) { return std::uint32_t{ptx::load_shared<std::uint16_t>(address)}; };
 #pragma unroll
     for (int k = 0; k < filters / 16; ++k, to += step) {
       std::uint32_t pair[4];
@@ -214,7 +214,7 @@ struct Planes {
       const int block = k + (lane >> 3), filter = 16 * block + 4 * warp + ((lane >> 1) & 3);
       if (at.single && block < filters / 16 && (!guarded || filter < last)) {
         *reinterpret_cast<std::uint16_t*>(at.output + k * step + at.single_to) =
-            load_shared<std::uint16_t>(at.single_from + 32 * k * pitch);
+            ptx::load_shared<std::uint16_t>(at.single_from + 32 * k * pitch);
       }
     }
   }
@@ -239,7 +239,7 @@ struct Planes {
         const std::uint32_t v[4] = {
             Pair<Out>::pack(y[4 * j], y[4 * j + 1]), Pair<Out>::pack(y[4 * j + 2], y[4 * j + 3]),
             Pair<Out>::pack(y[4 * j + 4], y[4 * j + 5]), Pair<Out>::pack(y[4 * j + 6], y[4 * j + 7])};
-        store_transposed(at + 8 * j * pitch, v);
+        ptx::store_transposed(ptx::shared_address(at + 8 * j * pitch), v);
       }
     }
   }

@@ -71,7 +71,7 @@ struct PooledRow {
 
  private:
   __device__ __forceinline__ uint4 load(int position, int unit) const {
-    return load_shared<uint4>(ring + (position & (pool_ring_pixels - 1)) * row_bytes + unit * 16);
+    return ptx::load_shared<uint4>(ring + (position & (pool_ring_pixels - 1)) * row_bytes + unit * 16);
   }
 };
 
@@ -80,19 +80,19 @@ template <class Out, int filters>
 __device__ __forceinline__ void pool_rows(const Params& p, SharedControl& control, unsigned char* buffers, int split,
                                           int at, int last) {
   const int thread = threadIdx.x & 127;
-  PooledRow<Out, filters> pooled{p, shared_address(buffers), split * filters, thread};
+  PooledRow<Out, filters> pooled{p, ptx::shared_address(buffers), split * filters, thread};
   for (PixelPlaces& places : control.places) {
     if (thread < tile_pixels) places.offset[thread] = thread * pooled.row_bytes;
   }
-  for (std::uint64_t& free : control.buffer_free) barrier_arrive(&free);
+  for (std::uint64_t& free : control.buffer_free) ptx::barrier_arrive(&free);
 
   int full = 0, freed = 0, before = 0;  // tiles that are known to be full, given back, of earlier segments
   const auto wait_full = [&](int end) {
-    for (; full < end; ++full) barrier_wait(&control.buffer_full[full % pool_buffers], full / pool_buffers & 1);
+    for (; full < end; ++full) ptx::barrier_wait(&control.buffer_full[full % pool_buffers], full / pool_buffers & 1);
   };
   const auto give_back = [&](int end) {
     wait_full(end);
-    for (; freed < end; ++freed) barrier_arrive(&control.buffer_free[freed % pool_buffers]);
+    for (; freed < end; ++freed) ptx::barrier_arrive(&control.buffer_free[freed % pool_buffers]);
   };
   wait_for_predecessor();  // it may still read what this one writes
   while (at < last) {

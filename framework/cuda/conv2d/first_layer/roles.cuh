@@ -30,15 +30,15 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
   for (int i = 0; i < slots && !coming.done(); ++i, coming.advance(p, groups)) raw.fetch(coming, i);
   if (!row.done()) stager.prepare_strip(row.segment.first_column, raw.first_column(row));
   for (; !row.done(); row.advance(p, groups), to.advance(groups), from.advance()) {
-    barrier_wait(&raw.landed[from.slot], from.parity);
-    barrier_wait(&control.row_free[to.slot], to.parity ^ 1);
+    ptx::barrier_wait(&raw.landed[from.slot], from.parity);
+    ptx::barrier_wait(&control.row_free[to.slot], to.parity ^ 1);
     const BadUnits bad = stager.convert_row(row, raw.slot(from.slot), raw.first_column(row), to.slot);
     const std::uint32_t flag = bad.word();
-    fence_async_proxy();
+    ptx::fence_async_proxy();
     if (lane == 0) reinterpret_cast<std::uint32_t*>(&control.bad_units[to.slot])[warp] = flag;
-    barrier_arrive(&control.row_full[to.slot]);
+    ptx::barrier_arrive(&control.row_full[to.slot]);
     if (!coming.done()) {
-      warpgroup_sync(staging_barrier + group);  // everyone has read the raw rows
+      ptx::sync_warpgroup(staging_barrier + group);  // everyone has read the raw rows
       raw.fetch(coming, from.slot);
       coming.advance(p, groups);
     }
@@ -53,18 +53,18 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
   constexpr int computing_groups = Team<precision>::computing;
   const int thread = threadIdx.x & 127, lane = thread & 31;
   const int first_filter = split * filters;
-  barrier_wait(&control.weights_landed, 0);
+  ptx::barrier_wait(&control.weights_landed, 0);
 
   RingCursor ready{p.ring_rows}, released{p.ring_rows};  // the first row not known staged, not yet let go
   const auto wait_ready = [&](int end) {
-    for (; ready.number < end; ready.advance()) barrier_wait(&control.row_full[ready.slot], ready.parity);
+    for (; ready.number < end; ready.advance()) ptx::barrier_wait(&control.row_full[ready.slot], ready.parity);
   };
   // In order and never before the row was staged: each warp arrives exactly once per use of a slot. One row at a time:
   // to wait for later rows while holding earlier ones could starve a short ring.
   const auto release = [&](int end) {
     for (; released.number < end; released.advance()) {
       wait_ready(released.number + 1);
-      barrier_arrive(&control.row_free[released.slot]);
+      ptx::barrier_arrive(&control.row_free[released.slot]);
     }
   };
   const auto flags_of = [&](int i) {
@@ -123,7 +123,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
       const int which = group + computing_groups * (count & in_turn), parity = count >> in_turn & 1;
       const PixelPlaces& places = control.places[which];
       Out* buffer = reinterpret_cast<Out*>(buffers + which * p.buffer_bytes);
-      barrier_wait(&control.buffer_free[which], parity);
+      ptx::barrier_wait(&control.buffer_free[which], parity);
       if (p.nhwc) {
         Pixels<Out, filters>{p, buffer, first_filter, thread}.put(places, y);
       } else {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
         exact_tile<precision, Out, filters>({TileMap(p, segment, t), ring, first_slot, control.bad_units}, places,
                                             buffer, scratch, first_filter, 1 + group, thread);
       }
-      barrier_arrive(&control.buffer_full[which]);
+      ptx::barrier_arrive(&control.buffer_full[which]);
       if (bad) release(done);
     }
     turn = t - segment.end;
@@ -158,14 +158,14 @@ __device__ __forceinline__ void store_tiles(const Params& p, SharedControl& cont
       store_of(which).announce(TileMap(p, coming.segment, coming.tile), control.places[which]);
       coming.advance(p);
     }
-    barrier_arrive(&control.buffer_free[which]);
+    ptx::barrier_arrive(&control.buffer_free[which]);
   };
   for (int which = 0; which < p.buffers; ++which) hand_over(which);
   for (int which = 0, parity = 0; !tile.done(); tile.advance(p)) {
     const Store<Out, filters> store = store_of(which);
     const TileMap map(p, tile.segment, tile.tile);
     const typename Store<Out, filters>::Places places = store.prepare(map);
-    barrier_wait(&control.buffer_full[which], parity);
+    ptx::barrier_wait(&control.buffer_full[which], parity);
     if (tile.at == first) wait_for_predecessor();  // it may still read what this one writes
     store.drain(map, places);
     hand_over(which);

@@ -3,6 +3,7 @@
 #include "lamina/cuda/conv2d/first_layer/modes.cuh"
 #include "lamina/cuda/conv2d/first_layer/walk.cuh"
 #include "lamina/cuda/ptx/barrier.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
 
 /// Staging: f32 rows of the image become 16-bit units in the ring, laid out so that wgmma reads windows in place.
 ///
@@ -72,23 +73,23 @@ struct RawRows {
       if ((thread & 31) != 0) return;
       const bool any = channel < p.channels && end > begin && columns > 0;
       const std::uint32_t bytes = any ? (end - begin) * columns * 4 : 0;
-      barrier_arrive_expect(&landed[index], bytes);
+      ptx::barrier_arrive_expect(&landed[index], bytes);
       if (!any) return;
       const float* from = image + (channel * p.in_height + top + begin) * p.in_width;
       to += (channel * p.raw_rows + begin) * p.raw_line_bytes;
-      if (p.contiguous) return bulk_load(to, from, bytes, &landed[index]);
+      if (p.contiguous) return ptx::bulk_load(to, from, bytes, &landed[index]);
       for (int r = begin; r < end; ++r, from += p.in_width, to += p.raw_line_bytes) {
-        bulk_load(to, from, columns * 4, &landed[index]);
+        ptx::bulk_load(to, from, columns * 4, &landed[index]);
       }
     } else {
       for (int c = 0; c < p.channels; ++c) {
         for (int r = begin; r < end; ++r) {
           const float* from = image + (c * p.in_height + top + r) * p.in_width;
           unsigned char* line = to + (c * p.raw_rows + r) * p.raw_line_bytes;
-          for (int x = thread; x < columns; x += 128) copy_async(line + x * 4, from + x);
+          for (int x = thread; x < columns; x += 128) ptx::copy_async<4>(ptx::shared_address(line + x * 4), from + x);
         }
       }
-      arrive_when_copied(&landed[index]);
+      ptx::barrier_arrive_when_copied(&landed[index]);
     }
   }
 };
@@ -244,10 +245,10 @@ struct Stager {
         const bool swap = (thread & 8) != 0;
         const bool has_left = left && it.left, has_right = right && it.right;
         const uint2 l = make_uint2(word[part][0], word[part][1]), r = make_uint2(word[part][2], word[part][3]);
-        store_shared(at + (swap ? 16 : 8), swap ? r : l, swap ? has_right : has_left);
-        store_shared(at + (swap ? 8 : 16), swap ? l : r, swap ? has_left : has_right);
+        ptx::store_shared(at + (swap ? 16 : 8), swap ? r : l, swap ? has_right : has_left);
+        ptx::store_shared(at + (swap ? 8 : 16), swap ? l : r, swap ? has_left : has_right);
       } else {
-        store_shared(at, make_uint4(word[part][0], word[part][1], word[part][2], word[part][3]), left && it.left);
+        ptx::store_shared(at, make_uint4(word[part][0], word[part][1], word[part][2], word[part][3]), left && it.left);
       }
     }
   }

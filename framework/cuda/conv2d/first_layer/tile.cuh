@@ -2,7 +2,6 @@
 
 #include "lamina/cuda/conv2d/first_layer/params.h"
 #include "lamina/cuda/conv2d/first_layer/walk.cuh"
-#include "lamina/cuda/ptx/barrier.cuh"
 
 /// A tile's place in the output, seen from the ring (its 64 positions) and from memory (its pixels).
 namespace lamina::cuda::first_layer {
@@ -59,12 +58,5 @@ struct PixelRun {
     return min((row - tile.row) * p.pitch + offset - row * p.out_width - tile.column, tile_pixels - 1);
   }
 };
-
-/// Four 8 x 8 blocks of 16-bit values, transposed: lane l gives the address of row l % 8 of block l / 8.
-__device__ __forceinline__ void store_transposed(const void* at, const std::uint32_t (&v)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(at)),
-               "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-               : "memory");
-}
 
 }  // namespace lamina::cuda::first_layer

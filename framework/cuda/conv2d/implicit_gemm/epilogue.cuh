@@ -3,7 +3,10 @@
 // What happens to a sum between the tensor cores and the output: exact repair, bias, ReLU, rounding; and the kernel
 // that adds up the splits of K.
 
-#include "lamina/cuda/ptx/mma.cuh"
+#include <type_traits>
+
+#include "lamina/cuda/conv2d/implicit_gemm/arguments.h"
+#include "lamina/cuda/conv2d/implicit_gemm/operands.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 
@@ -20,7 +23,7 @@ __device__ inline Position window_at(const Arguments& args, int group, int pixel
   const int left = (pixel - image * plane - row * g.out_width) * g.stride_width - g.padding_width;
 
   const auto first = [](int corner, int dilation) {
-    return corner >= 0 ? 0 : min((dilation - 1 - corner) / dilation, largest_kernel);
+    return corner >= 0 ? 0 : min((dilation - 1 - corner) / dilation, max_kernel);
   };
   const auto end = [](int corner, int dilation, int size, int kernel) {
     return corner >= size ? 0 : min((size - 1 - corner) / dilation + 1, kernel);

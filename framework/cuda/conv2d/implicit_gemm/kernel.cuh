@@ -18,8 +18,9 @@
 // accumulation that rounds toward zero: short chains, folded into fp32 registers.
 
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
-#include "lamina/cuda/conv2d/implicit_gemm/warpgroup.cuh"
-#include "lamina/cuda/conv2d/implicit_gemm/warps.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
+#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::implicit_gemm {
 
@@ -75,7 +76,7 @@ struct Loader {
     const bool more = steps_left > 0;
 #pragma unroll
     for (int i = quarter * weight_copies / 4; i < (quarter + 1) * weight_copies / 4; ++i) {
-      copy_async_once(tiles + static_cast<unsigned>(thread + i * threads) * 16, weight + i * threads * 16, more);
+      ptx::copy_async_once(tiles + static_cast<unsigned>(thread + i * threads) * 16, weight + i * threads * 16, more);
     }
     Position window[passes / 4];
 #pragma unroll
@@ -85,8 +86,9 @@ struct Loader {
       const int row = thread / units + (quarter * (passes / 4) + i) * rows_per_pass;
       const unsigned destination =
           tiles + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
-      copy_async<unit_bytes>(destination, input + static_cast<std::size_t>(window[i].offset + tap.offset) * unit_bytes,
-                             inside(window[i], tap));
+      ptx::copy_async<unit_bytes>(destination,
+                                  input + static_cast<std::size_t>(window[i].offset + tap.offset) * unit_bytes,
+                                  inside(window[i], tap));
     }
     if (quarter == 3) {
       --steps_left;
@@ -121,7 +123,7 @@ __device__ __forceinline__ void convolve_tile(const Arguments& args) {
   }
   __syncthreads();
 
-  const unsigned tiles = shared_address(shared);
+  const unsigned tiles = ptx::shared_address(shared);
   Loader<T, unit_bytes> loader(args, windows, group * args.m_tiles + m_tile, first_step, steps);
 #pragma unroll
   for (int ahead = 0; ahead < pipeline_depth - 1; ++ahead) {
@@ -129,25 +131,25 @@ __device__ __forceinline__ void convolve_tile(const Arguments& args) {
     for (int quarter = 0; quarter < 4; ++quarter) {
       loader.load(tiles + static_cast<unsigned>(ahead * Layout::step), quarter);
     }
-    copy_async_commit();
+    ptx::copy_async_commit();
   }
   T product(shared + Layout::extra);
   int load_slot = pipeline_depth - 1, slot = 0;
   for (int step = 0; step < steps; ++step) {
-    copy_async_wait<pipeline_depth - 2>();
+    ptx::copy_async_wait<pipeline_depth - 2>();
     product.prepare(shared + slot * Layout::step);
-    if constexpr (T::needs_wgmma) fence_for_tensor_cores();
+    if constexpr (T::needs_wgmma) ptx::fence_async_proxy();
     __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
     product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step), [&](int quarter) {
       loader.load(tiles + static_cast<unsigned>(load_slot * Layout::step), quarter);
     });
-    copy_async_commit();
+    ptx::copy_async_commit();
     if (++slot == pipeline_depth) slot = 0;
     if (++load_slot == pipeline_depth) load_slot = 0;
   }
 
   // Through shared memory, so that a warp writes 32 neighbouring pixels of one filter.
-  copy_async_wait<0>();  // the zeros after the last step
+  ptx::copy_async_wait<0>();  // the zeros after the last step
   FilterEnd end;
   if (args.splits == 1 && thread < T::block_m && m_tile * T::block_m + thread < args.group_out_channels) {
     end = filter_end<typename T::Op>(args, group * args.group_out_channels + m_tile * T::block_m + thread);
@@ -207,11 +209,8 @@ __device__ __forceinline__ void convolve_tile(const Arguments& args) {
 template <class T, int unit_bytes, int blocks_per_sm>
 __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
-  if constexpr (T::needs_wgmma && !wgmma_compiled) {
-    // Tells the host (implicit_gemm_choice.cpp) that this tile is not to be used.
-    __shared__ volatile int not_compiled;
-    not_compiled = 1;
-    __trap();
+  if constexpr (!T::compiled) {
+    declare_no_code();
   } else {
     convolve_tile<T, unit_bytes>(args);
   }
@@ -221,9 +220,6 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(c
 /// A Tile that launches this instantiation.
 template <class T, int unit_bytes, int blocks_per_sm>
 Tile make_tile(const char* instruction, double rate) {
-#ifndef LAMINA_HOPPER
-  static_assert(!T::needs_wgmma, "a source with such tiles belongs to the target lamina_hopper (cuda/sources.cmake)");
-#endif
   return {.instruction = instruction,
           .block_m = T::block_m,
           .block_n = T::block_n,

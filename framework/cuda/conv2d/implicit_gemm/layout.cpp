@@ -1,12 +1,11 @@
 #include "lamina/cuda/conv2d/implicit_gemm/layout.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cuda/tensor_core/weights.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
@@ -25,30 +24,6 @@ void store(unsigned char* destination, Precision precision, float value) {
 }
 
 }  // namespace
-
-FilterRange find_range(const float* weight, std::int64_t size, int& shift) {
-  shift = 0;
-  double total = 0;
-  int smallest = std::numeric_limits<int>::max(), largest = std::numeric_limits<int>::min();
-  for (std::int64_t i = 0; i < size; ++i) {
-    if (!std::isfinite(weight[i])) return {};  // the result is not finite whatever the scale
-    if (weight[i] == 0.0f) continue;
-    total += std::abs(static_cast<double>(weight[i]));
-    const int exponent = std::ilogb(weight[i]);
-    smallest = std::min(smallest, exponent);
-    largest = std::max(largest, exponent);
-  }
-  if (smallest > largest) return {};
-  if (smallest < -100) shift = -100 - smallest;
-  if (largest > 99) shift = 99 - largest;
-  if (smallest + shift < -100 || largest + shift > 99) {
-    shift = 0;
-    return {.scale = std::numeric_limits<float>::quiet_NaN()};
-  }
-  // Subnormal inputs: what the product of two low words, below 2^-12 |w| * 2^-136, leaves out of the sum matters only
-  // where the sum is below 2^-129 of all |w|; the rest is margin.
-  return {.scale = std::ldexp(1.0f, -shift), .smallest = static_cast<float>(std::ldexp(total, -126))};
-}
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision) {
   Layout layout;

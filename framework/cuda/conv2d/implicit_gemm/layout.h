@@ -20,12 +20,6 @@ struct Layout {
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision);
 
-/// The power of two, 2^shift, that brings a filter's weights between 2^-100 and 2^100, and what the epilogue of fp32
-/// must know of it. There, neither a low word (2^-12 of its weight) nor a high word divided by 2^13 is subnormal.
-/// Ordinary filters have shift 0; far too small ones, which training with weight decay leaves behind, are scaled up.
-/// The scale is NaN if they span more than that.
-FilterRange find_range(const float* weight, std::int64_t size, int& shift);
-
 /// The order of K: 128 bytes of channels at a time, and for each of those all taps. A block then walks its window
 /// several times over one narrow slab of the input, which stays in L1 meanwhile.
 /// Calls visit(k, kh, kw, channel) for every unit: first term k, tap, first channel within the group.

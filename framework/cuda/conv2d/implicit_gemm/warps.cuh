@@ -2,7 +2,12 @@
 
 // The inside of the implicit GEMM on mma.sync: four warps, each multiplying a quarter of the block's tile.
 
+#include <type_traits>
+
+#include "lamina/cuda/conv2d/implicit_gemm/arguments.h"
+#include "lamina/cuda/conv2d/implicit_gemm/operands.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/tensor_core/split_tf32.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 
@@ -11,7 +16,7 @@ namespace lamina::cuda::implicit_gemm {
 template <class Operand, int m, int n, int warp_m, int warp_n>
 struct WarpTile {
   using Op = Operand;
-  static constexpr bool needs_wgmma = false;
+  static constexpr bool needs_wgmma = false, compiled = true;
   static constexpr int extra_bytes = 0;
   static constexpr int block_m = m, block_n = n;
   static constexpr int fragments_m = warp_m / 16, fragments_n = warp_n / 8;
@@ -47,17 +52,18 @@ struct WarpTile {
       for (int piece = 0; piece < 4; ++piece) {
         unsigned a[fragments_m][4], b[fragments_n / 2][4];
 #pragma unroll
-        for (int i = 0; i < fragments_m; ++i) load_matrices(a[i], (tiles + a_lane ^ piece << 5) + i * 16 * step_bytes);
+        for (int i = 0; i < fragments_m; ++i)
+          ptx::load_matrices(a[i], (tiles + a_lane ^ piece << 5) + i * 16 * step_bytes);
 #pragma unroll
         for (int j = 0; j < fragments_n / 2; ++j) {
-          load_matrices(b[j], (tiles + b_lane ^ piece << 5) + j * 16 * step_bytes);
+          ptx::load_matrices(b[j], (tiles + b_lane ^ piece << 5) + j * 16 * step_bytes);
         }
         between(piece);
 #pragma unroll
         for (int j = 0; j < fragments_n; ++j) {
           const unsigned b_pair[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
 #pragma unroll
-          for (int i = 0; i < fragments_m; ++i) multiply<Op>(sum[i][j], a[i], b_pair, sum[i][j]);
+          for (int i = 0; i < fragments_m; ++i) ptx::mma<typename Op::Word>(sum[i][j], a[i], b_pair, sum[i][j]);
         }
       }
     }
@@ -75,7 +81,7 @@ struct WarpTile {
       unsigned a[fragments_m][4], a_low[fragments_m][4], a_down[fragments_m][4];
 #pragma unroll
       for (int i = 0; i < fragments_m; ++i) {
-        load_matrices(a[i], (tiles + a_lane ^ piece << 5) + i * 16 * step_bytes);
+        ptx::load_matrices(a[i], (tiles + a_lane ^ piece << 5) + i * 16 * step_bytes);
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
           float low;
@@ -88,7 +94,7 @@ struct WarpTile {
 #pragma unroll
       for (int pair = 0; pair < fragments_n / 2; ++pair) {
         unsigned b[4];
-        load_matrices(b, (tiles + b_lane ^ piece << 5) + pair * 16 * step_bytes);
+        ptx::load_matrices(b, (tiles + b_lane ^ piece << 5) + pair * 16 * step_bytes);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int j = pair * 2 + half;
@@ -100,11 +106,11 @@ struct WarpTile {
             b_low[r] = __float_as_uint(low * split_scale);
           }
 #pragma unroll
-          for (int i = 0; i < fragments_m; ++i) multiply<Op>(chain[i][j], a_low[i], b_high, chain[i][j]);
+          for (int i = 0; i < fragments_m; ++i) ptx::mma<typename Op::Word>(chain[i][j], a_low[i], b_high, chain[i][j]);
 #pragma unroll
-          for (int i = 0; i < fragments_m; ++i) multiply<Op>(chain[i][j], a_down[i], b_low, chain[i][j]);
+          for (int i = 0; i < fragments_m; ++i) ptx::mma<typename Op::Word>(chain[i][j], a_down[i], b_low, chain[i][j]);
 #pragma unroll
-          for (int i = 0; i < fragments_m; ++i) multiply<Op>(chain[i][j], a[i], b_high, chain[i][j]);
+          for (int i = 0; i < fragments_m; ++i) ptx::mma<typename Op::Word>(chain[i][j], a[i], b_high, chain[i][j]);
         }
       }
     }

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(threads)
         for (int kw = 0; kw < g.kernel_width; ++kw) {
           const int iw = left + kw * g.dilation_width;
           if (iw >= 0 && iw < g.in_width) chain = fmaf(w[kw], row[iw], chain);
-          if (++chain_length == longest_chain) {
+          if (++chain_length == max_chain) {
             sum += chain;
             chain = 0.0f;
             chain_length = 0;

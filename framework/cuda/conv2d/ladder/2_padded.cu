@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(threads)
         const float* tap = row;
         for (int kw = 0; kw < g.kernel_width; ++kw, tap += g.dilation_width) {
           chain = fmaf(*w++, *tap, chain);
-          if (++chain_length == longest_chain) {
+          if (++chain_length == max_chain) {
             sum += chain;
             chain = 0.0f;
             chain_length = 0;

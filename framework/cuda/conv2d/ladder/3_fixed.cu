@@ -28,7 +28,7 @@ struct Fixed {
   static constexpr int out_size = (size + 2 * padding - kernel) / stride + 1;
   static constexpr int pixels = out_size * out_size;
   static constexpr int taps = channels * kernel * kernel;
-  static_assert(kernel * kernel <= longest_chain, "the kernel folds once per input channel");
+  static_assert(kernel * kernel <= max_chain, "the kernel folds once per input channel");
 };
 
 /// Whether input row or column `first + k` can lie outside the image, for any output.

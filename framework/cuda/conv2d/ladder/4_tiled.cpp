@@ -17,8 +17,8 @@ using detail::round_up;
 
 constexpr int max_warps = 12;  // of a block
 
-/// Terms that a stage adds to a chain at most: the kernel flushes between stages, see longest_chain in
-/// conv2d_device.cuh.
+/// Terms that a stage adds to a chain at most: the kernel flushes between stages, see
+/// max_chain.
 constexpr int stage_terms = TiledTaps::most;
 
 constexpr std::int64_t most_words = 1 << 20;  // of one buffer: more than any device has, and safe to multiply

@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(32 * warps)
       __syncthreads();  // the buffer is free again
       const bool last = step - ahead == stages - 1;
       chain_length += stage.channels * stage_taps;
-      if (last || chain_length + plan.stage_channels * plan.stage_kernel_rows * g.kernel_width > longest_chain) {
+      if (last || chain_length + plan.stage_channels * plan.stage_kernel_rows * g.kernel_width > max_chain) {
         flush(g, plan, tile, first_channel, first_pixel, first, last, arguments.relu, chain);
         first = false;
         chain_length = 0;

@@ -9,6 +9,7 @@
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -26,9 +27,9 @@ constexpr std::int64_t least_pixels = 32;                // of a slice: fewer ar
 
 constexpr std::int64_t most_products = 65535;  // in one call: cuBLAS puts them on the grid's z axis
 
-/// Terms that cuBLAS adds one after another at most, see longest_chain in conv2d_device.cuh: in fp32 the reduction is
+/// Terms that cuBLAS adds one after another at most, see max_chain: in fp32 the reduction is
 /// cut into products of this depth, each added to the one before.
-constexpr std::int64_t product_depth = 128;
+constexpr std::int64_t product_depth = max_chain;
 
 /// How the work is cut: over images, or over pixels where one image's columns exceed the workspace; and over the
 /// reduction, into chunks of equal depth.

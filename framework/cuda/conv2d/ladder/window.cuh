@@ -2,18 +2,12 @@
 
 #include <cstdint>
 
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/conv_geometry.h"
 
 /// What the convolution kernels share on the device.
 namespace lamina::cuda {
-
-/// Terms that may be added one after another into one float. A longer chain is cut, and its pieces added up apart:
-/// where all products are alike, every addition rounds the same way, the error grows with the length of the chain,
-/// and 363 terms already miss the precision contract (5.4e-6 of the sum; 128 terms stay below 2e-6).
-inline constexpr int longest_chain = 128;
-
-/// y = x, or max(x, 0) with NaN kept: fmaxf would drop it.
-__device__ inline float activate(float x, bool relu) { return relu && x < 0.0f ? 0.0f : x; }
 
 /// One output's place in [N, OC, OH, OW].
 struct OutputPosition {

@@ -1,6 +1,7 @@
-// The implicit GEMM of implicit_gemm_kernel.cuh in fp32.
+// The implicit GEMM of kernel.cuh in fp32.
 
 #include "lamina/cuda/conv2d/implicit_gemm/kernel.cuh"
+#include "lamina/cuda/conv2d/implicit_gemm/warps.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 

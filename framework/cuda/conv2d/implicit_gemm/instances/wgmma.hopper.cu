@@ -1,6 +1,7 @@
-// The tiles of implicit_gemm_kernel.cuh that multiply with wgmma, in every precision.
+// The tiles of kernel.cuh that multiply with wgmma, in every precision.
 
 #include "lamina/cuda/conv2d/implicit_gemm/kernel.cuh"
+#include "lamina/cuda/conv2d/implicit_gemm/warpgroup.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {

@@ -1,0 +1,96 @@
+#include "lamina/cuda/tensor_core/tensor_map.h"
+
+#include <cudaTypedefs.h>
+
+#include <array>
+
+#include "lamina/base/error.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/tensor_core/operand_rows.h"
+
+namespace lamina::cuda {
+namespace {
+
+using lamina::detail::fail;
+
+template <class Function>
+Function driver_function(const char* name) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess || address == nullptr) fail("CUDA: this driver has no ", name);
+  return reinterpret_cast<Function>(address);
+}
+
+cuuint64_t element_bytes(CUtensorMapDataType type) {
+  return type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 ? 4 : 2;
+}
+
+/// Where the last window's corner lies, seen from the image's far corner.
+constexpr int far_corner(int padding, int kernel, int dilation) { return padding - (kernel - 1) * dilation; }
+
+bool axis_expressible(int stride, int padding, int kernel, int dilation) {
+  const int far = far_corner(padding, kernel, dilation);
+  return stride <= 8 && padding <= 128 && far >= -128 && far <= 127 && (kernel - 1) * dilation <= 255;
+}
+
+}  // namespace
+
+CUtensorMapDataType tensor_map_type(DType type, bool as_tf32) {
+  switch (type) {
+    case DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    default: return as_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  }
+}
+
+CUtensorMap matrix_map(const MatrixMap& matrix, const void* data) {
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  const cuuint64_t element = element_bytes(matrix.type);
+  const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
+  const std::array<cuuint64_t, 1> strides{sizes[0] * element};
+  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element),
+                                      static_cast<cuuint32_t>(matrix.box_rows)};
+  const std::array<cuuint32_t, 2> steps{1, 1};
+  CUtensorMap map{};
+  const CUresult status =
+      encode(&map, matrix.type, 2, const_cast<void*>(data), sizes.data(), strides.data(), box.data(), steps.data(),
+             CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             matrix.read ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("CUDA: cuTensorMapEncodeTiled refused a matrix with error ", static_cast<int>(status));
+  return map;
+}
+
+bool im2col_expressible(const ConvGeometry& g) {
+  return axis_expressible(g.stride_height, g.padding_height, g.kernel_height, g.dilation_height) &&
+         axis_expressible(g.stride_width, g.padding_width, g.kernel_width, g.dilation_width);
+}
+
+CUtensorMap im2col_map(const ConvGeometry& g, CUtensorMapDataType type, std::int64_t channels, int pixels,
+                       const void* input) {
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  const cuuint64_t element = element_bytes(type);
+  const auto width = static_cast<cuuint64_t>(g.in_width), height = static_cast<cuuint64_t>(g.in_height);
+  const std::array<cuuint64_t, 4> sizes{static_cast<cuuint64_t>(channels), width, height,
+                                        static_cast<cuuint64_t>(g.batch)};
+  const std::array<cuuint64_t, 3> strides{sizes[0] * element, width * sizes[0] * element,
+                                          height * width * sizes[0] * element};
+  const std::array<int, 2> near{-g.padding_width, -g.padding_height};
+  const std::array<int, 2> far{far_corner(g.padding_width, g.kernel_width, g.dilation_width),
+                               far_corner(g.padding_height, g.kernel_height, g.dilation_height)};
+  const std::array<cuuint32_t, 4> steps{1, static_cast<cuuint32_t>(g.stride_width),
+                                        static_cast<cuuint32_t>(g.stride_height), 1};
+  CUtensorMap map{};
+  const CUresult status =
+      encode(&map, type, 4, const_cast<void*>(input), sizes.data(), strides.data(), near.data(), far.data(),
+             static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(pixels), steps.data(),
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("CUDA: cuTensorMapEncodeIm2col refused an input with error ", static_cast<int>(status));
+  return map;
+}
+
+}  // namespace lamina::cuda

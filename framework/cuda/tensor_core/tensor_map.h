@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "lamina/kernel/conv_geometry.h"
+#include "lamina/tensor/dtype.h"
+
+/// Tensor maps: descriptions of tensors for TMA, whose boxes are 128 bytes wide. All throw Error if the driver refuses.
+/// The driver's functions are looked up at run time, so that the library links no more than it did.
+namespace lamina::cuda {
+
+/// f16, bf16 or f32; `as_tf32`: TMA rounds f32 to TF32 as it copies.
+CUtensorMapDataType tensor_map_type(DType type, bool as_tf32 = false);
+
+/// What lies past the last row or column is read as zeros, and not written.
+struct MatrixMap {
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  std::int64_t rows = 0, columns = 0;
+  int box_rows = 0;      // by 128 bytes of columns
+  bool swizzled = true;  // the box in shared memory, by operand_rows.h
+  bool read = true;      // through L2, which then fetches 256 bytes at a time
+};
+CUtensorMap matrix_map(const MatrixMap& matrix, const void* data);  // [rows, columns]
+
+/// Whether TMA's im2col mode can express the windows of this convolution.
+bool im2col_expressible(const ConvGeometry& geometry);
+
+/// Windows of `pixels` consecutive output pixels, 128 bytes of channels of one tap at a time.
+CUtensorMap im2col_map(const ConvGeometry& geometry, CUtensorMapDataType type, std::int64_t channels, int pixels,
+                       const void* input);  // [N, H, W, channels]
+
+}  // namespace lamina::cuda
