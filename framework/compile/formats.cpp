@@ -14,8 +14,6 @@
 namespace lamina::detail {
 namespace {
 
-constexpr int none = -1;
-
 class Negotiator {
  public:
   Negotiator(Program program, const CompileOptions& options)
