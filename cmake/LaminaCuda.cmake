@@ -30,6 +30,40 @@ if(version VERSION_LESS minimum)
   return()
 endif()
 
+# lamina_native_architectures(RESULT): those of this machine's GPUs that the compiler knows; empty if there are none.
+function(lamina_native_architectures result)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE gpus ERROR_QUIET)
+  execute_process(COMMAND "${LAMINA_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]" gpus "${gpus}")
+  list(REMOVE_DUPLICATES gpus)
+  set(architectures)
+  foreach(gpu IN LISTS gpus)
+    string(REPLACE "." "" number ${gpu})
+    if(number GREATER_EQUAL 75 AND known MATCHES "compute_${number}")
+      # CMake's own `native` has 90, without what only 90a has: wgmma.
+      string(REGEX REPLACE "^90$" "90a" number ${number})
+      list(APPEND architectures ${number}-real)
+    endif()
+  endforeach()
+  set(${result} "${architectures}" PARENT_SCOPE)
+endfunction()
+
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT PROJECT_IS_TOP_LEVEL AND LAMINA_CUDA STREQUAL "AUTO")
+  # Nobody who fetches a library expects minutes of compiling for GPUs of other machines.
+  set(CMAKE_CUDA_ARCHITECTURES native)
+endif()
+if("${CMAKE_CUDA_ARCHITECTURES}" STREQUAL "native")
+  lamina_native_architectures(CMAKE_CUDA_ARCHITECTURES)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    if(LAMINA_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES=native needs a GPU of compute capability 7.5 or later: none is here")
+    endif()
+    message(STATUS "Lamina: building without CUDA, as no GPU is here (-DLAMINA_CUDA=ON compiles for those of all machines, "
+                   "with -DCMAKE_CUDA_ARCHITECTURES=90a-real for Hopper alone)")
+    return()
+  endif()
+endif()
+
 # Set before the language is enabled, or CMake would fill in its own. LAMINA_HOPPER_ARCHITECTURES are those of the
 # kernels that only 90a can run.
 set(LAMINA_CUDA_80_FOR_86_89 OFF)

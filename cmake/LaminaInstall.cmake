@@ -33,6 +33,23 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/laminaConfig.cmake.in"
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/laminaConfig.cmake" "${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
+
+# For pkg-config: prefix is found from where lamina.pc lies, so that an installed tree can be moved.
+file(RELATIVE_PATH LAMINA_PREFIX_FROM_PC "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+set(LAMINA_PC_LIBS "")
+if(NOT BUILD_SHARED_LIBS)
+  string(APPEND LAMINA_PC_LIBS " -pthread -ldl")
+  if(LAMINA_WITH_LIBJPEG)
+    string(APPEND LAMINA_PC_LIBS " -ljpeg")
+  endif()
+  if(LAMINA_WITH_CUDA)
+    string(APPEND LAMINA_PC_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
+  endif()
+endif()
+configure_file("${CMAKE_CURRENT_LIST_DIR}/lamina.pc.in" "${PROJECT_BINARY_DIR}/lamina.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/lamina.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
 if(LAMINA_APPS)
   install(FILES weights/alexnet-conv1.safetensors weights/digits.safetensors weights/imagenet_classes.txt
           DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)

@@ -14,3 +14,8 @@ configure() {
   grep '^-- Lamina:' "$log" || true
   rm -f "$log"
 }
+
+# build PRESET [OPTION...]: what it says stays in build.log too, for those who look for remarks in it.
+build() {
+  cmake --build --preset "$@" | tee "build/$1/build.log"
+}

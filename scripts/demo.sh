@@ -17,13 +17,7 @@ scripts/install-deps.sh
 source scripts/build.sh
 
 # CUDA code for the GPU that is here, or none: compiling for every GPU would take minutes that a demo need not.
-cuda=(-DLAMINA_CUDA=OFF)
-if capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) && [ -n "$capability" ]; then
-  architecture=${capability/./}
-  [ "$architecture" = 90 ] && architecture=90a
-  cuda=(-DLAMINA_CUDA=AUTO "-DCMAKE_CUDA_ARCHITECTURES=$architecture-real")
-fi
-configure demo "${cuda[@]}"
+configure demo -DLAMINA_CUDA=AUTO -DCMAKE_CUDA_ARCHITECTURES=native
 cmake --build --preset demo --target lamina_command
 
 build/demo/bin/lamina features "${photos[@]}" --out build/demo/pictures

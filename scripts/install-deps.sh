@@ -5,14 +5,14 @@ set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev)
 if [ "${1:-}" = "--with-tests" ]; then
-  packages+=(libgtest-dev python3)
+  packages+=(libgtest-dev python3 clang)
 fi
 
 if ! command -v apt-get >/dev/null 2>&1; then
   cat >&2 <<END
 scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install these yourself, then run cmake as
 CONTRIBUTING.md shows:
-  CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 15 or later)
+  CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 14 or later)
   Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo is optional; GoogleTest for the tests
 END
   # Not an error if somebody did: cmake names what is missing.

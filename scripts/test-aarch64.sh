@@ -20,23 +20,29 @@ ln -sfn /usr/include/hwy "$build/include/hwy"
 ln -sfn /usr/include/eigen3/Eigen "$build/include/Eigen"
 ln -sfn /usr/include/gtest "$build/include/gtest"
 
-compile() {  # SOURCE OBJECT [FLAG...]
-  local from=$1 to=$build/$2
-  shift 2
-  if [ "$to" -nt "$from" ]; then return; fi
-  aarch64-linux-gnu-g++ -std=c++20 -O2 -I"$build/include" -I"$source/tests" "$@" -c "$from" -o "$to"
+compile() {  # SOURCE [FLAG...]
+  local from=$1 to=$build/${1##"$source/"}.o
+  shift
+  mkdir -p "$(dirname "$to")"
+  if [ ! "$to" -nt "$from" ]; then
+    aarch64-linux-gnu-g++ -std=c++20 -O2 -I"$build/include" -I"$source/tests" "$@" -c "$from" -o "$to"
+  fi
+  objects+=("$to")
 }
-for name in conv2d_blocked conv2d_blocked_kernel conv2d_direct conv2d_eigen linear linear_kernel pool2d pool2d_kernel \
-  thread_pool unfold; do
-  compile "$source/framework/cpu/$name.cpp" "$name.o" -Wall -Wextra -Werror
+
+objects=()
+for file in "$source"/framework/{cpu,kernel}/*.cpp "$source"/framework/cpu/*/*.cpp "$source/framework/base/thread_pool.cpp" \
+  "$source/framework/tensor/dtype.cpp"; do
+  compile "$file" -Wall -Wextra -Werror
 done
-for name in conv_geometry dtype; do
-  compile "$source/framework/tensor/$name.cpp" "$name.o"
+rm -f "$build/kernels.a"
+aarch64-linux-gnu-ar rc "$build/kernels.a" "${objects[@]}"  # of which the tests take what they need
+
+objects=()
+for file in "$source"/tests/cpu/*/*_test.cpp; do
+  compile "$file"
 done
-for name in conv2d_test linear_test pool2d_test; do
-  compile "$source/tests/cpu/$name.cpp" "$name.o"
-done
-compile /usr/src/googletest/googletest/src/gtest-all.cc gtest-all.o -I/usr/src/googletest/googletest
-compile /usr/src/googletest/googletest/src/gtest_main.cc gtest_main.o
-aarch64-linux-gnu-g++ -static "$build"/*.o -o "$build/cpu_test" -pthread
+compile /usr/src/googletest/googletest/src/gtest-all.cc -I/usr/src/googletest/googletest
+compile /usr/src/googletest/googletest/src/gtest_main.cc -I/usr/src/googletest/googletest
+aarch64-linux-gnu-g++ -static "${objects[@]}" "$build/kernels.a" -o "$build/cpu_test" -pthread
 qemu-aarch64 "$build/cpu_test" "$@"

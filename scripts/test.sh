@@ -1,27 +1,62 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything with warnings as errors, and runs every test; then the suite once more
 # under the address and undefined-behaviour sanitizers, and the thread pool and the plans under the thread sanitizer.
-# Where nvcc is, all CUDA code is compiled for every architecture; tests that need a GPU are skipped where there is none.
-#   scripts/test.sh [--quick]        (--quick: the release build only)
+# Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where there is none.
+#   scripts/test.sh            what continuous integration runs: CUDA for compute capabilities 8.0 and 9.0 only
+#   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
+#   scripts/test.sh --long     CUDA for every architecture; with clang the tests too; ARM under emulation if qemu is there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+mode=${1:-}
+case $mode in
+  '' | --quick | --long) ;;
+  *)
+    sed -n '2,/^set /{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+    [ "$mode" = --help ] && exit 0
+    exit 2
+    ;;
+esac
 
 scripts/install-deps.sh --with-tests
 source scripts/build.sh
 scripts/check-format.sh
+scripts/check-layout.py
+scripts/check-layout.py --self-test
 
-configure release
-cmake --build --preset release
-ctest --preset release -j "$(nproc)"
-if [ "${1:-}" = "--quick" ]; then
+preset=ci
+if [ "$mode" = --long ]; then
+  preset=release
+fi
+configure "$preset"
+build "$preset"
+scripts/check-spills.py "build/$preset"
+ctest --preset "$preset" -j "$(nproc)"
+if [ "$mode" = --quick ]; then
   exit 0
 fi
 
+configure clang
+if [ "$mode" = --long ]; then
+  build clang
+  ctest --preset clang -j "$(nproc)"
+else
+  build clang --target lamina
+fi
+
 configure asan
-cmake --build --preset asan
+build asan
 ctest --preset asan -j "$(nproc)"
 
 configure tsan
-cmake --build --preset tsan --target base_test cpu_test plan_test
+build tsan --target base_test cpu_test plan_test
 ctest --preset tsan -R 'ThreadPool|Plan' -j "$(nproc)"
+
+if [ "$mode" = --long ]; then
+  if command -v qemu-aarch64 aarch64-linux-gnu-g++ >/dev/null; then
+    scripts/test-aarch64.sh
+  else
+    echo "qemu-aarch64 or aarch64-linux-gnu-g++ is not here: the kernels for ARM were not tested"
+  fi
+fi
 echo "All tests passed."

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include "commands/commands.h"
 #include "inputs.h"
@@ -125,7 +126,8 @@ class FeatureExtractor {
     std::iota(order.begin(), order.end(), std::size_t{0});
     // NaN compares false with everything: put it last, or the order would be none.
     const auto key = [&](std::size_t i) { return std::isnan(means[i]) ? -1e300 : means[i]; };
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) > key(b); });
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return std::pair(key(b), a) < std::pair(key(a), b); });
     std::string text;
     for (std::size_t i = 0; i < std::min(shown, count); ++i) {
       const auto map = values.subspan(order[i] * pixels, pixels);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "lamina/base/math.h"
 
@@ -10,8 +11,9 @@ namespace lamina::detail {
 Arena plan_arena(std::span<const Lifetime> buffers) {
   std::vector<std::size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(buffers[b].bytes, a) < std::pair(buffers[a].bytes, b);  // the largest first, then by number
+  });
 
   Arena arena;
   arena.offsets.resize(buffers.size());

@@ -9,7 +9,7 @@ namespace lamina::detail {
 namespace {
 
 TEST(InParallel, EveryIndexOnceInPiecesOfAtMostTheSizeAsked) {
-  for (const std::size_t count : {0, 1, 6, 7, 8, 700, 1001}) {
+  for (const std::size_t count : {0u, 1u, 6u, 7u, 8u, 700u, 1001u}) {
     std::vector<std::atomic<int>> visits(count);
     in_parallel(count, 7, [&](std::size_t begin, std::size_t end) {
       EXPECT_EQ(begin % 7, 0u);

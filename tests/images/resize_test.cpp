@@ -10,15 +10,19 @@
 namespace lamina {
 namespace {
 
+Image black_image(int width, int height) {
+  return {width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(std::int64_t{3} * width * height))};
+}
+
 Image random_image(int width, int height, std::mt19937& random) {
-  Image image{width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(width) * height * 3)};
+  Image image = black_image(width, height);
   std::uniform_int_distribution<int> level(0, 255);
   for (auto& value : image.rgb) value = static_cast<std::uint8_t>(level(random));
   return image;
 }
 
 std::uint8_t& at(Image& image, int x, int y, int c) {
-  return image.rgb[(static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) + x) * 3 + c];
+  return image.rgb[static_cast<std::size_t>((std::int64_t{y} * image.width + x) * 3 + c)];
 }
 
 /// Stores through volatile, so that no product is fused with the next addition: see `rounded` in resize.cpp.
@@ -50,7 +54,7 @@ std::uint8_t resampled(int in, int out, int index, const Sample& sample) {
 }
 
 Image resize_width(Image image, int width) {
-  Image out{width, image.height, std::vector<std::uint8_t>(static_cast<std::size_t>(width) * image.height * 3)};
+  Image out = black_image(width, image.height);
   for (int y = 0; y < image.height; ++y) {
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c) {
@@ -80,7 +84,7 @@ Image reference_resize(const Image& image, int width, int height) {
 }
 
 Image cut(Image image, int left, int top, int width, int height) {
-  Image out{width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(width) * height * 3)};
+  Image out = black_image(width, height);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c) at(out, x, y, c) = at(image, left + x, top + y, c);
@@ -147,7 +151,7 @@ TEST(Resize, AHugeResultCostsNoMoreThanItsRegion) {
     for (int c = 0; c < 3; ++c) {
       Image column = image;
       const auto row = static_cast<int>(height / 2 - 112 + y);
-      ASSERT_EQ(part.rgb[static_cast<std::size_t>(y) * 224 * 3 + c],
+      ASSERT_EQ(part.rgb[static_cast<std::size_t>(y * 224 * 3 + c)],
                 resampled(10000, static_cast<int>(height), row, [&](int i) { return at(column, 0, i, c); }));
     }
   }

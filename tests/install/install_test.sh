@@ -14,6 +14,14 @@ case $how in
     cmake --install "$build" --prefix "$work/prefix" >"$work/log"
     cp -r "$source/apps/embed" "$work/embed"
     cmake -S "$work/embed" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" >>"$work/log"
+    [ -n "$(find "$work/prefix" -name LICENSE)" ]
+    if command -v pkg-config >/dev/null; then
+      PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name lamina.pc)")
+      export PKG_CONFIG_PATH
+      # shellcheck disable=SC2046
+      c++ -std=c++20 "$work/embed/main.cpp" $(pkg-config --cflags --libs lamina) -o "$work/by_pkg_config"
+      LD_LIBRARY_PATH=$(pkg-config --variable=libdir lamina) "$work/by_pkg_config" "$model" "$photo"
+    fi
     ;;
   subproject)
     mkdir "$work/embed"
@@ -22,13 +30,26 @@ case $how in
 cmake_minimum_required(VERSION 3.25)
 project(consumer LANGUAGES CXX)
 include(FetchContent)
-set(LAMINA_CUDA OFF)
 FetchContent_Declare(lamina SOURCE_DIR "$source")
 FetchContent_MakeAvailable(lamina)
 add_executable(embed main.cpp)
 target_link_libraries(embed PRIVATE lamina::lamina)
 END
-    cmake -S "$work/embed" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug >"$work/log"
+    # Without an option: optimised all the same, and CUDA, if at all, for the GPU that is here.
+    cmake -S "$work/embed" -B "$work/default" -G Ninja >"$work/log"
+    grep -- '^-- Lamina: optimised (-O2)' "$work/log"
+    commands=$(ninja -C "$work/default" -t commands lamina)
+    grep -q -- ' -O2 .*/tensor/shape.cpp' <<<"$commands"
+    if nvidia-smi -L >/dev/null 2>&1; then
+      grep -E -- '^-- Lamina: building with(out)? CUDA' "$work/log"
+    else
+      grep -- '^-- Lamina: building without CUDA' "$work/log"
+    fi
+    # Built as a program under development would be.
+    cmake -S "$work/embed" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DLAMINA_CUDA=OFF >"$work/log"
+    if grep 'Lamina: optimised' "$work/log"; then
+      exit 1
+    fi
     ;;
 esac
 cmake --build "$work/build" --target embed >>"$work/log" || { cat "$work/log"; exit 1; }

@@ -174,11 +174,10 @@ inline std::vector<double> reference_softmax(int dim, const Tensor& input) {
 
 /// The elements of the joined tensor, looked up one by one.
 inline std::vector<double> reference_concat(int dim, const std::vector<Tensor>& inputs) {
-  std::int64_t inner = 1, outer = 1, total = 0;
+  std::int64_t inner = 1, outer = 1;
   const Shape& first = inputs[0].shape();
   for (int i = 0; i < dim; ++i) outer *= first[i];
   for (int i = dim + 1; i < static_cast<int>(first.rank()); ++i) inner *= first[i];
-  for (const Tensor& input : inputs) total += input.shape()[dim];
   std::vector<double> result;
   for (std::int64_t o = 0; o < outer; ++o) {
     for (const Tensor& input : inputs) {
