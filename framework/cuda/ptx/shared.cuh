@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 /// Shared memory by its 32-bit address: loads, stores, matrices, and the fence before the asynchronous proxy reads.
 /// PTX ISA, "ld", "st", "ldmatrix", "stmatrix", "fence.proxy.async".
@@ -12,17 +13,19 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Stores 4, 8 or 16 bytes if `wanted`, without a branch.
+/// Stores an f32, or 8 or 16 bytes, if `wanted`, without a branch.
 template <class V>
 __device__ __forceinline__ void store_shared(std::uint32_t address, V v, bool wanted) {
-  static_assert(sizeof(V) == 4 || sizeof(V) == 8 || sizeof(V) == 16, "what one store takes");
+  static_assert(std::is_same_v<V, float> || sizeof(V) == 8 || sizeof(V) == 16, "what one store takes");
   // Copied as a whole: read word by word through a pointer, a value of 8 bytes went through local memory.
   std::uint32_t word[sizeof(V) / 4];
   memcpy(word, &v, sizeof(V));
   const auto p = static_cast<int>(wanted);
-  if constexpr (sizeof(V) == 4) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.b32 [%0], %1;\n}\n" ::"r"(address),
-                 "r"(word[0]), "r"(p)
+  if constexpr (std::is_same_v<V, float>) {
+    // Not as a word: accumulators of wgmma that are stored as words become integers back to where they are summed, and
+    // ptxas moves all of them to other registers, and waits, before and after each group of products.
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.f32 [%0], %1;\n}\n" ::"r"(address), "f"(v),
+                 "r"(p)
                  : "memory");
   } else if constexpr (sizeof(V) == 8) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p st.shared.v2.b32 [%0], {%1, %2};\n}\n" ::"r"(address),

@@ -13,20 +13,25 @@ __device__ __forceinline__ std::uint64_t operand(std::uint32_t low) {
   return ptx::descriptor<ptx::Swizzle::none, 8 * unit_bytes>(low);
 }
 
-/// Calls `step(s, a)` for each k16 step s of a group, `a` being the first unit of the ring row it reads. (ptxas keeps
-/// the chain asynchronous only while it sees through the control flow around it: watch its log for C7510 to C7520.)
+/// `count` k16 steps from `begin` on, as one group of asynchronous products. (ptxas keeps them asynchronous only while
+/// it sees fence, products and commit in one run, and the accumulators in the same registers: watch its log for C75xx.)
+template <int count, class Step>
+__device__ __forceinline__ void run_steps(int begin, Step step) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < count; ++i) step(begin + i);
+  ptx::wgmma_commit();
+}
+
+/// Calls `step(s, a)` for each k16 step s of a group, `a` being the first unit of the ring row it reads.
 template <bool unrolled, class Step>
 __device__ __forceinline__ void for_each_step(const StepGroup& group, std::uint32_t a, Step step) {
+  const auto at_a = [&](int s) { step(s, a); };
   if (unrolled && group.end - group.begin == 3 * steps_per_round) {
-#pragma unroll
-    for (int i = 0; i < 3 * steps_per_round; ++i) step(group.begin + i, a);
+    run_steps<3 * steps_per_round>(group.begin, at_a);
   } else {
 #pragma unroll 1
-    for (int s = group.begin; s < group.end; s += steps_per_round) {
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < steps_per_round; ++i) step(s + i, a);
-    }
+    for (int s = group.begin; s < group.end; s += steps_per_round) run_steps<steps_per_round>(s, at_a);
   }
 }
 
@@ -44,18 +49,23 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
     return ring + (slot < p.ring_rows ? slot : slot - p.ring_rows) * p.pitch + column;
   };
   if constexpr (!M::split) {
-    ptx::pin(sum);
-    ptx::wgmma_fence();
+    // Accumulators of their own: if `sum` is read as bits later, it becomes integers, and so would they; ptxas then
+    // moves all of them to other registers, and waits, before and after each group of products.
+    float d[filters / 2];
+#pragma unroll
+    for (int i = 0; i < filters / 2; ++i) d[i] = sum[i];
+    ptx::pin(d);
 #pragma unroll 1
     for (int g = 0; g < p.groups; ++g) {
       for_each_step<true>(p.group[g], ring_row(p.group[g].shift), [&](int s, std::uint32_t a) {
-        ptx::wgmma<Operand>(sum, operand(a + p.step[s]), operand(b + s * b_step), true);
+        ptx::wgmma<Operand>(d, operand(a + p.step[s]), operand(b + s * b_step), true);
       });
     }
-    ptx::wgmma_commit();
     meanwhile();
     ptx::wgmma_wait<0>();
-    ptx::pin(sum);
+    ptx::pin(d);
+#pragma unroll
+    for (int i = 0; i < filters / 2; ++i) sum[i] = d[i];
   } else {
     // `high`: high * high, then high * residual; `low`: residual * high, like its neighbour residual_scale times too
     // large. Folded into `sum` after each group, before the truncation of a long chain shows.
@@ -66,14 +76,12 @@ __device__ __forceinline__ void multiply(const Params& p, std::uint32_t ring, st
       const std::uint32_t a_first = ring_row(group.shift);
       float high[filters], low[filters / 2];
       ptx::pin(high), ptx::pin(low);
-      ptx::wgmma_fence();
       for_each_step<false>(group, a_first, [&](int s, std::uint32_t a) {
         ptx::wgmma<Operand>(high, operand(a + p.step[s]), operand(b + s * b_step), s != group.begin);
       });
       for_each_step<false>(group, a_first + residual, [&](int s, std::uint32_t a) {
         ptx::wgmma<Operand>(low, operand(a + p.step[s]), operand(b + s * b_step), s != group.begin);
       });
-      ptx::wgmma_commit();
       if (g == 0) meanwhile();
       ptx::wgmma_wait<0>();
       ptx::pin(high), ptx::pin(low);
