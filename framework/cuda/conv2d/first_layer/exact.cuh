@@ -86,17 +86,11 @@ __device__ __forceinline__ int small_values(const Params& p, const ExactTile& ti
   return __reduce_add_sync(0xFFFFFFFFu, small);
 }
 
-inline constexpr int exact_loads = 6;  ///< of a window's values in flight: half of 11x11x3
-
-/// To be called by the whole warpgroup after bring_params. `first_filter` .. + filters are the block's.
-template <Precision precision, class Out, int filters>
-__device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces& places, Out* buffer,
-                                        ExactScratch& scratch, int first_filter, int barrier, int thread) {
-  const Params& p = scratch.params;
-  ptx::sync_warpgroup(barrier);
-  constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
-  const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
-  const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
+/// Lists the tile rows to recompute and what is wrong with them, in `scratch`; returns how many. By the whole
+/// warpgroup.
+template <Precision precision>
+__device__ __forceinline__ int list_rows(const Params& p, const ExactTile& tile, ExactScratch& scratch, int barrier,
+                                         int thread) {
   const bool pixel = thread < tile_pixels && pixel_offset(p, tile.map, thread) >= 0;
   if (thread < tile_pixels) {
     scratch.state[thread] = pixel ? window_state(p, tile, thread) : 0;
@@ -126,7 +120,21 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
     scratch.list[before + (thread < 32 ? 0 : __popc(scratch.listed[0]))] = thread;
   }
   ptx::sync_warpgroup(barrier);
-  const int count = __popc(scratch.listed[0]) + __popc(scratch.listed[1]);
+  return __popc(scratch.listed[0]) + __popc(scratch.listed[1]);
+}
+
+inline constexpr int exact_loads = 6;  ///< of a window's values in flight: half of 11x11x3
+
+/// To be called by the whole warpgroup after bring_params. `first_filter` .. + filters are the block's.
+template <Precision precision, class Out, int filters>
+__device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces& places, Out* buffer,
+                                        ExactScratch& scratch, int first_filter, int barrier, int thread) {
+  const Params& p = scratch.params;
+  ptx::sync_warpgroup(barrier);
+  constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
+  const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
+  const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
+  const int count = list_rows<precision>(p, tile, scratch, barrier, thread);
   const int group = thread / filters, f = first_filter + thread % filters;
   const bool mine = group < groups && f < p.out_channels;
   const bool inexact = mine && p.inexact[f] != 0;

@@ -45,11 +45,41 @@ __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& contr
   }
 }
 
+/// Unscaled sums start at the bias; scaled ones meet it after scaling.
+template <Precision precision, int filters>
+__device__ __forceinline__ void begin_sums(const SharedControl& control, int lane, float (&y)[filters / 2]) {
+#pragma unroll
+  for (int j = 0; j < filters / 8; ++j) {
+    const float2 bias =
+        Mode<precision>::scaled ? make_float2(0.0f, 0.0f) : control.bias[column_filter(8 * j + 2 * (lane & 3)) / 2];
+    y[4 * j] = y[4 * j + 2] = bias.x, y[4 * j + 1] = y[4 * j + 3] = bias.y;
+  }
+}
+
+template <Precision precision, int filters>
+__device__ __forceinline__ void finish_sums(const Params& p, const SharedControl& control, int lane,
+                                            float (&y)[filters / 2]) {
+  if constexpr (Mode<precision>::scaled) {
+#pragma unroll
+    for (int j = 0; j < filters / 8; ++j) {
+      const int pair = column_filter(8 * j + 2 * (lane & 3)) / 2;
+      const float2 bias = control.bias[pair], scale = control.scale[pair];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        y[4 * j + i] = fmaf(y[4 * j + i], i % 2 == 0 ? scale.x : scale.y, i % 2 == 0 ? bias.x : bias.y);
+      }
+    }
+  }
+  if (p.relu) {
+#pragma unroll
+    for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
+  }
+}
+
 template <Precision precision, class Out, int filters>
 __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& control, std::uint32_t weights,
                                               std::uint32_t ring, unsigned char* buffers, ExactScratch& scratch,
                                               int group, int split, int at, int last) {
-  using M = Mode<precision>;
   constexpr int computing_groups = Team<precision>::computing;
   const int thread = threadIdx.x & 127, lane = thread & 31;
   const int first_filter = split * filters;
@@ -90,13 +120,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
         bad = __any_sync(0xFFFFFFFFu, bad);
       };
       float y[filters / 2];
-#pragma unroll
-      for (int j = 0; j < filters / 8; ++j) {
-        // Unscaled sums start at the bias; scaled ones meet it after scaling.
-        const float2 bias =
-            M::scaled ? make_float2(0.0f, 0.0f) : control.bias[column_filter(8 * j + 2 * (lane & 3)) / 2];
-        y[4 * j] = y[4 * j + 2] = bias.x, y[4 * j + 1] = y[4 * j + 3] = bias.y;
-      }
+      begin_sums<precision, filters>(control, lane, y);
       multiply<precision, filters>(p, ring, weights, released.slot, column, y, check_flags);
 
       const int first_slot = released.slot, next = t + computing_groups;
@@ -105,21 +129,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
                            : number + segment.rows;
       if (!bad) release(done);
 
-      if constexpr (M::scaled) {
-#pragma unroll
-        for (int j = 0; j < filters / 8; ++j) {
-          const int pair = column_filter(8 * j + 2 * (lane & 3)) / 2;
-          const float2 bias = control.bias[pair], scale = control.scale[pair];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            y[4 * j + i] = fmaf(y[4 * j + i], i % 2 == 0 ? scale.x : scale.y, i % 2 == 0 ? bias.x : bias.y);
-          }
-        }
-      }
-      if (p.relu) {
-#pragma unroll
-        for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
-      }
+      finish_sums<precision, filters>(p, control, lane, y);
       const int which = group + computing_groups * (count & in_turn), parity = count >> in_turn & 1;
       const PixelPlaces& places = control.places[which];
       Out* buffer = reinterpret_cast<Out*>(buffers + which * p.buffer_bytes);

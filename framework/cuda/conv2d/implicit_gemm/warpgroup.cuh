@@ -11,7 +11,7 @@
 
 namespace lamina::cuda::implicit_gemm {
 
-/// A fragment's accumulators as one row.
+/// The accumulators of one product, fragment by fragment, as one row.
 template <int fragments>
 __device__ __forceinline__ auto flat(float (&d)[fragments][4]) -> float (&)[fragments * 4] {
   return reinterpret_cast<float(&)[fragments * 4]>(d);
