@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/precision.h"
 
 /// The truth that every convolution kernel is measured against, by the tests and by `lamina bench`.
 namespace lamina::cpu {

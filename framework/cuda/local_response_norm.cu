@@ -5,6 +5,7 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/local_response_norm.h"
+#include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 

@@ -15,6 +15,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/pool2d_window.cuh"
+#include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/softmax.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lamina/layers/relu.h"
+#include "lamina/layers/elementwise.h"
 #include "support/contract.h"
 #include "support/file_test.h"
 

@@ -30,8 +30,8 @@ inline Tensor drawn(const Shape& shape, unsigned seed, Values values = Values::m
 /// Gives every parameter random values; variances are positive.
 inline void set_parameters(Module& module, unsigned seed) {
   for (const Module::Parameter& parameter : module.parameters()) {
-    *parameter.value =
-        drawn(parameter.shape, seed++, parameter.name == "running_var" ? Values::positive : Values::mixed);
+    module.set_parameter(parameter.name, drawn(parameter.shape, seed++,
+                                               parameter.name == "running_var" ? Values::positive : Values::mixed));
   }
 }
 
@@ -303,7 +303,7 @@ inline void add_other_cases(std::vector<LayerCase>& cases) {
           BatchNorm2dOptions{.channels = static_cast<int>(shape[1]), .eps = 0.01, .affine = affine});
       set_parameters(*norm, seed);
       std::vector<std::span<const float>> p;
-      for (const auto& parameter : norm->parameters()) p.push_back(parameter.value->values<float>());
+      for (const auto& parameter : norm->parameters()) p.push_back(parameter.value.values<float>());
       std::vector<double> expected;
       const auto d = [](float value) { return static_cast<double>(value); };
       for (std::size_t i = 0; i < static_cast<std::size_t>(x.numel()); ++i) {

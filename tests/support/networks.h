@@ -6,7 +6,6 @@
 #include "lamina/layers/concat.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
-#include "lamina/layers/relu.h"
 #include "lamina/layers/views.h"
 
 namespace lamina::test {
@@ -25,7 +24,7 @@ inline void randomize(Graph& graph) {
   for (const Graph::Node& node : graph.nodes()) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
-      *parameter.value = random_tensor(parameter.shape, seed++);
+      node.module->set_parameter(parameter.name, random_tensor(parameter.shape, seed++));
     }
   }
 }

@@ -54,12 +54,5 @@ TEST(DType, NamesAndSizes) {
   EXPECT_EQ(dtype_of<std::int64_t>, DType::i64);
 }
 
-TEST(DType, APrecisionHasItsStorageType) {
-  EXPECT_EQ(storage_type(Precision::fp32), DType::f32);
-  EXPECT_EQ(storage_type(Precision::tf32), DType::f32);
-  EXPECT_EQ(storage_type(Precision::fp16), DType::f16);
-  EXPECT_EQ(storage_type(Precision::bf16), DType::bf16);
-}
-
 }  // namespace
 }  // namespace lamina

@@ -20,7 +20,6 @@
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::linear_stream {
 
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(Shape<T, groups, n>::consumers + 32, Shape<T, 
   if constexpr (ptx::wgmma_compiled) {
     run<T, groups, n>(args, input);
   } else {
-    declare_no_code();
+    __trap();  // never launched: DeviceDescription::wgmma
   }
 }
 

@@ -51,7 +51,7 @@ std::vector<Kernel> kernels() {
          conv2d_eigen(g, p, pool, workspace.data());
        }}};
   for (const BlockedKernel& kernel : blocked_kernels()) {
-    std::string name = std::string("blocked_") + name(kernel.set);
+    std::string name = std::string("blocked_") + lamina::name(kernel.set);
     std::erase_if(name, [](char c) { return c == '-'; });
     result.push_back({name, [&kernel](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool,
                                       std::vector<float>&) { run_blocked(kernel, g, p, pool); }});

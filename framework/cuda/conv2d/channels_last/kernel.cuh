@@ -23,7 +23,6 @@
 #include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/ptx/wgmma.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::channels_last {
 
@@ -139,12 +138,12 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
 
 template <class T, int groups, int n, int chunk>
 __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
-    nhwc_conv2d_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
-                       const __grid_constant__ CUtensorMap output) {
+    channels_last_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
+                         const __grid_constant__ CUtensorMap output) {
   if constexpr (ptx::wgmma_compiled) {
     convolve<T, groups, n, chunk>(args, input, output);
   } else {
-    declare_no_code();
+    __trap();  // never launched: DeviceDescription::wgmma
   }
 }
 
@@ -159,7 +158,7 @@ Tile make_tile() {
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,
           .store_bytes = groups * 2 * chunk * step_bytes,
-          .kernel = reinterpret_cast<const void*>(&nhwc_conv2d_kernel<T, groups, n, chunk>)};
+          .kernel = reinterpret_cast<const void*>(&channels_last_kernel<T, groups, n, chunk>)};
 }
 
 /// Tiles that between them leave few multiprocessors idle; the 16-bit types and TF32 share the list.

@@ -14,7 +14,7 @@
 namespace lamina::cuda::first_layer {
 
 template <Precision precision, class Out, int filters>
-__global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(Team<precision>::threads, 1) first_layer_kernel(const __grid_constant__ Params p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedControl control;
@@ -93,15 +93,15 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) conv2d_sm90_kerne
 template <Precision precision, class Out>
 Instance make_instance(int filters) {
   using T = Team<precision>;
-  const auto of = [](const auto* kernel) {
+  const auto of = [](auto* kernel) {
     return Instance{reinterpret_cast<const void*>(kernel), T::threads, T::computing, T::staging * T::raw_slots,
                     static_cast<int>(sizeof(SharedControl))};
   };
   if constexpr (!Mode<precision>::split) {
-    if (filters == 96) return of(&conv2d_sm90_kernel<precision, Out, 96>);
-    if (filters == 64) return of(&conv2d_sm90_kernel<precision, Out, 64>);
+    if (filters == 96) return of(&first_layer_kernel<precision, Out, 96>);
+    if (filters == 64) return of(&first_layer_kernel<precision, Out, 64>);
   }
-  return filters == 48 ? of(&conv2d_sm90_kernel<precision, Out, 48>) : of(&conv2d_sm90_kernel<precision, Out, 32>);
+  return filters == 48 ? of(&first_layer_kernel<precision, Out, 48>) : of(&first_layer_kernel<precision, Out, 32>);
 }
 
 }  // namespace lamina::cuda::first_layer

@@ -20,7 +20,6 @@
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
-#include "lamina/cuda/tensor_core/has_code.h"
 
 namespace lamina::cuda::implicit_gemm {
 
@@ -210,7 +209,7 @@ template <class T, int unit_bytes, int blocks_per_sm>
 __global__ void __launch_bounds__(threads, blocks_per_sm) implicit_gemm_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (!T::compiled) {
-    declare_no_code();
+    __trap();  // never launched: DeviceDescription::wgmma
   } else {
     convolve_tile<T, unit_bytes>(args);
   }

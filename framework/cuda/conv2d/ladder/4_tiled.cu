@@ -22,7 +22,7 @@
 #include "lamina/cuda/conv2d/ladder/4_tiled.cuh"
 #include "lamina/cuda/conv2d/ladder/4_tiled.h"
 #include "lamina/cuda/conv2d/ladder/window.cuh"
-#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
 
 namespace lamina::cuda {
 namespace {
