@@ -31,7 +31,9 @@ class GuardedBuffer {
   std::vector<unsigned char> read() const {
     std::vector<unsigned char> all(buffer_.bytes());
     detail::copy_bytes(all.data(), Device::cpu(), buffer_.data(), Device::cuda(), all.size());
-    const auto untouched = [](auto first, auto last) { return std::all_of(first, last, [](int b) { return b == 0xff; }); };
+    const auto untouched = [](auto first, auto last) {
+      return std::all_of(first, last, [](int b) { return b == 0xff; });
+    };
     const auto begin = all.begin() + guard, end = all.end() - guard;
     EXPECT_TRUE(untouched(all.begin(), begin)) << "written before the buffer";
     EXPECT_TRUE(untouched(end, all.end())) << "written past the buffer";

@@ -50,7 +50,8 @@ inline std::string describe(const ConvGeometry& g, const KernelOptions& o) {
 /// The geometry and the options as the tables want them. `data`, if there is one, is copied.
 template <class Problem = ConvProblem>
 struct Task {
-  Task(const ConvGeometry& g, const KernelOptions& o, const DeviceDescription& device = lamina::describe(Device::cuda()))
+  Task(const ConvGeometry& g, const KernelOptions& o,
+       const DeviceDescription& device = lamina::describe(Device::cuda()))
       : geometry(g), kernel(o.kernel) {
     const Epilogue epilogue = {.chain = o.relu ? PointwiseChain{{Pointwise::relu}} : PointwiseChain{}, .pool = o.pool};
     input.format = o.input, output.format = o.output;

@@ -20,12 +20,8 @@ ConvGeometry geometry_of(const Size& size) {
 
 KernelOptions stream(Precision precision, bool relu = false, const Tuning& tuning = {}) {
   const Format stored = {storage_type(precision)};
-  return {.kernel = "stream",
-          .precision = precision,
-          .input = stored,
-          .output = stored,
-          .relu = relu,
-          .tuning = tuning};
+  return {
+      .kernel = "stream", .precision = precision, .input = stored, .output = stored, .relu = relu, .tuning = tuning};
 }
 
 class LinearStream : public OnHopper {};
@@ -83,9 +79,9 @@ TEST_F(LinearStream, EveryTileAndNumberOfSplits) {
     }
   }
   const ConvGeometry g = geometry_of(Size{1, 64, 64});
-  EXPECT_THROW(prepare<LinearProblem>(g, stream(Precision::fp16, false, {.outputs = 96}),
-                                      draw(g, normal, normal, 1), true),
-               Error);
+  EXPECT_THROW(
+      prepare<LinearProblem>(g, stream(Precision::fp16, false, {.outputs = 96}), draw(g, normal, normal, 1), true),
+      Error);
 }
 
 TEST_F(LinearStream, NanAndInfReachTheirRowsAlone) {

@@ -72,7 +72,8 @@ TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
       for (float& v : x) v = normal(random);
       const auto bytes = to_bytes(x, first.shape, first.format);
       cuda::upload(0, values[0].data(), bytes.data(), bytes.size(), stream.get());
-      expect_no_running_ahead(values, run_layer, graph, 1, stream.get(), detail::concat(name(precision), ", input ", input));
+      expect_no_running_ahead(values, run_layer, graph, 1, stream.get(),
+                              detail::concat(name(precision), ", input ", input));
       if (HasFatalFailure()) return;
     }
   }

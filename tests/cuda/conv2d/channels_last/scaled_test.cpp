@@ -43,13 +43,13 @@ TEST_F(NhwcScaled, RowsKeepTheirBits) {
     const GuardedBuffer rows(static_cast<std::size_t>(pixels * slabs) * 128),
         scales(static_cast<std::size_t>(pixels * blocks) * 4);
     cuda::scale_rows({.input = input.as<float>(),
-                .rows = rows.data(),
-                .scales = reinterpret_cast<float*>(scales.data()),
-                .pixels = pixels,
-                .channels = channels,
-                .pairs = pairs,
-                .strict = false},
-               nullptr);
+                      .rows = rows.data(),
+                      .scales = reinterpret_cast<float*>(scales.data()),
+                      .pixels = pixels,
+                      .channels = channels,
+                      .pairs = pairs,
+                      .strict = false},
+                     nullptr);
     cuda::synchronize(0, nullptr);
     const auto words = rows.read(), powers = scales.read();
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
@@ -79,13 +79,13 @@ TEST_F(NhwcScaled, DoubtfulBlocksSaySo) {
   for (const bool strict : {true, false}) {
     const GuardedBuffer rows(4 * 2 * 128), scales(4 * sizeof(float));
     cuda::scale_rows({.input = input.as<float>(),
-                .rows = rows.data(),
-                .scales = reinterpret_cast<float*>(scales.data()),
-                .pixels = 4,
-                .channels = 64,
-                .pairs = true,
-                .strict = strict},
-               nullptr);
+                      .rows = rows.data(),
+                      .scales = reinterpret_cast<float*>(scales.data()),
+                      .pixels = 4,
+                      .channels = 64,
+                      .pairs = true,
+                      .strict = strict},
+                     nullptr);
     cuda::synchronize(0, nullptr);
     const auto bytes = scales.read();
     float scale[4];
@@ -133,8 +133,7 @@ TEST_F(NhwcScaled, HoldsTheContractOnAwkwardValues) {
     for (const int tile : scaled_tiles(precision)) {
       if (reduced() && tile != scaled_tiles(precision).front()) continue;
       for (const int splits : {1, 2}) {
-        const KernelOptions options =
-            options_for(precision, false, {.tile = tile, .splits = splits, .multicast = 1});
+        const KernelOptions options = options_for(precision, false, {.tile = tile, .splits = splits, .multicast = 1});
         if (!chosen(g, options)) continue;
         for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
                                    {mixed, normal},

@@ -30,8 +30,7 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
       const ConvGeometry g = geometry_of(cases[i]);
       for (const int tile : tiles_for(g, precision)) {
         for (const int splits : {1, 2, 5}) {
-          const KernelOptions options =
-              implicit(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits});
+          const KernelOptions options = implicit(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits});
           expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0);
         }
       }

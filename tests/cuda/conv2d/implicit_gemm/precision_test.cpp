@@ -15,15 +15,11 @@ TEST_F(ImplicitGemmPrecision, OneSidedData) {
       const ConvGeometry g = geometry_of(cases[i]);
       expect_contract(g, implicit(precision), draw(g, positive, positive, 11), true);
       // All products alike: every addition rounds the same way.
-      expect_contract(g, implicit(precision),
-                      draw(g, constant(0.1f), constant(0.3f), 0),
-                      false);
+      expect_contract(g, implicit(precision), draw(g, constant(0.1f), constant(0.3f), 0), false);
       // The largest error of the split: what is left over is largest and has all bits set.
       for (const std::uint32_t bits : {0x3f800fffu, 0x3f801fffu}) {
         const float worst = std::bit_cast<float>(bits);
-        expect_contract(g, implicit(precision),
-                        draw(g, constant(worst), constant(worst), 0),
-                        false);
+        expect_contract(g, implicit(precision), draw(g, constant(worst), constant(worst), 0), false);
       }
     }
   }

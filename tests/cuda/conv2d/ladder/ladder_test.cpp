@@ -101,8 +101,8 @@ TEST_F(CudaConv2d, NonFiniteInputReachesExactlyItsWindows) {
                                            : std::isnan(value) ? std::isnan(y[i])
                                                                : std::isinf(y[i]) || (relu && y[i] == 0.0f);
                   ASSERT_TRUE(as_expected)
-                      << kernel.op->description() << ", " << describe(g) << ": element " << i << " is " << y[i] << " with "
-                      << value << " in the input, " << clean[i] << " without";
+                      << kernel.op->description() << ", " << describe(g) << ": element " << i << " is " << y[i]
+                      << " with " << value << " in the input, " << clean[i] << " without";
                 }
               }
             }

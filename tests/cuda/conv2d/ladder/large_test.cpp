@@ -26,8 +26,7 @@ void check_large(const ConvGeometry& g) {
     state = state * 1664525u + 1013904223u;
     x = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
   }
-  const ConvData data = {
-      {}, draw(g.weight_size(), Values::mixed, 2), draw(g.out_channels, Values::mixed, 3)};
+  const ConvData data = {{}, draw(g.weight_size(), Values::mixed, 2), draw(g.out_channels, Values::mixed, 3)};
   const cuda::Buffer input(0, static_cast<std::size_t>(g.input_size()) * sizeof(float));
   for (std::int64_t c = 0; c < g.batch * g.in_channels; ++c) {
     cuda::upload(0, input.as<float>() + c * g.in_pixels(), plane.data(), plane_bytes, nullptr);
