@@ -1,11 +1,11 @@
+#include "lamina/lamina.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "lamina/cpu/reference.h"
 #include "lamina/cuda/convert.h"
-#include "lamina/cuda/linear/linear.h"
-#include "lamina/lamina.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/layer_cases.h"
 
@@ -49,26 +49,45 @@ TEST_F(CudaLayers, AgreeWithTheReference) {
   }
 }
 
+/// A layer's inputs all in one format, its output in another.
+struct InFormats {
+  InFormats(const Module& layer, std::span<const Tensor> tensors, Precision precision, Format from, Format to) {
+    std::vector<Shape> shapes;
+    for (const Tensor& x : tensors) {
+      shapes.push_back(x.shape());
+      inputs.push_back({.shape = x.shape(), .format = from});
+    }
+    output = {.shape = layer.output_shape(shapes), .format = to};
+    preparation = {
+        .inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cuda()), .precision = precision};
+  }
+  InFormats(const InFormats&) = delete;
+  InFormats& operator=(const InFormats&) = delete;
+
+  std::vector<View> inputs;
+  View output;
+  Preparation preparation;
+};
+
 /// What a layer's kernel makes of inputs stored in one format when it gives another, as f32 nchw on the host.
-Tensor run_in(const test::LayerCase& c, Precision precision, Format input, Format output) {
-  std::vector<Shape> shapes;
-  for (const Tensor& x : c.inputs) shapes.push_back(x.shape());
-  const Shape shape = c.module->output_shape(shapes);
+Tensor run_in(const Module& layer, std::span<const Tensor> tensors, const InFormats& formats) {
   const auto convert = [](const Tensor& x, const Shape& logical, Format from, Format to) {
     Tensor y(logical, to.dtype, Device::cuda());
     cuda::convert(0, detail::activation_of(logical), from, x.raw(), to, y.raw(), nullptr);
     return y;
   };
   std::vector<Tensor> inputs;
-  for (const Tensor& x : c.inputs) inputs.push_back(convert(x.to(Device::cuda()), x.shape(), {}, input));
-  const auto op = c.module->prepare(
-      {.inputs = shapes, .device = Device::cuda(), .precision = precision, .input = input, .output = output});
+  for (const Tensor& x : tensors) {
+    inputs.push_back(convert(x.to(Device::cuda()), x.shape(), {}, formats.preparation.input().format));
+  }
+  const auto op = layer.prepare(formats.preparation);
+  const auto& [shape, format, pitch, alignment] = formats.output;
   const Tensor poison =
-      Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), NAN), shape).to(output.dtype);
+      Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), NAN), shape).to(format.dtype);
   Tensor result = poison.to(Device::cuda());
-  const Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, Device::cuda());
-  op->run(inputs, result, {.workspace = const_cast<void*>(workspace.raw())});
-  return convert(result, shape, output, {}).to(Device::cpu());
+  Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, Device::cuda());
+  op->run(inputs, {&result, 1}, {.workspace = workspace.raw()});
+  return convert(result, shape, format, {}).to(Device::cpu());
 }
 
 TEST_F(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
@@ -91,14 +110,10 @@ TEST_F(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
         for (const Layout to : {Layout::nchw, Layout::nhwc}) {
           if (shapes[0].rank() != 4 && (from == Layout::nhwc || to == Layout::nhwc)) continue;
           const Format input = {kind.dtype, from}, output = {kind.dtype, to};
-          if (!c.module->takes({.inputs = shapes,
-                                .device = Device::cuda(),
-                                .precision = kind.precision,
-                                .input = input,
-                                .output = output}))
-            continue;
+          const InFormats formats(*c.module, c.inputs, kind.precision, input, output);
+          if (!c.module->takes(formats.preparation)) continue;
           ++pairs;
-          const Tensor y = run_in(c, kind.precision, input, output);
+          const Tensor y = run_in(*c.module, c.inputs, formats);
           ASSERT_EQ(test::mismatch(c, y.values<float>()), "") << c.name << ", " << input << " to " << output;
         }
       }
@@ -181,18 +196,15 @@ TEST_F(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
       const auto in = static_cast<int>(image.numel() / image[0]);
       Linear linear({.in = in, .out = 72});
       test::set_parameters(linear, 5);
-      const test::LayerCase c = {
-          "flattened", std::make_shared<FlattenedLinear>(linear), {test::drawn(image, 6)}, {}, {}};
-      const std::vector<double> truth = test::reference_linear(linear, c.inputs[0]);
+      const std::shared_ptr<const Linear> flattened = linear.after_flatten();
+      const Tensor x = test::drawn(image, 6);
+      const std::vector<double> truth = test::reference_linear(linear, x);
       for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
         for (const DType output : {dtype, DType::f32}) {
           const Format input = {dtype, layout};
-          ASSERT_TRUE(c.module->takes({.inputs = {&image, 1},
-                                       .device = Device::cuda(),
-                                       .precision = precision,
-                                       .input = input,
-                                       .output = {output}}));
-          const Tensor y = run_in(c, precision, input, {output});
+          const InFormats formats(*flattened, {&x, 1}, precision, input, {output});
+          ASSERT_TRUE(flattened->takes(formats.preparation));
+          const Tensor y = run_in(*flattened, {&x, 1}, formats);
           for (std::size_t i = 0; i < truth.size(); ++i) {
             const double bound = 1.5 * cpu::error_bound(precision, in, in * 0.64 + 3);
             ASSERT_LE(std::abs(static_cast<double>(y.values<float>()[i]) - truth[i]), bound)

@@ -94,8 +94,8 @@ TEST_F(CudaPlan, EveryAlgorithmAndPrecisionAgreesWithTheCpu) {
   test::randomize(graph);
   const std::vector<Tensor> inputs = {random_tensor({2, 3, 40, 36}, 5)};
   const Tensor expected = on_cpu(graph, inputs)[0];
-  for (const ConvAlgorithm algorithm : conv_algorithms(DeviceType::cuda)) {
-    Plan plan = graph.compile({.device = Device::cuda(), .batch = 2, .algorithm = algorithm});
+  for (const std::string_view algorithm : conv_algorithms(DeviceType::cuda)) {
+    Plan plan = graph.compile({.device = Device::cuda(), .batch = 2, .algorithm = std::string(algorithm)});
     expect_close(plan.run(inputs)[0], expected);
   }
   for (const Precision precision : {Precision::tf32, Precision::fp16, Precision::bf16}) {

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "lamina/base/error.h"
-#include "lamina/cuda/relu.h"
+#include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/runtime/buffer.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/device_description.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/tensor.h"
 
@@ -24,6 +25,13 @@ class CudaBackend : public testing::Test {
     if (detail::cuda_device_count() == 0) GTEST_SKIP() << detail::cuda_unavailable_reason();
   }
 };
+
+/// y[i] = max(x[i], 0) on device 0.
+void relu(DType dtype, const void* x, void* y, std::size_t count, cuda::Stream stream) {
+  const auto n = static_cast<std::int64_t>(count);
+  const Tensor input = Tensor::borrow(const_cast<void*>(x), {n}, dtype, Device::cuda());
+  cuda::pointwise(0, dtype, {{Pointwise::relu}}, {&input, 1}, y, n, stream);
+}
 
 /// The message of the Error that `action` throws, or nothing.
 template <class Action>
@@ -42,7 +50,8 @@ TEST(CudaWithoutDevice, SaysWhyAndFallsBack) {
   EXPECT_EQ(best_device(), Device::cpu());
   const std::string error = error_of([] { cuda::Buffer(0, 16); });
   EXPECT_NE(error.find(detail::cuda_unavailable_reason()), std::string::npos) << error;
-  EXPECT_FALSE(error_of([] { cuda::prepare_conv2d({}, {}, nullptr, nullptr); }).empty());
+  const std::string undescribed = error_of([] { (void)describe(Device::cuda()); });
+  EXPECT_NE(undescribed.find(detail::cuda_unavailable_reason()), std::string::npos) << undescribed;
 }
 
 TEST_F(CudaBackend, DescribesTheDevice) {
@@ -131,8 +140,7 @@ TEST_F(CudaBackend, CapturedWorkRunsWhenLaunched) {
   const cuda::Buffer output(0, count * sizeof(float));
   const cuda::OwnedStream stream(0);
   cuda::fill_bytes(0, output.data(), 0xff, output.bytes(), stream.get());
-  const cuda::CapturedGraph graph(
-      0, [&](cuda::Stream s) { cuda::relu(0, DType::f32, input.data(), output.data(), count, s); });
+  const cuda::CapturedGraph graph(0, [&](cuda::Stream s) { relu(DType::f32, input.data(), output.data(), count, s); });
   cuda::synchronize(0, stream.get());
   std::vector<float> result(count);
   detail::copy_bytes(result.data(), Device::cpu(), output.data(), Device::cuda(), output.bytes());
@@ -172,7 +180,7 @@ void check_relu(std::size_t count, std::size_t offset, bool in_place) {
   Tensor target = in_place ? source : input.to(Device::cuda());
   const T* from = static_cast<const T*>(source.raw()) + offset;
   T* to = static_cast<T*>(target.raw()) + offset;
-  cuda::relu(0, dtype_of<T>, from, to, static_cast<std::int64_t>(count), nullptr);
+  relu(dtype_of<T>, from, to, count, nullptr);
   const Tensor result = target.to(Device::cpu()).to(DType::f32);
   const Tensor before = input.to(DType::f32);
   for (std::size_t i = 0; i < count + offset + guard; ++i) {
@@ -196,7 +204,7 @@ TEST_F(CudaBackend, ReluKeepsNanOnEverySize) {
       }
     }
   }
-  EXPECT_FALSE(error_of([] { cuda::relu(0, DType::u8, nullptr, nullptr, 1, nullptr); }).empty());
+  EXPECT_FALSE(error_of([] { relu(DType::u8, nullptr, nullptr, 1, nullptr); }).empty());
 }
 
 TEST_F(CudaBackend, ConstantsOfOneContentAreOneCopy) {

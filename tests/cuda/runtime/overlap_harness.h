@@ -9,27 +9,28 @@
 #include "lamina/cuda/runtime/stream.h"
 
 /// What the tests of kernels that overlap share.
-namespace lamina::cuda {
+namespace lamina::test {
 
 /// Layers one by one, each waited for, then all of them in `graph` `launches` times over poisoned values: the last
 /// value must have the same bits. `run(layer, stream)` makes values[layer + 1] from values[layer].
 template <class Run>
-void expect_no_running_ahead(const std::vector<Buffer>& values, Run&& run, const CapturedGraph& graph, int launches,
-                             Stream stream, const std::string& what) {
+void expect_no_running_ahead(const std::vector<cuda::Buffer>& values, Run&& run, const cuda::CapturedGraph& graph,
+                             int launches, cuda::Stream stream, const std::string& what) {
   const auto result = [&] {
     std::vector<unsigned char> bytes(values.back().bytes());
-    download(0, bytes.data(), values.back().data(), bytes.size(), stream);
-    synchronize(0, stream);
+    cuda::download(0, bytes.data(), values.back().data(), bytes.size(), stream);
+    cuda::synchronize(0, stream);
     return bytes;
   };
   for (std::size_t layer = 0; layer + 1 < values.size(); ++layer) {
     run(layer, stream);
-    synchronize(0, stream);
+    cuda::synchronize(0, stream);
   }
   const auto one_by_one = result();
-  for (std::size_t i = 1; i < values.size(); ++i) fill_bytes(0, values[i].data(), 0xff, values[i].bytes(), stream);
+  for (std::size_t i = 1; i < values.size(); ++i)
+    cuda::fill_bytes(0, values[i].data(), 0xff, values[i].bytes(), stream);
   for (int i = 0; i < launches; ++i) graph.launch(stream);
   ASSERT_EQ(result(), one_by_one) << what;
 }
 
-}  // namespace lamina::cuda
+}  // namespace lamina::test

@@ -1,102 +1,26 @@
 #pragma once
 
-#include <cstdlib>
-
-#include "cuda/conv2d/implicit_gemm/harness.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
+
 #include "lamina/cuda/conv2d/channels_last/choice.h"
+#include "support/kernel_harness.h"
 
-/// What the tests of the channels-last convolution share: cases, and runs against the double reference.
-namespace lamina::cuda {
+/// What the tests of the channels-last convolution share: cases, and its choices.
+namespace lamina::test {
 
-inline constexpr const auto& nhwc_precisions = precisions;
-
-inline Conv2dOptions options_for(Precision precision, bool relu = false) {
-  return {.precision = precision,
-          .input = storage_type(precision),
-          .output = storage_type(precision),
-          .input_layout = Layout::nhwc,
-          .output_layout = Layout::nhwc,
-          .relu = relu};
+inline KernelOptions options_for(Precision precision, bool relu = false, const Tuning& tuning = {}) {
+  const Format stored = {storage_type(precision), Layout::nhwc};
+  return {.kernel = "channels_last",
+          .precision = precision,
+          .input = stored,
+          .output = stored,
+          .relu = relu,
+          .tuning = tuning};
 }
 
-/// [N, C, H, W] and [N, H, W, C] elements, by their place in the former.
-template <class Visit>
-void for_each_place(std::int64_t batch, int channels, std::int64_t pixels, Visit&& visit) {
-  std::size_t at = 0;
-  for (std::int64_t n = 0; n < batch; ++n) {
-    for (int c = 0; c < channels; ++c) {
-      for (std::int64_t p = 0; p < pixels; ++p) {
-        visit(at++, static_cast<std::size_t>((n * pixels + p) * channels + c));
-      }
-    }
-  }
-}
-
-/// The bytes of the output, channels last.
-inline std::vector<unsigned char> run_nhwc_bytes(const ConvGeometry& g, const Conv2dOptions& options, const Data& data,
-                                                 bool biased, const NhwcChoice& choice) {
-  const auto kernel = make_nhwc_conv2d(g, options, data.w.data(), biased ? data.b.data() : nullptr, choice);
-  const Guarded workspace(kernel->workspace_bytes());
-  std::vector<float> x(data.x.size());
-  for_each_place(g.batch, g.in_channels, g.in_pixels(), [&](auto nchw, auto nhwc) { x[nhwc] = data.x[nchw]; });
-  Buffer input;
-  if (options.input == DType::f32) {
-    input = Buffer(0, x.data(), x.size() * sizeof(float));
-  } else {
-    const auto bits = to_bits(x, options.input);
-    input = Buffer(0, bits.data(), bits.size() * 2);
-  }
-  const Guarded output(static_cast<std::size_t>(g.output_size()) * size_of(options.output));
-  kernel->run(input.data(), output.data(), workspace.data(), nullptr);
-  check(cudaDeviceSynchronize());
-  (void)workspace.read();  // nothing was written outside of it
-  return output.read();
-}
-
-inline std::vector<float> run_nhwc(const ConvGeometry& g, const Conv2dOptions& options, const Data& data, bool biased,
-                                   const NhwcChoice& choice) {
-  const auto bytes = run_nhwc_bytes(g, options, data, biased, choice);
-  std::vector<float> values(static_cast<std::size_t>(g.output_size()));
-  for_each_place(g.batch, g.out_channels, g.out_pixels(), [&](auto nchw, auto nhwc) {
-    if (options.output == DType::f32) {
-      std::memcpy(&values[nchw], bytes.data() + 4 * nhwc, 4);
-    } else {
-      std::uint16_t bits;
-      std::memcpy(&bits, bytes.data() + 2 * nhwc, 2);
-      values[nchw] = options.output == DType::f16 ? to_float(half{bits}) : to_float(bfloat16{bits});
-    }
-  });
-  return values;
-}
-
-inline std::string describe(const ConvGeometry& g, const Conv2dOptions& options, const NhwcChoice& choice) {
-  return detail::concat(describe(g, options, ImplicitGemmChoice{choice.tile, choice.splits}), ", multicast ",
-                        choice.multicast);
-}
-
-/// The operands as the precision stores them.
-inline Data rounded(Data data, Precision precision) {
-  for (float& v : data.x) v = round_to(v, precision);
-  for (float& v : data.w) v = round_to(v, precision);
-  return data;
-}
-
-inline ConvReference reference_for(const ConvGeometry& g, const Data& data, bool biased) {
-  return reference_conv2d(g, data.x.data(), data.w.data(), biased ? data.b.data() : nullptr);
-}
-
-/// Runs and compares every output with the reference; the worst error as a share of the bound.
-inline double expect_nhwc(const ConvGeometry& g, const Conv2dOptions& options, const Data& data, bool biased,
-                          const ConvReference& reference, const NhwcChoice& choice = {}) {
-  return expect_outputs(g, options, reference, run_nhwc(g, options, data, biased, choice),
-                        describe(g, options, choice));
-}
-
-inline double expect_nhwc(const ConvGeometry& g, const Conv2dOptions& options, const Data& unrounded, bool biased,
-                          const NhwcChoice& choice = {}) {
-  const Data data = rounded(unrounded, options.precision);
-  return expect_nhwc(g, options, data, biased, reference_for(g, data, biased), choice);
+/// What the rule makes of it; nothing if the tuning leaves nothing.
+inline std::optional<cuda::channels_last::Choice> choice_of(const ConvGeometry& g, const KernelOptions& o) {
+  return cuda::channels_last::choose(g, Task(g, o).preparation);
 }
 
 // Around tiles of 64 filters and 48 to 256 pixels, slabs of 32 and 64 channels, images of one pixel and of many.
@@ -145,17 +69,6 @@ inline const std::vector<Case> nhwc_cases = {
     {.in = 8, .height = 40, .width = 40, .out = 8, .kernel = {33, 31}, .padding = {16, 15}},
 };
 
-class NhwcConv2d : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (detail::cuda_device_count() == 0) GTEST_SKIP() << detail::cuda_unavailable_reason();
-    if (!nhwc_conv2d_supports(geometry_of(nhwc_cases[0]), options_for(Precision::fp16))) {
-      GTEST_SKIP() << "needs compute capability 9.0 and a build with sm_90a code";
-    }
-  }
-};
+class NhwcConv2d : public OnHopper {};
 
-/// Under a sanitizer, which takes a hundred times as long: fewer of the same.
-inline bool reduced() { return std::getenv("LAMINA_TEST_REDUCED") != nullptr; }
-
-}  // namespace lamina::cuda
+}  // namespace lamina::test

@@ -6,7 +6,7 @@
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
 
-namespace lamina::cuda {
+namespace lamina::test {
 namespace {
 
 class NhwcScaled : public NhwcConv2d {};
@@ -14,16 +14,16 @@ class NhwcScaled : public NhwcConv2d {};
 /// The tiles of scaled operands, by their place in the list.
 std::vector<int> scaled_tiles(Precision precision) {
   std::vector<int> found;
-  const auto all = channels_last::tiles(precision);
+  const auto all = cuda::channels_last::tiles(precision);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (channels_last::is_scaled(all[i].operand)) found.push_back(static_cast<int>(i));
+    if (cuda::channels_last::is_scaled(all[i].operand)) found.push_back(static_cast<int>(i));
   }
   return found;
 }
 
-bool chosen(const ConvGeometry& g, const Conv2dOptions& options, const NhwcChoice& choice) {
-  const auto found = channels_last::choose(g, options, choice);
-  return found && channels_last::is_scaled(found->tile.operand);
+bool chosen(const ConvGeometry& g, const KernelOptions& options) {
+  const auto found = choice_of(g, options);
+  return found && cuda::channels_last::is_scaled(found->tile.operand);
 }
 
 // What the words and the scale say of every value, next to the value itself.
@@ -39,18 +39,18 @@ TEST_F(NhwcScaled, RowsKeepTheirBits) {
       const float sign = random() % 2 == 0 ? 1.0f : -1.0f;
       x[i] = i % 7 == 0 ? 0.0f : sign * magnitude * (i / 1000 % 2 == 0 ? 1e-20f : 1e20f);
     }
-    const Buffer input(0, x.data(), x.size() * sizeof(float));
-    const Guarded rows(static_cast<std::size_t>(pixels * slabs) * 128),
+    const cuda::Buffer input(0, x.data(), x.size() * sizeof(float));
+    const GuardedBuffer rows(static_cast<std::size_t>(pixels * slabs) * 128),
         scales(static_cast<std::size_t>(pixels * blocks) * 4);
-    scale_rows({.input = input.as<float>(),
-                .rows = rows.data(),
-                .scales = reinterpret_cast<float*>(scales.data()),
-                .pixels = pixels,
-                .channels = channels,
-                .pairs = pairs,
-                .strict = false},
-               nullptr);
-    check(cudaDeviceSynchronize());
+    cuda::scale_rows({.input = input.as<float>(),
+                      .rows = rows.data(),
+                      .scales = reinterpret_cast<float*>(scales.data()),
+                      .pixels = pixels,
+                      .channels = channels,
+                      .pairs = pairs,
+                      .strict = false},
+                     nullptr);
+    cuda::synchronize(0, nullptr);
     const auto words = rows.read(), powers = scales.read();
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
       for (int channel = 0; channel < channels; ++channel) {
@@ -75,18 +75,18 @@ TEST_F(NhwcScaled, DoubtfulBlocksSaySo) {
   x[64 + 3] = 1e-20f;  // beside ones
   for (int i = 0; i < 64; ++i) x[static_cast<std::size_t>(128 + i)] = 1e-20f;
   x[192] = 0.0f;
-  const Buffer input(0, x.data(), x.size() * sizeof(float));
+  const cuda::Buffer input(0, x.data(), x.size() * sizeof(float));
   for (const bool strict : {true, false}) {
-    const Guarded rows(4 * 2 * 128), scales(4 * sizeof(float));
-    scale_rows({.input = input.as<float>(),
-                .rows = rows.data(),
-                .scales = reinterpret_cast<float*>(scales.data()),
-                .pixels = 4,
-                .channels = 64,
-                .pairs = true,
-                .strict = strict},
-               nullptr);
-    check(cudaDeviceSynchronize());
+    const GuardedBuffer rows(4 * 2 * 128), scales(4 * sizeof(float));
+    cuda::scale_rows({.input = input.as<float>(),
+                      .rows = rows.data(),
+                      .scales = reinterpret_cast<float*>(scales.data()),
+                      .pixels = 4,
+                      .channels = 64,
+                      .pairs = true,
+                      .strict = strict},
+                     nullptr);
+    cuda::synchronize(0, nullptr);
     const auto bytes = scales.read();
     float scale[4];
     std::memcpy(scale, bytes.data(), sizeof(scale));
@@ -102,7 +102,7 @@ TEST(NhwcScaledWeights, AreExamined) {
   const ConvGeometry g = geometry_of({.in = 64, .height = 4, .width = 4, .out = 8});
   std::vector<float> w(static_cast<std::size_t>(g.weight_size()), 0.5f);
   const auto examined = [&] {
-    return channels_last::examine_scaled(g, channels_last::Operand::scaled_pairs, w.data());
+    return cuda::channels_last::examine_scaled(g, cuda::channels_last::Operand::scaled_pairs, w.data());
   };
   EXPECT_TRUE(examined().representable);
   EXPECT_FALSE(examined().strict);
@@ -132,8 +132,9 @@ TEST_F(NhwcScaled, HoldsTheContractOnAwkwardValues) {
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
     for (const int tile : scaled_tiles(precision)) {
       if (reduced() && tile != scaled_tiles(precision).front()) continue;
-      for (const NhwcChoice& choice : {NhwcChoice{tile, 1, 1}, {tile, 1, 2}}) {
-        if (!chosen(g, options_for(precision), choice)) continue;
+      for (const int splits : {1, 2}) {
+        const KernelOptions options = options_for(precision, false, {.tile = tile, .splits = splits, .multicast = 1});
+        if (!chosen(g, options)) continue;
         for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
                                    {mixed, normal},
                                    {mixed, sparse},
@@ -141,7 +142,7 @@ TEST_F(NhwcScaled, HoldsTheContractOnAwkwardValues) {
                                    {sparse, sparse},
                                    {subnormal, normal},
                                    {huge, small}}) {
-          expect_nhwc(g, options_for(precision), draw(g, x, w, ++seed), false, choice);
+          expect_contract(g, options, draw(g, x, w, ++seed), false);
           if (reduced()) break;
         }
       }
@@ -153,10 +154,11 @@ TEST_F(NhwcScaled, NanAndInfReachTheirWindowsAlone) {
   const ConvGeometry g = geometry_of(nhwc_cases[2]);
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
     const int tile = scaled_tiles(precision)[3];
-    for (const NhwcChoice& choice : {NhwcChoice{tile, 1, 1}, {tile, 2, 1}, {tile, 1, 3}}) {
-      Data data = draw(g, normal, positive, 11);
+    for (const auto& [multicast, splits] : {std::pair{1, 1}, {2, 1}, {1, 3}}) {
+      ConvData data = draw(g, normal, positive, 11);
       data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
-      expect_nhwc(g, options_for(precision, true), data, true, choice);
+      expect_contract(g, options_for(precision, true, {.tile = tile, .splits = splits, .multicast = multicast}), data,
+                      true);
     }
   }
 }
@@ -165,24 +167,24 @@ TEST_F(NhwcScaled, NanAndInfReachTheirWindowsAlone) {
 TEST_F(NhwcScaled, PartsOfABatchGiveTheSameBits) {
   ConvGeometry g =
       geometry_of({.batch = 7, .in = 96, .height = 13, .width = 11, .out = 136, .kernel = {3, 3}, .padding = {1, 1}});
-  const Data data = draw(g, normal, normal, 21);
+  const ConvData data = draw(g, normal, normal, 21);
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
-    const NhwcChoice choice{scaled_tiles(precision).front(), 1, 1};
-    Conv2dOptions options = options_for(precision, true);
-    const auto whole = run_nhwc_bytes(g, options, data, true, choice);
-    const auto operand = channels_last::tiles(precision)[static_cast<std::size_t>(choice.tile)].operand;
+    const int tile = scaled_tiles(precision).front();
+    KernelOptions options = options_for(precision, true, {.tile = tile, .splits = 1, .multicast = 1});
+    const auto whole = run_bytes(g, options, data, true);
+    const auto operand = cuda::channels_last::tiles(precision)[static_cast<std::size_t>(tile)].operand;
     for (const int images : {1, 3}) {
       options.workspace_limit =
-          channels_last::scaled_bytes(g, operand, 1).workspace() * static_cast<std::size_t>(images);
-      const auto parts = channels_last::choose(g, options, choice);
+          cuda::channels_last::scaled_bytes(g, operand, 1).workspace() * static_cast<std::size_t>(images);
+      const auto parts = choice_of(g, options);
       ASSERT_TRUE(parts);
       EXPECT_EQ(parts->images, images);
-      EXPECT_EQ(run_nhwc_bytes(g, options, data, true, choice), whole);
+      EXPECT_EQ(run_bytes(g, options, data, true), whole);
     }
     options.workspace_limit = 100;
-    EXPECT_FALSE(channels_last::choose(g, options, choice));
+    EXPECT_FALSE(choice_of(g, options));
   }
 }
 
 }  // namespace
-}  // namespace lamina::cuda
+}  // namespace lamina::test

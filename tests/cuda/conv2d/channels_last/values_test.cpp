@@ -2,17 +2,17 @@
 
 #include "cuda/conv2d/channels_last/harness.h"
 
-namespace lamina::cuda {
+namespace lamina::test {
 namespace {
 
 // A product with one weight of 1 gives the operand itself: exact in TF32, and rounded to nearest if it was not.
 TEST_F(NhwcConv2d, Tf32OperandsAreRoundedToNearest) {
   const ConvGeometry g = geometry_of({.in = 32, .height = 40, .width = 40, .out = 32});
-  Data data = draw(g, normal, normal, 3);
+  ConvData data = draw(g, normal, normal, 3);
   for (std::size_t i = 0; i < data.w.size(); ++i) data.w[i] = i / 32 == i % 32 ? 1.0f : 0.0f;
-  const auto y = run_nhwc(g, options_for(Precision::tf32), data, false, {});
+  const auto y = run(g, options_for(Precision::tf32), data, false);
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const float nearest = std::bit_cast<float>(round_to_tf32(std::bit_cast<std::uint32_t>(data.x[i])));
+    const float nearest = std::bit_cast<float>(cuda::round_to_tf32(std::bit_cast<std::uint32_t>(data.x[i])));
     // Ties may go either way.
     ASSERT_LE(std::abs(y[i] - data.x[i]), std::abs(nearest - data.x[i]))
         << i << ": " << data.x[i] << " became " << y[i];
@@ -21,12 +21,13 @@ TEST_F(NhwcConv2d, Tf32OperandsAreRoundedToNearest) {
 
 TEST_F(NhwcConv2d, NanAndInfReachTheirWindowsAlone) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
-  for (const Precision precision : nhwc_precisions) {
+  for (const Precision precision : precisions) {
     const int tile = precision == Precision::fp32 ? 3 : 5;
-    for (const NhwcChoice& choice : {NhwcChoice{tile, 1, 1}, {tile, 2, 1}, {tile, 1, 3}}) {
-      Data data = draw(g, normal, positive, 11);
+    for (const auto& [multicast, splits] : {std::pair{1, 1}, {2, 1}, {1, 3}}) {
+      ConvData data = draw(g, normal, positive, 11);
       data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
-      expect_nhwc(g, options_for(precision, true), data, true, choice);
+      expect_contract(g, options_for(precision, true, {.tile = tile, .splits = splits, .multicast = multicast}), data,
+                      true);
     }
   }
 }
@@ -36,23 +37,21 @@ TEST_F(NhwcConv2d, Overflow) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
     for (const int splits : {1, 2}) {
-      Data data = draw(g, positive, positive, 13);
+      ConvData data = draw(g, positive, positive, 13);
       for (float& x : data.x) x *= 1e38f;
       for (float& w : data.w) w *= 100.0f;
-      for (const float y : run_nhwc(g, options_for(precision), data, true, {-1, 1, splits})) ASSERT_EQ(y, infinity);
+      const KernelOptions options = options_for(precision, false, {.splits = splits, .multicast = 1});
+      for (const float y : run(g, options, data, true)) ASSERT_EQ(y, infinity);
     }
   }
 }
 
 // Magnitudes from 1e-18 to 1e18 in one image or filter, sums of one sign, and what is subnormal or nearly.
 TEST_F(NhwcConv2d, Fp32HoldsOnAwkwardValues) {
-  const auto scaled = [](const Draw& draw, float factor) {
-    return [=](std::mt19937& random) { return draw(random) * factor; };
-  };
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   unsigned seed = 70;
   for (const int splits : {1, 3}) {
-    const NhwcChoice choice{-1, 1, splits};
+    const KernelOptions options = options_for(Precision::fp32, false, {.splits = splits, .multicast = 1});
     for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
                                {mixed, normal},
                                {normal, mixed},
@@ -61,7 +60,7 @@ TEST_F(NhwcConv2d, Fp32HoldsOnAwkwardValues) {
                                {scaled(normal, 1e-42f), scaled(normal, 1e20f)},
                                {normal, scaled(normal, 1e-36f)},
                                {scaled(normal, 1e36f), scaled(normal, 1e-36f)}}) {
-      const double worst = expect_nhwc(g, options_for(Precision::fp32), draw(g, x, w, ++seed), false, choice);
+      const double worst = expect_contract(g, options, draw(g, x, w, ++seed), false);
       RecordProperty("worst_" + std::to_string(seed), std::to_string(worst));
       if (reduced()) break;
     }
@@ -69,4 +68,4 @@ TEST_F(NhwcConv2d, Fp32HoldsOnAwkwardValues) {
 }
 
 }  // namespace
-}  // namespace lamina::cuda
+}  // namespace lamina::test

@@ -16,14 +16,14 @@ namespace {
 TEST_P(Sm90, MeetsContractOnAlexNet) {
   for (const int filters : {96, 64}) {
     const ConvGeometry g = geometry(2, 224, 224, filters);
-    expect_contract(g, random_data(g, 1, normal, normal));
+    expect(g, draw(g, normal, normal, 1));
   }
 }
 
 TEST_P(Sm90, FilterCountsAroundTiles) {
   for (const int filters : {1, 7, 8, 24, 31, 33, 47, 49, 56, 63, 65, 72, 95, 97, 104, 130}) {
     const ConvGeometry g = geometry(1, 67, 75, filters);
-    expect_contract(g, random_data(g, static_cast<unsigned>(filters), normal, normal));
+    expect(g, draw(g, normal, normal, static_cast<unsigned>(filters)));
   }
 }
 
@@ -33,7 +33,7 @@ TEST_P(Sm90, OutputSizesAroundTiles) {
   for (const int width : {1, 2, 3, 7, 8, 9, 31, 61, 62, 63, 64, 65, 127}) {
     for (const int height : {1, 2, 7}) {
       const ConvGeometry g = geometry(2, 4 * height + 3 + width % 4, 4 * width + 3 + height % 4, 24);
-      expect_contract(g, random_data(g, static_cast<unsigned>(width), normal, normal));
+      expect(g, draw(g, normal, normal, static_cast<unsigned>(width)));
     }
   }
 }
@@ -41,7 +41,7 @@ TEST_P(Sm90, OutputSizesAroundTiles) {
 TEST_P(Sm90, BatchesAroundTheDevice) {
   for (const int batch : {1, 3, 131, 132, 133, 265}) {
     const ConvGeometry g = geometry(batch, 27, 31, 8);
-    expect_contract(g, random_data(g, static_cast<unsigned>(batch), normal, normal));
+    expect(g, draw(g, normal, normal, static_cast<unsigned>(batch)));
   }
 }
 
@@ -51,114 +51,112 @@ TEST_P(Sm90, Relatives) {
       for (const int stride : {1, 2, 3, 4}) {
         const int padding = (kernel + stride) % 4;
         const ConvGeometry g = geometry(2, 41, 44, 20, kernel, stride, padding, channels);
-        expect_contract(g, random_data(g, static_cast<unsigned>(kernel), normal, normal));
+        expect(g, draw(g, normal, normal, static_cast<unsigned>(kernel)));
       }
     }
   }
   const ConvGeometry resnet = geometry(1, 224, 224, 64, 7, 2, 3);
-  expect_contract(resnet, random_data(resnet, 1, normal, normal));
+  expect(resnet, draw(resnet, normal, normal, 1));
   const ConvGeometry wide = geometry(1, 30, 1999, 40);  // rows longer than the ring is wide: strips
-  expect_contract(wide, random_data(wide, 1, normal, normal));
+  expect(wide, draw(wide, normal, normal, 1));
   ConvGeometry oblong = geometry(1, 60, 50, 33);
   oblong.kernel_height = 5, oblong.padding_height = 0, oblong.out_height = (60 - 5) / 4 + 1;
-  expect_contract(oblong, random_data(oblong, 1, normal, normal));
+  expect(oblong, draw(oblong, normal, normal, 1));
 }
 
 TEST_P(Sm90, BiasAndRelu) {
   const ConvGeometry g = geometry(1, 67, 67, 40);
-  const Data d = random_data(g, 5, normal, normal);
-  expect_contract(g, d, true, true);
-  expect_contract(g, d, true, false);
-  expect_contract(g, d, false, false);
+  const ConvData d = draw(g, normal, normal, 5);
+  expect(g, d, true, true);
+  expect(g, d, true, false);
+  expect(g, d, false, false);
 }
 
 TEST_P(Sm90, OneSidedAndCancelling) {
   const ConvGeometry g = geometry(1, 224, 224, 96);
-  expect_contract(g, random_data(g, 3, positive, positive));
+  expect(g, draw(g, positive, positive, 3));
   const ConvGeometry small = geometry(1, 99, 99, 64);
-  Data d = random_data(small, 4, positive, positive);
+  ConvData d = draw(small, positive, positive, 4);
   for (std::size_t i = 0; i < d.w.size(); i += 2) {
     if (i + 1 < d.w.size()) d.w[i + 1] = -d.w[i];
   }
-  expect_contract(small, d);
+  expect(small, d);
   std::fill(d.x.begin(), d.x.end(), 1.0f + 0x1p-11f);  // the worst rounding of 11 bits, every time
-  expect_contract(small, d);
+  expect(small, d);
 }
 
 TEST_P(Sm90, PixelRanges) {
   const ConvGeometry g = geometry(1, 99, 99, 48);
   for (const float range : {1e-9f, 1e-6f, 1.0f, 255.0f, 511.75f, 512.0f, 60000.0f}) {
-    Data d = random_data(
-        g, 6, [&](std::mt19937& r) { return range * normal(r) / 4; },
-        [](std::mt19937& r) { return 0.05f * normal(r); });
-    expect_contract(g, d);
+    ConvData d = draw(
+        g, [&](std::mt19937& r) { return range * normal(r) / 4; }, scaled(normal, 0.05f), 6);
+    expect(g, d);
   }
   // A single pixel in the dark: nothing else for its error to hide behind.
   for (const float value : {1e-20f, 3e-8f, 1.2e-7f, 4.7e-7f, 1e-3f, 1.0f + 0x1p-12f, 511.7f, 1e12f}) {
-    Data d = random_data(
-        g, 7, [](std::mt19937&) { return 0.0f; }, normal);
+    ConvData d = draw(g, constant(0.0f), normal, 7);
     std::fill(d.b.begin(), d.b.end(), 0.0f);
     d.x[99 * 50 + 50] = value;
-    expect_contract(g, d);
+    expect(g, d);
   }
 }
 
 TEST_P(Sm90, WildlyMixedMagnitudes) {
   if (GetParam().precision == Precision::fp16) GTEST_SKIP() << "beyond f16's range by definition";
   const ConvGeometry g = geometry(1, 99, 99, 48);
-  const auto small = [](std::mt19937& r) { return 0.05f * normal(r); };
-  expect_contract(g, random_data(g, 8, wild, small));
-  expect_contract(g, random_data(g, 9, normal, wild));
-  expect_contract(g, random_data(g, 10, wild, wild));
-  Data one = random_data(g, 11, normal, small);  // one wild filter among tame ones
+  const Draw small = scaled(normal, 0.05f);
+  expect(g, draw(g, wild, small, 8));
+  expect(g, draw(g, normal, wild, 9));
+  expect(g, draw(g, wild, wild, 10));
+  ConvData one = draw(g, normal, small, 11);  // one wild filter among tame ones
   for (std::size_t i = 0; i < 363; ++i) one.w[5 * 363 + i] *= i % 2 == 0 ? 1e-18f : 1e18f;
-  expect_contract(g, one);
+  expect(g, one);
 }
 
 TEST_P(Sm90, NonFinitePixelsStayInTheirWindows) {
   const ConvGeometry g = geometry(2, 99, 96, 40);
-  for (const float value : {inf, -inf, nan}) {
+  for (const float value : {infinity, -infinity, nan}) {
     for (const int at :
          {0, 8, 9, 10, 11, 12, 95, 96 * 9, 96 * 10 + 50, 96 * 98 + 95, 96 * 99 + 11, 2 * 96 * 99 + 777}) {
-      Data d = random_data(g, 12, normal, normal);
+      ConvData d = draw(g, normal, normal, 12);
       d.x[static_cast<std::size_t>(at)] = value;
-      expect_contract(g, d);
+      expect(g, d);
     }
   }
-  Data d = random_data(g, 13, normal, normal);
-  d.x[5000] = nan, d.x[5004] = inf, d.x[5008] = -inf;
-  expect_contract(g, d, true);
+  ConvData d = draw(g, normal, normal, 13);
+  d.x[5000] = nan, d.x[5004] = infinity, d.x[5008] = -infinity;
+  expect(g, d, true);
 }
 
 TEST_P(Sm90, SameBitsEveryRun) {
   const ConvGeometry g = geometry(5, 224, 224, 96);
-  Data d = random_data(g, 14, normal, normal);
+  ConvData d = draw(g, normal, normal, 14);
   d.x[1234] = 1e-12f;
-  const std::vector<unsigned char> first = run_raw(g, d, options(g));
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(first, run_raw(g, d, options(g)));
+  const std::vector<unsigned char> first = run_bytes(g, options(g), d, true);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(first, run_bytes(g, options(g), d, true));
 }
 
 TEST_P(Sm90, Pooling) {
   if (!GetParam().pooled) GTEST_SKIP() << "for kinds that pool";
   const ConvGeometry resnet = geometry(1, 224, 224, 64, 7, 2, 3), alexnet = geometry(3, 224, 224, 64);
-  cuda::Conv2dOptions o = options();
+  KernelOptions o = options();
   o.pool = pool_geometry(resnet, 3, 2, 1);
-  expect_contract(resnet, random_data(resnet, 15, normal, normal), o, true);
-  const Data d = random_data(alexnet, 16, normal, normal);
+  expect(resnet, draw(resnet, normal, normal, 15), o, true);
+  const ConvData d = draw(alexnet, normal, normal, 16);
   o.relu = true;
   for (const auto [kernel, stride, padding, ceil] :
        {std::array{3, 2, 0, 0}, {3, 2, 1, 0}, {2, 2, 0, 0}, {2, 2, 0, 1}, {2, 1, 1, 0}, {3, 3, 0, 1}, {1, 2, 0, 0}}) {
     o.pool = pool_geometry(alexnet, kernel, stride, padding, ceil != 0);
-    expect_contract(alexnet, d, o, true);
+    expect(alexnet, d, o, true);
   }
   o.pool = pool_geometry(alexnet);
   o.pool->kernel_width = 2;
-  EXPECT_FALSE(cuda::implicit_gemm_sm90_supports(alexnet, o));
+  EXPECT_FALSE(takes(alexnet, o));
   o.pool = pool_geometry(alexnet, 3, 1);  // a row of the map would belong to three windows
-  EXPECT_FALSE(cuda::implicit_gemm_sm90_supports(alexnet, o));
+  EXPECT_FALSE(takes(alexnet, o));
   o.pool = pool_geometry(alexnet);
-  o.output_layout = Layout::nchw;
-  EXPECT_FALSE(cuda::implicit_gemm_sm90_supports(alexnet, o));
+  o.output.layout = Layout::nchw;
+  EXPECT_FALSE(takes(alexnet, o));
 }
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) {
@@ -178,23 +176,24 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{Precision::fp16, DType::f16, Layout::nhwc, true}, Kind{Precision::bf16, DType::bf16, Layout::nhwc, true}),
     kind_name);
 
-TEST(Sm90Supports, DeclinesWhatItCannotDo) {
-  if (detail::cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+class Sm90Supports : public OnHopper {};
+
+TEST_F(Sm90Supports, DeclinesWhatItCannotDo) {
   const ConvGeometry good = geometry(1, 32, 32, 8);
-  if (!cuda::implicit_gemm_sm90_supports(good, {})) GTEST_SKIP() << "no device of compute capability 9.0";
+  EXPECT_TRUE(takes(good, {.kernel = "first_layer"}));
   const auto supports = [&](auto change) {
     ConvGeometry g = good;
-    cuda::Conv2dOptions o;
+    KernelOptions o = {.kernel = "first_layer"};
     change(g, o);
-    return cuda::implicit_gemm_sm90_supports(g, o);
+    return takes(g, o);
   };
   EXPECT_FALSE(supports([](ConvGeometry& g, auto&) { g.in_channels = 5; }));
   EXPECT_FALSE(supports([](ConvGeometry& g, auto&) { g.dilation_width = 2; }));
   EXPECT_FALSE(supports([](ConvGeometry& g, auto&) { g.stride_height = 3; }));
   EXPECT_FALSE(supports([](ConvGeometry& g, auto&) { g.kernel_height = 13; }));
-  EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.output = DType::f16; }));
-  EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.input = DType::f16; }));
-  EXPECT_FALSE(supports([](ConvGeometry&, cuda::Conv2dOptions& o) { o.input_layout = Layout::nhwc; }));
+  EXPECT_FALSE(supports([](ConvGeometry&, KernelOptions& o) { o.output.dtype = DType::f16; }));
+  EXPECT_FALSE(supports([](ConvGeometry&, KernelOptions& o) { o.input.dtype = DType::f16; }));
+  EXPECT_FALSE(supports([](ConvGeometry&, KernelOptions& o) { o.input.layout = Layout::nhwc; }));
 }
 
 }  // namespace

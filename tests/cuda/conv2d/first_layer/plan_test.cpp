@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -33,6 +34,14 @@ ConvGeometry geometry(int channels, int filters, int kernel_height, int kernel_w
 
 constexpr first_layer::Limits limits{
     .multiprocessors = 132, .shared_bytes = 228000, .computing_groups = 2, .raw_slots = 4};
+
+std::optional<first_layer::Plan> plan_of(const ConvGeometry& g, Precision precision,
+                                         const first_layer::Limits& device = limits) {
+  const View input = {.shape = {g.batch, g.in_channels, g.in_height, g.in_width}};
+  const View output = {.shape = {g.batch, g.out_channels, g.out_height, g.out_width}};
+  return first_layer::plan(
+      {.geometry = g}, {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = {}, .precision = precision}, device);
+}
 
 /// Output (oc, oh, ow) of image 0 as the tensor cores compute it: unit by unit of the step table.
 double through_steps(const first_layer::Plan& plan, const first_layer::Packed& packed, const float* x, int oc, int oh,
@@ -80,10 +89,8 @@ TEST(Sm90Plan, StepTableAndPackedWeightsAreTheConvolution) {
     for (float& v : x) v = small_integer();
     for (float& v : w) v = small_integer();
     for (const Precision precision : {Precision::fp16, Precision::fp32}) {
-      cuda::Conv2dOptions options;
-      options.precision = precision;
       ASSERT_TRUE(first_layer::expressible(g));
-      auto plan = first_layer::plan(g, options, limits);
+      auto plan = plan_of(g, precision);
       ASSERT_TRUE(plan.has_value());
       EXPECT_LE(plan->shared_bytes, limits.shared_bytes);
       EXPECT_LE(plan->params.steps, first_layer::max_steps);
@@ -108,21 +115,19 @@ TEST(Sm90Plan, StepTableAndPackedWeightsAreTheConvolution) {
 }
 
 TEST(Sm90Plan, CutsWhatTheDeviceHas) {
-  const auto plan_of = [](std::int64_t batch, Precision precision) {
+  const auto alexnet = [](std::int64_t batch, Precision precision) {
     ConvGeometry g = geometry(3, 96, 11, 11, 4, 2, 224, 224);
     g.batch = batch;
-    cuda::Conv2dOptions options;
-    options.precision = precision;
     first_layer::Limits of_team = limits;
     if (precision == Precision::fp32) of_team.raw_slots = 2;
-    return first_layer::plan(g, options, of_team).value();
+    return plan_of(g, precision, of_team).value();
   };
-  EXPECT_EQ(plan_of(256, Precision::fp16).filters, 96);
-  EXPECT_EQ(plan_of(256, Precision::fp16).blocks, 132);
-  EXPECT_EQ(plan_of(256, Precision::fp16).params.steps, 27);
-  EXPECT_EQ(plan_of(256, Precision::fp32).filters, 48);
-  EXPECT_EQ(plan_of(256, Precision::fp32).params.splits, 2);
-  EXPECT_EQ(plan_of(256, Precision::fp32).params.units, 256 * 49);
+  EXPECT_EQ(alexnet(256, Precision::fp16).filters, 96);
+  EXPECT_EQ(alexnet(256, Precision::fp16).blocks, 132);
+  EXPECT_EQ(alexnet(256, Precision::fp16).params.steps, 27);
+  EXPECT_EQ(alexnet(256, Precision::fp32).filters, 48);
+  EXPECT_EQ(alexnet(256, Precision::fp32).params.splits, 2);
+  EXPECT_EQ(alexnet(256, Precision::fp32).params.units, 256 * 49);
 }
 
 TEST(Sm90Plan, FindsFiltersThatTwoHalvesCannotHold) {
@@ -132,8 +137,7 @@ TEST(Sm90Plan, FindsFiltersThatTwoHalvesCannotHold) {
   w[5 * reduction] = 1e-18f;           // far below its filter's largest
   w[6 * reduction] = 1e30f;            // makes the rest of its filter vanish
   w[7 * reduction + 3] = 1.0f / 3.0f;  // rounded, within bounds
-  cuda::Conv2dOptions options;
-  const auto plan = first_layer::plan(g, options, limits).value();
+  const auto plan = plan_of(g, Precision::fp32).value();
   first_layer::Params params = plan.params;
   const first_layer::Packed packed =
       first_layer::pack(plan, first_layer::order_steps(params), Precision::fp32, w.data(), nullptr);

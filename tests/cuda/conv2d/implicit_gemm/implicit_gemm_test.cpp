@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/implicit_gemm/harness.h"
 
-namespace lamina::cuda {
+namespace lamina::test {
 namespace {
 
 class ImplicitGemm : public OnTensorCores {};
@@ -14,8 +14,8 @@ TEST_F(ImplicitGemm, EveryGeometryMeetsTheContractInEveryPrecision) {
     for (const Case& c : cases) {
       const ConvGeometry g = geometry_of(c);
       // Bias and ReLU take turns, so that over the cases all four combinations occur.
-      const Conv2dOptions options{.precision = precision, .relu = (seed & 1) != 0};
-      ASSERT_TRUE(implicit_gemm_supports(g, options));
+      const KernelOptions options = implicit(precision, (seed & 1) != 0);
+      ASSERT_TRUE(takes(g, options));
       worst = std::max(worst, expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0));
       ++seed;
     }
@@ -30,8 +30,8 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
       const ConvGeometry g = geometry_of(cases[i]);
       for (const int tile : tiles_for(g, precision)) {
         for (const int splits : {1, 2, 5}) {
-          const Conv2dOptions options{.precision = precision, .relu = (++seed & 1) != 0};
-          expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0, {.tile = tile, .splits = splits});
+          const KernelOptions options = implicit(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits});
+          expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0);
         }
       }
     }
@@ -43,10 +43,16 @@ TEST_F(ImplicitGemm, StoresAndLoads16Bits) {
        {std::pair{Precision::fp16, DType::f16}, std::pair{Precision::bf16, DType::bf16}}) {
     for (const std::size_t i : {2u, 5u, 9u, 25u, 34u, 43u}) {
       const ConvGeometry g = geometry_of(cases[i]);
-      const Data data = draw(g, normal, normal, 7);
-      expect_contract(g, {.precision = precision, .input = type, .output = type, .relu = true}, data, true);
-      expect_contract(g, {.precision = precision, .input = type}, data, false);
-      expect_contract(g, {.precision = precision, .output = type}, data, true, {.splits = 3});
+      const ConvData data = draw(g, normal, normal, 7);
+      KernelOptions options = implicit(precision, true);
+      options.input = options.output = {type};
+      expect_contract(g, options, data, true);
+      options = implicit(precision);
+      options.input = {type};
+      expect_contract(g, options, data, false);
+      options = implicit(precision, false, {.splits = 3});
+      options.output = {type};
+      expect_contract(g, options, data, true);
     }
   }
 }
@@ -55,11 +61,13 @@ TEST_F(ImplicitGemm, SlicesOfTheBatchFitTheWorkspaceLimit) {
   for (const Precision precision : precisions) {
     const ConvGeometry g = geometry_of(cases[44]);
     const std::size_t image = 25 * 24 * (precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2);
-    const Conv2dOptions options{.precision = precision, .workspace_limit = 2 * image + image / 2};
-    const Data data = draw(g, normal, normal, 41);
-    EXPECT_LE(make_implicit_gemm(g, options, data.w.data(), nullptr)->workspace_bytes(), options.workspace_limit);
+    KernelOptions options = implicit(precision);
+    options.workspace_limit = 2 * image + image / 2;
+    const ConvData data = draw(g, normal, normal, 41);
+    EXPECT_LE(prepare(g, options, data, false).op->workspace_bytes(), options.workspace_limit);
     expect_contract(g, options, data, true);
-    EXPECT_FALSE(implicit_gemm_supports(g, {.precision = precision, .workspace_limit = image - 1}));
+    options.workspace_limit = image - 1;
+    EXPECT_FALSE(takes(g, options));
   }
 }
 
@@ -67,12 +75,11 @@ TEST_F(ImplicitGemm, SameBitsEveryRun) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : {6u, 9u, 10u}) {
       const ConvGeometry g = geometry_of(cases[i]);
-      const Data data = draw(g, normal, normal, 43);
+      const ConvData data = draw(g, normal, normal, 43);
       for (const int splits : {1, 4}) {
-        const auto first = run_bytes(g, {.precision = precision}, data, true, {.splits = splits});
-        for (int repeat = 0; repeat < 3; ++repeat) {
-          ASSERT_EQ(first, run_bytes(g, {.precision = precision}, data, true, {.splits = splits}));
-        }
+        const KernelOptions options = implicit(precision, false, {.splits = splits});
+        const auto first = run_bytes(g, options, data, true);
+        for (int repeat = 0; repeat < 3; ++repeat) ASSERT_EQ(first, run_bytes(g, options, data, true));
       }
     }
   }
@@ -80,12 +87,16 @@ TEST_F(ImplicitGemm, SameBitsEveryRun) {
 
 TEST_F(ImplicitGemm, RefusesWhatItCannotDo) {
   const ConvGeometry g = geometry_of({.in = 1, .height = 1, .width = 300, .out = 3, .kernel = {1, 128}});
-  EXPECT_FALSE(implicit_gemm_supports(g, {}));
+  EXPECT_FALSE(takes(g, implicit(Precision::fp32)));
   const ConvGeometry small = geometry_of(cases[1]);
-  EXPECT_TRUE(implicit_gemm_supports(small, {}));
-  EXPECT_FALSE(implicit_gemm_supports(small, {.precision = Precision::fp32, .input = DType::f16}));
-  EXPECT_FALSE(implicit_gemm_supports(small, {.precision = Precision::fp16, .output = DType::bf16}));
+  EXPECT_TRUE(takes(small, implicit(Precision::fp32)));
+  KernelOptions options = implicit(Precision::fp32);
+  options.input = {DType::f16};
+  EXPECT_FALSE(takes(small, options));
+  options = implicit(Precision::fp16);
+  options.output = {DType::bf16};
+  EXPECT_FALSE(takes(small, options));
 }
 
 }  // namespace
-}  // namespace lamina::cuda
+}  // namespace lamina::test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/implicit_gemm/harness.h"
 
-namespace lamina::cuda {
+namespace lamina::test {
 namespace {
 
 class ImplicitGemmPrecision : public OnTensorCores {};
@@ -13,19 +13,13 @@ TEST_F(ImplicitGemmPrecision, OneSidedData) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : contract_cases) {
       const ConvGeometry g = geometry_of(cases[i]);
-      expect_contract(g, {.precision = precision}, draw(g, positive, positive, 11), true);
+      expect_contract(g, implicit(precision), draw(g, positive, positive, 11), true);
       // All products alike: every addition rounds the same way.
-      expect_contract(g, {.precision = precision},
-                      draw(
-                          g, [](auto&) { return 0.1f; }, [](auto&) { return 0.3f; }, 0),
-                      false);
+      expect_contract(g, implicit(precision), draw(g, constant(0.1f), constant(0.3f), 0), false);
       // The largest error of the split: what is left over is largest and has all bits set.
       for (const std::uint32_t bits : {0x3f800fffu, 0x3f801fffu}) {
         const float worst = std::bit_cast<float>(bits);
-        expect_contract(g, {.precision = precision},
-                        draw(
-                            g, [=](auto&) { return worst; }, [=](auto&) { return worst; }, 0),
-                        false);
+        expect_contract(g, implicit(precision), draw(g, constant(worst), constant(worst), 0), false);
       }
     }
   }
@@ -35,9 +29,9 @@ TEST_F(ImplicitGemmPrecision, CancellingData) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : contract_cases) {
       const ConvGeometry g = geometry_of(cases[i]);
-      Data data = draw(g, positive, positive, 13);
+      ConvData data = draw(g, positive, positive, 13);
       for (std::size_t k = 1; k < data.w.size(); k += 2) data.w[k] = -data.w[k - 1];
-      expect_contract(g, {.precision = precision}, data, true);
+      expect_contract(g, implicit(precision), data, true);
     }
   }
 }
@@ -46,49 +40,41 @@ TEST_F(ImplicitGemmPrecision, MixedMagnitudes) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
     for (const std::size_t i : contract_cases) {
       const ConvGeometry g = geometry_of(cases[i]);
-      expect_contract(g, {.precision = precision}, draw(g, mixed, mixed, 17), true);
-      expect_contract(g, {.precision = precision}, draw(g, mixed, normal, 18), false);
-      expect_contract(g, {.precision = precision}, draw(g, normal, mixed, 19), false);
+      expect_contract(g, implicit(precision), draw(g, mixed, mixed, 17), true);
+      expect_contract(g, implicit(precision), draw(g, mixed, normal, 18), false);
+      expect_contract(g, implicit(precision), draw(g, normal, mixed, 19), false);
     }
   }
 }
 
 TEST_F(ImplicitGemmPrecision, Fp32AtTheEndsOfTheRange) {
-  const auto scaled = [](float factor) { return [factor](std::mt19937& random) { return normal(random) * factor; }; };
   const ConvGeometry g = geometry_of(cases[44]);
   for (const int splits : {1, 3}) {
-    const ImplicitGemmChoice choice{.splits = splits};
     const auto expect = [&](const Draw& x, const Draw& w) {
-      expect_contract(g, {.precision = Precision::fp32}, draw(g, x, w, 23), false, choice);
+      expect_contract(g, implicit(Precision::fp32, false, {.splits = splits}), draw(g, x, w, 23), false);
     };
-    expect(scaled(1e-40f), scaled(1e20f));  // subnormal input
-    expect(scaled(1e-36f), scaled(1e20f));  // its low word would be subnormal
-    expect(scaled(1e20f), scaled(1e-40f));  // weights that decayed
-    expect(scaled(1e20f), scaled(1e-36f));
-    expect(scaled(1e30f), scaled(1e5f));
-    expect(scaled(1e-5f), scaled(1e37f));
+    expect(scaled(normal, 1e-40f), scaled(normal, 1e20f));  // subnormal input
+    expect(scaled(normal, 1e-36f), scaled(normal, 1e20f));  // its low word would be subnormal
+    expect(scaled(normal, 1e20f), scaled(normal, 1e-40f));  // weights that decayed
+    expect(scaled(normal, 1e20f), scaled(normal, 1e-36f));
+    expect(scaled(normal, 1e30f), scaled(normal, 1e5f));
+    expect(scaled(normal, 1e-5f), scaled(normal, 1e37f));
     // Weights that span more than the split can hold.
     expect(normal, [](std::mt19937& random) {
       return normal(random) * std::pow(10.0f, std::uniform_real_distribution<float>(-40, 30)(random));
     });
     const float largest = std::numeric_limits<float>::max();
-    expect([=](auto&) { return largest; }, [](std::mt19937& random) { return normal(random) * 1e-4f; });
-    expect([](std::mt19937& random) { return normal(random) * 1e-4f; }, [=](auto&) { return largest; });
+    expect(constant(largest), scaled(normal, 1e-4f));
+    expect(scaled(normal, 1e-4f), constant(largest));
   }
 }
 
 TEST_F(ImplicitGemmPrecision, Tf32KeepsFiniteValuesFinite) {
   const ConvGeometry g = geometry_of(cases[44]);
   const float largest = std::numeric_limits<float>::max();
-  const auto small = [](std::mt19937& random) { return normal(random) * 1e-4f; };
-  expect_contract(g, {.precision = Precision::tf32},
-                  draw(
-                      g, [=](auto&) { return largest; }, small, 29),
-                  false);
-  expect_contract(g, {.precision = Precision::tf32},
-                  draw(
-                      g, small, [=](auto&) { return largest; }, 30),
-                  false);
+  const Draw small = scaled(normal, 1e-4f);
+  expect_contract(g, implicit(Precision::tf32), draw(g, constant(largest), small, 29), false);
+  expect_contract(g, implicit(Precision::tf32), draw(g, small, constant(largest), 30), false);
 }
 
 TEST_F(ImplicitGemmPrecision, NonFiniteInputsReachExactlyTheirOutputs) {
@@ -103,13 +89,13 @@ TEST_F(ImplicitGemmPrecision, NonFiniteInputsReachExactlyTheirOutputs) {
     for (const std::size_t i : {2u, 6u, 9u, 23u, 29u, 34u, 36u, 38u, 43u}) {
       for (const int splits : {0, 3}) {
         const ConvGeometry g = geometry_of(cases[i]);
-        Data data = draw(g, normal, weights, 31);
+        ConvData data = draw(g, normal, weights, 31);
         std::mt19937 random(static_cast<unsigned>(i));
         for (int n = 0; n < 4; ++n) {
           data.x[random() % data.x.size()] = nans[n];
           data.x[random() % data.x.size()] = n % 2 == 0 ? infinity : -infinity;
         }
-        expect_contract(g, {.precision = precision, .relu = splits != 0}, data, true, {.splits = splits});
+        expect_contract(g, implicit(precision, splits != 0, {.splits = splits}), data, true);
       }
     }
   }
@@ -117,17 +103,18 @@ TEST_F(ImplicitGemmPrecision, NonFiniteInputsReachExactlyTheirOutputs) {
 
 TEST_F(ImplicitGemmPrecision, OverflowBecomesInfinity) {
   const ConvGeometry g = geometry_of(cases[44]);
-  Data data = draw(g, positive, positive, 37);
+  ConvData data = draw(g, positive, positive, 37);
   for (float& v : data.x) v = 1e30f;
   for (float& v : data.w) v = 1e30f;
   for (const Precision precision : precisions) {
-    for (const float y : run(g, {.precision = precision}, data, false, {})) ASSERT_EQ(y, infinity);
+    for (const float y : run(g, implicit(precision), data, false)) ASSERT_EQ(y, infinity);
   }
   data = draw(g, positive, positive, 38);
   for (float& v : data.x) v *= 30000;
-  for (const float y : run(g, {.precision = Precision::fp16, .output = DType::f16}, data, false, {}))
-    ASSERT_EQ(y, infinity);
+  KernelOptions options = implicit(Precision::fp16);
+  options.output = {DType::f16};
+  for (const float y : run(g, options, data, false)) ASSERT_EQ(y, infinity);
 }
 
 }  // namespace
-}  // namespace lamina::cuda
+}  // namespace lamina::test

@@ -32,29 +32,28 @@ TEST_F(CudaConv2d, MeetsTheContractOnAlexNetConv1) {
 }
 
 TEST_F(CudaConv2d, DirectFixedSaysWhetherItApplies) {
-  const Problem fixed(alexnet_conv1(1), Values::mixed, false);
-  EXPECT_EQ(fixed.prepare({.algorithm = ConvAlgorithm::direct_fixed})->algorithm(), ConvAlgorithm::direct_fixed);
-  const Problem other(geometry_of(square(1, 3, 9, 9, 96, 3)), Values::mixed, false);
-  const auto kernel = other.prepare({.algorithm = ConvAlgorithm::direct_fixed});
-  EXPECT_EQ(kernel->algorithm(), ConvAlgorithm::direct);
-  EXPECT_NE(kernel->description().find("direct_fixed"), std::string::npos) << kernel->description();
+  const Convolution fixed(alexnet_conv1(1), Values::mixed, false);
+  EXPECT_EQ(kernel_name(*fixed.prepare({.kernel = "direct_fixed"}).op), "direct_fixed");
+  const Convolution other(geometry_of(square(1, 3, 9, 9, 96, 3)), Values::mixed, false);
+  const Prepared kernel = other.prepare({.kernel = "direct_fixed"});
+  EXPECT_EQ(kernel_name(*kernel.op), "direct");
+  EXPECT_NE(kernel.op->description().find("direct_fixed"), std::string::npos) << kernel.op->description();
 }
 
 TEST_F(CudaConv2d, TiledFallsBackWhereNothingFits) {
   // One kernel row of one output spans 80,000 columns, 320 KB.
-  Problem problem(geometry_of({1, 1, 2, 80'003, 2, 2, 2, 1, 1, 0, 0, 1, 80'000, 1}), Values::mixed, true);
-  const auto kernel = problem.prepare({.algorithm = ConvAlgorithm::tiled});
-  EXPECT_EQ(kernel->algorithm(), ConvAlgorithm::direct);
-  EXPECT_TRUE(within_contract(run(*kernel, problem.g, problem.device_x.data()), problem, Precision::fp32, false));
+  Convolution convolution(geometry_of(ConvCase{1, 1, 2, 80'003, 2, 2, 2, 1, 1, 0, 0, 1, 80'000, 1}), Values::mixed,
+                          true);
+  EXPECT_EQ(kernel_name(*convolution.prepare({.kernel = "tiled"}).op), "direct");
+  convolution.expect({.kernel = "tiled"});
 }
 
 TEST_F(CudaConv2d, Tf32MeetsItsContract) {
   const auto geometries = awkward_geometries();
   for (std::size_t i = 0; i < geometries.size(); i += reduced() ? 7 : 1) {
     for (const Values values : {Values::mixed, Values::equal}) {
-      Problem problem(geometries[i], values, i % 2 == 0);
-      const auto kernel = problem.prepare({.precision = Precision::tf32, .algorithm = ConvAlgorithm::im2col});
-      EXPECT_TRUE(within_contract(run(*kernel, problem.g, problem.device_x.data()), problem, Precision::tf32, false));
+      Convolution convolution(geometries[i], values, i % 2 == 0);
+      convolution.expect({.kernel = "im2col", .precision = Precision::tf32});
     }
   }
 }
@@ -80,17 +79,16 @@ TEST_F(CudaConv2d, NonFiniteInputReachesExactlyItsWindows) {
   for (const Poison& poison : poisons) {
     const ConvGeometry& g = poison.g;
     const std::int64_t image = g.batch - 1;
-    Problem problem(g, Values::mixed, true);
+    const Convolution convolution(g, Values::mixed, true);
     for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      std::vector<float> x = problem.x;
+      std::vector<float> x = convolution.data.x;
       x[static_cast<std::size_t>(((image * g.in_channels + poison.channel) * g.in_height + poison.row) * g.in_width +
                                  poison.column)] = value;
-      const Guarded device_x(x);
-      for (const ConvAlgorithm algorithm : textbook) {
+      for (const std::string_view name : textbook) {
         for (const bool relu : {false, true}) {
-          const auto kernel = problem.prepare({.algorithm = algorithm, .relu = relu});
-          const auto clean = run(*kernel, g, problem.device_x.data());
-          const auto y = run(*kernel, g, device_x.data());
+          const Prepared kernel = convolution.prepare({.kernel = name, .relu = relu});
+          const auto clean = run(kernel, convolution.data.x);
+          const auto y = run(kernel, x);
           std::size_t i = 0;
           for (std::int64_t n = 0; n < g.batch; ++n) {
             for (int oc = 0; oc < g.out_channels; ++oc) {
@@ -103,8 +101,8 @@ TEST_F(CudaConv2d, NonFiniteInputReachesExactlyItsWindows) {
                                            : std::isnan(value) ? std::isnan(y[i])
                                                                : std::isinf(y[i]) || (relu && y[i] == 0.0f);
                   ASSERT_TRUE(as_expected)
-                      << kernel->description() << ", " << describe(g) << ": element " << i << " is " << y[i] << " with "
-                      << value << " in the input, " << clean[i] << " without";
+                      << kernel.op->description() << ", " << describe(g) << ": element " << i << " is " << y[i]
+                      << " with " << value << " in the input, " << clean[i] << " without";
                 }
               }
             }
@@ -118,10 +116,8 @@ TEST_F(CudaConv2d, NonFiniteInputReachesExactlyItsWindows) {
 TEST_F(CudaConv2d, AutomaticMeetsTheContract) {
   for (const ConvGeometry& g : {alexnet_conv1(1), geometry_of(square(2, 17, 14, 15, 33, 3, 1, 1))}) {
     for (const Precision precision : {Precision::fp32, Precision::tf32}) {
-      Problem problem(g, Values::mixed, true);
-      const auto kernel = problem.prepare({.precision = precision, .relu = true});
-      EXPECT_TRUE(within_contract(run(*kernel, g, problem.device_x.data()), problem, precision, true))
-          << kernel->description();
+      Convolution convolution(g, Values::mixed, true);
+      convolution.expect({.precision = precision, .relu = true});
     }
   }
 }

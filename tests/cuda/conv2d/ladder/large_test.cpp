@@ -26,21 +26,20 @@ void check_large(const ConvGeometry& g) {
     state = state * 1664525u + 1013904223u;
     x = static_cast<float>(state >> 8) * 0x1p-24f - 0.5f;
   }
-  const auto w = draw(g.weight_size(), Values::mixed, 2);
-  const auto b = draw(g.out_channels, Values::mixed, 3);
-  const Buffer input(0, static_cast<std::size_t>(g.input_size()) * sizeof(float));
+  const ConvData data = {{}, draw(g.weight_size(), Values::mixed, 2), draw(g.out_channels, Values::mixed, 3)};
+  const cuda::Buffer input(0, static_cast<std::size_t>(g.input_size()) * sizeof(float));
   for (std::int64_t c = 0; c < g.batch * g.in_channels; ++c) {
     cuda::upload(0, input.as<float>() + c * g.in_pixels(), plane.data(), plane_bytes, nullptr);
   }
-  const Buffer output(0, static_cast<std::size_t>(g.output_size()) * sizeof(float));
+  const cuda::Buffer output(0, static_cast<std::size_t>(g.output_size()) * sizeof(float));
   // The reference for one channel of a window: all channels hold the same plane.
   ConvGeometry one = g;
   one.in_channels = 1;
-  for (const ConvAlgorithm algorithm : textbook) {
-    const auto kernel = cuda::prepare_conv2d(g, {.algorithm = algorithm}, w.data(), b.data());
-    const Buffer workspace(0, kernel->workspace_bytes());
+  for (const std::string_view name : textbook) {
+    const Prepared kernel = prepare(g, {.kernel = name}, data, true);
+    const cuda::Buffer workspace(0, kernel.op->workspace_bytes());
     cuda::fill_bytes(0, output.data(), 0xff, output.bytes(), nullptr);
-    kernel->run(input.data(), output.data(), workspace.data(), nullptr);
+    kernel.enqueue(input.data(), output.data(), workspace.data(), nullptr);
     cuda::synchronize(0, nullptr);
     std::uint64_t sample = 99;
     for (int i = 0; i < 600; ++i) {
@@ -54,12 +53,12 @@ void check_large(const ConvGeometry& g) {
       const auto ow = static_cast<int>(position % g.out_width);
       const auto oh = static_cast<int>(position / g.out_width % g.out_height);
       const auto oc = static_cast<int>(position / g.out_pixels() % g.out_channels);
-      double expected = static_cast<double>(b[static_cast<std::size_t>(oc)]);
+      double expected = static_cast<double>(data.b[static_cast<std::size_t>(oc)]);
       double scale = std::abs(expected);
       for (int c = 0; c < g.in_channels; ++c) {
         double value = 0;
         double magnitude = 0;
-        const float* filter = w.data() + (std::int64_t{oc} * g.in_channels + c) * g.kernel_height * g.kernel_width;
+        const float* filter = data.w.data() + (std::int64_t{oc} * g.in_channels + c) * g.kernel_height * g.kernel_width;
         one.out_channels = 1;
         reference_conv2d_at(one, plane.data(), filter, nullptr, 0, 0, oh, ow, value, magnitude);
         expected += value;
@@ -68,7 +67,7 @@ void check_large(const ConvGeometry& g) {
       float y = 0;
       detail::copy_bytes(&y, Device::cpu(), output.as<float>() + position, Device::cuda(), sizeof(y));
       ASSERT_TRUE(std::abs(y - expected) <= error_bound(g, Precision::fp32, scale))
-          << kernel->description() << ", " << describe(g) << ": element " << position << " is " << y << ", expected "
+          << kernel.op->description() << ", " << describe(g) << ": element " << position << " is " << y << ", expected "
           << expected;
     }
   }

@@ -10,79 +10,82 @@ namespace {
 TEST_F(CudaConv2d, GivesTheSameBitsEveryRun) {
   for (const ConvGeometry& g : {alexnet_conv1(reduced() ? 1 : 5), geometry_of(square(2, 48, 9, 9, 32, 5, 1, 2, 1, 2)),
                                 geometry_of(square(1, 520, 4, 4, 6, 3, 1, 1))}) {
-    const Problem problem(g, Values::mixed, true);
+    const Convolution convolution(g, Values::mixed, true);
     const cuda::OwnedStream stream(0);
-    for (const ConvAlgorithm algorithm : textbook) {
-      const auto kernel = problem.prepare({.algorithm = algorithm});
-      const auto first = run(*kernel, g, problem.device_x.data());
-      const auto again = run(*problem.prepare({.algorithm = algorithm}), g, problem.device_x.data(), stream.get());
-      ASSERT_EQ(first.size(), again.size());
-      EXPECT_EQ(std::memcmp(first.data(), again.data(), first.size() * sizeof(float)), 0) << kernel->description();
+    for (const std::string_view name : textbook) {
+      const Prepared kernel = convolution.prepare({.kernel = name});
+      const auto first = run_bytes(kernel, convolution.data.x);
+      EXPECT_EQ(run_bytes(convolution.prepare({.kernel = name}), convolution.data.x, stream.get()), first)
+          << kernel.op->description();
     }
   }
 }
 
 TEST_F(CudaConv2d, RunsInsideACapturedGraph) {
-  Problem problem(geometry_of(square(3, 6, 10, 11, 9, 3, 1, 1, 1, 3)), Values::mixed, true);
-  for (const ConvAlgorithm algorithm : textbook) {
-    const auto kernel = problem.prepare({.algorithm = algorithm, .relu = true});
-    const Guarded output(problem.g.output_size());
-    const Guarded workspace(static_cast<std::int64_t>((kernel->workspace_bytes() + 3) / 4));
+  Convolution convolution(geometry_of(square(3, 6, 10, 11, 9, 3, 1, 1, 1, 3)), Values::mixed, true);
+  for (const std::string_view name : textbook) {
+    const KernelOptions options = {.kernel = name, .relu = true};
+    const Prepared kernel = convolution.prepare(options);
+    const GuardedBuffer input(to_bytes(convolution.data.x, kernel.input.shape, kernel.input.format));
+    const GuardedBuffer output(kernel.output_bytes()), workspace(kernel.op->workspace_bytes());
     const cuda::CapturedGraph graph(
-        0, [&](cuda::Stream stream) { kernel->run(problem.device_x.data(), output.data(), workspace.data(), stream); });
+        0, [&](cuda::Stream stream) { kernel.enqueue(input.data(), output.data(), workspace.data(), stream); });
     const cuda::OwnedStream stream(0);
     graph.launch(stream.get());
     graph.launch(stream.get());
     cuda::synchronize(0, stream.get());
-    EXPECT_TRUE(within_contract(output.values(), problem, Precision::fp32, true)) << kernel->description();
+    convolution.expect(to_values(output.read(), kernel.output.shape, kernel.output.format), options, *kernel.op);
   }
 }
 
 TEST_F(CudaConv2d, KeepsToTheWorkspaceLimit) {
-  Problem problem(alexnet_conv1(reduced() ? 1 : 5, 64), Values::mixed, true);
-  for (const ConvAlgorithm algorithm : {ConvAlgorithm::direct_padded, ConvAlgorithm::im2col}) {
+  Convolution convolution(alexnet_conv1(reduced() ? 1 : 5, 64), Values::mixed, true);
+  for (const std::string_view name : {"direct_padded", "im2col"}) {
     std::size_t previous = std::numeric_limits<std::size_t>::max();
     for (const std::size_t limit : {std::size_t{256} << 20, std::size_t{6} << 20, std::size_t{1} << 20}) {
-      const auto kernel = problem.prepare({.algorithm = algorithm, .workspace_limit = limit});
-      EXPECT_EQ(kernel->algorithm(), algorithm);
-      EXPECT_LE(kernel->workspace_bytes(), limit);
-      EXPECT_LE(kernel->workspace_bytes(), previous);
-      previous = kernel->workspace_bytes();
-      EXPECT_TRUE(within_contract(run(*kernel, problem.g, problem.device_x.data()), problem, Precision::fp32, false))
-          << kernel->description();
+      const KernelOptions options = {.kernel = name, .workspace_limit = limit};
+      const Prepared kernel = convolution.prepare(options);
+      EXPECT_EQ(kernel_name(*kernel.op), name);
+      EXPECT_LE(kernel.op->workspace_bytes(), limit);
+      EXPECT_LE(kernel.op->workspace_bytes(), previous);
+      previous = kernel.op->workspace_bytes();
+      convolution.expect(run(kernel, convolution.data.x), options, *kernel.op);
     }
   }
   // Too little for any slice: one says so, the other does without.
-  EXPECT_THROW(problem.prepare({.algorithm = ConvAlgorithm::im2col, .workspace_limit = 1000}), Error);
-  const auto kernel = problem.prepare({.algorithm = ConvAlgorithm::direct_padded, .workspace_limit = 1000});
-  EXPECT_EQ(kernel->algorithm(), ConvAlgorithm::direct);
-  EXPECT_EQ(kernel->workspace_bytes(), 0u);
-  EXPECT_NE(kernel->description().find("limit"), std::string::npos) << kernel->description();
+  EXPECT_THROW(convolution.prepare({.kernel = "im2col", .workspace_limit = 1000}), Error);
+  const Prepared kernel = convolution.prepare({.kernel = "direct_padded", .workspace_limit = 1000});
+  EXPECT_EQ(kernel_name(*kernel.op), "direct");
+  EXPECT_EQ(kernel.op->workspace_bytes(), 0u);
+  EXPECT_NE(kernel.op->description().find("limit"), std::string::npos) << kernel.op->description();
 }
 
 TEST_F(CudaConv2d, RefusesWhatNoKernelCanDo) {
-  const Problem problem(geometry_of(square(1, 2, 5, 5, 2, 3)), Values::mixed, false);
-  const auto error_of = [&](const Conv2dOptions& options) -> std::string {
+  const Convolution convolution(geometry_of(square(1, 2, 5, 5, 2, 3)), Values::mixed, false);
+  const DeviceDescription here = lamina::describe(Device::cuda());
+  const auto error_of = [&](const KernelOptions& options, const DeviceDescription& device) -> std::string {
     try {
-      problem.prepare(options);
+      (void)Task(convolution.g, options, device).prepare(convolution.data, false);
     } catch (const Error& error) {
       return error.what();
     }
     return "";
   };
-  EXPECT_NE(error_of({.algorithm = ConvAlgorithm::eigen}).find("tiled"), std::string::npos);
-  EXPECT_NE(error_of({.precision = Precision::fp16, .algorithm = ConvAlgorithm::tiled}).find("implicit_gemm"),
-            std::string::npos);
-  EXPECT_NE(error_of({.precision = Precision::tf32, .algorithm = ConvAlgorithm::direct}).find("im2col"),
-            std::string::npos);
-  EXPECT_NE(error_of({.algorithm = ConvAlgorithm::direct, .output = DType::f16}).find("f16"), std::string::npos);
-  EXPECT_NE(error_of({.device = 4711}).find("cuda:4711"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "eigen"}, here).find("algorithm eigen on cuda:0 does not take"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "eigen"}, here).find("tiled"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "tiled", .precision = Precision::fp16}, here).find("implicit_gemm"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "direct", .precision = Precision::tf32}, here).find("im2col"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "direct", .output = {DType::f16}}, here).find("f16"), std::string::npos);
+  DeviceDescription missing = here;
+  missing.device = Device::cuda(4711);
+  EXPECT_NE(error_of({.kernel = "direct"}, missing).find("cuda:4711"), std::string::npos);
+  EXPECT_THROW((void)lamina::describe(Device::cuda(4711)), Error);
 }
 
 TEST_F(CudaConv2d, GoesOnAfterRunningOutOfMemory) {
-  Problem problem(geometry_of(square(1, 4096, 1, 1, 4096, 1)), Values::mixed, false);  // 64 MiB of weights
+  Convolution convolution(geometry_of(square(1, 4096, 1, 1, 4096, 1)), Values::mixed, false);  // 64 MiB of weights
   {
-    std::vector<Buffer> all;
+    std::vector<cuda::Buffer> all;
     for (std::size_t bytes = std::size_t{16} << 30; bytes >= (std::size_t{2} << 20) && all.size() < 2000;) {
       try {
         all.emplace_back(0, bytes);
@@ -90,10 +93,9 @@ TEST_F(CudaConv2d, GoesOnAfterRunningOutOfMemory) {
         bytes /= 2;
       }
     }
-    for (const ConvAlgorithm algorithm : textbook) EXPECT_THROW(problem.prepare({.algorithm = algorithm}), Error);
+    for (const std::string_view name : textbook) EXPECT_THROW(convolution.prepare({.kernel = name}), Error);
   }
-  const auto kernel = problem.prepare({.algorithm = ConvAlgorithm::tiled});
-  EXPECT_TRUE(within_contract(run(*kernel, problem.g, problem.device_x.data()), problem, Precision::fp32, false));
+  convolution.expect({.kernel = "tiled"});
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+// What the rule makes of the ready-made networks on devices that need not be there: tests/golden/plans holds the plans.
+// LAMINA_UPDATE_GOLDEN=1 in the environment writes them anew, to be read in the difference that follows.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "lamina/cuda/runtime/architectures.h"
+#include "support/devices.h"
+#include "support/file_test.h"
+#include "support/seeded_network.h"
+
+namespace lamina::test {
+namespace {
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' && *value != '0';
+}
+
+/// One weight set for all plans of a network.
+const Graph& network_of(const std::string& name) {
+  static std::map<std::string, Graph> known;
+  const auto found = known.find(name);
+  return found != known.end() ? found->second : known.emplace(name, seeded_network(name)).first->second;
+}
+
+/// The text under each line "# N".
+std::map<std::int64_t, std::string> sections(const std::filesystem::path& path) {
+  std::map<std::int64_t, std::string> result;
+  std::string* section = nullptr;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# ")) {
+      section = &result[std::stoll(line.substr(2))];
+    } else if (section != nullptr) {
+      *section += line + '\n';
+    }
+  }
+  return result;
+}
+
+/// Of a summary, the lines that are about convolutions, without the padding of the columns: the rest depends on whether
+/// this machine has cuBLAS, on which the fully connected layers of such a device run.
+std::string convolutions_of(const Graph& graph, const std::string& summary) {
+  std::string result;
+  bool wanted = false;
+  std::istringstream lines(summary);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string text;
+    for (std::string word; words >> word;) text += (text.empty() ? "" : " ") + word;
+    if (!line.empty() && line[0] != ' ') {  // a step; what follows it is indented
+      const Graph::Node* node = graph.find(text.substr(0, text.find(' ')));
+      wanted = node != nullptr && node->module != nullptr && node->module->op() == "conv2d";
+    }
+    if (wanted) result += text + '\n';
+  }
+  return result;
+}
+
+class Rule : public testing::TestWithParam<std::string_view> {
+ protected:
+  /// Compares `text(graph, options)` with golden/plans/<network>-<precision><suffix>.txt, or writes that file.
+  template <class Text>
+  static void check(const DeviceDescription& device, const std::vector<std::int64_t>& batches,
+                    const std::string& suffix, Text&& text) {
+    const std::string network(GetParam());
+    const Graph& graph = network_of(network);
+    const bool update = is_set("LAMINA_UPDATE_GOLDEN");
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+      const std::filesystem::path path = std::filesystem::path(LAMINA_TEST_DATA) / "golden" / "plans" /
+                                         (network + '-' + std::string(name(precision)) + suffix + ".txt");
+      const auto plan = [&](std::int64_t n) {
+        return text(graph, {.device = device.device, .batch = n, .precision = precision, .description = device});
+      };
+      if (update) {
+        std::string all;
+        for (const std::int64_t n : batches) all += "# " + std::to_string(n) + '\n' + plan(n);
+        std::filesystem::create_directories(path.parent_path());
+        write_file(path, all);
+        continue;
+      }
+      ASSERT_TRUE(std::filesystem::exists(path)) << path << ": LAMINA_UPDATE_GOLDEN=1 writes it";
+      auto expected = sections(path);
+      EXPECT_EQ(expected.size(), batches.size()) << path;
+      for (const std::int64_t n : batches) {
+        if (n == 8 && !is_set("LAMINA_TEST_LONG")) continue;
+        EXPECT_EQ(plan(n), expected[n]) << path << ", batch " << n;
+      }
+    }
+  }
+};
+
+TEST_P(Rule, PlansForAnH200AreAsWritten) {
+  if (!cuda::compiled_for_90a()) GTEST_SKIP() << "this build has no sm_90a code";
+  check(h200(), {1, 8, 32, 256}, "",
+        [](const Graph& graph, const CompileOptions& options) { return graph.plan_summary(options); });
+}
+
+TEST_P(Rule, ConvolutionsOnAnA100AreAsWritten) {
+  check(a100(), {1, 32}, "-sm80", [](const Graph& graph, const CompileOptions& options) {
+    return convolutions_of(graph, graph.plan_summary(options));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Rule, testing::ValuesIn(network_names().begin(), network_names().end()),
+                         [](const auto& parameter) {
+                           std::string text(parameter.param);
+                           for (char& c : text) {
+                             if (c == '-') c = '_';
+                           }
+                           return text;
+                         });
+
+}  // namespace
+}  // namespace lamina::test

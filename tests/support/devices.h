@@ -1,0 +1,32 @@
+#pragma once
+
+#include "lamina/kernel/device_description.h"
+
+/// Devices that need not be there: what the rule makes of a network on them is the same on every machine.
+namespace lamina::test {
+
+/// As describe() says of an NVIDIA H200.
+inline DeviceDescription h200() {
+  return {.device = Device::cuda(),
+          .architecture = 90,
+          .wgmma = true,
+          .multiprocessors = 132,
+          .shared_bytes = 232448,
+          .multiprocessor_shared_bytes = 233472,
+          .reserved_shared_bytes = 1024,
+          .clusters = {0, 132, 66, 42, 32, 25, 20, 16, 16}};
+}
+
+/// Like an NVIDIA A100: tensor cores, but no wgmma and no clusters.
+inline DeviceDescription a100() {
+  return {.device = Device::cuda(),
+          .architecture = 80,
+          .wgmma = false,
+          .multiprocessors = 108,
+          .shared_bytes = 166912,
+          .multiprocessor_shared_bytes = 167936,
+          .reserved_shared_bytes = 1024,
+          .clusters = {0, 108}};
+}
+
+}  // namespace lamina::test
