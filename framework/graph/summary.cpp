@@ -1,8 +1,6 @@
 // Graph::summary and Plan::summary: what people read to see what a network is and how it will run.
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 
 #include "lamina/base/error.h"
 #include "lamina/base/text_table.h"
@@ -44,30 +42,29 @@ std::string Graph::summary(std::int64_t n) const {
 std::string Plan::summary() const {
   detail::TextTable table({"step", "fused", "output", "stored as", "MFLOP", "moves", "offset"});
   table.wrap({1});
-  for (const Impl::Step& step : impl_->steps) {
-    // The offset of the output's buffer in the arena; the caller's memory has none.
-    std::string offset = "caller's";
-    for (const Impl::Buffer& buffer : impl_->buffers) {
-      for (const Impl::Use& use : buffer.uses) {
-        if (use.slot >= 0 || &impl_->steps[use.step] != &step || !buffer.home.defined()) continue;
-        const auto* first = static_cast<const std::byte*>(impl_->arena.raw());
-        offset = std::to_string(static_cast<const std::byte*>(buffer.home.raw()) - first);
-      }
+  // Of every step the offset of its output's buffer in the arena; the caller's memory has none.
+  std::vector<std::string> offsets(impl_->steps.size(), "caller's");
+  const auto* first = static_cast<const std::byte*>(impl_->arena.raw());
+  for (const Impl::Buffer& buffer : impl_->buffers) {
+    for (const Impl::Use& use : buffer.uses) {
+      if (use.slot >= 0 || !buffer.home.defined()) continue;
+      offsets[use.step] = std::to_string(static_cast<const std::byte*>(buffer.home.raw()) - first);
     }
-    table.add(
-        {step.name, step.fused, step.output.shape().to_string(), detail::concat(step.output_format),
-         step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes), offset},
-        step.op->description());
+  }
+  for (std::size_t i = 0; i < impl_->steps.size(); ++i) {
+    const Impl::Step& step = impl_->steps[i];
+    table.add({step.name, step.fused, step.output.shape().to_string(), detail::concat(step.output_format),
+               step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes),
+               offsets[i]},
+              step.op->description());
   }
   const PlanMemory memory = impl_->memory;
-  std::ostringstream out;
-  out << table.to_string() << "on " << impl_->options.device << ", " << name(impl_->options.precision) << ", batch "
-      << impl_->options.batch;
-  if (impl_->options.device.is_cpu()) out << ", " << impl_->options.threads << " threads";
-  out << "; memory: activations " << detail::format_bytes(memory.activations) << ", workspace "
-      << detail::format_bytes(memory.workspace) << ", packed parameters " << detail::format_bytes(memory.parameters)
-      << '\n';
-  return std::move(out).str();
+  const std::string threads =
+      impl_->options.device.is_cpu() ? detail::concat(", ", impl_->options.threads, " threads") : "";
+  return detail::concat(
+      table.to_string(), "on ", impl_->options.device, ", ", name(impl_->options.precision), ", batch ",
+      impl_->options.batch, threads, "; memory: activations ", detail::format_bytes(memory.activations), ", workspace ",
+      detail::format_bytes(memory.workspace), ", packed parameters ", detail::format_bytes(memory.parameters), '\n');
 }
 
 }  // namespace lamina
