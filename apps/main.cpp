@@ -21,13 +21,11 @@ constexpr int exit_usage = 2;
 
 /// A standard stream that was closed would give its number to the next file opened, and what is printed would go there.
 void keep_standard_streams() {
-  while (true) {
-    const int file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);  // printing to it fails, as it should
-    if (file < 0) return;
-    if (file > STDERR_FILENO) {
-      ::close(file);
-      return;
-    }
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    // The lowest number that is free. Answers cannot be printed to what is open for reading, and so are not lost
+    // unsaid.
+    if (::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }
 

@@ -6,6 +6,21 @@
 
 namespace lamina::app {
 
+namespace {
+
+/// A thread for each core, or as many as there are to be had: fewer decode as well.
+std::unique_ptr<ThreadPool> start_decoders() {
+  for (int threads = ThreadPool::default_threads(); threads > 1; threads /= 2) {
+    try {
+      return std::make_unique<ThreadPool>(threads);
+    } catch (const Error&) {
+    }
+  }
+  return std::make_unique<ThreadPool>(1);
+}
+
+}  // namespace
+
 PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess,
                            const ImageOptions& options, std::size_t batch, Device device)
     : rest_(photos),
@@ -13,7 +28,7 @@ PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const 
       orientation_(options.orientation),
       memory_(options.memory),
       size_(batch),
-      decoders_(ThreadPool::default_threads()) {
+      decoders_(start_decoders()) {
   const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.crop, 3};
   for (Batch& slot : batches_) {
     slot.input = device.is_cuda() ? Tensor::pinned(shape, DType::u8) : Tensor(shape, DType::u8);
@@ -45,7 +60,7 @@ void PhotoBatches::start(std::size_t slot) {
 
 void PhotoBatches::decode(Batch& batch) {
   batch.errors.assign(batch.photos.size(), "");
-  decoders_.parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
+  decoders_->parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
     try {
       const Image crop = resize_and_crop(read(batch.photos[at]), preprocess_);

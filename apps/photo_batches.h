@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,7 +42,7 @@ class PhotoBatches {
   Orientation orientation_;
   MemoryBudget memory_;  // of all that are decoded at a time
   std::size_t size_;
-  ThreadPool decoders_;
+  std::unique_ptr<ThreadPool> decoders_;
   std::array<Batch, 2> batches_;
   std::size_t slot_ = 0;       // of the batch under way
   std::future<void> pending_;  // last: its destructor waits for the work on the others

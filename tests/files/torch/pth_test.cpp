@@ -82,6 +82,8 @@ TEST(Pth, UnwrapsTrainersCheckpoints) {
   EXPECT_EQ(names(dict({{"model", dict({{"state_dict", weights}})}})), Names{"a"});
   EXPECT_EQ(names(dict({{"ema", dict({{"b", good_tensor}})}, {"model", weights}})), Names{"a"});
   EXPECT_EQ(names(dict({{"b", good_tensor}, {"model", weights}})), Names{"b"});  // not beside tensors
+  const std::string options = global("argparse", "Namespace") + ")\x81" + dict({{"lr", "K\1"}}) + 'b';
+  EXPECT_EQ(names(dict({{"args", options}, {"model", weights}})), Names{"a"});
   EXPECT_EQ(names(dict({{"_orig_mod.a", good_tensor}})), Names{"a"});
   EXPECT_EQ(names(dict({{"module._orig_mod.a", good_tensor}})), Names{"a"});
   EXPECT_EQ(names(dict({{"model.a", good_tensor}})), Names{"model.a"});  // may be the module's own name
