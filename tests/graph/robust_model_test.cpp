@@ -31,6 +31,19 @@ TEST(Model, FilesAreTheSameInEveryLocale) {
   EXPECT_EQ(load_model(dir / "german").preprocess, model.preprocess);
 }
 
+TEST(Model, FilesAreTheSameAfterSetlocale) {
+  const TemporaryDirectory dir, locales;
+  Model model;
+  model.graph = test::small_network();
+  model.preprocess = torchvision_imagenet();
+  save_model(dir / "plain", model);
+  const test::GermanProgram german(locales.path());
+  if (!german.set()) GTEST_SKIP() << "no German locale can be had here";
+  save_model(dir / "german", model);
+  EXPECT_TRUE(test::read_file(dir / "german") == test::read_file(dir / "plain"));
+  EXPECT_EQ(load_model(dir / "german").preprocess, model.preprocess);
+}
+
 TEST(Model, TheSmallestNumbersSurvive) {
   const TemporaryDirectory dir;
   Model model;

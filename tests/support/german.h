@@ -1,5 +1,8 @@
 #pragma once
 
+#include <clocale>
+#include <cstdlib>
+#include <filesystem>
 #include <locale>
 #include <string>
 
@@ -21,6 +24,29 @@ class GermanNumbers {
   };
 
   std::locale before_;
+};
+
+/// The same of the C library, whose locales are the system's: made for the occasion where its sources are there.
+class GermanProgram {
+ public:
+  explicit GermanProgram(const std::filesystem::path& folder) {
+    const std::string locale = (folder / "de_DE.UTF-8").string();
+    const std::string command = "localedef -i de_DE -f UTF-8 '" + locale + "' >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0) return;
+    ::setenv("LOCPATH", folder.c_str(), 1);
+    set_ = std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr;
+  }
+  ~GermanProgram() {
+    std::setlocale(LC_ALL, "C");
+    ::unsetenv("LOCPATH");
+  }
+  GermanProgram(const GermanProgram&) = delete;
+  GermanProgram& operator=(const GermanProgram&) = delete;
+
+  bool set() const { return set_; }
+
+ private:
+  bool set_ = false;
 };
 
 }  // namespace lamina::test
