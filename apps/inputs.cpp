@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <fstream>
+
+#include "complain.h"
+#include "photos.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -32,21 +33,6 @@ void require_shape(const Shape& shape, const Graph& graph, const std::string& in
 
 }  // namespace
 
-bool is_named_like_photo(const fs::path& path) {
-  constexpr std::array<std::string_view, 7> extensions = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"};
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
-}
-
-bool is_photo(const fs::path& path) {
-  std::array<char, 64> head{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(head.data(), head.size());
-  const auto bytes = std::as_bytes(std::span(head)).first(static_cast<std::size_t>(file.gcount()));
-  return is_image(bytes);
-}
-
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
 
 std::string shipped_file(const std::string& name) {
@@ -66,7 +52,7 @@ std::vector<std::string> input_names(const Graph& graph) {
   return names;
 }
 
-std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
+std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const ImageOptions& options) {
   const std::vector<std::string> names = input_names(model.graph);
   if (is_photo(path)) {
     if (names.size() != 1)
@@ -76,7 +62,7 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
           fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess; "
                       "scripts/export_torch.py --preprocess puts it in)",
                       path.string()));
-    return {load_image(path, *model.preprocess)};
+    return {load_image(path, *model.preprocess, options)};
   }
   const Weights file = Weights::open(path);
   std::vector<Tensor> inputs;
@@ -93,11 +79,11 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model) {
 }
 
 void require_safetensors_name(const std::string& path) {
-  const std::string extension = fs::path(path).extension().string();
-  for (const std::string_view other : {".npy", ".npz", ".pth", ".pt"}) {
-    if (extension == other) {
-      fail(fmt::format("expected a name that ends in .safetensors, which is what is written, got {}", path));
-    }
+  constexpr std::array<std::string_view, 18> others = {".npy",  ".npz",     ".pth",        ".pt",   ".ckpt", ".pkl",
+                                                       ".bin",  ".onnx",    ".h5",         ".hdf5", ".pb",   ".tflite",
+                                                       ".gguf", ".mlmodel", ".caffemodel", ".json", ".csv",  ".zip"};
+  if (std::ranges::find(others, fs::path(path).extension().string()) != others.end()) {
+    fail(fmt::format("expected a name that ends in .safetensors, which is what is written, got {}", path));
   }
 }
 
@@ -106,7 +92,7 @@ std::string listed(const std::vector<std::string>& names) {
   const std::span<const std::string> shown = std::span(names).first(std::min(most, names.size()));
   std::string text = names.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", "));
   if (names.size() > most) text += fmt::format(" and {} more", names.size() - most);
-  return text;
+  return detail::printable(text);
 }
 
 std::int64_t batch_of(const std::vector<Tensor>& inputs) {
@@ -122,33 +108,7 @@ std::int64_t batch_of(const std::vector<Tensor>& inputs) {
 }
 
 void print_warnings(const Model& model) {
-  for (const std::string& warning : model.warnings) fmt::print(stderr, "lamina: warning: {}\n", warning);
-}
-
-std::vector<fs::path> find_photos(const std::vector<std::string>& paths) {
-  std::vector<fs::path> photos;
-  for (const fs::path path : paths) {
-    std::error_code problem;
-    if (fs::status(path, problem).type() == fs::file_type::not_found) {
-      fail(path.string() + ": there is no such file or directory");
-    }
-    if (!fs::is_directory(path, problem)) {
-      photos.push_back(path);
-      continue;
-    }
-    std::vector<fs::path> found;
-    const fs::directory_iterator entries(path, problem);
-    if (problem) fail(fmt::format("{}: cannot be read: {}", path.string(), problem.message()));
-    for (const auto& entry : entries) {
-      // An empty or foreign file of such a name is to be reported, not passed over.
-      if (entry.is_regular_file() && (is_named_like_photo(entry.path()) || is_photo(entry.path())))
-        found.push_back(entry.path());
-    }
-    if (found.empty()) fail(path.string() + ": no photographs in this directory (PNG, JPEG, BMP, TGA, PGM, PPM)");
-    std::sort(found.begin(), found.end());
-    photos.insert(photos.end(), found.begin(), found.end());
-  }
-  return photos;
+  for (const std::string& warning : model.warnings) complain("warning: " + warning);
 }
 
 }  // namespace lamina::app

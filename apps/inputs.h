@@ -10,7 +10,8 @@ namespace lamina::app {
 
 /// The model's inputs out of a tensor file (by input name; an .npy or a lone tensor serves a lone input) or a
 /// photograph (preprocessed as the model says). Converted to f32. Throws Error naming what is missing.
-std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model);
+std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model,
+                                const ImageOptions& options = {});
 
 /// The common batch of the inputs. Throws Error if they differ.
 std::int64_t batch_of(const std::vector<Tensor>& inputs);
@@ -27,21 +28,10 @@ std::vector<std::string> input_names(const Graph& graph);
 /// What loading warned about, on stderr.
 void print_warnings(const Model& model);
 
-/// The photographs that the paths name: files as they are, directories by the files that are images or are named like
-/// one, sorted, not recursively.
-/// Throws Error for a path that is not there and for a directory without photographs.
-std::vector<std::filesystem::path> find_photos(const std::vector<std::string>& paths);
-
 /// Throws Error if a file that would hold safetensors is named like one of another format.
 void require_safetensors_name(const std::string& path);
 
 /// "conv1.weight, conv1.bias and 120 more"
 std::string listed(const std::vector<std::string>& names);
-
-/// Whether a file of that name should be a picture.
-bool is_named_like_photo(const std::filesystem::path& path);
-
-/// Whether the file at `path` looks like a picture, judged by its first bytes.
-bool is_photo(const std::filesystem::path& path);
 
 }  // namespace lamina::app

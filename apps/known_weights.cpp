@@ -67,6 +67,16 @@ constexpr std::array<Telltale, 21> telltales = {
 
 }  // namespace
 
+Weights unwrapped(const Weights& weights) {
+  constexpr std::array<std::string_view, 3> prefixes = {"module.", "_orig_mod.", "model."};
+  const std::vector<std::string> names = weights.names();
+  for (const std::string_view prefix : prefixes) {
+    const bool shared = std::ranges::all_of(names, [&](const std::string& name) { return name.starts_with(prefix); });
+    if (shared && !names.empty()) return unwrapped(weights.without_prefix(prefix));
+  }
+  return weights;
+}
+
 Graph fitting_network(std::string_view arch, const Weights& weights) {
   Graph graph = network(arch);
   const TensorInfo* info = weights.info(last_linear(graph) + ".weight");

@@ -1,8 +1,17 @@
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <lamina/lamina.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
 #include "commands/commands.h"
+#include "complain.h"
 #include "help.h"
 
 namespace {
@@ -10,9 +19,39 @@ namespace {
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
 
-}  // namespace
+/// A standard stream that was closed would give its number to the next file opened, and what is printed would go there.
+void keep_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    // The lowest number that is free. Answers cannot be printed to what is open for reading, and so are not lost
+    // unsaid.
+    if (::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
 
-int main(int argc, char** argv) {
+/// Whether all that was printed has arrived, neither on a full disk nor in a pipe that nobody reads; says so if not.
+bool output_arrived() {
+  const bool failed = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !failed) return true;
+  lamina::app::complain(
+      fmt::format("cannot write to standard output: {}", errno == 0 ? "some of it was lost" : std::strerror(errno)));
+  return false;
+}
+
+/// "help" and "version" as people type them: lamina help classify -> lamina classify --help.
+std::vector<char*> usual_words(int argc, char** argv) {
+  static char help[] = "--help", version[] = "--version";
+  std::vector<char*> arguments(argv, argv + argc);
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word == "version") arguments[1] = version;
+  if (word == "help") {
+    arguments.erase(arguments.begin() + 1);
+    arguments.push_back(help);
+  }
+  return arguments;
+}
+
+int run(int argc, char** argv) {
   CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
   app.formatter(std::make_shared<lamina::app::HelpFormatter>());  // before the commands, which inherit it
   app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
@@ -35,8 +74,8 @@ int main(int argc, char** argv) {
   }
   const std::span<char* const> arguments(argv + 1, argv + argc);
   const auto usage_error = [&](const std::string& problem) {
-    fmt::print(stderr, "lamina: {} ({} --help shows how it is used)\n", problem,
-               lamina::app::command_line(app, arguments));
+    lamina::app::complain(
+        fmt::format("{} ({} --help shows how it is used)", problem, lamina::app::command_line(app, arguments)));
     return exit_usage;
   };
   try {
@@ -51,8 +90,21 @@ int main(int argc, char** argv) {
     return usage_error(error.what());
   } catch (const lamina::app::Failed&) {
     return exit_failed;
+  } catch (const std::bad_alloc&) {
+    lamina::app::complain("out of memory");
+    return exit_failed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "lamina: {}\n", error.what());
+    if (std::ferror(stdout) == 0) lamina::app::complain(error.what());  // else main says what happened
     return exit_failed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  keep_standard_streams();
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error like a full disk, and said like one
+  std::vector<char*> arguments = usual_words(argc, argv);
+  const int code = run(static_cast<int>(arguments.size()), arguments.data());
+  return output_arrived() ? code : exit_failed;
 }

@@ -30,7 +30,7 @@ void load_into(Model& model, const Weights& weights, const std::string& path) {
       model.warnings.push_back(fmt::format("the graph does not use tensor \"{}\"", name));
     }
   } catch (const Error& error) {
-    const std::string owner = whose(weights);
+    const std::string owner = whose(unwrapped(weights));
     if (!owner.empty()) throw Error(fmt::format("{}: the weights do not fit the graph: {}", path, owner));
     throw Error(path + ": " + first_lines(error.what()));
   }
@@ -53,7 +53,7 @@ std::vector<std::string> usual_labels(const Graph& graph) {
 Model open_model(const std::string& path) {
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
-  const std::string owner = whose(weights);
+  const std::string owner = whose(unwrapped(weights));
   throw Error(
       fmt::format("{}: holds weights without a graph{}{}; --arch NETWORK --weights FILE runs them, lamina convert "
                   "--arch makes a model file",
@@ -66,7 +66,8 @@ Preprocess preprocess_for(const std::string& arch) {
   return arch == "caffenet" || arch == "alexnet_original" ? caffe_imagenet() : torchvision_imagenet();
 }
 
-Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
+Model model_of(const std::string& arch, const Weights& wrapped, const std::string& path) {
+  const Weights weights = unwrapped(wrapped);
   Model model;
   model.graph = fitting_network(arch, weights);
   model.labels = usual_labels(model.graph);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
@@ -25,6 +26,18 @@ CLI::Validator device_syntax() {
         return is_device_syntax(text) ? "" : "expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
       },
       "auto|cpu|cuda[:INDEX]");
+}
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return CLI::Validator(
+      [least, most](std::string& text) {
+        std::int64_t number = 0;
+        const char* end = text.data() + text.size();
+        const auto [rest, error] = std::from_chars(text.data(), end, number);
+        if (error == std::errc() && rest == end && number >= least && number <= most) return std::string();
+        return fmt::format("expected a whole number from {} to {}, got \"{}\"", least, most, text);
+      },
+      "");
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {
@@ -74,7 +87,7 @@ void RunOptions::add_to(CLI::App& command) {
       ->check(one_of({"f32", "bf16", "f16"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "CPU threads; 0: one for each core")
-      ->check(CLI::Range(0, 1024))
+      ->check(whole_number(0, 1024))
       ->capture_default_str();
 }
 

@@ -22,6 +22,9 @@ struct RunOptions {
   CompileOptions compile_options(std::int64_t n) const;
 };
 
+/// Accepts whole numbers from `least` to `most`.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most);
+
 /// Accepts these words.
 CLI::Validator one_of(std::vector<std::string> words);
 

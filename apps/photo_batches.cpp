@@ -1,12 +1,34 @@
 #include "photo_batches.h"
 
 #include <algorithm>
+#include <new>
+#include <system_error>
 
 namespace lamina::app {
 
+namespace {
+
+/// A thread for each core, or as many as there are to be had: fewer decode as well.
+std::unique_ptr<ThreadPool> start_decoders() {
+  for (int threads = ThreadPool::default_threads(); threads > 1; threads /= 2) {
+    try {
+      return std::make_unique<ThreadPool>(threads);
+    } catch (const Error&) {
+    }
+  }
+  return std::make_unique<ThreadPool>(1);
+}
+
+}  // namespace
+
 PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess,
-                           std::size_t batch, Device device)
-    : rest_(photos), preprocess_(preprocess), size_(batch), decoders_(ThreadPool::default_threads()) {
+                           const ImageOptions& options, std::size_t batch, Device device)
+    : rest_(photos),
+      preprocess_(preprocess),
+      orientation_(options.orientation),
+      memory_(options.memory),
+      size_(batch),
+      decoders_(start_decoders()) {
   const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.crop, 3};
   for (Batch& slot : batches_) {
     slot.input = device.is_cuda() ? Tensor::pinned(shape, DType::u8) : Tensor(shape, DType::u8);
@@ -29,21 +51,34 @@ void PhotoBatches::start(std::size_t slot) {
   Batch& batch = batches_[slot];
   batch.photos = rest_.first(std::min(size_, rest_.size()));
   rest_ = rest_.subspan(batch.photos.size());
-  pending_ = std::async(std::launch::async, [this, &batch] { decode(batch); });
+  try {
+    pending_ = std::async(std::launch::async, [this, &batch] { decode(batch); });
+  } catch (const std::system_error&) {  // no thread to be had: not ahead, then, but when it is asked for
+    pending_ = std::async(std::launch::deferred, [this, &batch] { decode(batch); });
+  }
 }
 
 void PhotoBatches::decode(Batch& batch) {
   batch.errors.assign(batch.photos.size(), "");
-  decoders_.parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
+  decoders_->parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
     try {
-      const Image crop = resize_and_crop(read_image(batch.photos[at]), preprocess_);
+      const Image crop = resize_and_crop(read(batch.photos[at]), preprocess_);
       Tensor row = batch.input.slice(i, i + 1);
       std::ranges::copy(crop.rgb, row.values<std::uint8_t>().begin());
     } catch (const Error& error) {
       batch.errors[at] = error.what();
+    } catch (const std::bad_alloc&) {
+      batch.errors[at] = batch.photos[at].string() + ": out of memory";
     }
   });
+}
+
+Image PhotoBatches::read(const std::filesystem::path& photo) {
+  const std::vector<std::byte> bytes = detail::read_image_file(photo);
+  const std::uint64_t needed = decoding_memory(bytes, photo.string(), orientation_);
+  const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
+  return decode_image(bytes, photo.string(), {.orientation = orientation_, .memory = memory_.whole()});
 }
 
 }  // namespace lamina::app

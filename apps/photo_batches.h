@@ -5,11 +5,13 @@
 #include <array>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lamina/base/thread_pool.h"
+#include "memory_budget.h"
 
 namespace lamina::app {
 
@@ -24,8 +26,8 @@ class PhotoBatches {
   };
 
   /// Begins to decode, into memory that `device` takes inputs from fastest. `photos` must outlive this object.
-  PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess, std::size_t batch,
-               Device device);
+  PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess, const ImageOptions& options,
+               std::size_t batch, Device device);
 
   /// The next batch, or null after the last. The batch before it is overwritten from now on.
   const Batch* next();
@@ -33,11 +35,14 @@ class PhotoBatches {
  private:
   void start(std::size_t slot);
   void decode(Batch& batch);
+  Image read(const std::filesystem::path& photo);
 
   std::span<const std::filesystem::path> rest_;  // not begun yet
   Preprocess preprocess_;
+  Orientation orientation_;
+  MemoryBudget memory_;  // of all that are decoded at a time
   std::size_t size_;
-  ThreadPool decoders_;
+  std::unique_ptr<ThreadPool> decoders_;
   std::array<Batch, 2> batches_;
   std::size_t slot_ = 0;       // of the batch under way
   std::future<void> pending_;  // last: its destructor waits for the work on the others

@@ -4,8 +4,20 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+usage="usage: scripts/demo.sh [PHOTO|DIRECTORY ...]
+Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs (default: those in docs/images)."
+
+# Nothing is installed or built for a question or a name that is wrong.
 photos=()
 for photo in "$@"; do
+  case $photo in
+    -h | --help) echo "$usage"; exit 0 ;;
+    -*) echo "demo.sh: there is no option $photo" >&2; echo "$usage" >&2; exit 2 ;;
+  esac
+  if [ ! -e "$photo" ]; then
+    echo "demo.sh: $photo: there is no such file or directory" >&2
+    exit 1
+  fi
   photos+=("$(realpath -- "$photo")")
 done
 if [ ${#photos[@]} -eq 0 ]; then

@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "complain.h"
 #include "inputs.h"
 #include "model_options.h"
 #include "options.h"
 #include "photo_batches.h"
+#include "photos.h"
 #include "progress.h"
 
 namespace lamina::app {
@@ -17,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::vector<std::string> photos;
+  PhotoOptions photos;
   ModelOptions model;
   int top = 5;
   std::int64_t batch = 16;
@@ -78,7 +80,7 @@ class Classifier {
 
 std::string class_name(const Model& model, int index) {
   const auto at = static_cast<std::size_t>(index);
-  return at < model.labels.size() ? model.labels[at] : fmt::format("class {}", index);
+  return at < model.labels.size() ? detail::printable(model.labels[at]) : fmt::format("class {}", index);
 }
 
 /// A field of a CSV file: quoted where it must be.
@@ -106,7 +108,7 @@ class Report {
       if (!answer.error.empty()) list_.back()["error"] = answer.error;
       return;
     }
-    if (!csv_ && answer.error.empty()) fmt::print("{}\n", answer.photo.string());
+    if (!csv_ && answer.error.empty()) fmt::print("{}\n", detail::printable(answer.photo.string()));
     for (std::size_t rank = 0; rank < answer.classes.size(); ++rank) {
       const auto [index, score] = answer.classes[rank];
       if (csv_) {
@@ -143,7 +145,7 @@ void require_classes(const Model& model, const std::string& source) {
 }
 
 void classify(const Options& options) {
-  const std::vector<fs::path> photos = find_photos(options.photos);
+  const auto [photos, missing] = find_photos(options.photos);
   const Model model = options.model.load();
   print_warnings(model);
   require_classes(model, options.model.source());
@@ -152,7 +154,8 @@ void classify(const Options& options) {
   const std::size_t batch_size = std::min(photos.size(), static_cast<std::size_t>(options.batch));
   CompileOptions compile = options.run.compile_options(static_cast<std::int64_t>(batch_size));
   compile.photos = preprocess;
-  PhotoBatches batches(photos, preprocess, batch_size, compile.device);  // decodes while the plan is compiled
+  PhotoBatches batches(photos, preprocess, options.photos.image(), batch_size,
+                       compile.device);  // decodes while the plan is compiled
   Classifier classifier(model, options.top, compile);
   Report report(model, options);
   Progress progress(photos.size(), "images");
@@ -163,7 +166,7 @@ void classify(const Options& options) {
     for (const Answer& answer : answers) {
       report.add(answer);
       if (answer.error.empty()) continue;
-      fmt::print(stderr, "lamina: {}\n", answer.error);
+      complain(answer.error);
       ++failed;
     }
     std::fflush(stdout);
@@ -176,7 +179,7 @@ void classify(const Options& options) {
     fmt::print(stderr, "{} of {} images classified, {:.1f} images/s\n", photos.size() - failed, photos.size(),
                static_cast<double>(photos.size()) / passed.count());
   }
-  if (failed > 0) throw Failed();
+  if (failed > 0 || missing) throw Failed();
 }
 
 }  // namespace
@@ -184,14 +187,14 @@ void classify(const Options& options) {
 void add_classify(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
-  command->add_option("photos", options->photos, "photographs, or directories of them")->required();
+  options->photos.add_to(*command);
   options->model.add_to(*command);
   options->model.add_labels_to(*command);
   command->add_option("--top", options->top, "classes to name for each")
-      ->check(CLI::Range(1, 1 << 24))
+      ->check(whole_number(1, 1 << 24))
       ->capture_default_str();
   command->add_option("--batch", options->batch, "photographs that run together")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}))
+      ->check(whole_number(1, 4096))
       ->capture_default_str();
   auto* json = command->add_flag("--json", options->json, "answer in JSON");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);

@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "commands/commands.h"
+#include "complain.h"
 #include "inputs.h"
 #include "model_options.h"
 #include "options.h"
+#include "photos.h"
 #include "pictures/feature_picture.h"
 #include "progress.h"
 
@@ -21,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::vector<std::string> photos;
+  PhotoOptions photos;
   std::string model = default_model();
   std::string out, tensor_out;
   RunOptions run;
@@ -79,7 +81,7 @@ class FeatureExtractor {
   /// Prints what it found, writes the picture to `out`, and returns the maps.
   Tensor process(const fs::path& photo, const fs::path& out) {
     Stopwatch watch;
-    const Image image = read_image(photo);
+    const Image image = read_image(photo, options_.photos.image());
     const double decode = watch.lap();
     const Image crop = resize_and_crop(image, *model_.preprocess);
     Tensor input({1, 3, crop.height, crop.width});
@@ -91,9 +93,9 @@ class FeatureExtractor {
     const Tensor maps = plan_.run(input);
     const double layer = watch.lap();
 
-    fmt::print("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n", photo.string(),
-               image.width, image.height, layer_.result, maps.shape().to_string(), decode, prepare, layer,
-               to_string(plan_.options().device));
+    fmt::print("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n",
+               detail::printable(photo.string()), image.width, image.height, detail::printable(layer_.result),
+               maps.shape().to_string(), decode, prepare, layer, to_string(plan_.options().device));
     fmt::print("  strongest filters (mean, largest): {}\n", strongest(maps));
     write_png(out, draw({.title = photo.filename().string(),
                          .subtitle = fmt::format("{}: {} feature maps of {}x{}", layer_.result, maps.shape()[1],
@@ -102,7 +104,7 @@ class FeatureExtractor {
                          .filters = layer_.conv->weight(),
                          .order = model_.preprocess->order,
                          .maps = maps}));
-    fmt::print("  wrote {}\n", out.string());
+    fmt::print("  wrote {}\n", detail::printable(out.string()));
     return maps.clone();
   }
 
@@ -170,7 +172,8 @@ void save_maps(const std::string& path, const std::string& name, const std::vect
 }
 
 void features(const Options& options) {
-  const std::vector<fs::path> photos = find_photos(options.photos);
+  if (!options.tensor_out.empty()) require_safetensors_name(options.tensor_out);
+  const auto [photos, missing] = find_photos(options.photos);
   const bool named_png = options.out.ends_with(".png") || options.out.ends_with(".PNG");
   if (!named_png && is_named_like_photo(options.out)) {
     throw Error(fmt::format(
@@ -187,7 +190,7 @@ void features(const Options& options) {
 
   std::vector<Tensor> maps;
   std::vector<fs::path> taken;
-  bool failed = false;
+  bool failed = missing;
   Progress progress(photos.size(), "photographs");
   for (const fs::path& photo : photos) {
     progress.clear();
@@ -195,7 +198,10 @@ void features(const Options& options) {
       Tensor result = extractor.process(photo, picture_path(photo, options.out, directory, taken));
       if (!options.tensor_out.empty()) maps.push_back(std::move(result));
     } catch (const Error& error) {
-      fmt::print(stderr, "lamina: {}\n", error.what());
+      complain(error.what());
+      failed = true;
+    } catch (const std::bad_alloc&) {
+      complain(photo.string() + ": out of memory");
       failed = true;
     }
     progress.advance();
@@ -210,7 +216,7 @@ void features(const Options& options) {
 void add_features(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("features", "Show what the first layer's filters see in photographs");
-  command->add_option("photos", options->photos, "photographs, or directories of them")->required();
+  options->photos.add_to(*command);
   command->add_option("--model", options->model, "self-describing model file")->capture_default_str();
   command->add_option("--out", options->out,
                       "the picture to write, or a directory for several (default: PHOTO-features.png here)");

@@ -7,6 +7,7 @@
 
 #include "commands/commands.h"
 #include "inputs.h"
+#include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
 #include "model_options.h"
 #include "options.h"
@@ -84,7 +85,8 @@ void inspect(const Options& options) {
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
-    if (!key.starts_with("lamina.") || key == "lamina.source") fmt::print("{}: {}\n", key, value);
+    if (!key.starts_with("lamina.") || key == "lamina.source")
+      fmt::print("{}: {}\n", detail::printable(key), detail::printable(value));
   }
   if (!weights.metadata().contains("lamina.graph")) return;
 
@@ -95,7 +97,8 @@ void inspect(const Options& options) {
   print_plan(model, options);
   if (model.preprocess) print_preprocess(*model.preprocess);
   if (!model.labels.empty())
-    fmt::print("labels: {}, from \"{}\" to \"{}\"\n", model.labels.size(), model.labels.front(), model.labels.back());
+    fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
+               detail::quote(model.labels.back()));
 }
 
 }  // namespace
@@ -106,7 +109,7 @@ void add_inspect(CLI::App& app) {
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
   command->add_option("file", options->file, "a .safetensors, .pth, .pt or .npy file")->required();
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
   command->add_flag("--plan", options->plan,
                     "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");

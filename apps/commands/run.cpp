@@ -3,8 +3,10 @@
 
 #include "commands/commands.h"
 #include "inputs.h"
+#include "lamina/base/names.h"
 #include "model_options.h"
 #include "options.h"
+#include "photos.h"
 
 namespace lamina::app {
 namespace {
@@ -12,6 +14,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string input, output;
+  PhotoOptions photo;
   RunOptions run;
 };
 
@@ -19,13 +22,13 @@ void run(const Options& options) {
   require_safetensors_name(options.output);
   const Model model = options.model.load();
   print_warnings(model);
-  const std::vector<Tensor> inputs = read_inputs(options.input, model);
+  const std::vector<Tensor> inputs = read_inputs(options.input, model, options.photo.image());
   Plan plan = model.graph.compile(options.run.compile_options(batch_of(inputs)));
   const std::span<const Tensor> results = plan.run(inputs);
   Weights out;
   for (std::size_t i = 0; i < results.size(); ++i) {
     out.set(plan.output_names()[i], results[i]);
-    fmt::print("{}: {}\n", plan.output_names()[i], results[i].description());
+    fmt::print("{}: {}\n", detail::printable(plan.output_names()[i]), results[i].description());
   }
   out.save(options.output);
   fmt::print("wrote {}\n", options.output);
@@ -40,6 +43,7 @@ void add_run(CLI::App& app) {
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph")
       ->required();
   command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();
+  options->photo.add_reading_to(*command);
   options->run.add_to(*command);
   command->footer(
       "Example:\n"

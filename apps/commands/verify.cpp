@@ -7,6 +7,7 @@
 #include <span>
 
 #include "commands/commands.h"
+#include "complain.h"
 #include "inputs.h"
 #include "model_options.h"
 #include "options.h"
@@ -152,7 +153,7 @@ void check_names(const Weights& golden, const Graph& graph, const std::string& p
                             path, listed(golden.names()), listed(nodes)));
   }
   for (const std::string& name : unknown) {
-    fmt::print(stderr, "lamina: warning: {}: the graph has no node \"{}\", which was not compared\n", path, name);
+    complain(fmt::format("warning: {}: the graph has no node \"{}\", which was not compared", path, name));
   }
 }
 

@@ -17,6 +17,14 @@ namespace {
 constexpr mode_t mode_before_umask = 0666;
 constexpr int longest_link_chain = 40;  // as Linux itself gives up
 
+std::string temporary_name() {
+  static std::atomic<unsigned> counter{0};
+  return concat(".lamina-", ::getpid(), '-', counter++, ".tmp");
+}
+
+/// By which an open file without a name can be given one.
+std::string link_of(int file) { return concat("/proc/self/fd/", file); }
+
 /// Where a write to `path` lands when `path` is a symbolic link to a file that may not exist yet.
 std::filesystem::path resolve_links(std::filesystem::path path) {
   std::error_code ignored;
@@ -45,11 +53,38 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), target_
   if (exists) static_cast<void>(::fchmod(file_, old.st_mode & 07777));  // kept where we may, as open() keeps it
 }
 
+bool AtomicFile::open_unnamed() {
+#ifdef O_TMPFILE
+  const std::filesystem::path folder = target_.parent_path();
+  file_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode_before_umask);
+  if (file_ < 0) return false;  // what is wrong with the folder shows in what follows
+  if (::access(link_of(file_).c_str(), F_OK) == 0) return true;
+  ::close(file_);  // without /proc it could never be named
+  file_ = -1;
+#endif
+  return false;
+}
+
+/// Gives it its name, or where a file has that name already a temporary one, to be renamed over it.
+void AtomicFile::name_unnamed() {
+  const auto link_to = [&](const std::filesystem::path& path) {
+    return ::linkat(AT_FDCWD, link_of(file_).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (link_to(target_)) return;
+  while (errno == EEXIST) {
+    const std::filesystem::path name = target_.parent_path() / temporary_name();
+    if (!link_to(name)) continue;
+    temporary_ = name;
+    return;
+  }
+  fail_with(errno);
+}
+
 void AtomicFile::open_temporary() {
-  static std::atomic<unsigned> counter{0};
+  unnamed_ = open_unnamed();
+  if (unnamed_) return;
   do {
-    const std::string name = concat(".lamina-", ::getpid(), '-', counter++, ".tmp");
-    temporary_ = target_.parent_path() / name;
+    temporary_ = target_.parent_path() / temporary_name();
     file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_before_umask);
   } while (file_ < 0 && (errno == EEXIST || errno == EINTR));
   if (file_ < 0) {
@@ -75,6 +110,7 @@ void AtomicFile::commit() {
   // Without fsync a power cut after the rename could leave an empty file where the old one was.
   // EINVAL and EROFS: what does not store (a pipe, a device) has nothing to flush.
   if (::fsync(file_) != 0 && errno != EINVAL && errno != EROFS) fail_with(errno);
+  if (unnamed_) name_unnamed();
   const int file = file_;
   file_ = -1;
   if (::close(file) != 0 && errno != EINTR) fail_with(errno);

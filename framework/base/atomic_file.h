@@ -10,7 +10,8 @@ namespace lamina::detail {
 
 /// A file that appears whole or not at all: bytes go to a temporary file in the same directory, and `commit` renames
 /// it over the destination. Until then an old file of that name stays as it was; destroying the object without
-/// `commit` removes the temporary and leaves no trace.
+/// `commit` removes the temporary and leaves no trace. Where the file system can (O_TMPFILE), the temporary has no
+/// name, so that it vanishes however the process ends.
 ///
 /// The file gets the permissions that a plain open() would give it. A symbolic link is written through, and what is
 /// neither a file nor a directory (/dev/null, a pipe) is written directly.
@@ -30,12 +31,15 @@ class LAMINA_API AtomicFile {
 
  private:
   [[noreturn]] void fail_with(int error) const;
+  bool open_unnamed();
   void open_temporary();
+  void name_unnamed();
 
   std::filesystem::path path_;       // as the caller wrote it, for messages
   std::filesystem::path target_;     // with symbolic links resolved
   std::filesystem::path temporary_;  // empty once nothing is left to remove
   int file_ = -1;
+  bool unnamed_ = false;
 };
 
 /// `AtomicFile` in one call.

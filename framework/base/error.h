@@ -1,8 +1,10 @@
 #pragma once
 
-#include <sstream>
+#include <ostream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "lamina/base/export.h"
 
@@ -17,18 +19,43 @@ class LAMINA_API Error : public std::runtime_error {
 
 namespace detail {
 
-/// Concatenates anything that streams, for messages.
+LAMINA_API void append_number(std::string& out, long long number);
+LAMINA_API void append_number(std::string& out, unsigned long long number);
+LAMINA_API void append_number(std::string& out, double number);  // as %g
+LAMINA_API void append_streamed(std::string& out, const void* part, void (*stream)(std::ostream&, const void*));
+
+template <class T>
+void append(std::string& out, const T& part) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    out += std::string_view(part);
+  } else if constexpr (std::is_same_v<T, char>) {
+    out += part;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    append_number(out, static_cast<double>(part));
+  } else if constexpr (std::is_integral_v<T>) {
+    using Widest = std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>;
+    append_number(out, static_cast<Widest>(part));
+  } else {
+    append_streamed(out, &part, [](std::ostream& text, const void* p) { text << *static_cast<const T*>(p); });
+  }
+}
+
+/// Concatenates texts, numbers and anything else that streams, for messages and files. The program's locale has no say:
+/// a stream of German habits would write 1234 as "1.234".
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  return std::move(text).str();
+  std::string text;
+  (append(text, parts), ...);
+  return text;
 }
+
+/// Throws `Error`, with control characters but line ends escaped: what a file says must not drive a terminal.
+[[noreturn]] LAMINA_API void throw_error(std::string_view message);
 
 /// Throws `Error` with the concatenated parts.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-  throw Error(concat(parts...));
+  throw_error(concat(parts...));
 }
 
 }  // namespace detail

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -27,8 +27,8 @@ void in_parallel(std::size_t count, std::size_t piece, const std::function<void(
   std::vector<std::jthread> others;
   try {
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(take_pieces);
-  } catch (const std::system_error&) {
-    // No more threads to be had: those there are do it all.
+  } catch (const std::exception&) {
+    // No more threads to be had, or no memory for one (bad_alloc): those there are do it all.
   }
   take_pieces();
 }

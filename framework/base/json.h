@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,29 +19,63 @@ inline std::string shortened(const std::string& text) {
   return text.size() <= longest ? text : text.substr(0, longest) + "...";
 }
 
+/// Walks through a text before a tree is made of it. (The parser's own callback could do that too, but with one it
+/// looks through all elements of a list again whenever one ends.)
+template <class Json>
+class JsonCheck final : public nlohmann::json_sax<Json> {
+ public:
+  explicit JsonCheck(std::string_view where) : where_(where) {}
+
+  bool start_object(std::size_t) override {
+    deepen();
+    keys_.emplace_back();
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override { return deepen(); }
+  bool end_array() override { return --depth_ >= 0; }
+  bool key(std::string& text) override {
+    constexpr std::size_t most = 1000;  // in one object: a tree that keeps their order looks them up one by one
+    if (!keys_.back().insert(text).second) fail(where_, ": duplicate key ", quote(text));
+    if (keys_.back().size() > most) fail(where_, ": an object of more than ", most, " keys");
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(typename Json::binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    fail(where_, ": not valid JSON: ", error.what());
+  }
+
+ private:
+  bool deepen() {
+    constexpr int deepest = 64;  // more is an attack on the stack, not a model
+    if (++depth_ > deepest) fail(where_, ": the JSON is nested deeper than ", deepest, " levels");
+    return true;
+  }
+
+  std::string_view where_;
+  int depth_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
 /// Parses `text`. Throws Error, naming `where`, for anything that is not JSON, and for duplicate keys, of which a DOM
 /// would silently keep the last. `Json` is an instance of nlohmann::basic_json.
 template <class Json>
 Json parse_json(std::string_view text, std::string_view where) {
   // The parser would take a NUL for the end of the text and ignore what follows.
   if (text.find('\0') != std::string_view::npos) fail(where, ": not valid JSON: it holds a NUL byte");
-  // A tree deeper than this is an attack on the stack, not a model.
-  constexpr int deepest = 64;
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
-    if (depth > deepest) fail(where, ": the JSON is nested deeper than ", deepest, " levels");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.template get<std::string>()).second) {
-      fail(where, ": duplicate key ", quote(parsed.template get<std::string>()));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, check);
-  } catch (const typename Json::exception& error) {
-    fail(where, ": not valid JSON: ", error.what());
-  }
+  JsonCheck<Json> check(where);
+  Json::sax_parse(text, &check);
+  return Json::parse(text);
 }
 
 }  // namespace lamina::detail

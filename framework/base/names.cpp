@@ -9,7 +9,7 @@ namespace lamina::detail {
 namespace {
 
 // A file may name a million tensors with a megabyte each; suggestions are worth no more work than this.
-constexpr std::size_t longest_compared = 200;
+constexpr std::size_t longest_compared = 64;
 constexpr std::size_t most_candidates = 10'000;
 
 constexpr std::size_t longest_quoted = 200;
@@ -29,41 +29,72 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-void append_escaped(std::string& out, std::string_view text) {
+/// Of names, which mostly begin alike and end alike: what they have in common costs nothing.
+std::size_t distance(std::string_view a, std::string_view b) {
+  const std::size_t begin = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  a.remove_prefix(begin);
+  b.remove_prefix(begin);
+  while (!a.empty() && !b.empty() && a.back() == b.back()) {
+    a.remove_suffix(1);
+    b.remove_suffix(1);
+  }
+  return edit_distance(a.substr(0, longest_compared), b.substr(0, longest_compared));
+}
+
+/// Bytes of the control character that `text` begins with; 0 where it begins with none. U+0080 to U+009F, two bytes of
+/// UTF-8, are control characters too: U+009B begins a terminal's commands as ESC [ does.
+std::size_t control_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  return byte(0) == 0xc2 && text.size() > 1 && byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;
+}
+
+/// `kept`: control characters that stay; `marked`: characters that a backslash is put before.
+void append_escaped(std::string& out, std::string_view text, std::string_view kept, std::string_view marked) {
   constexpr std::string_view digits = "0123456789abcdef";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code >= 0x20 && code != 0x7f) {
-      if (c == '"' || c == '\\') out += '\\';
-      out += c;
-    } else {
-      out += {'\\', 'x', digits[code >> 4], digits[code & 15]};
+  while (!text.empty()) {
+    const std::size_t control = kept.find(text[0]) == std::string_view::npos ? control_bytes(text) : 0;
+    const std::size_t taken = std::max<std::size_t>(control, 1);
+    for (const char c : text.substr(0, taken)) {
+      const auto code = static_cast<unsigned char>(c);
+      if (control > 0) {
+        out += {'\\', 'x', digits[code >> 4], digits[code & 15]};
+      } else {
+        if (marked.find(c) != std::string_view::npos) out += '\\';
+        out += c;
+      }
     }
+    text.remove_prefix(taken);
   }
 }
+
+void append_quoted(std::string& out, std::string_view text) { append_escaped(out, text, "", "\"\\"); }
 
 }  // namespace
 
 std::string quote(std::string_view text) {
   std::string out = "\"";
   if (text.size() <= longest_quoted) {
-    append_escaped(out, text);
+    append_quoted(out, text);
   } else {
-    append_escaped(out, text.substr(0, longest_quoted / 2));
+    append_quoted(out, text.substr(0, longest_quoted / 2));
     out += "...";
-    append_escaped(out, text.substr(text.size() - longest_quoted / 2));
+    append_quoted(out, text.substr(text.size() - longest_quoted / 2));
   }
   return out += '"';
 }
 
+std::string printable(std::string_view text, LineEnds line_ends) {
+  std::string out;
+  append_escaped(out, text, line_ends == LineEnds::kept ? "\n" : "", "");
+  return out;
+}
+
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
                                        std::size_t count) {
-  name = name.substr(0, longest_compared);
   candidates = candidates.first(std::min(candidates.size(), most_candidates));
   std::vector<std::pair<std::size_t, std::size_t>> ranking;  // distance, then place: equals keep their order
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    ranking.emplace_back(edit_distance(name, std::string_view(candidates[i]).substr(0, longest_compared)), i);
-  }
+  for (std::size_t i = 0; i < candidates.size(); ++i) ranking.emplace_back(distance(name, candidates[i]), i);
   count = std::min(count, ranking.size());
   std::partial_sort(ranking.begin(), ranking.begin() + static_cast<std::ptrdiff_t>(count), ranking.end());
   std::vector<std::string> nearest;

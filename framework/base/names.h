@@ -11,9 +11,14 @@
 /// Names from files, made fit for messages.
 namespace lamina::detail {
 
-/// `text` in double quotes, with control characters escaped and the middle of a very long one left out: what a file
-/// says must neither drive a terminal nor fill it.
+/// `text` in double quotes, with control characters, quotes and backslashes escaped and the middle of a very long one
+/// left out: what a file says must neither drive a terminal nor fill it.
 LAMINA_API std::string quote(std::string_view text);
+
+enum class LineEnds { escaped, kept };
+
+/// `text` for a terminal: control characters as \x1b, all else, also beyond ASCII, as it is.
+LAMINA_API std::string printable(std::string_view text, LineEnds line_ends = LineEnds::escaped);
 
 /// The `count` candidates most like `name` by edit distance, nearest first.
 LAMINA_API std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,

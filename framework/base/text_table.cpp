@@ -2,25 +2,40 @@
 
 #include <algorithm>
 #include <array>
-#include <iomanip>
+#include <charconv>
 #include <numeric>
-#include <sstream>
+
+#include "lamina/base/names.h"
 
 namespace lamina::detail {
 namespace {
 
+constexpr std::string_view white_space = " \t\n\v\f\r";
+
 bool is_number(const std::string& text) { return !text.empty() && text[0] >= '0' && text[0] <= '9'; }
+
+/// The next word of `text` from `at`, empty at the end; `at` moves behind it.
+std::string_view next_word(std::string_view text, std::size_t& at) {
+  const std::size_t begin = std::min(text.find_first_not_of(white_space, at), text.size());
+  at = std::min(text.find_first_of(white_space, begin), text.size());
+  return text.substr(begin, at - begin);
+}
 
 }  // namespace
 
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
   std::vector<std::string> lines(1);
-  for (std::string word; words >> word;) {
+  std::size_t at = 0;
+  for (std::string_view word = next_word(text, at); !word.empty(); word = next_word(text, at)) {
     if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
+    lines.back().append(lines.back().empty() ? "" : " ").append(word);
   }
   return lines;
+}
+
+void TextTable::add(std::vector<std::string> cells, std::string note) {
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back({std::move(cells), printable(note)});
 }
 
 std::vector<std::size_t> TextTable::widths() const {
@@ -51,18 +66,20 @@ std::string TextTable::to_string() const {
       if (!cell.empty() && !is_number(cell)) right[c] = false;
     }
   }
-  std::ostringstream out;
+  std::string out;
   const auto rule = [&] {
-    for (std::size_t c = 0; c < columns; ++c) out << std::string(width[c], '-') << (c + 1 < columns ? "  " : "\n");
+    for (std::size_t c = 0; c < columns; ++c) out.append(width[c], '-').append(c + 1 < columns ? "  " : "\n");
   };
   const auto line = [&](const std::vector<std::string>& cells) {
-    std::ostringstream text;
     for (std::size_t c = 0; c < columns; ++c) {
-      text << (right[c] ? std::right : std::left) << std::setw(static_cast<int>(width[c])) << cells[c] << "  ";
+      const std::size_t space = width[c] - std::min(width[c], cells[c].size());
+      if (right[c]) out.append(space, ' ');
+      out += cells[c];
+      if (!right[c]) out.append(space, ' ');
+      out += "  ";
     }
-    std::string trimmed = text.str();
-    trimmed.erase(trimmed.find_last_not_of(' ') + 1);
-    out << trimmed << '\n';
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += '\n';
   };
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     if (r == 1 || (total_ && r + 1 == rows_.size())) rule();
@@ -77,10 +94,10 @@ std::string TextTable::to_string() const {
     }
     if (rows_[r].note.empty()) continue;
     for (const std::string& piece : wrapped(rows_[r].note, terminal_width - indent)) {
-      out << std::string(indent, ' ') << piece << '\n';
+      out.append(indent, ' ').append(piece) += '\n';
     }
   }
-  return std::move(out).str();
+  return out;
 }
 
 std::string format_count(std::int64_t value) {
@@ -106,9 +123,10 @@ std::string format_bytes(std::size_t bytes) {
 }
 
 std::string format_fixed(double value, int decimals) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(decimals) << value;
-  return std::move(out).str();
+  std::array<char, 400> text;  // the largest double has 309 digits before its point
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, decimals);
+  return {text.data(), end};
 }
 
 }  // namespace lamina::detail

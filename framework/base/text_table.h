@@ -9,7 +9,8 @@ namespace lamina::detail {
 /// `text` in lines of at most `width` letters, broken between words; a longer word has a line to itself. At least one.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width);
 
-/// Columns of text under a header, for a terminal of fixed-width letters. Numbers are aligned right.
+/// Columns of text under a header, for a terminal of fixed-width letters. Numbers are aligned right, control characters
+/// escaped.
 class TextTable {
  public:
   static constexpr std::size_t terminal_width = 120;
@@ -20,9 +21,7 @@ class TextTable {
   void wrap(std::vector<std::size_t> columns) { wrapped_columns_ = std::move(columns); }
 
   /// `note`, if there is one, stands below the row, indented.
-  void add(std::vector<std::string> cells, std::string note = {}) {
-    rows_.push_back({std::move(cells), std::move(note)});
-  }
+  void add(std::vector<std::string> cells, std::string note = {});
   /// A last row below a line.
   void add_total(std::vector<std::string> row) {
     total_ = true;

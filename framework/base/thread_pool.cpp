@@ -1,6 +1,6 @@
 #include "lamina/base/thread_pool.h"
 
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "lamina/base/error.h"
@@ -45,18 +45,23 @@ int ThreadPool::default_threads() {
 
 ThreadPool::ThreadPool(int threads) {
   if (threads < 1) detail::fail("threads: expected 1 or more, got ", threads);
-  stretches_ = std::make_unique<Stretch[]>(static_cast<std::size_t>(threads));
-  workers_.reserve(static_cast<std::size_t>(threads) - 1);
   try {
+    stretches_ = std::make_unique<Stretch[]>(static_cast<std::size_t>(threads));
+    workers_.reserve(static_cast<std::size_t>(threads) - 1);
     for (int worker = 1; worker < threads; ++worker) {
       workers_.emplace_back([this, worker] { wait_for_loops(worker); });
     }
-  } catch (const std::system_error& error) {
-    detail::fail("threads: could not start ", threads, ": ", error.what());
+  } catch (const std::exception& error) {          // system_error or, short of memory, bad_alloc
+    const std::size_t next = workers_.size() + 2;  // whoever called is the first thread
+    join();
+    detail::fail("threads: could not start thread ", next, " of ", threads, ": ", error.what(),
+                 "; ask for fewer threads");
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { join(); }
+
+void ThreadPool::join() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

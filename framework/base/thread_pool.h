@@ -15,7 +15,7 @@ namespace lamina {
 /// The thread that calls `parallel_for` works too, so a pool of one starts no thread at all.
 class ThreadPool {
  public:
-  /// Throws Error unless threads >= 1.
+  /// Throws Error unless threads >= 1, and if the system has not as many; those started so far have ended then.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -53,6 +53,7 @@ class ThreadPool {
   void run(const Loop& loop);
   void work(int worker);
   void wait_for_loops(int worker);
+  void join();
 
   std::vector<std::thread> workers_;
   std::unique_ptr<Stretch[]> stretches_;  // by worker

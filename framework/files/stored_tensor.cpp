@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "lamina/base/crc32.h"
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
@@ -13,9 +14,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian; big-endian hosts need a swap here");
 
-// A stride of 0 lets a few bytes of file stand for any number of elements. Such a tensor may grow to the size of its
-// file or to this, whichever is more: enough for every honest use, too little to exhaust a machine.
-constexpr std::uint64_t largest_expansion = std::uint64_t{64} << 20;
+// Strides of 0, and tensors that share a storage, let a few bytes of file stand for any number of elements. All tensors
+// of a file together may be this many times its size or this many bytes, whichever is more: enough for every honest
+// use, too little to exhaust a machine.
+constexpr std::uint64_t largest_growth = 4;
+constexpr std::uint64_t always_allowed = std::uint64_t{64} << 20;
 
 bool is_row_major(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
   std::int64_t expected = 1;
@@ -77,6 +80,15 @@ bool all_zero_or_one(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+void Checksum::require(const std::string& path) {
+  if (checked_) return;
+  const std::uint32_t found = crc32(bytes_);
+  if (found != crc_) {
+    fail(path, ": the file is damaged: entry ", quote(entry_), " does not match its checksum; get it again");
+  }
+  checked_ = true;
+}
+
 void require_usable(const StoredTensor& stored, const MappedFile& file) {
   if (!stored.dtype) refuse(stored, file, concat("Lamina has no dtype ", stored.info.dtype));
   if (stored.info.shape.size() > Shape::max_rank) {
@@ -84,14 +96,17 @@ void require_usable(const StoredTensor& stored, const MappedFile& file) {
            concat("expected at most ", Shape::max_rank, " dimensions, got ", stored.info.shape.size(), ' ',
                   shape_text(stored.info.shape)));
   }
-  if (stored.info.bytes > std::max<std::uint64_t>(file.bytes().size(), largest_expansion)) {
+  const std::uint64_t total = std::max(stored.total, stored.info.bytes), size = file.bytes().size();
+  if (total / largest_growth > size && total > always_allowed) {
     refuse(stored, file,
-           concat("its strides repeat a few elements to ", stored.info.bytes, " bytes, more than the whole file"));
+           concat("the tensors up to it repeat elements to ", total, " bytes, more than ", largest_growth,
+                  " times the file's ", size));
   }
 }
 
 Tensor read_tensor(const StoredTensor& stored, const std::shared_ptr<const MappedFile>& file) {
   require_usable(stored, *file);
+  if (stored.checksum != nullptr) stored.checksum->require(file->path());
   const Shape shape{std::span<const std::int64_t>(stored.info.shape)};
   const DType dtype = *stored.dtype;
   const std::size_t element = size_of(dtype);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,13 +27,31 @@ struct TensorInfo {
 
 namespace detail {
 
+/// What a container says the bytes of one of its entries sum up to; compared when a tensor in them is first read.
+class Checksum {
+ public:
+  Checksum(std::span<const std::byte> bytes, std::uint32_t crc, std::string entry)
+      : bytes_(bytes), crc_(crc), entry_(std::move(entry)) {}
+
+  /// Throws Error, naming the file at `path` and the entry, if they are not what was written. Once is enough.
+  void require(const std::string& path);
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::uint32_t crc_;
+  std::string entry_;
+  std::atomic<bool> checked_{false};
+};
+
 /// A tensor where it lies in a mapped file: described and checked against the file's bounds, not yet read.
 struct StoredTensor {
   TensorInfo info;
-  std::optional<DType> dtype;         // none: listed only
-  std::vector<std::int64_t> strides;  // in elements, one per dimension; none: row-major
-  bool swap_bytes = false;            // the file's byte order is not this machine's
-  std::byte* data = nullptr;          // the first element; of any alignment
+  std::optional<DType> dtype;                    // none: listed only
+  std::vector<std::int64_t> strides;             // in elements, one per dimension; none: row-major
+  bool swap_bytes = false;                       // the file's byte order is not this machine's
+  std::byte* data = nullptr;                     // the first element; of any alignment
+  std::uint64_t total = 0;                       // bytes of this tensor and of those before it in the file, packed
+  std::shared_ptr<Checksum> checksum = nullptr;  // of the entry it lies in; null: the format has none
 };
 
 /// What every reader of a file format gives.

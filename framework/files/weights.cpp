@@ -1,9 +1,12 @@
 #include "lamina/files/weights.h"
 
+#include <limits>
 #include <string>
 #include <utility>
 
+#include "lamina/base/content.h"
 #include "lamina/base/error.h"
+#include "lamina/base/math.h"
 #include "lamina/base/names.h"
 #include "lamina/files/npy.h"
 #include "lamina/files/safetensors.h"
@@ -13,13 +16,11 @@ namespace lamina {
 namespace {
 
 detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file) {
-  const auto bytes = file->bytes();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (detail::looks_like_safetensors(*file)) return detail::read_safetensors(std::move(file));
   if (detail::looks_like_npy(*file)) return detail::read_npy(std::move(file));
   if (detail::looks_like_pth(*file)) return detail::read_pth(std::move(file));
-  if (text.starts_with("version https://git-lfs.github.com/")) {
-    detail::fail(file->path(), ": this is a Git LFS pointer, not the file it stands for; run git lfs pull");
+  if (const detail::Content content = detail::content_of(file->bytes()); !content.name.empty()) {
+    detail::fail(file->path(), ": not a safetensors, .npy or .pth file: this is ", content.name, content.advice);
   }
   return detail::read_safetensors(std::move(file));  // says what is wrong with it
 }
@@ -31,7 +32,10 @@ Weights Weights::open(const std::filesystem::path& path) {
   Weights result;
   result.file_ = std::move(stored.file);
   result.metadata_ = std::move(stored.metadata);
+  std::uint64_t total = 0;
   for (detail::StoredTensor& tensor : stored.tensors) {
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    tensor.total = total = detail::checked_add(total, tensor.info.bytes).value_or(most);
     if (!result.index_.emplace(tensor.info.name, result.entries_.size()).second) {
       detail::fail(path.string(), ": two tensors are named ", detail::quote(tensor.info.name));
     }
@@ -89,6 +93,20 @@ void Weights::set(const std::string& name, Tensor tensor) {
   } else {
     entries_[place->second] = std::move(entry);
   }
+}
+
+Weights Weights::without_prefix(std::string_view prefix) const {
+  Weights result = *this;
+  result.index_.clear();
+  for (Entry& entry : result.entries_) {
+    std::string& name = entry.stored.info.name;
+    if (name.starts_with(prefix)) name.erase(0, prefix.size());
+    const std::size_t place = static_cast<std::size_t>(&entry - result.entries_.data());
+    if (!result.index_.emplace(name, place).second) {
+      detail::fail("without the prefix ", detail::quote(prefix), " two tensors are named ", detail::quote(name));
+    }
+  }
+  return result;
 }
 
 void Weights::save(const std::filesystem::path& path) const {

@@ -26,8 +26,9 @@ class LAMINA_API Weights {
   /// Opens a weight file, recognised by its content and not by its name:
   /// - safetensors;
   /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy");
-  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one under the key "state_dict"; a prefix "module."
-  ///   that all names share is left out, and so are values that are no tensors. Nothing in the file is executed.
+  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one under a key such as "state_dict" or "model";
+  ///   prefixes "module." and "_orig_mod." that all names share are left out, and so are values that are no tensors.
+  ///   Nothing in the file is executed.
   ///
   /// The file is memory-mapped, and checked as a whole before this returns; no tensor is read yet. Throws Error naming
   /// the file, the tensor, what was expected and what was found.
@@ -56,6 +57,10 @@ class LAMINA_API Weights {
 
   /// Puts a tensor in at the end, or in the place of the one of that name. Throws Error if it is undefined.
   void set(const std::string& name, Tensor tensor);
+
+  /// The same tensors and metadata under names without `prefix`, where they have it. Throws Error if two names are then
+  /// the same.
+  Weights without_prefix(std::string_view prefix) const;
 
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::map<std::string, std::string>& metadata() { return metadata_; }

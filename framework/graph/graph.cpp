@@ -19,10 +19,9 @@ auto at_node(const std::string& name, const F& f) {
   }
 }
 
-/// "; the file has a, b" with the names most like `name`.
-std::string nearest(const std::string& name, const Weights& weights) {
+/// "; nearest: a, b": those of `names` that are most like `name`.
+std::string nearest(const std::string& name, std::span<const std::string> names) {
   std::string text;
-  const auto names = weights.names();
   for (const std::string& candidate : detail::nearest_names(name, names)) {
     text += (text.empty() ? "; nearest: " : ", ") + candidate;
   }
@@ -35,11 +34,34 @@ std::vector<Shape> input_shapes(const Graph::Node& node, std::span<const Shape> 
   return result;
 }
 
+/// "module." where all names of the file begin so and no parameter of the nodes does; empty where there is no such
+/// prefix.
+std::string foreign_prefix(const std::vector<Graph::Node>& nodes, std::span<const std::string> names) {
+  if (names.empty()) return "";
+  const std::string prefix = names[0].substr(0, names[0].find('.') + 1);
+  const auto begins_so = [&](const std::string& name) { return name.starts_with(prefix); };
+  if (prefix.empty() || !std::ranges::all_of(names, begins_so)) return "";
+  for (const Graph::Node& node : nodes) {
+    const bool parameters = node.module != nullptr && !node.module->parameters().empty();
+    if (parameters && begins_so(node.name + '.')) return "";
+  }
+  return prefix;
+}
+
+/// Whether any parameter's name with `prefix` in front is one of the weights'.
+bool fits_with(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
+  return std::ranges::any_of(nodes, [&](const Graph::Node& node) {
+    return node.module != nullptr && std::ranges::any_of(node.module->parameters(), [&](const auto& parameter) {
+             return weights.contains(detail::concat(prefix, node.name, '.', parameter.name));
+           });
+  });
+}
+
 }  // namespace
 
 const Graph::Node* Graph::find(std::string_view name) const {
-  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& node) { return node.name == name; });
-  return found == nodes_.end() ? nullptr : &*found;
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &nodes_[static_cast<std::size_t>(found->second)];
 }
 
 int Graph::check(Value value) const {
@@ -51,7 +73,9 @@ int Graph::check(Value value) const {
 
 Value Graph::append(Node node) {
   if (node.name.empty()) detail::fail("graph: a node needs a name");
-  if (find(node.name) != nullptr) detail::fail(node.name, ": there is a node of this name already");
+  if (!index_.emplace(node.name, static_cast<int>(nodes_.size())).second) {
+    detail::fail(node.name, ": there is a node of this name already");
+  }
   nodes_.push_back(std::move(node));
   return {static_cast<int>(nodes_.size()) - 1};
 }
@@ -64,6 +88,7 @@ Value Graph::input(std::string name, Shape shape) {
 
 Value Graph::add(std::string name, std::shared_ptr<Module> module, std::span<const Value> inputs) {
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = {}, .shape = {}};
+  if (node.module == nullptr) detail::fail(node.name, ": expected a module, got null");
   std::vector<Shape> shapes;
   for (const Value value : inputs) {
     node.inputs.push_back(check(value));
@@ -120,6 +145,15 @@ std::vector<Shape> Graph::shapes(std::int64_t n) const {
 }
 
 std::vector<std::string> Graph::load(const Weights& weights) {
+  const std::vector<std::string> names = weights.names();
+  if (const std::string prefix = foreign_prefix(nodes_, names); !prefix.empty()) {
+    const auto known = {"module.", "_orig_mod.", "model."};
+    if (std::ranges::find(known, prefix) != known.end()) return load(weights.without_prefix(prefix));
+    if (fits_with(prefix, nodes_, weights)) {
+      detail::fail("the weights do not fit the graph: all their names begin with ", detail::quote(prefix),
+                   " and none of the graph's does");
+    }
+  }
   struct Assignment {
     Module* module;
     std::string_view parameter;
@@ -128,6 +162,8 @@ std::vector<std::string> Graph::load(const Weights& weights) {
   std::vector<Assignment> assignments;
   std::set<std::string, std::less<>> used;
   std::string problems;
+  constexpr int most_suggestions = 20;
+  int suggestions = 0;
   for (const Node& node : nodes_) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
@@ -135,7 +171,8 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       used.insert(name);
       const TensorInfo* info = weights.info(name);
       if (info == nullptr) {
-        problems += detail::concat("\n  missing: ", name, ' ', parameter.shape, nearest(name, weights));
+        problems += detail::concat("\n  missing: ", name, ' ', parameter.shape,
+                                   suggestions++ < most_suggestions ? nearest(name, names) : "");
       } else if (!std::ranges::equal(info->shape, parameter.shape.extents())) {
         problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ",
                                    detail::shape_text(info->shape));
@@ -148,7 +185,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
   for (Assignment& a : assignments) a.module->set_parameter(a.parameter, std::move(a.value));
 
   std::vector<std::string> unused;
-  for (const std::string& name : weights.names()) {
+  for (const std::string& name : names) {
     if (!used.contains(name) && !name.ends_with("num_batches_tracked")) unused.push_back(name);
   }
   return unused;

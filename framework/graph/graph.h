@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,8 +69,9 @@ class LAMINA_API Graph {
   const Node* find(std::string_view name) const;
 
   /// Sets every parameter from the tensor of its name, without copying f32 ones. Returns the names of the tensors
-  /// that no node uses (`num_batches_tracked` aside). Throws one Error that lists every missing and mis-shaped
-  /// tensor with the nearest names there are; the graph is then unchanged.
+  /// that no node uses (`num_batches_tracked` aside). A prefix "module.", "_orig_mod." or "model." that all names of
+  /// the file have and the graph's have not is passed over. Throws one Error that lists every missing and mis-shaped
+  /// tensor, with the nearest names there are for the first of them; the graph is then unchanged.
   std::vector<std::string> load(const Weights& weights);
 
   /// Every parameter under its state-dict name. Throws Error if one was never set.
@@ -105,6 +108,7 @@ class LAMINA_API Graph {
   Value append(Node node);
 
   std::vector<Node> nodes_;
+  std::map<std::string, int, std::less<>> index_;  // by name; no hash table: a file chooses the names
   std::vector<int> inputs_;
   std::vector<int> outputs_;
 };

@@ -1,8 +1,8 @@
 #include "lamina/graph/graph_json.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
@@ -12,6 +12,10 @@ namespace lamina::detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Far beyond any network; a parsed text takes up to twenty times its bytes.
+constexpr std::size_t longest_text = std::size_t{16} << 20;
+constexpr std::size_t most_nodes = 100'000;
 
 const Json& member(const Json& object, const char* key, Json::value_t type, std::string_view where) {
   const auto found = object.find(key);
@@ -121,36 +125,61 @@ void add_node(Graph& graph, const std::string& name, const NodeText& node, const
   values[name] = graph.add(name, std::move(module), inputs);
 }
 
-/// Adds nodes whose inputs are there until none is left: a file may list them in any order.
+/// A node of the file that is not yet one of the graph.
+struct Waiting {
+  std::string name;
+  NodeText text;
+  std::vector<std::size_t> users;  // nodes that take its output, once for each time
+  std::size_t missing = 0;         // inputs that no round is known of
+  std::size_t round = 0;           // see in_order
+};
+
+/// The nodes' places in an order in which every input comes before its users. Going over the file again and again, and
+/// each time taking every node whose inputs are there, a node would be taken in this round:
+std::vector<std::size_t> in_order(std::vector<Waiting>& nodes) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].missing == 0) order.push_back(i);
+  }
+  for (std::size_t done = 0; done < order.size(); ++done) {
+    const Waiting& node = nodes[order[done]];
+    for (const std::size_t user : node.users) {
+      // An input that stands further down in the file is there one round later.
+      nodes[user].round = std::max(nodes[user].round, node.round + (order[done] > user ? 1 : 0));
+      if (--nodes[user].missing == 0) order.push_back(user);
+    }
+  }
+  for (const Waiting& node : nodes) {
+    if (node.missing > 0) fail(node.name, ": is part of a cycle or depends on one");
+  }
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(nodes[i].round, i); });
+  return order;
+}
+
+/// A file may list its nodes in any order.
 void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<std::string, Value>& values) {
-  std::vector<std::pair<std::string, NodeText>> waiting;
-  std::set<std::string> names;
-  for (const auto& [name, value] : values) names.insert(name);
-  for (const Json& node : member(root, "nodes", Json::value_t::array, "lamina.graph")) {
+  const Json& list = member(root, "nodes", Json::value_t::array, "lamina.graph");
+  if (list.size() > most_nodes) fail("lamina.graph: expected at most ", most_nodes, " nodes, got ", list.size());
+  std::vector<Waiting> nodes;
+  std::map<std::string, std::size_t> places;
+  for (const Json& node : list) {
     if (!node.is_object()) fail("lamina.graph nodes: expected objects, got ", shortened(node.dump()));
     const std::string name = text(node, "name", "lamina.graph nodes");
-    if (!names.insert(name).second) fail(quote(name), ": there is a node of this name already");
-    waiting.emplace_back(name, node_text(node, name));
+    if (values.contains(name) || !places.emplace(name, nodes.size()).second) {
+      fail(quote(name), ": there is a node of this name already");
+    }
+    nodes.push_back({.name = name, .text = node_text(node, name), .users = {}});
   }
-  for (const auto& [name, node] : waiting) {
-    for (const std::string& input : node.inputs) {
-      if (!names.contains(input)) fail(name, ": there is no node ", quote(input), " to take as input");
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::string& input : nodes[i].text.inputs) {
+      if (values.contains(input)) continue;  // of the graph itself
+      const auto place = places.find(input);
+      if (place == places.end()) fail(nodes[i].name, ": there is no node ", quote(input), " to take as input");
+      nodes[place->second].users.push_back(i);
+      ++nodes[i].missing;
     }
   }
-  while (!waiting.empty()) {
-    std::vector<std::pair<std::string, NodeText>> blocked;
-    for (auto& [name, node] : waiting) {
-      const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                     [&](const std::string& input) { return values.contains(input); });
-      if (ready) {
-        add_node(graph, name, node, weights, values);
-      } else {
-        blocked.emplace_back(std::move(name), std::move(node));
-      }
-    }
-    if (blocked.size() == waiting.size()) fail(blocked.front().first, ": is part of a cycle or depends on one");
-    waiting = std::move(blocked);
-  }
+  for (const std::size_t i : in_order(nodes)) add_node(graph, nodes[i].name, nodes[i].text, weights, values);
 }
 
 Json to_json(const Attribute& attribute) {
@@ -160,6 +189,9 @@ Json to_json(const Attribute& attribute) {
 }  // namespace
 
 Graph graph_from_json(std::string_view source, const Weights& weights) {
+  if (source.size() > longest_text) {
+    fail("lamina.graph: expected at most ", longest_text, " bytes, got ", source.size());
+  }
   const Json root = parse_json<Json>(source, "lamina.graph");
   require_keys(root, {"version", "inputs", "nodes", "outputs"}, "lamina.graph");
   const auto version = root.find("version");
@@ -196,7 +228,11 @@ std::string graph_to_json(const Graph& graph) {
     nodes.push_back(std::move(entry));
   }
   for (const int output : graph.outputs()) outputs.push_back(name_of(output));
-  return Json{{"version", 1}, {"inputs", inputs}, {"nodes", nodes}, {"outputs", outputs}}.dump();
+  try {
+    return Json{{"version", 1}, {"inputs", inputs}, {"nodes", nodes}, {"outputs", outputs}}.dump();
+  } catch (const Json::exception&) {
+    fail("lamina.graph: the name of a node is not UTF-8, as a file of safetensors needs it");
+  }
 }
 
 }  // namespace lamina::detail

@@ -1,7 +1,8 @@
 #include "lamina/graph/model.h"
 
+#include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
@@ -74,14 +75,11 @@ Preprocess preprocess_from_json(std::string_view text) {
 
 /// The decimal number that people write for this float: 0.485, not 0.48500001430511475.
 double shortest(float value) {
-  std::ostringstream text;
-  for (int digits = 6; digits <= 9; ++digits) {
-    text.str("");
-    text.precision(digits);
-    text << value;
-    if (std::stof(text.str()) == value) break;
-  }
-  return std::stod(text.str());
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  double result = 0;
+  std::from_chars(text.data(), end, result);
+  return result;
 }
 
 std::string preprocess_to_json(const Preprocess& preprocess) {
@@ -102,8 +100,11 @@ std::string preprocess_to_json(const Preprocess& preprocess) {
 
 std::vector<std::string> lines(const std::string& text) {
   std::vector<std::string> result;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) result.push_back(std::move(line));
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
   return result;
 }
 

@@ -1,8 +1,6 @@
 // Graph::summary: what people read to see what a network is.
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 
 #include "lamina/base/error.h"
 #include "lamina/base/text_table.h"

@@ -8,7 +8,9 @@
 #include <system_error>
 
 #include "lamina/base/atomic_file.h"
+#include "lamina/base/content.h"
 #include "lamina/images/codecs/codec.h"
+#include "lamina/images/exif.h"
 
 namespace lamina {
 namespace {
@@ -30,7 +32,59 @@ std::string opening(std::span<const std::byte> bytes) {
   return text;
 }
 
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
+/// A format: what it takes to decode, and the pixels.
+struct Codec {
+  detail::ImageSize (*measure)(const detail::EncodedImage& file);
+  Image (*decode)(const detail::EncodedImage& file);
+};
+
+Codec codec_of(const detail::EncodedImage& file) {
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.empty()) file.fail("expected an image, the file is empty");
+  if (bytes.size() > max_image_file_bytes) {
+    file.fail("expected an image of at most ", max_image_file_bytes, " bytes, got ", bytes.size());
+  }
+  switch (detail::sniff_image(bytes)) {
+    case detail::ImageFormat::png: return {detail::check_png, detail::decode_png};
+    case detail::ImageFormat::jpeg: return {detail::check_jpeg, detail::decode_jpeg};
+    case detail::ImageFormat::bmp: return {detail::check_bmp, detail::decode_bmp};
+    case detail::ImageFormat::tga: return {detail::check_tga, detail::decode_tga};
+    case detail::ImageFormat::pnm: return {detail::check_pnm, detail::decode_pnm};
+    case detail::ImageFormat::unknown: break;
+  }
+  if (const detail::Content content = detail::content_of(bytes); !content.name.empty()) {
+    file.fail("not an image Lamina reads (", formats_read, "): this is ", content.name, content.advice);
+  }
+  file.fail("not an image Lamina reads (", formats_read, "); the file starts with \"", opening(bytes), '"');
+}
+
+}  // namespace
+
+bool is_image(std::span<const std::byte> bytes) { return detail::sniff_image(bytes) != detail::ImageFormat::unknown; }
+
+Image decode_image(std::span<const std::byte> bytes, std::string_view name, const ImageOptions& options) {
+  const detail::EncodedImage file(bytes, name);
+  const std::uint64_t memory = decoding_memory(bytes, name, options.orientation);
+  if (memory > options.memory) {
+    file.fail("decoding it takes ", memory, " bytes of memory, more than the ", options.memory, " that it may take");
+  }
+  const int orientation = options.orientation == Orientation::upright ? detail::exif_orientation(bytes) : 1;
+  try {
+    return detail::oriented(codec_of(file).decode(file), orientation);
+  } catch (const std::bad_alloc&) {
+    file.fail("out of memory: decoding it takes about ", memory, " bytes");
+  }
+}
+
+std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view name, Orientation orientation) {
+  const detail::EncodedImage file(bytes, name);
+  const detail::ImageSize size = codec_of(file).measure(file);
+  const bool turned = orientation == Orientation::upright && detail::exif_orientation(bytes) != 1;
+  const std::uint64_t both = 6 * static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
+  return turned ? std::max(size.memory, both) : size.memory;
+}
+
+std::vector<std::byte> detail::read_image_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     detail::fail(path.string(), ": expected an image, this is a directory");
@@ -58,30 +112,9 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-}  // namespace
-
-bool is_image(std::span<const std::byte> bytes) { return detail::sniff_image(bytes) != detail::ImageFormat::unknown; }
-
-Image decode_image(std::span<const std::byte> bytes, std::string_view name) {
-  const detail::EncodedImage file(bytes, name);
-  if (bytes.empty()) file.fail("expected an image, the file is empty");
-  if (bytes.size() > max_image_file_bytes) {
-    file.fail("expected an image of at most ", max_image_file_bytes, " bytes, got ", bytes.size());
-  }
-  switch (detail::sniff_image(bytes)) {
-    case detail::ImageFormat::png: return detail::decode_png(file);
-    case detail::ImageFormat::jpeg: return detail::decode_jpeg(file);
-    case detail::ImageFormat::bmp: return detail::decode_bmp(file);
-    case detail::ImageFormat::tga: return detail::decode_tga(file);
-    case detail::ImageFormat::pnm: return detail::decode_pnm(file);
-    case detail::ImageFormat::unknown: break;
-  }
-  file.fail("not an image Lamina reads (", formats_read, "); the file starts with \"", opening(bytes), '"');
-}
-
-Image read_image(const std::filesystem::path& path) {
-  const std::vector<std::byte> bytes = read_file(path);
-  return decode_image(bytes, path.string());
+Image read_image(const std::filesystem::path& path, const ImageOptions& options) {
+  const std::vector<std::byte> bytes = detail::read_image_file(path);
+  return decode_image(bytes, path.string(), options);
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
@@ -106,6 +139,11 @@ void EncodedImage::require_size(std::int64_t width, std::int64_t height) const {
   if (width > max_image_pixels / height) {
     fail("too large: the header says ", width, " x ", height, " pixels; at most ", max_image_pixels, " are allowed");
   }
+}
+
+ImageSize plain_size(const EncodedImage& file, std::int64_t width, std::int64_t height) {
+  file.require_size(width, height);
+  return {static_cast<int>(width), static_cast<int>(height), static_cast<std::uint64_t>(width * height * 3)};
 }
 
 Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t height) {

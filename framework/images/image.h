@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,18 @@ struct Image {
   friend bool operator==(const Image&, const Image&) = default;
 };
 
+/// Which way up a picture is given. Cameras store it as their sensor lies and note in its EXIF data how it was held.
+enum class Orientation : std::uint8_t {
+  as_stored,  ///< the note is ignored, as torchvision does
+  upright,    ///< turned and mirrored as the note says
+};
+
+/// How a picture is read.
+struct ImageOptions {
+  Orientation orientation = Orientation::as_stored;
+  std::uint64_t memory = std::numeric_limits<std::uint64_t>::max();  ///< bytes that decoding may take at its height
+};
+
 /// Larger pictures are refused before anything is allocated for their pixels: 300 MB as RGB.
 inline constexpr std::int64_t max_image_pixels = 100'000'000;
 
@@ -33,26 +46,35 @@ LAMINA_API bool is_image(std::span<const std::byte> bytes);
 /// Decodes PNG, JPEG, BMP, TGA, binary PGM or PPM, whichever the content says it is. `name` goes into errors.
 ///
 /// The pixels are those of Pillow's `Image.open(...).convert("RGB")`: alpha is dropped, grey replicated, palettes
-/// looked up; EXIF orientation, gamma and colour profiles are ignored. Two exceptions: JPEG differs by a few levels
-/// where `jpeg_decoder()` is stb_image, and 16-bit grey samples keep their high byte, where Pillow would turn
-/// everything from 255 up to white.
+/// looked up; gamma and colour profiles are ignored, and EXIF orientation unless `options` asks for it. Two exceptions:
+/// JPEG differs by a few levels where `jpeg_decoder()` is stb_image, and 16-bit grey samples keep their high byte,
+/// where Pillow would turn everything from 255 up to white.
 ///
 /// Throws Error if the bytes are no picture, a kind that is not read (the message says which), damaged or truncated,
-/// or have more than `max_image_pixels`. Bytes after the picture are ignored.
-LAMINA_API Image decode_image(std::span<const std::byte> bytes, std::string_view name);
+/// have more than `max_image_pixels`, or need more than `options.memory`. Bytes after the picture are ignored.
+LAMINA_API Image decode_image(std::span<const std::byte> bytes, std::string_view name,
+                              const ImageOptions& options = {});
+
+/// About the most memory that `decode_image` takes for these bytes, its result included and they themselves not: known
+/// from the header, before anything is allocated. Throws Error as `decode_image` does for what is no picture.
+LAMINA_API std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view name,
+                                         Orientation orientation = Orientation::as_stored);
 
 /// What decodes JPEG in this build: "libjpeg-turbo 2.1.5", whose pixels are Pillow's and torchvision's to the bit, or
 /// "stb_image".
 LAMINA_API std::string_view jpeg_decoder();
 
 /// Decodes a file; also a pipe. Throws Error as `decode_image` does, and if the file cannot be read.
-LAMINA_API Image read_image(const std::filesystem::path& path);
+LAMINA_API Image read_image(const std::filesystem::path& path, const ImageOptions& options = {});
 
 /// Writes a PNG. The file appears whole or not at all: on failure an old one stays as it was. Throws Error if the
 /// image has no pixels, `rgb` is not [height, width, 3], or the file cannot be written.
 LAMINA_API void write_png(const std::filesystem::path& path, const Image& image);
 
 namespace detail {
+
+/// All of a picture's file. Throws Error if it cannot be read or is larger than `max_image_file_bytes`.
+std::vector<std::byte> read_image_file(const std::filesystem::path& path);
 
 /// Throws Error unless the image has pixels and `rgb` has the size that `width` and `height` say.
 void require_consistent(const Image& image);

@@ -134,8 +134,8 @@ Tensor preprocess(const Image& image, const Preprocess& settings) {
   return result;
 }
 
-Tensor load_image(const std::filesystem::path& path, const Preprocess& settings) {
-  return preprocess(read_image(path), settings);
+Tensor load_image(const std::filesystem::path& path, const Preprocess& settings, const ImageOptions& options) {
+  return preprocess(read_image(path, options), settings);
 }
 
 }  // namespace lamina

@@ -64,7 +64,8 @@ LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
 LAMINA_API Tensor preprocess(const Image& image, const Preprocess& settings);
 
 /// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
-LAMINA_API Tensor load_image(const std::filesystem::path& path, const Preprocess& settings);
+LAMINA_API Tensor load_image(const std::filesystem::path& path, const Preprocess& settings,
+                             const ImageOptions& options = {});
 
 namespace detail {
 

@@ -49,23 +49,17 @@ Shape Shape::with_batch(std::int64_t n) const {
   return result;
 }
 
-std::string Shape::to_string() const { return detail::concat(*this); }
+std::string Shape::to_string() const {
+  std::string text = "[";
+  for (const std::int64_t extent : extents()) {
+    if (text.size() > 1) text += ", ";
+    text += extent == batch ? "N" : std::to_string(extent);
+  }
+  return text += ']';
+}
 
 bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  const char* separator = "";
-  out << '[';
-  for (const std::int64_t extent : shape.extents()) {
-    out << separator;
-    if (extent == batch) {
-      out << 'N';
-    } else {
-      out << extent;
-    }
-    separator = ", ";
-  }
-  return out << ']';
-}
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.to_string(); }
 
 }  // namespace lamina

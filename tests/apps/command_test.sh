@@ -1,35 +1,7 @@
 #!/usr/bin/env bash
 # Uses the lamina command as people do, right and wrong, and checks what it says, writes and returns.
 #   command_test.sh LAMINA SOURCE_DIR
-set -uo pipefail
-lamina=$1 source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-model=$source/weights/alexnet-conv1.safetensors
-photo=$source/docs/images/chelsea.png
-failures=0
-
-# expect CODE WORDS ARGUMENT...: runs lamina, expects that exit code, and WORDS (a pattern) in what it prints.
-expect() {
-  local code=$1 words=$2 output status
-  shift 2
-  output=$("$lamina" "$@" 2>&1)
-  status=$?
-  if [ "$status" -ne "$code" ] || ! grep -qE -- "$words" <<<"$output"; then
-    printf 'lamina %s\n  expected exit code %s and "%s", got exit code %s and:\n%s\n' "$*" "$code" "$words" "$status" "$output"
-    failures=$((failures + 1))
-  fi
-}
-
-check() {  # check DESCRIPTION COMMAND...
-  local what=$1
-  shift
-  if ! "$@"; then
-    echo "failed: $what"
-    failures=$((failures + 1))
-  fi
-}
+source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 
 # help and versions
 expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
@@ -288,8 +260,4 @@ expect 2 'layout' bench conv2d --layout chwn
 expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 
-if [ "$failures" -gt 0 ]; then
-  echo "$failures checks failed"
-  exit 1
-fi
-echo "all checks passed"
+finish

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <vector>
 
+#include "support/scarce.h"
+
 namespace lamina::detail {
 namespace {
 
@@ -18,6 +20,15 @@ TEST(InParallel, EveryIndexOnceInPiecesOfAtMostTheSizeAsked) {
     });
     for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(visits[i], 1) << i << " of " << count;
   }
+}
+
+TEST(InParallel, WithoutAThreadToBeHadTheCallerDoesItAll) {
+  LAMINA_SKIP_UNDER_SANITIZERS();
+  test::expect_in_scarcity(rlim_t{1} << 20, [] {
+    std::atomic<int> visits = 0;
+    in_parallel(1000, 7, [&](std::size_t begin, std::size_t end) { visits += static_cast<int>(end - begin); });
+    return visits == 1000;
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/file_test.h"
+#include "support/scarce.h"
 
 namespace lamina::cpu {
 namespace {
@@ -90,6 +91,26 @@ TEST(ThreadPool, PassesOnTheFirstException) {
 TEST(ThreadPool, RefusesNoThreads) {
   test::expect_error([] { ThreadPool pool(0); }, {"threads", "got 0"});
   EXPECT_GE(ThreadPool::default_threads(), 1);
+}
+
+TEST(ThreadPool, TooManyThreadsAreAnErrorNeitherAHangNorAnAbort) {
+  LAMINA_SKIP_UNDER_SANITIZERS();
+  for (int round = 0; round < 5; ++round) {
+    test::expect_in_scarcity(rlim_t{40} << 20, [] {  // the stack of a thread takes 8 MiB
+      try {
+        ThreadPool pool(64);
+      } catch (const Error& error) {
+        const std::string_view message = error.what();
+        // What was taken is given back: a smaller pool works after it.
+        ThreadPool pool(2);
+        std::atomic<int> calls = 0;
+        pool.parallel_for(10, [&](std::int64_t, int) { ++calls; });
+        return calls == 10 && message.starts_with("threads: could not start thread ") &&
+               message.find(" of 64: ") != std::string_view::npos && message.ends_with("; ask for fewer threads");
+      }
+      return false;
+    });
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "lamina/files/weights.h"
 #include "support/file_test.h"
+#include "support/german.h"
 
 namespace lamina::test {
 namespace {
@@ -208,6 +209,16 @@ TEST(Npy, DamagedFilesLoadOrThrow) {
   std::string data;
   for (int i = 0; i < 6; ++i) data += raw(static_cast<float>(i));
   fuzz(file_of(dict("<f4", "(2, 3)", "True"), data), [](const std::filesystem::path& path) { load_npy(path); });
+}
+
+TEST(Npy, AreTheSameInEveryLocale) {
+  const TemporaryDirectory dir;
+  const Tensor tensor = Tensor::zeros({1234, 2});
+  save_npy(dir / "plain", tensor);
+  const GermanNumbers german;
+  save_npy(dir / "german", tensor);
+  EXPECT_TRUE(read_file(dir / "german") == read_file(dir / "plain"));
+  EXPECT_EQ(load_npy(dir / "german").shape(), (Shape{1234, 2}));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "files/safetensors_file.h"
 #include "lamina/files/weights.h"
 #include "support/file_test.h"
+#include "support/german.h"
 
 namespace lamina::test {
 namespace {
@@ -192,6 +193,17 @@ TEST(Safetensors, DamagedFilesLoadOrThrow) {
     const Weights weights = Weights::open(path);
     for (const std::string& name : weights.names()) weights.find(name);
   });
+}
+
+TEST(Safetensors, AreTheSameInEveryLocale) {
+  const TemporaryDirectory dir;
+  Weights weights;
+  weights.set("a", Tensor::zeros({1234, 2}));
+  weights.save(dir / "plain");
+  const GermanNumbers german;
+  weights.save(dir / "german");
+  EXPECT_TRUE(read_file(dir / "german") == read_file(dir / "plain"));
+  EXPECT_EQ(Weights::open(dir / "german").at("a").shape(), (Shape{1234, 2}));
 }
 
 }  // namespace

@@ -118,5 +118,16 @@ TEST(Names, QuoteTamesControlCharactersAndLength) {
   EXPECT_LT(detail::quote(std::string(100'000, 'x')).size(), 300u);
 }
 
+TEST(Weights, WithoutAPrefix) {
+  Weights weights = some_weights();
+  weights.set("other", Tensor::zeros({1}));
+  const Weights without = weights.without_prefix("features.");
+  EXPECT_EQ(without.names(), (Names{"0.weight", "0.bias", "other"}));
+  EXPECT_EQ(without.at("0.bias").values<float>()[0], 3.0f);
+  EXPECT_EQ(without.metadata(), weights.metadata());
+  weights.set("0.bias", Tensor::zeros({1}));
+  expect_error([&] { (void)weights.without_prefix("features."); }, {"two tensors", "\"0.bias\""});
+}
+
 }  // namespace
 }  // namespace lamina::test

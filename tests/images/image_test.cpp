@@ -194,9 +194,15 @@ TEST(Image, BytesAfterThePictureAreIgnored) {
 }
 
 TEST(Image, WhatIsNoPictureSaysWhatWasFound) {
-  EXPECT_EQ(decode_error("GIF89a\x01\x02 and more"),
+  EXPECT_EQ(decode_error("\x91\x92 \"and more"),
             "photo: not an image Lamina reads (PNG, JPEG, BMP, TGA, PGM, PPM); the file starts with "
-            "\"GIF89a\\x01\\x02 and\"");
+            "\"\\x91\\x92 \\x22and more\"");
+  EXPECT_EQ(
+      decode_error("GIF89a\x01\x02 and more"),
+      "photo: not an image Lamina reads (PNG, JPEG, BMP, TGA, PGM, PPM): this is a GIF picture; ImageMagick makes "
+      "a PNG of it: convert IN.gif OUT.png");
+  EXPECT_TRUE(contains(decode_error("<!doctype html><p>404"), "this is an HTML page"));
+  EXPECT_TRUE(contains(decode_error(std::string("\0\0\0\x18", 4) + "ftypheic"), "this is a HEIC picture"));
   EXPECT_EQ(decode_error(""), "photo: expected an image, the file is empty");
   std::string garbage;
   for (int i = 0; i < 5000; ++i) garbage += static_cast<char>(i * i * 7 + 0x91);

@@ -72,6 +72,9 @@ inline constexpr PickleGlobal global_rebuild_tensor{"torch._utils", "_rebuild_te
 inline constexpr PickleGlobal global_rebuild_old_tensor{"torch._utils", "_rebuild_tensor"};  // before PyTorch 0.4
 inline constexpr PickleGlobal global_rebuild_parameter{"torch._utils", "_rebuild_parameter"};
 
+// What training scripts keep their options in, beside the weights: an object whose attributes are of no use here.
+inline constexpr PickleGlobal global_namespace{"argparse", "Namespace"};
+
 /// torch.FloatStorage and its like.
 bool is_storage_class(const PickleGlobal& global);
 

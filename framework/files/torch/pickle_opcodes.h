@@ -31,6 +31,7 @@ enum PickleOpcode : unsigned char {
   op_setitems = 'u',
   op_empty_dict = '}',
   op_proto = 0x80,
+  op_newobj = 0x81,
   op_tuple1 = 0x85,
   op_tuple2 = 0x86,
   op_tuple3 = 0x87,

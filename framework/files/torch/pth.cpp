@@ -72,12 +72,19 @@ StoredTensors read_zip(std::shared_ptr<const MappedFile> file) {
          "torch.save(module.state_dict(), ...)");
   }
   const bool big_endian = read_byteorder(zip, folder + "byteorder", path);
-  const Pickle pickle = unpickle(zip.entry(pickle_name), path);
+  const std::span<std::byte> text = zip.entry(pickle_name);
+  if (const auto checksum = zip.checksum(pickle_name)) checksum->require(path);
+  const Pickle pickle = unpickle(text, path);
   StoredTensors result;
+  std::map<std::string, std::shared_ptr<Checksum>> checksums;  // tensors may share an entry
   for (TorchTensor& tensor : read_state_dict(pickle, stem_of(*file), path)) {
-    const std::span<std::byte> data = zip.entry(folder + "data/" + tensor.storage.key);
+    const std::string entry = folder + "data/" + tensor.storage.key;
+    const std::span<std::byte> data = zip.entry(entry);
+    const auto [known, first] = checksums.try_emplace(entry);
+    if (first) known->second = zip.checksum(entry);
     result.tensors.push_back(place(std::move(tensor), data, path));
     result.tensors.back().swap_bytes = big_endian;
+    result.tensors.back().checksum = known->second;
   }
   result.file = std::move(file);
   return result;
@@ -96,6 +103,8 @@ class LegacyReader {
     const Pickle keys = next();
     std::vector<TorchTensor> tensors = read_state_dict(object, stem_, path_);
     const auto data = read_storages(object, keys);
+    if (!rest_.empty())
+      fail(path_, ": expected the file to end after its last storage, got ", rest_.size(), " bytes more");
     std::vector<StoredTensor> result;
     for (TorchTensor& tensor : tensors) {
       const std::string key = tensor.storage.key;

@@ -12,8 +12,12 @@
 namespace lamina::detail {
 namespace {
 
-// What nn.DataParallel and DistributedDataParallel put before every name.
-constexpr std::string_view parallel_prefix = "module.";
+// What nn.DataParallel and DistributedDataParallel put before every name, and torch.compile.
+constexpr std::array<std::string_view, 2> wrapper_prefixes = {"module.", "_orig_mod."};
+
+// Where training scripts keep the weights among what else they save, the likeliest first.
+constexpr std::array<std::string_view, 7> wrapper_keys = {
+    "state_dict", "model_state_dict", "model", "params", "params_ema", "ema", "net"};
 
 // PyTorch's own limit.
 constexpr std::size_t most_dimensions = 64;
@@ -120,21 +124,43 @@ TorchTensor read_tensor(std::string name, const PickleCall& call, const std::str
   return tensor;
 }
 
-/// The dict to read: the one given, or the one it holds under "state_dict".
-const PickleDict& unwrap(const PickleDict& dict) {
-  for (const auto& [key, value] : dict.items) {
-    const auto* text = as<std::string_view>(key);
-    const auto* inner = as_object<PickleDict>(value);
-    if (text != nullptr && *text == "state_dict" && inner != nullptr) return *inner;
-  }
-  return dict;
+bool holds_tensors(const PickleDict& dict) {
+  return std::ranges::any_of(dict.items, [](const auto& item) { return as_tensor(item.second) != nullptr; });
 }
 
-void strip_prefix(std::vector<TorchTensor>& tensors) {
-  const bool shared = std::all_of(tensors.begin(), tensors.end(),
-                                  [](const TorchTensor& tensor) { return tensor.name.starts_with(parallel_prefix); });
-  if (!shared) return;
-  for (TorchTensor& tensor : tensors) tensor.name.erase(0, parallel_prefix.size());
+/// The dict that `dict` holds under `key`; null if it holds none.
+const PickleDict* inner(const PickleDict& dict, std::string_view key) {
+  for (const auto& [name, value] : dict.items) {
+    const auto* text = as<std::string_view>(name);
+    if (text != nullptr && *text == key) return as_object<PickleDict>(value);
+  }
+  return nullptr;
+}
+
+/// The dict to read: the one given, or one that it holds, maybe several deep: {"model": {"state_dict": ...}}.
+const PickleDict& unwrap(const PickleDict& top) {
+  constexpr int deepest = 4;
+  const PickleDict* dict = &top;
+  for (int depth = 0; depth < deepest; ++depth) {
+    const PickleDict* next = inner(*dict, wrapper_keys[0]);  // also beside tensors: nothing else is called so
+    for (const std::string_view key : wrapper_keys) {
+      if (next == nullptr && !holds_tensors(*dict)) next = inner(*dict, key);
+    }
+    if (next == nullptr) break;
+    dict = next;
+  }
+  return *dict;
+}
+
+void strip_prefixes(std::vector<TorchTensor>& tensors) {
+  if (tensors.empty()) return;
+  for (;;) {
+    const auto shared = std::ranges::find_if(wrapper_prefixes, [&](std::string_view prefix) {
+      return std::ranges::all_of(tensors, [&](const TorchTensor& tensor) { return tensor.name.starts_with(prefix); });
+    });
+    if (shared == wrapper_prefixes.end()) return;
+    for (TorchTensor& tensor : tensors) tensor.name.erase(0, shared->size());
+  }
 }
 
 [[noreturn]] void fail_without_tensors(const PickleDict& dict, const std::string& path) {
@@ -213,7 +239,7 @@ std::vector<TorchTensor> read_state_dict(const Pickle& pickle, const std::string
     tensors.push_back(read_tensor(std::string(*text), *call, path));
   }
   if (tensors.empty() && !dict.items.empty()) fail_without_tensors(dict, path);
-  strip_prefix(tensors);
+  strip_prefixes(tensors);
   return tensors;
 }
 

@@ -21,7 +21,7 @@ constexpr int newest_protocol = 5;
 
 bool is_allowed(const PickleGlobal& global) {
   return global == global_ordered_dict || global == global_rebuild_tensor || global == global_rebuild_old_tensor ||
-         global == global_rebuild_parameter || is_storage_class(global);
+         global == global_rebuild_parameter || global == global_namespace || is_storage_class(global);
 }
 
 class Machine {
@@ -182,7 +182,9 @@ class Machine {
     if (global == nullptr) reject("it calls ", kind_of(function));
     if (tuple == nullptr) reject("it calls a function with ", kind_of(arguments), " instead of a tuple");
     if (*global == global_ordered_dict) return push_new(result_.dicts, new_dict((*tuple)->items));
-    if (is_storage_class(*global)) reject("it calls ", global->module, '.', global->name);
+    if (is_storage_class(*global) || *global == global_namespace) {
+      reject("it calls ", global->module, '.', global->name);
+    }
     push_new(result_.calls, {*global, *tuple});
   }
 
@@ -199,6 +201,18 @@ class Machine {
       dict.items.emplace_back(pair->items[0], pair->items[1]);
     }
     return dict;
+  }
+
+  /// A new argparse.Namespace: noted as an empty dict, since nobody asks what is in it.
+  void new_object() {
+    const PickleValue arguments = pop();
+    const PickleValue type = pop();
+    const auto* global = as<PickleGlobal>(type);
+    auto* const* tuple = as<PickleTuple*>(arguments);
+    if (global == nullptr || *global != global_namespace || tuple == nullptr || !(*tuple)->items.empty()) {
+      reject("it makes an object, which a state dict does not need; nothing was executed");
+    }
+    push_new(result_.dicts, {});
   }
 
   void step(unsigned char opcode) {
@@ -246,7 +260,8 @@ class Machine {
       }
       case op_binpersid: return push_new(result_.persistents, {pop()});
       case op_reduce: return reduce();
-      case op_build:  // attributes of an OrderedDict, such as the state dict's _metadata: nothing of use here
+      case op_newobj: return new_object();
+      case op_build:  // attributes of an OrderedDict (the state dict's _metadata) or a Namespace: nothing of use here
         pop();
         top<PickleDict>("an OrderedDict to set attributes of");
         return;

@@ -72,6 +72,7 @@ ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : file_(std::move
     const auto flags = number<std::uint16_t>(at + 8);
     entry.encrypted = (flags & flag_encrypted) != 0;
     entry.method = number<std::uint16_t>(at + 10);
+    entry.crc = number<std::uint32_t>(at + 16);
     entry.stored = number<std::uint32_t>(at + 20);
     entry.size = number<std::uint32_t>(at + 24);
     entry.header = number<std::uint32_t>(at + 42);
@@ -182,9 +183,19 @@ std::span<std::byte> ZipArchive::entry(std::string_view name) const {
   if (number<std::uint32_t>(entry.header) != local_signature) {
     fail(file_->path(), ": damaged zip archive: ", what, " has no local header where the directory says");
   }
-  const std::uint64_t data =
-      entry.header + local_bytes + number<std::uint16_t>(entry.header + 26) + number<std::uint16_t>(entry.header + 28);
+  const std::uint64_t name_bytes = number<std::uint16_t>(entry.header + 26);
+  const std::string local = text_of(range(entry.header + local_bytes, name_bytes, what));
+  if (local != name) {
+    fail(file_->path(), ": damaged zip archive: ", what, " is called ", quote(local), " in its local header");
+  }
+  const std::uint64_t data = entry.header + local_bytes + name_bytes + number<std::uint16_t>(entry.header + 28);
   return range(data, entry.size, what);
+}
+
+std::shared_ptr<Checksum> ZipArchive::checksum(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || found->second.crc == 0) return nullptr;
+  return std::make_shared<Checksum>(entry(name), found->second.crc, std::string(name));
 }
 
 }  // namespace lamina::detail

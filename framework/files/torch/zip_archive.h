@@ -9,12 +9,13 @@
 #include <string_view>
 
 #include "lamina/base/mapped_file.h"
+#include "lamina/files/stored_tensor.h"
 
 namespace lamina::detail {
 
 /// A zip archive whose entries are stored, not compressed, as torch.save writes it: entries are views of the file.
-/// Sizes come from the central directory, since local headers may leave them out; zip64 is understood; checksums are
-/// not verified (they may be absent, and computing them would read every byte of a file that is only mapped).
+/// Sizes come from the central directory, since local headers may leave them out; zip64 is understood; a checksum of 0
+/// is none (PyTorch can be told not to compute them).
 class ZipArchive {
  public:
   /// Reads the central directory. Throws Error if it is damaged or reaches past the end of the file.
@@ -25,14 +26,19 @@ class ZipArchive {
   /// The one entry called `suffix` or ending in '/' + `suffix`. Throws Error if there is none or more than one.
   std::string find_suffix(std::string_view suffix) const;
 
-  /// An entry's bytes. Throws Error naming it if it is missing, compressed, encrypted or out of the file's bounds.
+  /// An entry's bytes. Throws Error naming it if it is missing, compressed, encrypted or out of the file's bounds, and
+  /// if its local header has another name.
   std::span<std::byte> entry(std::string_view name) const;
+
+  /// What the entry's bytes must sum up to, to be compared when they are read; null if the archive does not say.
+  std::shared_ptr<Checksum> checksum(std::string_view name) const;
 
  private:
   struct Entry {
     std::uint64_t header = 0;  // where its local header begins
     std::uint64_t stored = 0;  // bytes in the archive
     std::uint64_t size = 0;    // bytes unpacked
+    std::uint32_t crc = 0;
     std::uint16_t method = 0;
     bool encrypted = false;
   };

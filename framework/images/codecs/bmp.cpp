@@ -92,6 +92,11 @@ Palette read_palette(const EncodedImage& file, const Bmp& bmp) {
 
 }  // namespace
 
+ImageSize check_bmp(const EncodedImage& file) {
+  const Bmp bmp = read_header(file);
+  return plain_size(file, bmp.width, bmp.height);
+}
+
 Image decode_bmp(const EncodedImage& file) {
   const Bmp bmp = read_header(file);
   const auto width = static_cast<std::size_t>(bmp.width);

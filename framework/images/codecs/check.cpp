@@ -1,6 +1,7 @@
-#include <array>
+#include <algorithm>
 #include <cstring>
 
+#include "lamina/base/crc32.h"
 #include "lamina/images/codecs/codec.h"
 
 // Walks PNG and JPEG files from end to end before a decoder sees them.
@@ -13,26 +14,25 @@ constexpr std::uint32_t chunk_type(const char (&name)[5]) {
   return type;
 }
 
-constexpr std::array<std::uint32_t, 256> crc_table = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ ((value & 1) != 0 ? 0xedb88320u : 0u);
-    table[i] = value;
-  }
-  return table;
-}();
+/// Samples of a pixel, by a PNG's colour type.
+std::uint64_t png_channels(std::uint32_t colour) { return colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1; }
 
-std::uint32_t crc32(const std::uint8_t* bytes, std::size_t count) {
-  std::uint32_t crc = 0xffffffff;
-  for (std::size_t i = 0; i < count; ++i) crc = crc >> 8 ^ crc_table[(crc ^ bytes[i]) & 0xff];
-  return ~crc;
+/// What stb_image has at once: the compressed data, collected in a buffer that doubles, and what they expand to; then
+/// that and the samples; then those and as many of 8 bits or the palette's colours; then RGB twice.
+std::uint64_t png_memory(std::uint64_t pixels, std::uint64_t expanded, std::uint64_t compressed, std::uint32_t depth,
+                         std::uint32_t colour) {
+  const std::uint64_t samples = pixels * png_channels(colour);
+  const std::uint64_t unpacked = depth == 16 ? 2 * samples : samples;
+  return std::max({2 * compressed + expanded, expanded + unpacked + (colour == 3 ? 4 * pixels : 0), unpacked + samples,
+                   samples + 3 * pixels, 6 * pixels});
 }
 
-/// Bytes that the compressed pixels of a PNG must at least expand to.
-std::uint64_t png_pixel_bytes(std::uint64_t width, std::uint64_t height, std::uint32_t depth, std::uint32_t colour) {
-  const std::uint64_t channels = colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1;
-  return width * height * channels * depth / 8;
+/// The frame of a JPEG: libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients
+/// of two bytes it collects; stb_image keeps planes, coefficients too, and RGB twice.
+std::uint64_t jpeg_memory(std::uint64_t pixels, std::uint64_t samples, bool several_scans) {
+  const std::uint64_t coefficients = several_scans ? 2 * samples : 0;
+  const bool by_rows = jpeg_decoder() != "stb_image";
+  return coefficients + (by_rows ? 3 * pixels : samples + 6 * pixels);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ ImageSize check_png(const EncodedImage& file) {
         file.fail("damaged: an unknown PNG chunk at byte ", at);
       }
       // stb_image checks no sums, and Pillow those of critical chunks only.
-      if (crc32(file.data(at + 4, 4 + length), 4 + length) != file.be32(at + 8 + length)) {
+      if (crc32(file.bytes().subspan(at + 4, 4 + length)) != file.be32(at + 8 + length)) {
         file.fail("damaged: the checksum of the PNG chunk at byte ", at, " does not match");
       }
     }
@@ -69,19 +69,20 @@ ImageSize check_png(const EncodedImage& file) {
     if (type == chunk_type("IEND")) break;
   }
   // Deflate shrinks 1032-fold at best, so a giant with too little behind it is known before it is allocated.
-  const std::uint64_t pixels =
-      png_pixel_bytes(static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height), depth, colour);
-  if (pixels / 1032 > compressed) {
+  const std::uint64_t pixels = static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
+  const std::uint64_t expanded = pixels * png_channels(colour) * depth / 8;
+  if (expanded / 1032 > compressed) {
     file.fail("damaged: ", compressed, " bytes of PNG data cannot hold ", width, " x ", height, " pixels");
   }
-  return {static_cast<int>(width), static_cast<int>(height)};
+  return {static_cast<int>(width), static_cast<int>(height), png_memory(pixels, expanded, compressed, depth, colour)};
 }
 
 // ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.
 ImageSize check_jpeg(const EncodedImage& file) {
   constexpr int most_scans = 500;  // progressive encoders make about ten
   ImageSize size;
-  std::uint32_t channels = 0;
+  std::uint32_t channels = 0, area = 0, largest_area = 1;  // of sampling factors: of all components, of one
+  bool progressive = false;
   int adobe_transform = -1, scans = 0;
   std::size_t at = 2;
   const auto next_marker = [&] {
@@ -111,6 +112,13 @@ ImageSize check_jpeg(const EncodedImage& file) {
       size = {static_cast<int>(file.be16(at + 5)), static_cast<int>(file.be16(at + 3))};
       channels = file.u8(at + 7);
       file.require_size(size.width, size.height);
+      progressive = marker == 0xc2;
+      area = 0;
+      for (std::size_t i = 0; i < channels && at + 8 + 3 * i + 3 <= end; ++i) {
+        const std::uint32_t factors = file.u8(at + 9 + 3 * i);
+        area += (factors >> 4) * (factors & 15);
+        largest_area = std::max(largest_area, (factors >> 4) * (factors & 15));
+      }
     } else if (marker == 0xc4) {
       // stb_image would write past its tables for more than 256 symbols.
       for (std::size_t table = at + 2; table < end;) {
@@ -133,6 +141,8 @@ ImageSize check_jpeg(const EncodedImage& file) {
   if (channels == 4 && adobe_transform != 0 && adobe_transform != 2) {
     file.fail("a JPEG of four channels is read only if Adobe's marker says which; save it as RGB");
   }
+  const std::uint64_t pixels = static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
+  size.memory = jpeg_memory(pixels, pixels * area / largest_area, progressive || scans > 1);
   return size;
 }
 

@@ -65,10 +65,20 @@ Image decode_png(const EncodedImage& file);
 Image decode_jpeg(const EncodedImage& file);      // by libjpeg-turbo where it was found, else by stb_image
 Image decode_jpeg_stb(const EncodedImage& file);  // a few levels off in places
 
+/// What a header says.
 struct ImageSize {
   int width = 0;
   int height = 0;
+  std::uint64_t memory = 0;  // bytes that decoding takes at its height, the result included
 };
+
+/// Of a format that is decoded straight into the result. Throws Error as `require_size` does.
+ImageSize plain_size(const EncodedImage& file, std::int64_t width, std::int64_t height);
+
+/// Throw Error unless the size is allowed.
+ImageSize check_bmp(const EncodedImage& file);
+ImageSize check_tga(const EncodedImage& file);
+ImageSize check_pnm(const EncodedImage& file);
 
 /// Throw Error unless the file is whole from its signature to its end marker, its size is allowed, and it keeps to
 /// what both decoders decode safely and as Pillow does.

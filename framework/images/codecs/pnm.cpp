@@ -42,6 +42,12 @@ std::vector<std::uint8_t> levels(std::int64_t largest, bool grey) {
 
 }  // namespace
 
+ImageSize check_pnm(const EncodedImage& file) {
+  std::size_t at = 2;
+  const std::int64_t width = read_number(file, at, "width");
+  return plain_size(file, width, read_number(file, at, "height"));
+}
+
 Image decode_pnm(const EncodedImage& file) {
   const bool grey = file.u8(1) == '5';
   std::size_t at = 2;

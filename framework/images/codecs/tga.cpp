@@ -45,6 +45,8 @@ Palette read_palette(const EncodedImage& file, std::size_t at, std::size_t entry
 
 }  // namespace
 
+ImageSize check_tga(const EncodedImage& file) { return plain_size(file, file.le16(12), file.le16(14)); }
+
 Image decode_tga(const EncodedImage& file) {
   const std::uint32_t type = file.u8(2) & ~8u;
   const bool run_length = (file.u8(2) & 8) != 0;

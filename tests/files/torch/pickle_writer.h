@@ -63,7 +63,9 @@ struct ZipEntry {
   std::string data;
   std::uint16_t method = 0;
   std::uint16_t flags = 0;
-  bool zip64 = false;  // sizes and offset in a zip64 extra field
+  bool zip64 = false;        // sizes and offset in a zip64 extra field
+  std::uint32_t crc = 0;     // 0: none
+  std::string local_name{};  // in the local header, where it is another
 };
 
 /// The archive's records, to be joined; `directory` and what follows can be changed before.
@@ -106,14 +108,16 @@ inline ZipParts zip_parts(const std::vector<ZipEntry>& entries) {
               raw(std::uint16_t{24}) + raw(std::uint64_t{size}) + raw(std::uint64_t{size}) + raw(std::uint64_t{offset});
     }
     const std::string sizes = entry.zip64 ? raw(all_bits) + raw(all_bits) : raw(size) + raw(size);
-    parts.directory += "PK\1\2" + std::string(4, '\0') + raw(entry.flags) + raw(entry.method) + std::string(8, '\0') +
-                       sizes + raw(name_bytes) + raw(static_cast<std::uint16_t>(extra.size())) + std::string(2, '\0') +
-                       std::string(8, '\0') + raw(entry.zip64 ? all_bits : offset) + entry.name + extra;
+    parts.directory += "PK\1\2" + std::string(4, '\0') + raw(entry.flags) + raw(entry.method) + std::string(4, '\0') +
+                       raw(entry.crc) + sizes + raw(name_bytes) + raw(static_cast<std::uint16_t>(extra.size())) +
+                       std::string(2, '\0') + std::string(8, '\0') + raw(entry.zip64 ? all_bits : offset) + entry.name +
+                       extra;
     // As torch.save does it: no sizes and no checksum here, an extra field of its own, data aligned.
     const std::string padding(7, 'Z');
+    const std::string& local = entry.local_name.empty() ? entry.name : entry.local_name;
     parts.entries += "PK\3\4" + std::string(2, '\0') + raw(entry.flags) + raw(entry.method) + std::string(16, '\0') +
-                     raw(name_bytes) + raw(static_cast<std::uint16_t>(padding.size())) + entry.name + padding +
-                     entry.data;
+                     raw(static_cast<std::uint16_t>(local.size())) + raw(static_cast<std::uint16_t>(padding.size())) +
+                     local + padding + entry.data;
     ++parts.count;
   }
   return parts;

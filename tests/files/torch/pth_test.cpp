@@ -1,6 +1,7 @@
 #include "lamina/files/torch/pth.h"
 
 #include "files/torch/pickle_writer.h"
+#include "lamina/base/crc32.h"
 #include "lamina/files/weights.h"
 #include "support/file_test.h"
 
@@ -30,6 +31,62 @@ TEST(Pth, AnExpandedTensorMayNotExhaustTheMachine) {
   const Weights weights = open_pth(one_tensor(0, {1LL << 40}, {0}));
   EXPECT_EQ(weights.info("t")->shape, std::vector<std::int64_t>{1LL << 40});
   expect_error([&] { weights.at("t"); }, {"\"t\"", "cannot be used", "4398046511104 bytes"});
+}
+
+// Each alone is allowed.
+TEST(Pth, NorMayManyExpandedTensors) {
+  std::vector<std::pair<std::string, std::string>> items;
+  for (int i = 0; i < 10; ++i) items.emplace_back(std::to_string(i), tensor(storage("0", 6), 0, {1 << 22}, {0}));
+  const Weights weights = open_pth(pth(dict(items), {{"0", floats(6)}}));
+  EXPECT_EQ(weights.at("0").numel(), 1 << 22);
+  EXPECT_EQ(weights.at("3").numel(), 1 << 22);
+  expect_error([&] { weights.at("4"); }, {"\"4\"", "cannot be used", "83886080 bytes, more than 4 times"});
+}
+
+TEST(Pth, ChecksumsMustMatch) {
+  const std::string pickle = whole(good_object), data = floats(6);
+  const auto file = [&](std::uint32_t pickle_crc, std::uint32_t data_crc) {
+    std::vector<ZipEntry> entries = {{"net/data.pkl", pickle}, {"net/data/0", data}};
+    entries[0].crc = pickle_crc;
+    entries[1].crc = data_crc;
+    return zip(entries);
+  };
+  const std::uint32_t good = detail::crc32(as_bytes(data));
+  EXPECT_EQ(values(open_pth(file(detail::crc32(as_bytes(pickle)), good)).at("t"))[5], 5);
+  expect_error([&] { open_pth(file(1, good)); }, {"x.pth", "damaged", "\"net/data.pkl\"", "checksum"});
+  const Weights weights = open_pth(file(0, 1));
+  expect_error([&] { weights.at("t"); }, {"x.pth", "damaged", "\"net/data/0\"", "checksum"});
+  expect_error([&] { weights.at("t"); }, {"checksum"});  // the second time too
+}
+
+TEST(Pth, LocalNamesMustBeTheDirectorys) {
+  std::vector<ZipEntry> entries = {{"net/data.pkl", whole(good_object)}, {"net/data/0", floats(6)}};
+  entries[1].local_name = "net/data/1";
+  expect_error([&] { open_pth(zip(entries)); }, {"\"net/data/0\"", "\"net/data/1\" in its local header"});
+}
+
+TEST(Pth, LegacyFilesEndWithTheirLastStorage) {
+  const std::string object = dict({{"a", tensor(storage("0", 6, "FloatStorage", "N"), 0, {6}, {1})}});
+  const std::string good = legacy_pth(object, {{"0", floats(6)}}, 6);
+  EXPECT_EQ(open_pth(good).size(), 1u);
+  expect_error([&] { open_pth(good + "thirteen more"); }, {"after its last storage, got 13 bytes more"});
+}
+
+TEST(Pth, UnwrapsTrainersCheckpoints) {
+  const std::vector<std::pair<std::string, std::string>> data = {{"0", floats(6)}};
+  const auto names = [&](const std::string& object) { return open_pth(pth(object, data)).names(); };
+  const std::string weights = dict({{"a", good_tensor}});
+  for (const char* key : {"model", "model_state_dict", "params", "params_ema", "ema", "state_dict", "net"}) {
+    EXPECT_EQ(names(dict({{"epoch", "K\1"}, {key, weights}})), Names{"a"}) << key;
+  }
+  EXPECT_EQ(names(dict({{"model", dict({{"state_dict", weights}})}})), Names{"a"});
+  EXPECT_EQ(names(dict({{"ema", dict({{"b", good_tensor}})}, {"model", weights}})), Names{"a"});
+  EXPECT_EQ(names(dict({{"b", good_tensor}, {"model", weights}})), Names{"b"});  // not beside tensors
+  const std::string options = global("argparse", "Namespace") + ")\x81" + dict({{"lr", "K\1"}}) + 'b';
+  EXPECT_EQ(names(dict({{"args", options}, {"model", weights}})), Names{"a"});
+  EXPECT_EQ(names(dict({{"_orig_mod.a", good_tensor}})), Names{"a"});
+  EXPECT_EQ(names(dict({{"module._orig_mod.a", good_tensor}})), Names{"a"});
+  EXPECT_EQ(names(dict({{"model.a", good_tensor}})), Names{"model.a"});  // may be the module's own name
 }
 
 TEST(Pth, ContiguousTensorsAreViewsAndStridedOnesCopies) {

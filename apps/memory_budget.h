@@ -1,0 +1,45 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+namespace lamina::app {
+
+/// Memory that several threads share out among them. Who asks for more than is left waits.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::uint64_t bytes) : whole_(bytes), left_(bytes) {}
+
+  std::uint64_t whole() const { return whole_; }
+
+  /// A part of the budget, given back at the end of a scope. No more than the whole of it may be asked for.
+  class Share {
+   public:
+    Share(MemoryBudget& budget, std::uint64_t bytes) : budget_(budget), bytes_(bytes) {
+      std::unique_lock lock(budget_.mutex_);
+      budget_.returned_.wait(lock, [&] { return budget_.left_ >= bytes_; });
+      budget_.left_ -= bytes_;
+    }
+    ~Share() {
+      {
+        const std::lock_guard lock(budget_.mutex_);
+        budget_.left_ += bytes_;
+      }
+      budget_.returned_.notify_all();
+    }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+
+   private:
+    MemoryBudget& budget_;
+    std::uint64_t bytes_;
+  };
+
+ private:
+  std::uint64_t whole_, left_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+};
+
+}  // namespace lamina::app

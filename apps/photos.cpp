@@ -1,0 +1,176 @@
+#include "photos.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+
+#include "commands/commands.h"
+#include "complain.h"
+#include "inputs.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+/// What the machine has, or the group of processes that this one belongs to may take.
+std::uint64_t machine_memory() {
+  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  auto bytes = pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page)
+                                     : std::uint64_t{4} << 30;
+  std::uint64_t limit = 0;
+  if (std::ifstream group("/sys/fs/cgroup/memory.max"); group >> limit) bytes = std::min(bytes, limit);
+  return bytes;
+}
+
+/// "500M" in bytes: K, M, G and T are powers of 1000.
+CLI::Validator memory_size() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::uint64_t number = 0;
+        const char* end = text.data() + text.size();
+        const auto [unit, error] = std::from_chars(text.data(), end, number);
+        constexpr std::string_view units = "KMGT";
+        std::uint64_t factor = 1;
+        bool valid = error == std::errc() && end - unit <= 1 && number > 0;
+        if (valid && unit != end) {
+          const std::size_t power = units.find(*unit);
+          valid = power != units.npos;
+          for (std::size_t i = 0; valid && i <= power; ++i) factor *= 1000;
+        }
+        if (!valid || __builtin_mul_overflow(number, factor, &number)) {
+          return "expected a size such as 500M or 2G, got \"" + text + '"';
+        }
+        text = std::to_string(number);
+        return std::string();
+      },
+      "");
+}
+
+/// What a search leaves out of one directory, to be said in one line.
+struct LeftOut {
+  std::vector<std::string> files, directories;
+
+  void report(const fs::path& directory) const {
+    std::string text;
+    if (!files.empty()) {
+      text = fmt::format("{} {} that Lamina does not read: {}", files.size(), files.size() == 1 ? "file" : "files",
+                         listed(files));
+    }
+    if (!directories.empty()) {
+      text += fmt::format("{}{} {} (--recursive goes into them): {}", text.empty() ? "" : "; ", directories.size(),
+                          directories.size() == 1 ? "directory" : "directories", listed(directories));
+    }
+    if (!text.empty()) complain(fmt::format("{}: left out {}", directory.string(), text));
+  }
+};
+
+class Search {
+ public:
+  explicit Search(bool recursive) : recursive_(recursive) {}
+
+  Photos take() { return std::move(found_); }
+
+  void add(const fs::path& path) {
+    std::error_code problem;
+    const fs::file_status status = fs::status(path, problem);
+    if (status.type() == fs::file_type::not_found) return fail(path, "there is no such file or directory");
+    if (problem) return fail(path, "cannot be read: " + problem.message());
+    if (!fs::is_directory(status)) return found_.paths.push_back(path);
+    const std::size_t before = found_.paths.size();
+    const bool failed_before = std::exchange(found_.failed, false);
+    add_directory(path);
+    if (found_.paths.size() == before && !found_.failed) {
+      fail(path, "no photographs in this directory (PNG, JPEG, BMP, TGA, PGM, PPM)");
+    }
+    found_.failed = found_.failed || failed_before;
+  }
+
+ private:
+  void fail(const fs::path& path, const std::string& why) {
+    complain(path.string() + ": " + why);
+    found_.failed = true;
+  }
+
+  void add_directory(const fs::path& directory) {
+    std::error_code problem;
+    std::vector<fs::path> entries;
+    fs::directory_iterator entry(directory, problem);
+    for (; !problem && entry != fs::directory_iterator(); entry.increment(problem)) entries.push_back(entry->path());
+    if (problem) fail(directory, "cannot be read: " + problem.message());
+    std::ranges::sort(entries);
+    LeftOut left_out;
+    std::vector<fs::path> deeper;
+    for (const fs::path& path : entries) {
+      const std::string name = path.filename().string();
+      const fs::file_status status = fs::status(path, problem);
+      if (status.type() == fs::file_type::not_found) {
+        fail(path, "a link that leads nowhere");
+      } else if (problem) {
+        fail(path, "cannot be read: " + problem.message());
+      } else if (fs::is_directory(status)) {
+        // Links to directories may lead in circles: only those that are named are followed.
+        const bool own = recursive_ && !fs::is_symlink(path, problem);
+        if (own) deeper.push_back(path);
+        if (!own && !name.starts_with('.')) left_out.directories.push_back(name);
+      } else if (fs::is_regular_file(status) && (is_named_like_photo(path) || is_photo(path))) {
+        // An empty or foreign file of such a name is to be reported, not passed over.
+        found_.paths.push_back(path);
+      } else if (!name.starts_with('.')) {
+        left_out.files.push_back(name);
+      }
+    }
+    left_out.report(directory);
+    for (const fs::path& path : deeper) add_directory(path);
+  }
+
+  bool recursive_;
+  Photos found_;
+};
+
+}  // namespace
+
+void PhotoOptions::add_to(CLI::App& command) {
+  command.add_option("photos", paths, "photographs, or directories of them")->required();
+  command.add_flag("--recursive", recursive, "also the photographs in directories of directories");
+  add_reading_to(command);
+}
+
+void PhotoOptions::add_reading_to(CLI::App& command) {
+  command.add_flag("--as-stored", as_stored, "do not turn photographs upright as their EXIF data say");
+  command.add_option("--memory", memory, "what decoding may take, such as 500M or 2G (default: half of the machine's)")
+      ->transform(memory_size());
+}
+
+ImageOptions PhotoOptions::image() const {
+  return {.orientation = as_stored ? Orientation::as_stored : Orientation::upright,
+          .memory = memory > 0 ? memory : machine_memory() / 2};
+}
+
+Photos find_photos(const PhotoOptions& options) {
+  Search search(options.recursive);
+  for (const std::string& path : options.paths) search.add(path);
+  Photos photos = search.take();
+  if (photos.paths.empty()) throw Failed();
+  return photos;
+}
+
+bool is_named_like_photo(const fs::path& path) {
+  constexpr std::array<std::string_view, 7> extensions = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"};
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+}
+
+bool is_photo(const fs::path& path) {
+  std::array<char, 64> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), head.size());
+  const auto bytes = std::as_bytes(std::span(head)).first(static_cast<std::size_t>(file.gcount()));
+  return is_image(bytes);
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <lamina/lamina.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lamina::app {
+
+/// Which photographs a command reads, and how.
+struct PhotoOptions {
+  std::vector<std::string> paths;
+  bool recursive = false, as_stored = false;
+  std::uint64_t memory = 0;  ///< bytes that decoding may take; 0: half of what the machine has
+
+  /// Adds the photographs themselves, --recursive, --as-stored and --memory.
+  void add_to(CLI::App& command);
+  /// Adds --as-stored and --memory alone.
+  void add_reading_to(CLI::App& command);
+  /// How each of them is to be read.
+  ImageOptions image() const;
+};
+
+/// What a search for photographs found.
+struct Photos {
+  std::vector<std::filesystem::path> paths;
+  bool failed = false;  ///< some could not be found; stderr says which
+};
+
+/// The photographs that the paths name: files as they are, directories by the files that are images or are named like
+/// one, sorted. On stderr: paths that are not there, directories without photographs, links that lead nowhere or in
+/// circles, and what is left out. Throws Failed if nothing is left.
+Photos find_photos(const PhotoOptions& options);
+
+/// Whether a file of that name should be a picture.
+bool is_named_like_photo(const std::filesystem::path& path);
+
+/// Whether the file at `path` looks like a picture, judged by its first bytes.
+bool is_photo(const std::filesystem::path& path);
+
+}  // namespace lamina::app

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lamina/base/export.h"
+
+namespace lamina::detail {
+
+/// What a file is that was expected to be another.
+struct Content {
+  std::string_view name;    // "an HTML page"; empty where it cannot be told
+  std::string_view advice;  // what to do with it, "; " in front; may be empty
+};
+
+/// Judges by the first bytes of a file, or by all of them. Common kinds only; Lamina's own formats among them.
+LAMINA_API Content content_of(std::span<const std::byte> bytes);
+
+}  // namespace lamina::detail

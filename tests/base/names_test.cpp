@@ -1,0 +1,70 @@
+#include "lamina/base/names.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "lamina/base/content.h"
+#include "lamina/base/text_table.h"
+#include "support/file_test.h"
+
+namespace lamina::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(Names, QuoteEscapes) { EXPECT_EQ(detail::quote("a\"b\\c\x1b[2J\n"), "\"a\\\"b\\\\c\\x1b[2J\\x0a\""); }
+
+TEST(Names, PrintableEscapesControlCharactersAlone) {
+  EXPECT_EQ(detail::printable("Gr\u00f6\u00dfe \"\\\" 写真"), "Gr\u00f6\u00dfe \"\\\" 写真");
+  EXPECT_EQ(detail::printable("\x1b]52;c;x\x07 \t\r\n\x7f"), "\\x1b]52;c;x\\x07 \\x09\\x0d\\x0a\\x7f");
+  EXPECT_EQ(detail::printable("a\nb", detail::LineEnds::kept), "a\nb");
+  EXPECT_EQ(detail::printable("\xc2\x9b"
+                              "31m \xc2\xa9"),
+            "\\xc2\\x9b31m \xc2\xa9");  // U+009B, and a letter
+}
+
+TEST(Names, ErrorsAndTablesDriveNoTerminal) {
+  expect_error([] { detail::fail("tensor \x1b[31mred: bad\nsecond line"); }, {"tensor \\x1b[31mred: bad\nsecond"});
+  detail::TextTable table({"name"});
+  table.add({"\x1b[31mred"});
+  EXPECT_EQ(table.to_string(), "name\n-----------\n\\x1b[31mred\n");
+}
+
+TEST(Names, NearestFirst) {
+  const Names names = {"features.0.bias", "features.3.weight", "classifier.1.weight", "features.0.weight"};
+  EXPECT_EQ(detail::nearest_names("features.0.wieght", names, 2), (Names{"features.0.weight", "features.3.weight"}));
+  EXPECT_EQ(detail::nearest_names("x", {}, 2), Names{});
+}
+
+TEST(Names, NearestOfLongNamesIsQuick) {
+  Names names;
+  for (int i = 0; i < 1000; ++i) {
+    names.push_back("a" + std::to_string(i) + std::string(200, 'x') + std::to_string(i * 7919) + std::string(200, 'z'));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) {
+    (void)detail::nearest_names("b" + std::to_string(i) + std::string(400, 'y') + std::to_string(i), names);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Content, NamesWhatAFileIs) {
+  const auto name = [](std::string_view text) { return detail::content_of(as_bytes(text)).name; };
+  EXPECT_EQ(name("\n <!DOCTYPE HTML><html>"), "an HTML page");
+  EXPECT_EQ(name("<html>"), "an HTML page");
+  EXPECT_EQ(name(std::string_view("\0\0\0\x18"
+                                  "ftypheic",
+                                  12)),
+            "a HEIC picture");
+  EXPECT_EQ(name("RIFF1234WEBPVP8 "), "a WebP picture");
+  EXPECT_EQ(name("\x89HDF\r\n\x1a\n"), "an HDF5 file, as Keras writes them");
+  EXPECT_EQ(name("version https://git-lfs.github.com/spec/v1"), "a Git LFS pointer, not the file it stands for");
+  EXPECT_EQ(name("{\"error\": 404}"), "JSON text");
+  EXPECT_EQ(name("Not Found"), "a text");
+  EXPECT_EQ(name(std::string_view("\1\2\3\4", 4)), "");
+  EXPECT_EQ(name(""), "");
+}
+
+}  // namespace
+}  // namespace lamina::test
