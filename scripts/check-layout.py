@@ -29,42 +29,21 @@ MEASURED = ("framework/", "apps/", "tests/", "scripts/", "docs/")
 DATA = ("tests/golden", "docs/images", "docs/pictures")  # not bound by MOST_FILES
 
 # Exceptions: where -> why. An entry that nothing needs any more is an error too, so that the lists only shrink.
-# TODAY marks what is being removed.
-TODAY = "TODAY: "
 LARGE = {
-    "framework/layers": TODAY + "an operator for each device; one dispatch will leave the layers alone",
+    "framework/layers": "a pair of files for each layer: the listing is the catalogue",
     "scripts/export_torch.py": "one file that people copy to where PyTorch is",
     "scripts/compare_cpu_peers.py": "four libraries behind one interface, each needs the same models",
-    "tests/images/image_test.cpp": TODAY + "to be split by codec",
-    "tests/support/layer_cases.h": TODAY + "one kernel harness will take its cases",
+    "tests/images/image_test.cpp": "one list of malformed pictures for every format",
+    "tests/support/layer_cases.h": "one list of cases for the layers of every device",
 }
 THIRD_PARTY = {
+    "framework/base/json.h": "checks for nlohmann's parser, a template: for .cpp files only",
     "framework/cpu/eigen.h": "Eigen with the warnings of its own headers silenced: for .cpp files only",
     "framework/cpu/simd_targets.h": "Highway's pattern: for the sources that it compiles once for each instruction set",
 }
-STREAM = TODAY + "Stream, Precision and LinearArguments live in the convolution's header"
 INCLUDES = {  # (file, included file or folder) -> why
-    ("framework/cuda/runtime/no_cuda.cpp", "cuda/"): TODAY + "stands in for the whole backend; tables will be empty instead",
-    ("framework/cuda/runtime/cublas.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/runtime/peak.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/runtime/stream.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/linear/linear.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/linear/rows.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/convert.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/elementwise.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/local_response_norm.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/normalize.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/pool2d.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/relu.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/softmax.h", "cuda/conv2d/conv2d.h"): STREAM,
-    ("framework/cuda/ptx/wgmma.cuh", "cuda/tensor_core/operand_rows.h"): TODAY + "one wrapper for each instruction",
-    ("framework/cuda/ptx/mma.cuh", "cuda/conv2d/implicit_gemm/arguments.h"): TODAY + "one wrapper for each instruction",
-    ("framework/cuda/elementwise.cu", "cuda/conv2d/ladder/window.cuh"): TODAY + "activations belong to tensor_core",
-    ("framework/cuda/linear/rows.cu", "cuda/conv2d/ladder/window.cuh"): TODAY + "activations belong to tensor_core",
-    ("framework/cuda/linear/stream_sums.cuh", "cuda/conv2d/ladder/window.cuh"): TODAY + "activations belong to tensor_core",
-    ("framework/cuda/linear/stream.cpp", "cuda/conv2d/channels_last/"): TODAY + "maps and packed weights belong to tensor_core",
-    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/implicit_gemm/"): TODAY + "a product runs as a 1x1 convolution",
-    ("framework/cuda/conv2d/channels_last/weights.cpp", "cuda/conv2d/implicit_gemm/layout.h"): TODAY + "shared by two families",
+    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/channels_last/"): "a linear layer runs as a 1x1 convolution",
+    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/implicit_gemm/"): "the same",
 }
 
 SOURCE = (".h", ".cpp", ".cu", ".cuh")

@@ -46,6 +46,11 @@ class Negotiator {
       if (value.shape.rank() != 4 || value.shape[1] != 3) continue;
       value.format = photo;
       any = true;
+      try {
+        if (normalization_ == nullptr) normalization_ = std::make_shared<Normalization>(*options_.photos);
+      } catch (const Error& error) {
+        fail(value.name, ": ", error.what());
+      }
     }
     if (!any) fail("compile: photos: expected a graph with an input [N, 3, H, W], this one has ", found);
   }
@@ -118,8 +123,7 @@ class Negotiator {
     op.inputs = {value};
     op.output = converted;
     op.input_format = source.format;
-    op.module = conversion_;
-    if (source.format == photo) op.module = std::make_shared<Normalization>(*options_.photos);
+    op.module = source.format == photo ? normalization_ : conversion_;
     op.view = source.format.dtype == format.dtype && same_order(source.shape, source.format.layout, format.layout);
     settled_.operations.push_back(std::move(op));
     conversions_.emplace_back(value, converted);
@@ -132,6 +136,7 @@ class Negotiator {
   Program settled_;
   std::vector<std::pair<int, int>> conversions_;  // values, from and to
   const std::shared_ptr<const Module> conversion_ = std::make_shared<Conversion>();
+  std::shared_ptr<const Module> normalization_;  // of photos
 };
 
 }  // namespace

@@ -27,11 +27,12 @@ __global__ void __launch_bounds__(threads)
   let_successor_start();
   wait_for_predecessor();
   const auto apply = [&]<int n>(std::integral_constant<int, n>, std::int64_t first) {
+    const auto ahead = f.template load<n>(first);  // before anything waits for the input
     Pack<T, n> pack = *reinterpret_cast<const Pack<T, n>*>(input + first);
     float values[n];
 #pragma unroll
     for (int j = 0; j < n; ++j) values[j] = to_f32(pack.values[j]);
-    f(values, first);
+    f(values, first, ahead);
 #pragma unroll
     for (int j = 0; j < n; ++j) pack.values[j] = from_f32<T>(values[j]);
     *reinterpret_cast<Pack<T, n>*>(output + first) = pack;
@@ -50,11 +51,17 @@ struct Interpreter {
   PointwiseStep step[max_pointwise_steps];
   const T* operands[max_pointwise_operands];
 
+  /// Of the second operand, which most chains that have one begin with.
   template <int n>
-  __device__ void operator()(float (&values)[n], std::int64_t first) const {
+  __device__ Pack<T, n> load(std::int64_t first) const {
+    return operands[1] == nullptr ? Pack<T, n>{} : *reinterpret_cast<const Pack<T, n>*>(operands[1] + first);
+  }
+
+  template <int n>
+  __device__ void operator()(float (&values)[n], std::int64_t first, const Pack<T, n>& second) const {
     for (int s = 0; s < steps; ++s) {
-      Pack<T, n> y{};
-      if (step[s].operand >= 0) y = *reinterpret_cast<const Pack<T, n>*>(operands[step[s].operand] + first);
+      Pack<T, n> y = second;
+      if (step[s].operand > 1) y = *reinterpret_cast<const Pack<T, n>*>(operands[step[s].operand] + first);
 #pragma unroll
       for (int j = 0; j < n; ++j) {
         float& x = values[j];
@@ -76,7 +83,12 @@ struct ScaleAndShift {
   bool relu;
 
   template <int n>
-  __device__ void operator()(float (&values)[n], std::int64_t first) const {
+  __device__ bool load(std::int64_t) const {
+    return false;  // what it needs is in the cache
+  }
+
+  template <int n>
+  __device__ void operator()(float (&values)[n], std::int64_t first, bool) const {
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       const std::int64_t c = (first + j) / run % channels;

@@ -95,6 +95,7 @@ TEST_F(CudaPlan, EveryAlgorithmAndPrecisionAgreesWithTheCpu) {
   const std::vector<Tensor> inputs = {random_tensor({2, 3, 40, 36}, 5)};
   const Tensor expected = on_cpu(graph, inputs)[0];
   for (const std::string_view algorithm : conv_algorithms(DeviceType::cuda)) {
+    if (algorithm == "channels_last") continue;  // takes no image of 3 channels: channels_last_test.cpp
     Plan plan = graph.compile({.device = Device::cuda(), .batch = 2, .algorithm = std::string(algorithm)});
     expect_close(plan.run(inputs)[0], expected);
   }

@@ -7,7 +7,6 @@
 
 #include "lamina/graph/model.h"
 #include "lamina/layers/conv2d.h"
-#include "lamina/layers/relu.h"
 #include "support/file_test.h"
 #include "support/german.h"
 #include "support/networks.h"

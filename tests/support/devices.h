@@ -14,7 +14,7 @@ inline DeviceDescription h200() {
           .shared_bytes = 232448,
           .multiprocessor_shared_bytes = 233472,
           .reserved_shared_bytes = 1024,
-          .clusters = {0, 132, 66, 42, 32, 25, 20, 16, 16}};
+          .clusters = {0, 132, 66, 39, 30, 22, 17, 15, 15}};
 }
 
 /// Like an NVIDIA A100: tensor cores, but no wgmma and no clusters.
