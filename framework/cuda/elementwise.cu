@@ -62,14 +62,15 @@ struct Interpreter {
     for (int s = 0; s < steps; ++s) {
       Pack<T, n> y = second;
       if (step[s].operand > 1) y = *reinterpret_cast<const Pack<T, n>*>(operands[step[s].operand] + first);
+      // One branch for all elements.
+      const auto each = [&](auto function) {
 #pragma unroll
-      for (int j = 0; j < n; ++j) {
-        float& x = values[j];
-        switch (step[s].function) {
-          case Pointwise::relu: x = positive_part(x); break;
-          case Pointwise::sigmoid: x = 1.0f / (1.0f + expf(-x)); break;
-          case Pointwise::add: x += to_f32(y.values[j]); break;
-        }
+        for (int j = 0; j < n; ++j) values[j] = function(values[j], to_f32(y.values[j]));
+      };
+      switch (step[s].function) {
+        case Pointwise::relu: each([](float x, float) { return positive_part(x); }); break;
+        case Pointwise::sigmoid: each([](float x, float) { return 1.0f / (1.0f + expf(-x)); }); break;
+        case Pointwise::add: each([](float x, float v) { return x + v; }); break;
       }
     }
   }
