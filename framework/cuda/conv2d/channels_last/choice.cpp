@@ -55,7 +55,7 @@ double step_cycles(const Tile& tile, int multicast) {
   const double read = weights + pixels * (split ? 3 * tile.groups + 1 : tile.groups);
   const double written = weights + pixels * (split ? 2 : 1);
   // Split: those who multiply first split their weights; a warpgroup alone has nobody to multiply meanwhile, unless it
-  // runs ahead (nhwc_split.cuh).
+  // runs ahead (split.cuh).
   const double waiting = (!split              ? 89
                           : tile.groups > 1   ? 440
                           : tile.pixels <= 64 ? 350
