@@ -1,6 +1,5 @@
 #include "lamina/layers/op_table.h"
 
-#include <array>
 #include <limits>
 
 #include "lamina/base/error.h"
@@ -134,20 +133,20 @@ struct Row {
 };
 
 // A new layer adds its line here.
-constexpr std::array<Row, 14> table = {{{"adaptive_avg_pool2d", make_adaptive_avg_pool2d},
-                                        {"add", make_plain<Add>},
-                                        {"avg_pool2d", make_avg_pool2d},
-                                        {"batch_norm2d", make_batch_norm2d},
-                                        {"concat", make_along<Concat, 0>},
-                                        {"conv2d", make_conv2d},
-                                        {"dropout", make_plain<Dropout>},
-                                        {"flatten", make_plain<Flatten>},
-                                        {"linear", make_linear},
-                                        {"local_response_norm", make_local_response_norm},
-                                        {"max_pool2d", make_max_pool2d},
-                                        {"relu", make_plain<ReLU>},
-                                        {"sigmoid", make_plain<Sigmoid>},
-                                        {"softmax", make_along<Softmax, -1>}}};
+constexpr Row table[] = {{"adaptive_avg_pool2d", make_adaptive_avg_pool2d},
+                         {"add", make_plain<Add>},
+                         {"avg_pool2d", make_avg_pool2d},
+                         {"batch_norm2d", make_batch_norm2d},
+                         {"concat", make_along<Concat, 0>},
+                         {"conv2d", make_conv2d},
+                         {"dropout", make_plain<Dropout>},
+                         {"flatten", make_plain<Flatten>},
+                         {"linear", make_linear},
+                         {"local_response_norm", make_local_response_norm},
+                         {"max_pool2d", make_max_pool2d},
+                         {"relu", make_plain<ReLU>},
+                         {"sigmoid", make_plain<Sigmoid>},
+                         {"softmax", make_along<Softmax, -1>}};
 
 }  // namespace
 
