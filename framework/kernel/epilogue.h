@@ -1,29 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string_view>
-#include <vector>
 
+#include "lamina/kernel/pointwise.h"
 #include "lamina/kernel/pool_geometry.h"
 #include "lamina/tensor/tensor.h"
 
 /// What a kernel does to operands and results on their way, besides what it is for.
 namespace lamina {
-
-/// A function of one element, or of one element of each operand.
-enum class Pointwise : std::uint8_t { relu, sigmoid, add };
-
-/// One step of a chain: value = function(value), or function(value, operand).
-struct PointwiseStep {
-  Pointwise function = Pointwise::relu;
-  int operand = -1;  ///< number of the operation's input that it reads beside the value; none: -1
-
-  friend bool operator==(const PointwiseStep&, const PointwiseStep&) = default;
-};
-
-/// Functions applied in order, in registers. NaN stays NaN through each of them.
-using PointwiseChain = std::vector<PointwiseStep>;
 
 /// What is done to an input before the padding's zeros are put around it, channel by channel: activate(scale x +
 /// shift).

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/kernel/epilogue.h"
@@ -42,10 +43,15 @@ struct PoolProblem {
   PoolGeometry geometry;
 };
 
-/// Functions of the elements of inputs of one shape: the chain begins with those of the first.
+/// A chain of functions of the elements of inputs that broadcast to the output's shape, as NumPy's do: aligned at the
+/// last extent, 1 stands for any. Inputs and output may be of any dtype; all are converted to `compute` (f32, f64, i64
+/// or u64; f16 and bf16 are computed in f32, whole numbers and booleans in i64) and the result to the output's dtype:
+/// floats to nearest even, whole numbers to fewer bits by dropping the upper ones, a float to a whole number towards
+/// zero (saturating; NaN to 0), to a boolean whether it is not 0.
 struct PointwiseProblem {
   static constexpr std::string_view what = "elementwise";
   PointwiseChain chain;
+  DType compute = DType::f32;
 };
 
 /// scale x + shift, each of a channel's own.
@@ -55,10 +61,14 @@ struct AffineProblem {
   Epilogue epilogue = {};
 };
 
-/// exp(x) / the sum of exp(x) along a dimension of the logical shape.
+/// exp(x) / the sum of exp(x) along a dimension of the logical shape; its logarithm; or 1 for the first largest element
+/// and 0 for the others.
+enum class SoftmaxKind { softmax, log_softmax, hardmax };
+
 struct SoftmaxProblem {
   static constexpr std::string_view what = "softmax";
   int dim = 0;
+  SoftmaxKind kind = SoftmaxKind::softmax;
 };
 
 /// The inputs side by side along a dimension of the logical shape.
@@ -83,6 +93,149 @@ struct NormalizationProblem {
   static constexpr std::string_view what = "normalisation";
   Tensor table;  ///< f32 [3, 256]
   bool bgr = false;
+};
+
+/// Elements of input 0 in other places, of any dtype, both nchw. The output is walked in row-major order over `axes`,
+/// whose extents multiply to its size (they may be a finer division of its shape). The element at (i0, i1, ...) is the
+/// input's at the sum of the axes' offsets, or `fill` where one of them is -1.
+///
+/// This is permuting, slicing, flipping, rolling, expanding, tiling, padding in every mode, depth to space, and taking
+/// nearest pixels.
+struct MoveProblem {
+  static constexpr std::string_view what = "move";
+  struct Axis {
+    std::int64_t extent = 1;
+    std::int64_t stride = 0;                 ///< offset of i: i * stride
+    std::vector<std::int64_t> offsets = {};  ///< or, if not empty, offsets[i], in elements; -1: outside
+  };
+  std::vector<Axis> axes;
+  double fill = 0;
+};
+
+enum class Reduction {
+  sum,
+  mean,
+  max,
+  min,
+  prod,
+  l1,
+  l2,
+  sum_square,
+  log_sum,
+  log_sum_exp,
+  arg_max,
+  arg_min,  ///< one dimension; the output is i64: the place of the first such element, or of the last
+};
+
+/// All elements along some dimensions become one. max and min are NaN if an element is, arg_max finds it. Of nothing:
+/// the function's identity (-Inf for max, 0 for sum, NaN for mean).
+struct ReduceProblem {
+  static constexpr std::string_view what = "reduction";
+  Reduction kind = Reduction::sum;
+  unsigned dims = 0;  ///< bit d: dimension d of input 0's logical shape is reduced
+  bool last = false;  ///< of equals, arg_max and arg_min find the last
+};
+
+/// Rows of `length` elements, one after the other (nchw), each normalised: (x - mean) / sqrt(variance + eps), the
+/// variance that of the population; if not `centred`, x / sqrt(mean square + eps). Then element e of the whole
+/// is multiplied by scale[c] and shift[c] is added, c = e / inner % channels.
+///   layer norm: length = inner-most extents, inner = 1, channels = length
+///   group norm: length = C / groups * H * W, inner = H * W, channels = C; instance norm: groups = C
+struct NormProblem {
+  static constexpr std::string_view what = "norm";
+  std::int64_t length = 1;
+  double eps = 1e-5;
+  bool centred = true;
+  std::int64_t inner = 1;
+  std::int64_t channels = 1;
+  Tensor scale = {}, shift = {};  ///< [channels]; undefined: 1, 0
+};
+
+/// output [..., M, N] = alpha * a [..., M, K] b [..., K, N]; what stands before the last two extents broadcasts.
+/// Transposed operands have their last two extents swapped. All nchw.
+struct MatMulProblem {
+  static constexpr std::string_view what = "matmul";
+  bool transpose_a = false, transpose_b = false;
+  double alpha = 1;
+};
+
+/// softmax(scale * q k' + mask) v for each head, without L x S memory. q [N, H, L, D], k [N, G, S, D], v [N, G, S, E],
+/// output [N, H, L, E]; H is a multiple of G: head h reads k and v of h / (H / G). Input 3, if there is one, is the
+/// mask, f32-like, and broadcasts to [N, H, L, S]. causal: position l sees 0 to l + `past`. A row that sees nothing is
+/// 0.
+struct AttentionProblem {
+  static constexpr std::string_view what = "attention";
+  double scale = 1;
+  bool causal = false;
+  std::int64_t past = 0;
+};
+
+/// Along each listed dimension of the logical shape, output element i is the sum over t of weights[i * taps + t] *
+/// input element indices[i * taps + t]; with more dimensions, the sum over all combinations of taps. f32 sums.
+struct ResampleProblem {
+  static constexpr std::string_view what = "resize";
+  struct Axis {
+    int dim = 0;
+    int taps = 1;
+    std::vector<int> indices = {};    ///< [out * taps]
+    std::vector<float> weights = {};  ///< [out * taps]
+  };
+  std::vector<Axis> axes;
+};
+
+/// Elements of input 0 at places that input 1, of i64 or i32, says; negative ones count from the end, what is outside
+/// becomes 0 (the layer refuses constants that are). Any dtype, nchw, b = batch_dims.
+///   take:     output [a..., indices..., c...] = input [a..., D, c...] along `dim`
+///   elements: output[i][j][k] = input[i][index[i][j][k]][k], for dim = 1
+///   nd:       output [b..., i..., rest...]: indices [b..., i..., K] select K extents of the input after the first b
+enum class GatherKind { take, elements, nd };
+
+struct GatherProblem {
+  static constexpr std::string_view what = "gather";
+  GatherKind kind = GatherKind::take;
+  int dim = 0;
+  int batch_dims = 0;
+};
+
+/// The inverse: input 0 with the elements of input 2 put in at the places that input 1 says, in row-major order of the
+/// updates, so that the last of equals stays. Same bits on every run, for sums of floats too.
+enum class ScatterReduction { none, add, mul, max, min };
+
+struct ScatterProblem {
+  static constexpr std::string_view what = "scatter";
+  GatherKind kind = GatherKind::elements;  ///< elements or nd
+  int dim = 0;
+  ScatterReduction reduction = ScatterReduction::none;
+};
+
+/// The k largest (or smallest) along a dimension, in order; equals by place; NaN is the largest. The values, or their
+/// places as i64.
+struct TopKProblem {
+  static constexpr std::string_view what = "topk";
+  int dim = 0;
+  std::int64_t k = 1;
+  bool largest = true;
+  bool places = false;
+};
+
+/// torch.nn.functional.grid_sample: input [N, C, H, W] f32-like, grid [N, OH, OW, 2] (x, y in -1 .. 1), nchw both.
+enum class GridMode { linear, nearest, cubic };
+enum class GridPadding { zeros, border, reflection };
+
+struct GridSampleProblem {
+  static constexpr std::string_view what = "grid_sample";
+  GridMode mode = GridMode::linear;
+  GridPadding padding = GridPadding::zeros;
+  bool align_corners = false;
+};
+
+/// The sum, or product, of the elements along a dimension up to each one. f32, f64, i32, i64.
+struct CumulativeProblem {
+  static constexpr std::string_view what = "cumulative sum";
+  int dim = 0;
+  bool exclusive = false;  ///< without the element itself
+  bool reverse = false;    ///< from the end
+  bool product = false;
 };
 
 }  // namespace lamina
