@@ -27,6 +27,7 @@ void apply(Pointwise function, const float* x, const float* y, float* output, st
     case Pointwise::add:
       for (std::int64_t i = 0; i < count; ++i) output[i] = x[i] + y[i];
       break;
+    default: break;
   }
 }
 

@@ -71,6 +71,7 @@ struct Interpreter {
         case Pointwise::relu: each([](float x, float) { return positive_part(x); }); break;
         case Pointwise::sigmoid: each([](float x, float) { return 1.0f / (1.0f + expf(-x)); }); break;
         case Pointwise::add: each([](float x, float v) { return x + v; }); break;
+        default: break;
       }
     }
   }
