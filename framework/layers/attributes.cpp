@@ -1,5 +1,6 @@
 #include "lamina/layers/attributes.h"
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 
@@ -8,15 +9,24 @@
 namespace lamina {
 namespace {
 
+template <class T>
+void print_list(std::ostream& out, const std::vector<T>& list) {
+  const char* separator = "";
+  out << '[';
+  for (const T& value : list) {
+    out << separator << value;
+    separator = ", ";
+  }
+  out << ']';
+}
+
 void print(std::ostream& out, const Attribute& attribute) {
   if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attribute)) {
-    const char* separator = "";
-    out << '[';
-    for (const std::int64_t value : *list) {
-      out << separator << value;
-      separator = ", ";
-    }
-    out << ']';
+    print_list(out, *list);
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&attribute)) {
+    print_list(out, *numbers);
+  } else if (const auto* text = std::get_if<std::string>(&attribute)) {
+    out << *text;
   } else if (const auto* flag = std::get_if<bool>(&attribute)) {
     out << (*flag ? "true" : "false");
   } else if (const auto* number = std::get_if<double>(&attribute)) {
@@ -70,10 +80,50 @@ int AttributeReader::integer(std::string_view name, int fallback) {
   fail_expected(name, "a whole number of 32 bits", *attribute);
 }
 
+std::int64_t AttributeReader::long_integer(std::string_view name, std::int64_t fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return fallback;
+  if (const auto* value = std::get_if<std::int64_t>(attribute)) return *value;
+  fail_expected(name, "a whole number", *attribute);
+}
+
+std::string AttributeReader::text(std::string_view name, std::string_view fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return std::string(fallback);
+  if (const auto* value = std::get_if<std::string>(attribute)) return *value;
+  fail_expected(name, "a text", *attribute);
+}
+
+std::vector<std::int64_t> AttributeReader::integers(std::string_view name, std::vector<std::int64_t> fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return fallback;
+  if (const auto* value = std::get_if<std::vector<std::int64_t>>(attribute)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(attribute)) return {*value};
+  fail_expected(name, "whole numbers", *attribute);
+}
+
+std::vector<double> AttributeReader::numbers(std::string_view name, std::vector<double> fallback) {
+  const Attribute* attribute = find(name);
+  if (attribute == nullptr) return fallback;
+  if (const auto* value = std::get_if<std::vector<double>>(attribute)) return *value;
+  if (const auto* value = std::get_if<std::vector<std::int64_t>>(attribute)) return {value->begin(), value->end()};
+  if (const auto* value = std::get_if<double>(attribute)) return {*value};
+  if (const auto* value = std::get_if<std::int64_t>(attribute)) return {static_cast<double>(*value)};
+  fail_expected(name, "numbers", *attribute);
+}
+
+bool AttributeReader::has(std::string_view name) const {
+  return std::ranges::find(attributes_, name, &Attributes::value_type::first) != attributes_.end();
+}
+
 bool AttributeReader::boolean(std::string_view name, bool fallback) {
   const Attribute* attribute = find(name);
   if (attribute == nullptr) return fallback;
   if (const auto* value = std::get_if<bool>(attribute)) return *value;
+  // ONNX has no truth values.
+  if (const auto* value = std::get_if<std::int64_t>(attribute); value != nullptr && (*value == 0 || *value == 1)) {
+    return *value != 0;
+  }
   fail_expected(name, "true or false", *attribute);
 }
 

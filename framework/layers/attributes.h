@@ -12,7 +12,7 @@
 namespace lamina {
 
 /// The value of an attribute in a model file.
-using Attribute = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>>;
+using Attribute = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, std::string, std::vector<double>>;
 
 /// Attributes by name, in the order they are written.
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
@@ -39,6 +39,12 @@ class LAMINA_API AttributeReader {
   explicit AttributeReader(const Attributes& attributes) : attributes_(attributes), used_(attributes.size()) {}
 
   int integer(std::string_view name, int fallback);
+  std::int64_t long_integer(std::string_view name, std::int64_t fallback);
+  std::string text(std::string_view name, std::string_view fallback);
+  /// One number counts as a list of it; whole numbers serve as others.
+  std::vector<std::int64_t> integers(std::string_view name, std::vector<std::int64_t> fallback);
+  std::vector<double> numbers(std::string_view name, std::vector<double> fallback);
+  bool has(std::string_view name) const;
   bool boolean(std::string_view name, bool fallback);
   /// A whole number serves too.
   double number(std::string_view name, double fallback);

@@ -24,6 +24,13 @@ Shape Concat::output_shape(std::span<const Shape> inputs) const {
   return joined;
 }
 
+DType Concat::output_dtype(std::span<const DType> inputs) const {
+  for (const DType dtype : inputs) {
+    if (dtype != inputs[0]) fail("concat: expected inputs of one type, got ", inputs[0], " and ", dtype);
+  }
+  return inputs[0];
+}
+
 ConcatProblem Concat::problem(std::span<const Shape> inputs) const {
   return {detail::dimension_of(op(), dim_, inputs[0])};
 }

@@ -15,6 +15,7 @@ class LAMINA_API Concat : public Layer<ConcatProblem> {
   std::string_view op() const override { return "concat"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override;
   ConcatProblem problem(std::span<const Shape> inputs) const override;
 
  private:

@@ -1,50 +1,61 @@
 #pragma once
 
+#include <string>
+
 #include "lamina/layers/layer.h"
 
 namespace lamina {
 
-/// Functions of the elements of inputs of one shape, one after the other: one kernel computes any chain of them.
+/// Functions of the elements of its inputs, one after the other: one kernel computes any chain of them. The inputs
+/// broadcast as NumPy's do.
 class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
  public:
+  /// `compute` and `output`: see PointwiseProblem.
+  explicit Elementwise(PointwiseChain chain, DType compute = DType::f32, DType output = DType::f32);
+
   const PointwiseChain& chain() const { return chain_; }
+  DType compute() const { return compute_; }
+  DType output() const { return output_; }
 
   std::string_view op() const override { return op_; }
   Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override;
+  /// The output has the first input's shape, or it is written elsewhere.
   bool in_place() const override { return true; }
   /// A function of one element that follows is one more step.
   std::shared_ptr<const Module> absorb(const Module& next) const override;
   PointwiseProblem problem(std::span<const Shape> inputs) const override;
 
- protected:
-  Elementwise(std::string_view op, PointwiseStep first) : op_(op), chain_{first} {}
-
  private:
   std::string_view op_;
   PointwiseChain chain_;
+  DType compute_, output_;
 };
 
 /// max(x, 0) for every element; NaN stays NaN, as in torch.nn.ReLU. Any shape.
 class LAMINA_API ReLU : public Elementwise {
  public:
-  ReLU() : Elementwise("relu", {Pointwise::relu}) {}
+  ReLU() : Elementwise({{Pointwise::relu}}) {}
 };
 
 /// 1 / (1 + exp(-x)) for every element, as torch.nn.Sigmoid. Any shape.
 class LAMINA_API Sigmoid : public Elementwise {
  public:
-  Sigmoid() : Elementwise("sigmoid", {Pointwise::sigmoid}) {}
+  Sigmoid() : Elementwise({{Pointwise::sigmoid}}) {}
 };
 
-/// The sum of two inputs of one shape, as a + b.
+/// The sum of two inputs, as a + b.
 class LAMINA_API Add : public Elementwise {
  public:
-  Add() : Elementwise("add", {Pointwise::add, 1}) {}
+  Add() : Elementwise({{.function = Pointwise::add, .operand = 1}}) {}
 };
 
 namespace detail {
-/// The chain with `next` behind it; false if that is no function of one element.
+/// The chain with `next` behind it; false if that is no function of one f32 element.
 bool append(PointwiseChain& chain, const Module& next);
+
+/// The shape that all of `inputs` broadcast to, as NumPy's do. Throws Error if they do not.
+Shape broadcast(std::string_view op, std::span<const Shape> inputs);
 }  // namespace detail
 
 }  // namespace lamina

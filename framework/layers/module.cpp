@@ -11,8 +11,9 @@ void Module::set_parameter(std::string_view name, Tensor value) {
   const auto found =
       std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& p) { return p.name == name; });
   if (found == parameters_.end()) detail::fail(op(), ": this layer has no ", name);
-  if (value.dtype() != DType::f32 || value.shape() != found->shape || !value.device().is_cpu()) {
-    detail::fail(op(), ": expected a ", name, " of f32 ", found->shape, " on cpu, got ", value.description());
+  if (value.dtype() != found->dtype || value.shape() != found->shape || !value.device().is_cpu()) {
+    detail::fail(op(), ": expected a ", name, " of ", found->dtype, ' ', found->shape, " on cpu, got ",
+                 value.description());
   }
   found->value = std::move(value);
 }
@@ -33,29 +34,39 @@ void Module::require_parameters() const {
   }
 }
 
+DType Module::output_dtype(std::span<const DType> inputs) const {
+  for (const DType dtype : inputs) {
+    if (dtype != DType::f32) detail::fail(op(), ": expected inputs of f32, got ", dtype);
+  }
+  return DType::f32;
+}
+
 Tensor Module::operator()(const Tensor& input) const { return forward({&input, 1}); }
 
 Tensor Module::forward(std::span<const Tensor> inputs) const {
+  if (inputs.empty()) detail::fail(op(), ": expected an input");
   std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
   std::vector<View> views;
   for (const Tensor& input : inputs) {
-    if (!input.defined() || input.dtype() != DType::f32)
-      detail::fail(op(), ": expected f32 input, got ", input.description());
+    if (!input.defined()) detail::fail(op(), ": expected f32 input, got ", input.description());
     if (input.device() != inputs[0].device()) {
       detail::fail(op(), ": expected all inputs on ", inputs[0].device(), ", got ", input.description());
     }
     shapes.push_back(input.shape());
-    views.push_back({.shape = input.shape()});
+    dtypes.push_back(input.dtype());
+    views.push_back({.shape = input.shape(), .format = {.dtype = input.dtype()}});
   }
+  const DType dtype = output_dtype(dtypes);
   const Shape shape = output_shape(shapes);
   if (is_view(shapes)) return inputs[0].view(shape);
 
   const Device device = inputs[0].device();
   ThreadPool pool(device.is_cpu() ? ThreadPool::default_threads() : 1);
-  const View result = {.shape = shape};
+  const View result = {.shape = shape, .format = {.dtype = dtype}};
   const auto prepared =
       prepare({.inputs = views, .outputs = {&result, 1}, .device = describe(device), .threads = pool.threads()});
-  Tensor output(shape, DType::f32, device);
+  Tensor output(shape, dtype, device);
   Tensor workspace(Shape{static_cast<std::int64_t>(prepared->workspace_bytes())}, DType::u8, device);
   prepared->run(inputs, {&output, 1}, {.pool = &pool, .workspace = workspace.raw()});
   return output;

@@ -20,7 +20,8 @@ class LAMINA_API Module {
   struct Parameter {
     std::string name;  ///< "weight", "bias"
     Shape shape;       ///< what `value` must have
-    Tensor value;      ///< f32 on the CPU; undefined until it is set or loaded
+    Tensor value;      ///< on the CPU; undefined until it is set or loaded
+    DType dtype = DType::f32;
   };
 
   virtual ~Module() = default;
@@ -31,11 +32,14 @@ class LAMINA_API Module {
   virtual Attributes attributes() const { return {}; }
 
   std::span<const Parameter> parameters() const { return parameters_; }
-  /// Throws Error if there is no such parameter, or unless the value is f32 on the CPU of the parameter's shape.
+  /// Throws Error if there is no such parameter, or unless the value is on the CPU, of its dtype and shape.
   void set_parameter(std::string_view name, Tensor value);
 
   /// Throws Error, in the user's words, if these inputs do not fit. A batch of `lamina::batch` passes through.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
+  /// The type of the elements of the output. f32 stands for what a Plan's precision stores. Throws Error if it does not
+  /// compute with inputs of these types; most modules compute with f32 alone.
+  virtual DType output_dtype(std::span<const DType> inputs) const;
   /// Multiplications and additions of one run.
   virtual double flops(std::span<const Shape>) const { return 0; }
 
@@ -61,7 +65,9 @@ class LAMINA_API Module {
 
  protected:
   /// To be called by constructors, in the order in which `parameters` lists them.
-  void add_parameter(std::string name, Shape shape) { parameters_.push_back({std::move(name), shape, {}}); }
+  void add_parameter(std::string name, Shape shape, DType dtype = DType::f32) {
+    parameters_.push_back({std::move(name), shape, {}, dtype});
+  }
   /// The value of a parameter; undefined if it was not set, or if there is none of that name.
   const Tensor& parameter(std::string_view name) const;
   /// Throws Error naming the first parameter that was never set.

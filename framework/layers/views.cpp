@@ -5,6 +5,23 @@
 
 namespace lamina {
 
+Shape Reshape::output_shape(std::span<const Shape> inputs) const {
+  if (inputs.size() != 1) detail::fail("reshape: expected 1 input, got ", inputs.size());
+  if (inputs[0].numel() != shape_.numel()) detail::fail("reshape: cannot read ", inputs[0], " as ", shape_);
+  return shape_;
+}
+
+bool Reshape::takes(const Preparation& p) const {
+  const View &input = p.input(), &output = p.output();
+  return input.format.dtype == output.format.dtype &&
+         detail::same_order(input.shape, input.format.layout, Layout::nchw) &&
+         detail::same_order(output.shape, output.format.layout, Layout::nchw);
+}
+
+std::unique_ptr<Operator> Reshape::prepare(const Preparation&) const {
+  detail::fail("reshape: a view has no operator");
+}
+
 Shape Flatten::output_shape(std::span<const Shape> inputs) const {
   if (inputs.size() != 1 || inputs[0].rank() < 1) detail::fail("flatten: expected 1 input of rank 1 or more");
   return {inputs[0][0], Shape(inputs[0].extents().subspan(1)).numel()};

@@ -4,11 +4,28 @@
 
 namespace lamina {
 
+/// The same elements in the same row-major order under another shape. For compilers, which know the shapes.
+class LAMINA_API Reshape : public Module {
+ public:
+  explicit Reshape(Shape shape) : shape_(shape) {}
+
+  std::string_view op() const override { return "reshape"; }
+  Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
+  bool is_view(std::span<const Shape>) const override { return true; }
+  bool takes(const Preparation& preparation) const override;
+  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+
+ private:
+  Shape shape_;
+};
+
 /// Joins all dimensions after the first: [N, C, H, W] becomes [N, C * H * W], as torch.flatten(x, 1).
 class LAMINA_API Flatten : public Module {
  public:
   std::string_view op() const override { return "flatten"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
   bool is_view(std::span<const Shape>) const override { return true; }
   /// A Dropout disappears; a Linear reads the image as it is stored, see Linear::after_flatten.
   std::shared_ptr<const Module> absorb(const Module& next) const override;
@@ -21,6 +38,7 @@ class LAMINA_API Dropout : public Module {
  public:
   std::string_view op() const override { return "dropout"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
   bool is_view(std::span<const Shape>) const override { return true; }
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;

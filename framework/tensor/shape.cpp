@@ -14,7 +14,8 @@ Shape::Shape(std::span<const std::int64_t> extents) : rank_(extents.size()) {
   if (rank_ > max_rank) detail::fail("shape: expected at most ", max_rank, " dimensions, got ", rank_);
   std::copy(extents.begin(), extents.end(), extents_.begin());
   for (const std::int64_t extent : extents) {
-    if (extent < 0 && extent != batch) detail::fail("shape: expected extents of 0 or more, got ", *this);
+    if (extent < 0 && extent != batch && extent != open)
+      detail::fail("shape: expected extents of 0 or more, got ", *this);
   }
 }
 
@@ -29,7 +30,7 @@ std::int64_t Shape::operator[](int i) const { return extents_[index_of(i)]; }
 void Shape::set(int i, std::int64_t extent) { extents_[index_of(i)] = extent; }
 
 std::int64_t Shape::numel() const {
-  if (has_batch()) detail::fail("shape ", *this, " has no size until its batch is known");
+  if (!is_known()) detail::fail("shape ", *this, " has no size until its batch is known");
   // A zero anywhere makes the product zero, even if the others would overflow before it is met.
   if (std::find(begin(), end(), 0) != end()) return 0;
   std::int64_t product = 1;
@@ -43,6 +44,10 @@ std::int64_t Shape::numel() const {
 
 bool Shape::has_batch() const { return std::find(begin(), end(), batch) != end(); }
 
+bool Shape::is_known() const {
+  return std::all_of(begin(), end(), [](std::int64_t extent) { return extent >= 0; });
+}
+
 Shape Shape::with_batch(std::int64_t n) const {
   Shape result = *this;
   std::replace(result.extents_.begin(), result.extents_.begin() + static_cast<std::ptrdiff_t>(rank_), batch, n);
@@ -53,7 +58,7 @@ std::string Shape::to_string() const {
   std::string text = "[";
   for (const std::int64_t extent : extents()) {
     if (text.size() > 1) text += ", ";
-    text += extent == batch ? "N" : std::to_string(extent);
+    text += extent == batch ? "N" : extent == open ? "?" : std::to_string(extent);
   }
   return text += ']';
 }

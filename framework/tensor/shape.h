@@ -15,13 +15,17 @@ namespace lamina {
 /// Stands for the batch dimension in the shape of a graph's input; `Graph::compile` puts the number in.
 inline constexpr std::int64_t batch = -1;
 
+/// Stands for an extent that the shape of a graph's input leaves open; `CompileOptions::input_shapes` puts it in.
+inline constexpr std::int64_t open = -2;
+
 /// The extents of a tensor, outermost first, e.g. [N, C, H, W]. Rank 0 is a scalar. Held inline: no allocation.
 class LAMINA_API Shape {
  public:
   static constexpr std::size_t max_rank = 8;
 
   Shape() = default;
-  /// Throws Error if there are more than `max_rank` extents, or one is negative and not `lamina::batch`.
+  /// Throws Error if there are more than `max_rank` extents, or one is negative and neither `lamina::batch` nor
+  /// `lamina::open`.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
@@ -34,14 +38,16 @@ class LAMINA_API Shape {
   const std::int64_t* end() const { return extents_.data() + rank_; }
   std::span<const std::int64_t> extents() const { return {begin(), end()}; }
 
-  /// Product of the extents, 1 for a scalar. Throws Error if it overflows or an extent is still `lamina::batch`.
+  /// Product of the extents, 1 for a scalar. Throws Error if it overflows or an extent is not known yet.
   std::int64_t numel() const;
 
   /// The same shape with every `lamina::batch` replaced by n.
   Shape with_batch(std::int64_t n) const;
   bool has_batch() const;
+  /// Every extent is a number.
+  bool is_known() const;
 
-  /// "[8, 3, 224, 224]"; the batch dimension prints as N.
+  /// "[8, 3, 224, 224]"; the batch dimension prints as N, an open one as ?.
   std::string to_string() const;
 
   friend LAMINA_API bool operator==(const Shape& a, const Shape& b);

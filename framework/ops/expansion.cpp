@@ -1,0 +1,227 @@
+#include "lamina/ops/expansion.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lamina/base/error.h"
+#include "lamina/layers/concat.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/views.h"
+#include "lamina/tensor/visit.h"
+
+namespace lamina::detail {
+
+Expansion::Expansion(Network& network, const Op& op, std::string name, std::vector<int> inputs)
+    : network_(network),
+      op_(op.op()),
+      name_(std::move(name)),
+      inputs_(std::move(inputs)),
+      attributes_(op.attributes()),
+      reader_(attributes_) {}
+
+int Expansion::input(int i) const {
+  if (!has(i)) fail(op_, ": expected operand ", i + 1, ", got ", count());
+  return inputs_[static_cast<std::size_t>(i)];
+}
+
+std::vector<int> Expansion::all_inputs() const {
+  std::vector<int> result;
+  for (int i = 0; i < count(); ++i) result.push_back(input(i));
+  return result;
+}
+
+Tensor Expansion::constant(int i) const {
+  const Network::Node& node = network_[input(i)];
+  if (node.constant.defined()) return node.constant;
+  std::vector<std::string> names = network_.inputs_of(input(i));
+  std::string listed;
+  for (const std::string& name : names) listed += (listed.empty() ? "\"" : ", \"") + name + '"';
+  throw UnboundInputs(concat(op_, ": operand ", i + 1, " must be known when the network is compiled, and depends on ",
+                             listed.empty() ? "what only a run computes" : "input " + listed,
+                             listed.empty() ? "" : "; give its value as CompileOptions::constants"),
+                      std::move(names));
+}
+
+std::vector<std::int64_t> to_integers(const Tensor& tensor) {
+  std::vector<std::int64_t> result;
+  const Tensor wide = tensor.to(DType::i64);
+  for (const std::int64_t value : wide.values<std::int64_t>()) result.push_back(value);
+  return result;
+}
+
+std::vector<double> to_numbers(const Tensor& tensor) {
+  std::vector<double> result;
+  const Tensor wide = tensor.to(DType::f64);
+  for (const double value : wide.values<double>()) result.push_back(value);
+  return result;
+}
+
+std::vector<std::int64_t> Expansion::integers(int i) const { return to_integers(constant(i)); }
+std::vector<double> Expansion::numbers(int i) const { return to_numbers(constant(i)); }
+
+double Expansion::number(int i) const {
+  const std::vector<double> values = numbers(i);
+  if (values.size() != 1) fail(op_, ": expected one number as operand ", i + 1, ", got ", shape(input(i)));
+  return values[0];
+}
+
+int Expansion::axis_of(std::int64_t axis, int rank) const {
+  if (axis < -rank || axis >= rank) fail(op_, ": there is no axis ", axis, " among ", rank);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::string Expansion::part_name(std::string_view what) { return concat(name_, " (", what, ' ', ++parts_, ')'); }
+
+int Expansion::add(std::shared_ptr<const Module> module, std::vector<int> inputs) {
+  std::string name = part_name(module->op());
+  return network_.add(std::move(name), std::move(module), std::move(inputs));
+}
+
+int Expansion::constant_node(Tensor value) { return network_.add_constant(part_name("constant"), std::move(value)); }
+
+int Expansion::scalar(double value, DType dtype) {
+  return constant_node(Tensor::from(std::vector<double>{value}, {}).to(dtype));
+}
+
+int Expansion::reshape(int node, Shape shape) {
+  return shape == this->shape(node) ? node : add(Reshape(shape), {node});
+}
+
+DType compute_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16: return DType::f32;
+    case DType::f64: return DType::f64;
+    case DType::u64: return DType::u64;
+    default: return DType::i64;
+  }
+}
+
+int Expansion::cast(int node, DType to) {
+  const DType from = dtype(node);
+  return from == to ? node : add(Elementwise({{Pointwise::identity}}, compute_type(from), to), {node});
+}
+
+int Expansion::move(int node, MoveProblem problem, Shape shape) {
+  return solve(std::move(problem), shape, dtype(node), {node});
+}
+
+namespace {
+
+/// How far elements are from one another along each axis of a row-major tensor.
+std::vector<std::int64_t> strides_of(const Shape& shape) {
+  std::vector<std::int64_t> strides(shape.rank(), 1);
+  for (std::size_t d = shape.rank(); d-- > 1;)
+    strides[d - 1] = strides[d] * std::max<std::int64_t>(shape.extents()[d], 1);
+  return strides;
+}
+
+}  // namespace
+
+int Expansion::permute(int node, std::span<const int> order) {
+  const Shape from = shape(node);
+  const std::vector<std::int64_t> strides = strides_of(from);
+  MoveProblem problem;
+  std::vector<std::int64_t> extents;
+  bool same = true;  // but for extents of 1, which lie anywhere
+  int previous = -1;
+  for (const int axis : order) {
+    problem.axes.push_back({.extent = from[axis], .stride = strides[static_cast<std::size_t>(axis)]});
+    extents.push_back(from[axis]);
+    if (from[axis] == 1) continue;
+    same &= axis > previous;
+    previous = axis;
+  }
+  const Shape to{std::span<const std::int64_t>(extents)};
+  return same ? reshape(node, to) : move(node, std::move(problem), to);
+}
+
+int Expansion::slice(int node, int axis, std::int64_t begin, std::int64_t end) {
+  Shape to = shape(node);
+  const std::vector<std::int64_t> strides = strides_of(to);
+  if (begin == 0 && end == to[axis]) return node;
+  MoveProblem problem;
+  for (int d = 0; d < static_cast<int>(to.rank()); ++d) {
+    const std::int64_t stride = strides[static_cast<std::size_t>(d)];
+    MoveProblem::Axis one = {.extent = d == axis ? end - begin : to[d], .stride = stride};
+    for (std::int64_t i = begin; d == axis && i < end; ++i) one.offsets.push_back(i * stride);
+    problem.axes.push_back(std::move(one));
+  }
+  to.set(axis, end - begin);
+  return move(node, std::move(problem), to);
+}
+
+int Expansion::join(std::vector<int> nodes, int axis) {
+  return nodes.size() == 1 ? nodes[0] : add(Concat(axis), std::move(nodes));
+}
+
+int Expansion::reduce(Reduction kind, int node, std::vector<int> axes, bool keep, bool last) {
+  unsigned dims = 0;
+  for (const int axis : axes) dims |= 1u << axis;
+  std::vector<std::int64_t> extents;
+  for (int d = 0; d < rank(node); ++d) {
+    if ((dims >> d & 1u) == 0) {
+      extents.push_back(shape(node)[d]);
+    } else if (keep) {
+      extents.push_back(1);
+    }
+  }
+  const bool place = kind == Reduction::arg_max || kind == Reduction::arg_min;
+  return solve(ReduceProblem{kind, dims, last}, Shape(std::span<const std::int64_t>(extents)),
+               place ? DType::i64 : dtype(node), {node});
+}
+
+namespace {
+
+bool gives_truth(Pointwise f) {
+  switch (f) {
+    case Pointwise::equal:
+    case Pointwise::less:
+    case Pointwise::less_equal:
+    case Pointwise::greater:
+    case Pointwise::greater_equal:
+    case Pointwise::logical_and:
+    case Pointwise::logical_or:
+    case Pointwise::logical_xor:
+    case Pointwise::logical_not:
+    case Pointwise::is_nan:
+    case Pointwise::is_inf: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+int Expansion::pointwise(Pointwise function, std::vector<int> inputs) {
+  const int operands = describe(function).operands;
+  if (static_cast<int>(inputs.size()) != operands) fail(op_, ": expected ", operands, " operands, got ", inputs.size());
+  const DType type = dtype(inputs[function == Pointwise::where ? 1 : 0]);
+  const DType result = gives_truth(function) ? DType::boolean : type;
+  PointwiseStep step = {.function = function};
+  // A number is read from the instruction, not from memory.
+  std::vector<int> kept = {inputs[0]};
+  const auto place = [&](std::size_t i, int& operand, double& immediate) {
+    if (inputs.size() <= i) return;
+    const Tensor& value = known(inputs[i]);
+    if (value.defined() && value.numel() == 1 && value.shape().rank() <= shape(inputs[0]).rank() &&
+        compute_type(type) == DType::f32) {
+      immediate = to_numbers(value)[0];
+      return;
+    }
+    operand = static_cast<int>(kept.size());
+    kept.push_back(inputs[i]);
+  };
+  place(1, step.operand, step.a);
+  place(2, step.second, step.b);
+  return add(Elementwise({step}, compute_type(type), result), std::move(kept));
+}
+
+int Expansion::pointwise(Pointwise function, int node, double a, double b) {
+  const DType type = dtype(node);
+  return add(Elementwise({{.function = function, .a = a, .b = b}}, compute_type(type),
+                         gives_truth(function) ? DType::boolean : type),
+             {node});
+}
+
+}  // namespace lamina::detail

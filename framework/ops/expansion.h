@@ -1,0 +1,96 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "lamina/kernel/problems.h"
+#include "lamina/layers/fixed.h"
+#include "lamina/ops/network.h"
+#include "lamina/ops/op.h"
+
+namespace lamina::detail {
+
+/// One Op about to become nodes of a Network. What a row of the op table reads its operands and attributes from, and
+/// adds nodes by; nodes are numbers.
+class Expansion {
+ public:
+  /// `inputs`: nodes, or -1 where an optional operand is left out.
+  Expansion(Network& network, const Op& op, std::string name, std::vector<int> inputs);
+
+  std::string_view op() const { return op_; }
+  /// Attributes are read as by every module; `finish` refuses those that no one asked for.
+  AttributeReader& attributes() { return reader_; }
+
+  // Operands, by their place.
+  int count() const { return static_cast<int>(inputs_.size()); }
+  bool has(int i) const { return i < count() && inputs_[static_cast<std::size_t>(i)] >= 0; }
+  /// Throws Error if it is left out.
+  int input(int i) const;
+  std::vector<int> all_inputs() const;
+  /// The value of an operand that must be known now. Throws UnboundInputs if it depends on an input of the network.
+  Tensor constant(int i) const;
+  /// The same as whole numbers, whatever its shape.
+  std::vector<std::int64_t> integers(int i) const;
+  std::vector<double> numbers(int i) const;
+  /// The one number that it holds.
+  double number(int i) const;
+
+  // Nodes.
+  const Shape& shape(int node) const { return network_[node].shape; }
+  int rank(int node) const { return static_cast<int>(shape(node).rank()); }
+  DType dtype(int node) const { return network_[node].dtype; }
+  const Tensor& known(int node) const { return network_[node].constant; }  ///< undefined if it is not
+  /// Axis `axis` counted from the front, of a node or of `rank` axes. Throws Error if there is none.
+  int axis_of(std::int64_t axis, int rank) const;
+
+  int add(std::shared_ptr<const Module> module, std::vector<int> inputs);
+  template <class M>
+  requires std::is_base_of_v<Module, M>
+  int add(M module, std::vector<int> inputs) { return add(std::make_shared<M>(std::move(module)), std::move(inputs)); }
+  template <class Problem>
+  int solve(Problem problem, Shape shape, DType dtype, std::vector<int> inputs) {
+    return add(std::make_shared<Fixed<Problem>>(std::move(problem), shape, dtype), std::move(inputs));
+  }
+  int constant_node(Tensor value);
+  int scalar(double value, DType dtype);
+  int reshape(int node, Shape shape);
+  int cast(int node, DType dtype);
+  int permute(int node, std::span<const int> order);
+  /// The part [begin, end) of an axis.
+  int slice(int node, int axis, std::int64_t begin, std::int64_t end);
+  int move(int node, MoveProblem problem, Shape shape);
+  int join(std::vector<int> nodes, int axis);
+  int reduce(Reduction kind, int node, std::vector<int> axes, bool keep, bool last = false);
+  /// One function of operands that broadcast, computed in the type of the first (of the second, for `where`).
+  int pointwise(Pointwise function, std::vector<int> inputs);
+  /// The same with numbers after the first operand.
+  int pointwise(Pointwise function, int node, double a, double b = 0);
+
+  /// Throws Error in the op's name.
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... why) const {
+    fail(op_, ": ", why...);
+  }
+
+ private:
+  std::string part_name(std::string_view what);
+
+  Network& network_;
+  std::string_view op_;
+  std::string name_;
+  std::vector<int> inputs_;
+  Attributes attributes_;
+  AttributeReader reader_;
+  int parts_ = 0;
+};
+
+/// The type that PointwiseProblem computes elements of that type in.
+DType compute_type(DType dtype);
+
+/// The elements of a CPU tensor of any type as whole numbers, or as doubles.
+std::vector<std::int64_t> to_integers(const Tensor& tensor);
+std::vector<double> to_numbers(const Tensor& tensor);
+
+}  // namespace lamina::detail

@@ -1,0 +1,29 @@
+#include "lamina/ops/op.h"
+
+#include "lamina/base/error.h"
+#include "lamina/ops/table.h"
+
+namespace lamina {
+
+using detail::fail;
+
+Shape Constant::output_shape(std::span<const Shape> inputs) const {
+  if (!inputs.empty()) fail("Constant: expected no inputs, got ", inputs.size());
+  return parameters()[0].shape;
+}
+
+std::unique_ptr<Operator> Constant::prepare(const Preparation&) const { fail("Constant: computes nothing"); }
+
+Op::Op(std::string name, Attributes attributes) : name_(std::move(name)), attributes_(std::move(attributes)) {
+  if (detail::find_op(name_) == nullptr) fail("there is no op ", name_, "; docs/ops.md lists those that there are");
+}
+
+Shape Op::output_shape(std::span<const Shape>) const {
+  fail(name_, ": its shape is known when the network is compiled; use it in a Graph");
+}
+
+std::unique_ptr<Operator> Op::prepare(const Preparation&) const {
+  fail(name_, ": is made of others; use it in a Graph");
+}
+
+}  // namespace lamina
