@@ -51,7 +51,7 @@ class Compiler {
 
   void check_options() {
     CompileOptions& o = plan_->options;
-    if (graph_.nodes().empty() || graph_.outputs().empty())
+    if (graph_.nodes().empty() || (graph_.outputs().empty() && o.outputs.empty()))
       fail("compile: expected a graph with an output; call Graph::output");
     if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
     check_device();
@@ -91,6 +91,18 @@ class Compiler {
     }
     plan_->buffers.push_back(std::move(buffer));
     buffer_of(value) = static_cast<int>(plan_->buffers.size()) - 1;
+    readers_.push_back(0);
+  }
+
+  void add_constants() {
+    for (std::size_t v = 0; v < program_.values.size(); ++v) {
+      const Tensor& constant = program_.values[v].constant;
+      if (!constant.defined()) continue;
+      new_buffer(static_cast<int>(v), 0);
+      Plan::Impl::Buffer& made = plan_->buffers.back();
+      made.constant = constant.reinterpret({static_cast<std::int64_t>(constant.bytes())}, DType::u8);
+      if (plan_->options.device.is_cuda()) plan_->memory.parameters += constant.bytes();
+    }
   }
 
   /// Steps are numbered by operation. A buffer lives from the one that writes it to the last that reads it.
@@ -100,15 +112,14 @@ class Compiler {
     for (const int input : program_.inputs) {
       new_buffer(input, 0);
       buffer(buffer_of(input)).input = true;
-      readers_.push_back(reads_of_class_[static_cast<std::size_t>(input)]);
     }
+    add_constants();
     for (int step = 0; step < end(); ++step) {
       const Operation& op = program_.operations[static_cast<std::size_t>(step)];
       if (shares_operand(op)) {
         buffer_of(op.output) = buffer_of(op.inputs[0]);
       } else {
         new_buffer(op.output, step);
-        readers_.push_back(0);
       }
       // A result written over its operand has readers of its own; a view's were counted with its source.
       if (!op.view) {
@@ -129,10 +140,12 @@ class Compiler {
   bool shares_operand(const Operation& op) {
     if (op.view) return true;
     if (!op.module->in_place() || plan_->options.keep_all) return false;
-    if (op.input_format != program_.value(op.output).format) return false;
+    const Program::Value &operand = program_.value(op.inputs[0]), &result = program_.value(op.output);
+    if (operand.format != result.format || operand.shape != result.shape) return false;
     // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
     const int source = buffer_of(op.inputs[0]);
-    return !buffer(source).input && readers_[static_cast<std::size_t>(source)] == 1;
+    return !buffer(source).input && !buffer(source).constant.defined() &&
+           readers_[static_cast<std::size_t>(source)] == 1;
   }
 
   /// How many operations, or the caller, read a value or a view of it.
@@ -187,7 +200,9 @@ class Compiler {
   std::size_t bytes_moved(const Operation& op, const Operator& prepared) {
     std::size_t bytes = prepared.parameter_bytes();
     if (bytes == 0) bytes = parameter_bytes(*op.module);
-    for (const int input : op.inputs) bytes += detail::bytes_of(program_.value(input).shape, op.input_format);
+    for (const int input : op.inputs) {
+      bytes += detail::bytes_of(program_.value(input).shape, program_.value(input).format);
+    }
     const Program::Value& output = program_.value(op.output);
     return bytes + detail::bytes_of(output.shape, output.format);
   }
@@ -203,7 +218,7 @@ class Compiler {
   }
 
   Plan::Impl::Port port(int value) {
-    const auto& [name, shape, format] = program_.value(value);
+    const auto& [name, shape, format, constant] = program_.value(value);
     const bool photo = format == detail::photo;
     return {.name = {},
             .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
@@ -213,18 +228,17 @@ class Compiler {
             .staging = {}};
   }
 
-  const std::string& node_name(int node) const { return graph_.nodes()[static_cast<std::size_t>(node)].name; }
-
   void add_ports() {
     std::vector<bool> claimed(plan_->buffers.size(), false);
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
       plan_->inputs.push_back(port(program_.inputs[i]));
-      plan_->inputs.back().name = node_name(graph_.inputs()[i]);
+      plan_->inputs.back().name = program_.value(program_.inputs[i]).name;
     }
     for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
       Plan::Impl::Port output = port(program_.outputs[i]);
-      output.name = node_name(graph_.outputs()[i]);
-      output.bindable = !plan_->buffers[output.buffer].input && !claimed[output.buffer];
+      output.name = program_.output_names[i];
+      const Plan::Impl::Buffer& computed = plan_->buffers[output.buffer];
+      output.bindable = !computed.input && !computed.constant.defined() && !claimed[output.buffer];
       claimed[output.buffer] = true;
       plan_->outputs.push_back(std::move(output));
     }
@@ -236,9 +250,11 @@ class Compiler {
     for (const auto& output : plan_->outputs) {
       plan_->output_names.push_back(output.name);
       plan_->output_shapes.push_back(output.shape);
+      plan_->output_dtypes.push_back(output.dtype);
     }
     for (const auto& [name, value] : program_.kept) {
-      plan_->kept.push_back({name, program_.value(value).shape, static_cast<std::size_t>(buffer_of(value))});
+      const Program::Value& v = program_.value(value);
+      plan_->kept.push_back({name, v.shape, v.format.dtype, static_cast<std::size_t>(buffer_of(value))});
     }
   }
 
@@ -246,8 +262,9 @@ class Compiler {
     // A CPU plan reads its inputs where the caller has them; on a GPU they may have to be uploaded to somewhere.
     std::vector<detail::Lifetime> lives;
     for (std::size_t b = 0; b < plan_->buffers.size(); ++b) {
-      if (plan_->buffers[b].input && plan_->options.device.is_cpu()) continue;
-      lives.push_back(plan_->buffers[b].life);
+      const Plan::Impl::Buffer& buffer = plan_->buffers[b];
+      if (buffer.constant.defined() || (buffer.input && plan_->options.device.is_cpu())) continue;
+      lives.push_back(buffer.life);
       homed_.push_back(b);
     }
     arena_ = detail::plan_arena(lives);
@@ -266,8 +283,14 @@ class Compiler {
       buffer.home = plan_->arena.slice(offset, offset + static_cast<std::int64_t>(buffer.life.bytes));
       plan_->bind(homed_[i], buffer.home);
     }
+    for (std::size_t b = 0; b < plan_->buffers.size(); ++b) {
+      Plan::Impl::Buffer& buffer = plan_->buffers[b];
+      if (!buffer.constant.defined()) continue;
+      buffer.home = buffer.constant = buffer.constant.to(device);
+      plan_->bind(b, buffer.home);
+    }
     for (auto& output : plan_->outputs) {
-      if (device.is_cuda()) output.staging = Tensor::pinned(output.shape);
+      if (device.is_cuda()) output.staging = Tensor::pinned(output.shape, output.dtype);
     }
     for (auto& recording : plan_->recordings) {
       recording.addresses.reserve(plan_->inputs.size() + plan_->outputs.size());

@@ -5,7 +5,9 @@
 // are, and of its result if it is not as wished.
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <map>
 
 #include "lamina/base/error.h"
 #include "lamina/compile/conversion.h"
@@ -24,17 +26,30 @@ class Negotiator {
     collect_wishes();
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
+    settled_.output_names = program_.output_names;
     if (options_.photos) take_photos();
     for (const Program::Operation& op : program_.operations) settle(op);
-    for (const int output : program_.outputs) settled_.outputs.push_back(in_format(output, Format{}));
-    for (const auto& [name, value] : program_.kept) settled_.kept.emplace_back(name, in_format(value, Format{}));
+    for (const int output : program_.outputs) settled_.outputs.push_back(plain(output));
+    for (const auto& [name, value] : program_.kept) settled_.kept.emplace_back(name, plain(value));
     return std::move(settled_);
   }
 
  private:
   using Operation = Program::Operation;
 
-  std::vector<Format> formats_of(int value) const { return formats(program_.value(value).shape, options_); }
+  std::vector<Format> formats_of(int value) const { return formats(program_.value(value), options_); }
+  /// As the caller sees it.
+  int plain(int value) { return in_format(value, {.dtype = program_.value(value).format.dtype}); }
+
+  /// The formats that the operation's operands may agree on: those of the one that has the most choice, an image if
+  /// there is one.
+  std::vector<Format> input_formats(const Operation& op) const {
+    std::vector<Format> most = formats_of(op.inputs[0]);
+    for (const int input : op.inputs) {
+      if (std::vector<Format> some = formats_of(input); some.size() > most.size()) most = std::move(some);
+    }
+    return most;
+  }
   Format& wished(int value) { return wished_[static_cast<std::size_t>(value)]; }
 
   void take_photos() {
@@ -43,7 +58,7 @@ class Negotiator {
     for (const int input : settled_.inputs) {
       Program::Value& value = settled_.value(input);
       found += concat(found.empty() ? "" : ", ", value.name, ' ', value.shape);
-      if (value.shape.rank() != 4 || value.shape[1] != 3) continue;
+      if (value.shape.rank() != 4 || value.shape[1] != 3 || value.format.dtype != DType::f32) continue;
       value.format = photo;
       any = true;
       try {
@@ -66,7 +81,7 @@ class Negotiator {
   /// that it takes at all.
   Format best_input(const Operation& op) {
     PreparedViews views(program_, op, options_);
-    const std::vector<Format> inputs = formats_of(op.inputs[0]);
+    const std::vector<Format> inputs = input_formats(op);
     for (const Format input : inputs) {
       if (op.module->takes(views.with(input, wished(op.output)))) return input;
     }
@@ -75,14 +90,15 @@ class Negotiator {
         if (op.module->takes(views.with(input, output))) return input;
       }
     }
-    return {};
+    return inputs.back();
   }
 
   void settle(Operation op) {
     PreparedViews views(program_, op, options_);
     auto least = std::numeric_limits<std::size_t>::max();
-    Format best_output;
-    for (const Format input : formats_of(op.inputs[0])) {
+    op.input_format = input_formats(op).back();
+    Format best_output = {.dtype = program_.value(op.output).format.dtype};
+    for (const Format input : input_formats(op)) {
       for (const Format output : formats_of(op.output)) {
         const std::size_t cost = converted_bytes(op, input, output);
         if (cost >= least || !op.module->takes(views.with(input, output))) continue;
@@ -92,7 +108,7 @@ class Negotiator {
       }
     }
     // If nothing takes any format, preparing it in the one that modules always take says why.
-    for (int& input : op.inputs) input = in_format(input, op.input_format);
+    for (int& input : op.inputs) input = in_format(input, format_of_input(program_.value(input), op.input_format));
     settled_.value(op.output).format = best_output;
     settled_.operations.push_back(std::move(op));
   }
@@ -104,7 +120,11 @@ class Negotiator {
       if (from == photo) from = Format{};
       if (from != to) bytes += bytes_of(shape, from) + bytes_of(shape, to);
     };
-    for (const int value : op.inputs) add(program_.value(value).shape, settled_.value(value).format, input);
+    for (const int value : op.inputs) {
+      const Program::Value& source = settled_.value(value);
+      if (source.constant.defined()) continue;  // converted now, not in each run
+      add(source.shape, source.format, format_of_input(program_.value(value), input));
+    }
     add(program_.value(op.output).shape, output, wished(op.output));
     return bytes;
   }
@@ -113,11 +133,16 @@ class Negotiator {
   int in_format(int value, Format format) {
     const Program::Value source = settled_.value(value);
     if (source.format == format) return value;
-    for (const auto& [from, to] : conversions_) {
-      if (from == value && settled_.value(to).format == format) return to;
+    for (auto [known, end] = conversions_.equal_range(value); known != end; ++known) {
+      if (settled_.value(known->second).format == format) return known->second;
     }
     const auto converted = static_cast<int>(settled_.values.size());
+    conversions_.emplace(value, converted);
     settled_.values.push_back({source.name, source.shape, format});
+    if (source.constant.defined()) {
+      settled_.values.back().constant = converted_constant(source, format);
+      return converted;
+    }
     Operation op;
     op.name = source.name;
     op.inputs = {value};
@@ -126,37 +151,64 @@ class Negotiator {
     op.module = source.format == photo ? normalization_ : conversion_;
     op.view = source.format.dtype == format.dtype && same_order(source.shape, source.format.layout, format.layout);
     settled_.operations.push_back(std::move(op));
-    conversions_.emplace_back(value, converted);
     return converted;
+  }
+
+  static Tensor converted_constant(const Program::Value& source, Format format) {
+    const Tensor value = source.constant.to(format.dtype);
+    if (same_order(source.shape, source.format.layout, format.layout)) return value;
+    // From nchw, as all constants begin.
+    const std::size_t size = size_of(format.dtype);
+    const std::int64_t channels = source.shape[1], pixels = source.shape[2] * source.shape[3];
+    Tensor result(source.shape, format.dtype);
+    const auto* from = static_cast<const std::byte*>(value.raw());
+    auto* to = static_cast<std::byte*>(result.raw());
+    for (std::int64_t image = 0; image < source.shape[0]; ++image) {
+      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+        for (std::int64_t channel = 0; channel < channels; ++channel, to += size) {
+          const std::int64_t place = (image * channels + channel) * pixels + pixel;
+          std::memcpy(to, from + static_cast<std::size_t>(place) * size, size);
+        }
+      }
+    }
+    return result;
   }
 
   Program program_;
   const CompileOptions& options_;
   std::vector<Format> wished_;  // by value
   Program settled_;
-  std::vector<std::pair<int, int>> conversions_;  // values, from and to
+  std::multimap<int, int> conversions_;  // values, from and to
   const std::shared_ptr<const Module> conversion_ = std::make_shared<Conversion>();
   std::shared_ptr<const Module> normalization_;  // of photos
 };
 
 }  // namespace
 
-std::vector<Format> formats(const Shape& shape, const CompileOptions& options) {
-  if (options.device.is_cpu()) return {Format{}};
+std::vector<Format> formats(const Program::Value& value, const CompileOptions& options) {
+  if (options.device.is_cpu() || value.format.dtype != DType::f32) return {{.dtype = value.format.dtype}};
   std::vector<DType> types = {DType::f32};
   if (const DType type = storage_type(options.precision); type != types[0]) types.insert(types.begin(), type);
   std::vector<Format> result;
   for (const DType type : types) {
-    if (shape.rank() == 4) result.push_back({type, Layout::nhwc});
+    if (value.shape.rank() == 4) result.push_back({type, Layout::nhwc});
     result.push_back({type, Layout::nchw});
   }
   return result;
 }
 
+Format format_of_input(const Program::Value& value, Format format) {
+  if (value.format.dtype != DType::f32) format.dtype = value.format.dtype;
+  if (value.shape.rank() != 4 || value.format.dtype != DType::f32) format.layout = Layout::nchw;
+  return format;
+}
+
 PreparedViews::PreparedViews(const Program& program, const Program::Operation& op, const CompileOptions& options) {
   const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
   for (const int input : op.inputs) {
-    inputs.push_back({.shape = program.value(input).shape, .format = op.input_format, .alignment = alignment});
+    const Program::Value& value = program.value(input);
+    inputs.push_back({.shape = value.shape, .format = value.format, .alignment = alignment});
+    values_.push_back(&value);
   }
   const Program::Value& result = program.value(op.output);
   output = {.shape = result.shape, .format = result.format, .alignment = alignment};
@@ -171,7 +223,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
 }
 
 Preparation& PreparedViews::with(Format in, Format out) {
-  for (View& input : inputs) input.format = in;
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].format = format_of_input(*values_[i], in);
   output.format = out;
   return preparation;
 }

@@ -12,28 +12,40 @@ constexpr int none = -1;
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const CompileOptions& options)
-      : nodes_(graph.nodes()), options_(options), shapes_(graph.shapes(options.batch)), uses_(nodes_.size(), 0) {
-    for (const Graph::Node& node : nodes_) {
-      for (const int input : node.inputs) ++uses_[static_cast<std::size_t>(input)];
+  Fuser(const Resolved& resolved, const CompileOptions& options)
+      : network_(resolved.network), options_(options), uses_(size(), 0), needed_(size(), options.keep_all) {
+    for (const int output : resolved.outputs) {
+      ++uses_[index(output)];  // by the caller
+      needed_[index(output)] = true;
     }
-    for (const int output : graph.outputs()) ++uses_[static_cast<std::size_t>(output)];  // by the caller
+    for (int i = network_.size(); i-- > 0;) {
+      if (!needed_[index(i)]) continue;
+      for (const int input : network_[i].inputs) {
+        ++uses_[index(input)];
+        needed_[index(input)] = true;
+      }
+    }
+    for (const int input : resolved.inputs) needed_[index(input)] = true;
   }
 
-  Program fuse(const Graph& graph) {
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      const Graph::Node& node = nodes_[i];
-      if (node.module == nullptr) {
-        value_of_.push_back(new_value(i));
-        producer_.push_back(none);
+  Program fuse(const Graph& graph, const Resolved& resolved) {
+    for (int i = 0; i < network_.size(); ++i) {
+      value_of_.push_back(none);
+      producer_.push_back(none);
+      if (!needed_[index(i)]) continue;
+      if (network_[i].module == nullptr) {
+        value_of_.back() = new_value(i);
       } else if (!options_.fuse || !fold(i)) {
         append(i);
       }
     }
-    for (const int input : graph.inputs()) program_.inputs.push_back(value_of(input));
-    for (const int output : graph.outputs()) program_.outputs.push_back(value_of(output));
+    for (const int input : resolved.inputs) program_.inputs.push_back(value_of(input));
+    for (const int output : resolved.outputs) program_.outputs.push_back(value_of(output));
+    program_.output_names = resolved.output_names;
     if (options_.keep_all) {
-      for (std::size_t i = 0; i < nodes_.size(); ++i) program_.kept.emplace_back(nodes_[i].name, value_of_[i]);
+      for (std::size_t i = 0; i < resolved.node.size(); ++i) {
+        program_.kept.emplace_back(graph.nodes()[i].name, value_of(resolved.node[i]));
+      }
     }
     return std::move(program_);
   }
@@ -41,35 +53,38 @@ class Fuser {
  private:
   using Operation = Program::Operation;
 
-  int value_of(int node) const { return value_of_[static_cast<std::size_t>(node)]; }
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  std::size_t size() const { return index(network_.size()); }
+  int value_of(int node) const { return value_of_[index(node)]; }
 
-  int new_value(std::size_t node) {
-    program_.values.push_back({nodes_[node].name, shapes_[node], {}});
+  int new_value(int i) {
+    const Network::Node& node = network_[i];
+    program_.values.push_back({node.name, node.shape, {.dtype = node.dtype}, node.constant});
     return static_cast<int>(program_.values.size()) - 1;
   }
 
-  void append(std::size_t i) {
-    const Graph::Node& node = nodes_[i];
+  void append(int i) {
+    const Network::Node& node = network_[i];
     Operation op;
     op.name = node.name;
     op.module = node.module;
     std::vector<Shape> inputs;
     for (const int input : node.inputs) {
       op.inputs.push_back(value_of(input));
-      inputs.push_back(shapes_[static_cast<std::size_t>(input)]);
+      inputs.push_back(network_[input].shape);
     }
     op.view = node.module->is_view(inputs);
     op.output = new_value(i);
-    value_of_.push_back(op.output);
-    producer_.push_back(static_cast<int>(program_.operations.size()));
+    value_of_.back() = op.output;
+    producer_.back() = static_cast<int>(program_.operations.size());
     program_.operations.push_back(std::move(op));
   }
 
   /// Makes node i part of the operation that computes its operand, if that can be and nobody else reads the operand.
-  bool fold(std::size_t i) {
-    const Graph::Node& node = nodes_[i];
+  bool fold(int i) {
+    const Network::Node& node = network_[i];
     if (node.inputs.size() != 1) return false;
-    const auto source = static_cast<std::size_t>(node.inputs[0]);
+    const std::size_t source = index(node.inputs[0]);
     if (uses_[source] != 1 || producer_[source] == none) return false;
     Operation& op = program_.operations[static_cast<std::size_t>(producer_[source])];
     Operation longer = op;
@@ -80,7 +95,7 @@ class Fuser {
     }
     if (longer.module == nullptr) return false;
     Program::Value& result = program_.value(op.output);
-    const Shape shape = std::exchange(result.shape, shapes_[i]);
+    const Shape shape = std::exchange(result.shape, node.shape);
     longer.view = op.view && longer.module->is_view({&program_.value(op.inputs[0]).shape, 1});
     if (!longer.view && !runs(longer)) {
       result.shape = shape;
@@ -93,16 +108,16 @@ class Fuser {
       longer.folded |= !shares_parameters(*op.module, *longer.module);
     }
     op = std::move(longer);
-    value_of_.push_back(op.output);
-    producer_.push_back(producer_[source]);
+    value_of_.back() = op.output;
+    producer_.back() = producer_[source];
     return true;
   }
 
   /// Whether there is a kernel for the operation in some formats.
   bool runs(const Operation& op) const {
     PreparedViews views(program_, op, options_);
-    for (const Format input : formats(views.inputs[0].shape, options_)) {
-      for (const Format output : formats(views.output.shape, options_)) {
+    for (const Format input : formats(program_.value(op.inputs[0]), options_)) {
+      for (const Format output : formats(program_.value(op.output), options_)) {
         if (op.module->takes(views.with(input, output))) return true;
       }
     }
@@ -114,10 +129,10 @@ class Fuser {
                       [](const auto& x, const auto& y) { return x.value.raw() == y.value.raw(); });
   }
 
-  const std::vector<Graph::Node>& nodes_;
+  const Network& network_;
   const CompileOptions& options_;
-  std::vector<Shape> shapes_;  // by node, as all below
-  std::vector<int> uses_;      // readers, the caller included
+  std::vector<int> uses_;  // by node, as all below: readers, the caller included
+  std::vector<bool> needed_;
   std::vector<int> value_of_;
   std::vector<int> producer_;  // the operation, or none for an input
   Program program_;
@@ -125,6 +140,9 @@ class Fuser {
 
 }  // namespace
 
-Program fuse(const Graph& graph, const CompileOptions& options) { return Fuser(graph, options).fuse(graph); }
+Program fuse(const Graph& graph, const CompileOptions& options) {
+  const Resolved resolved = resolve(graph, options);
+  return Fuser(resolved, options).fuse(graph, resolved);
+}
 
 }  // namespace lamina::detail

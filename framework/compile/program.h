@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/graph/graph.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/tensor/format.h"
 
@@ -19,6 +20,7 @@ struct Program {
     std::string name;  ///< of the node that computes it
     Shape shape;
     Format format;
+    Tensor constant = {};  ///< on the CPU, in that format; undefined unless it is the same in every run
   };
 
   struct Operation {
@@ -29,13 +31,14 @@ struct Program {
     int output = -1;          ///< a value
     bool view = false;        ///< the output is the input's memory
     bool folded = false;      ///< the module has parameters of its own, made by folding
-    Format input_format;      ///< of all inputs
+    Format input_format;      ///< of all inputs that have a choice
   };
 
   std::vector<Value> values;
   std::vector<Operation> operations;
-  std::vector<int> inputs;                        ///< values of the graph's inputs
-  std::vector<int> outputs;                       ///< values of the graph's outputs
+  std::vector<int> inputs;   ///< values of the graph's inputs
+  std::vector<int> outputs;  ///< values of the graph's outputs
+  std::vector<std::string> output_names;
   std::vector<std::pair<std::string, int>> kept;  ///< with keep_all: every node's name and value
 
   const Value& value(int index) const { return values[static_cast<std::size_t>(index)]; }
@@ -46,8 +49,12 @@ struct Program {
 /// whatever the first layer likes, is the normalisation.
 inline constexpr Format photo = {DType::u8, Layout::nhwc};
 
-/// The formats that a value of that shape may be stored in, the best first.
-std::vector<Format> formats(const Shape& shape, const CompileOptions& options);
+/// The formats that a value may be stored in, the best first. Values of f32 are what the precision says; others have
+/// one format.
+std::vector<Format> formats(const Program::Value& value, const CompileOptions& options);
+
+/// The format in which an operation of `format` reads that value: a layout is for images, a precision for f32.
+Format format_of_input(const Program::Value& value, Format format);
 
 /// What an operation is prepared for, and the views that the Preparation looks at.
 struct PreparedViews {
@@ -62,9 +69,13 @@ struct PreparedViews {
   std::vector<View> inputs;
   View output;
   Preparation preparation;
+
+ private:
+  std::vector<const Program::Value*> values_;  // of the inputs
 };
 
-/// The operations that are left of a graph once modules have absorbed those that follow them, all values f32 nchw.
+/// The operations that are left of a network once modules have absorbed those that follow them, all values nchw and f32
+/// or of the type that they have. `graph` is for names.
 Program fuse(const Graph& graph, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs

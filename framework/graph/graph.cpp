@@ -5,19 +5,11 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/resolve.h"
+#include "lamina/ops/op.h"
 
 namespace lamina {
 namespace {
-
-/// Runs `f`; an Error that it throws is rethrown with the node's name in front.
-template <class F>
-auto at_node(const std::string& name, const F& f) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    detail::fail(name, ": ", error.what());
-  }
-}
 
 /// "; nearest: a, b": those of `names` that are most like `name`.
 std::string nearest(const std::string& name, std::span<const std::string> names) {
@@ -26,12 +18,6 @@ std::string nearest(const std::string& name, std::span<const std::string> names)
     text += (text.empty() ? "; nearest: " : ", ") + candidate;
   }
   return text.empty() ? "; there are no tensors at all" : text;
-}
-
-std::vector<Shape> input_shapes(const Graph::Node& node, std::span<const Shape> shapes) {
-  std::vector<Shape> result;
-  for (const int input : node.inputs) result.push_back(shapes[static_cast<std::size_t>(input)]);
-  return result;
 }
 
 /// "module." where all names of the file begin so and no parameter of the nodes does; empty where there is no such
@@ -52,7 +38,7 @@ std::string foreign_prefix(const std::vector<Graph::Node>& nodes, std::span<cons
 bool fits_with(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
   return std::ranges::any_of(nodes, [&](const Graph::Node& node) {
     return node.module != nullptr && std::ranges::any_of(node.module->parameters(), [&](const auto& parameter) {
-             return weights.contains(detail::concat(prefix, node.name, '.', parameter.name));
+             return weights.contains(prefix + detail::parameter_key(node.name, parameter.name));
            });
   });
 }
@@ -80,8 +66,9 @@ Value Graph::append(Node node) {
   return {static_cast<int>(nodes_.size()) - 1};
 }
 
-Value Graph::input(std::string name, Shape shape) {
-  const Value value = append({.name = std::move(name), .module = nullptr, .inputs = {}, .shape = shape});
+Value Graph::input(std::string name, Shape shape, DType dtype) {
+  const Value value =
+      append({.name = std::move(name), .module = nullptr, .inputs = {}, .shape = shape, .dtype = dtype});
   inputs_.push_back(value.node);
   return value;
 }
@@ -89,12 +76,19 @@ Value Graph::input(std::string name, Shape shape) {
 Value Graph::add(std::string name, std::shared_ptr<Module> module, std::span<const Value> inputs) {
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = {}, .shape = {}};
   if (node.module == nullptr) detail::fail(node.name, ": expected a module, got null");
+  bool known = dynamic_cast<const Op*>(node.module.get()) == nullptr;
   std::vector<Shape> shapes;
   for (const Value value : inputs) {
-    node.inputs.push_back(check(value));
-    shapes.push_back(nodes_[static_cast<std::size_t>(value.node)].shape);
+    node.inputs.push_back(value.node == Value().node ? -1 : check(value));
+    if (node.inputs.back() < 0) {
+      if (known) detail::fail(node.name, ": ", node.module->op(), " has no optional operands");
+      continue;
+    }
+    const std::optional<Shape>& shape = nodes_[static_cast<std::size_t>(value.node)].shape;
+    known &= shape && std::ranges::find(*shape, open) == shape->end();
+    if (known) shapes.push_back(*shape);
   }
-  node.shape = at_node(node.name, [&] { return node.module->output_shape(shapes); });
+  if (known) node.shape = detail::at_node(node.name, [&] { return node.module->output_shape(shapes); });
   return append(std::move(node));
 }
 
@@ -114,34 +108,25 @@ Graph Graph::until(std::string_view name) const {
   needed[end] = true;
   for (std::size_t i = end + 1; i-- > 0;) {
     if (!needed[i]) continue;
-    for (const int input : nodes_[i].inputs) needed[static_cast<std::size_t>(input)] = true;
+    for (const int input : nodes_[i].inputs) {
+      if (input >= 0) needed[static_cast<std::size_t>(input)] = true;
+    }
   }
   Graph part;
   std::vector<Value> values(nodes_.size());
   for (std::size_t i = 0; i <= end; ++i) {
     const Node& node = nodes_[i];
     // Every input stays one, so that the part is called as the whole is.
-    if (node.module == nullptr) values[i] = part.input(node.name, node.shape);
+    if (node.module == nullptr) values[i] = part.input(node.name, *node.shape, node.dtype);
     if (node.module == nullptr || !needed[i]) continue;
     std::vector<Value> inputs;
-    for (const int input : node.inputs) inputs.push_back(values[static_cast<std::size_t>(input)]);
+    for (const int input : node.inputs) {
+      inputs.push_back(input < 0 ? Value() : values[static_cast<std::size_t>(input)]);
+    }
     values[i] = part.add(node.name, node.module, inputs);
   }
   part.output(values[end]);
   return part;
-}
-
-std::vector<Shape> Graph::shapes(std::int64_t n) const {
-  if (n < 1) detail::fail("batch: expected 1 or more, got ", n);
-  std::vector<Shape> result;
-  for (const Node& node : nodes_) {
-    if (node.module == nullptr) {
-      result.push_back(node.shape.with_batch(n));
-    } else {
-      result.push_back(at_node(node.name, [&] { return node.module->output_shape(input_shapes(node, result)); }));
-    }
-  }
-  return result;
 }
 
 std::vector<std::string> Graph::load(const Weights& weights) {
@@ -167,7 +152,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
   for (const Node& node : nodes_) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
-      const std::string name = node.name + '.' + parameter.name;
+      const std::string name = detail::parameter_key(node.name, parameter.name);
       used.insert(name);
       const TensorInfo* info = weights.info(name);
       if (info == nullptr) {
@@ -178,7 +163,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
                                    detail::shape_text(info->shape));
       }
       if (info == nullptr || !problems.empty()) continue;
-      assignments.push_back({node.module.get(), parameter.name, weights.at(name).to(DType::f32)});
+      assignments.push_back({node.module.get(), parameter.name, weights.at(name).to(parameter.dtype)});
     }
   }
   if (!problems.empty()) detail::fail("the weights do not fit the graph:", problems);
@@ -196,7 +181,7 @@ Weights Graph::state_dict() const {
   for (const Node& node : nodes_) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
-      const std::string name = node.name + '.' + parameter.name;
+      const std::string name = detail::parameter_key(node.name, parameter.name);
       if (!parameter.value.defined()) detail::fail(name, ": was never set; load weights first");
       weights.set(name, parameter.value);
     }

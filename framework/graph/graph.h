@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,8 +32,11 @@ class LAMINA_API Graph {
   struct Node {
     std::string name;
     std::shared_ptr<Module> module;  ///< null for an input
-    std::vector<int> inputs;         ///< indices of earlier nodes
-    Shape shape;                     ///< of the output; the batch may be `lamina::batch`
+    std::vector<int> inputs;         ///< indices of earlier nodes; -1: an optional operand that is left out
+    /// Of the output; the batch may be `lamina::batch`, and an extent of an input `lamina::open`. Nothing where only
+    /// compiling tells: of an Op, and of what depends on one.
+    std::optional<Shape> shape;
+    DType dtype = DType::f32;  ///< of an input
   };
 
   Graph() = default;
@@ -40,9 +44,10 @@ class LAMINA_API Graph {
   Graph& operator=(Graph&&) = default;
 
   /// Adds an input. Throws Error if the name is taken.
-  Value input(std::string name, Shape shape);
+  Value input(std::string name, Shape shape, DType dtype = DType::f32);
 
-  /// Adds a node. Throws Error, naming the node, if the name is taken or the inputs do not fit the module.
+  /// Adds a node. A Value{} among the inputs leaves out an optional operand. Throws Error, naming the node, if the name
+  /// is taken or the inputs do not fit the module.
   Value add(std::string name, std::shared_ptr<Module> module, std::span<const Value> inputs);
   template <class M>
   requires std::is_base_of_v<Module, M> Value add(std::string name, M module, Value input) {
@@ -85,8 +90,10 @@ class LAMINA_API Graph {
   /// A table of the nodes: name, operation, output shape, parameters, FLOPs, activation bytes; and the totals, when the
   /// batch is n.
   std::string summary(std::int64_t n = 1) const;
+  std::string summary(const CompileOptions& options) const;
 
-  /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be.
+  /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be;
+  /// UnboundInputs, which is one, if values of inputs must be known for it.
   Plan compile(const CompileOptions& options = {}) const;
 
   /// The bytes that `compile` with these options will hold, exactly, found out without taking any on a GPU. Weights
@@ -100,7 +107,8 @@ class LAMINA_API Graph {
   /// Throws Error if there is no such node.
   Graph until(std::string_view name) const;
 
-  /// The output shape of every node when the batch is n, in the order of `nodes()`.
+  /// The output shape of every node when the batch is n, in the order of `nodes()`. Throws Error if that alone does not
+  /// tell.
   std::vector<Shape> shapes(std::int64_t n) const;
 
  private:

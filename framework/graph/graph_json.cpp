@@ -6,7 +6,10 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/layers/op_table.h"
+#include "lamina/ops/op.h"
+#include "lamina/ops/table.h"
 
 namespace lamina::detail {
 namespace {
@@ -57,7 +60,18 @@ Attribute attribute(const Json& value, const std::string& where) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_float()) return value.get<double>();
   if (value.is_number()) return whole_number(value, where);
-  if (!value.is_array()) fail(where, ": expected a number, a truth value or a list, got ", shortened(value.dump()));
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) {
+    fail(where, ": expected a number, a truth value, a text or a list, got ", shortened(value.dump()));
+  }
+  if (std::ranges::any_of(value, [](const Json& item) { return item.is_number_float(); })) {
+    std::vector<double> numbers;
+    for (const Json& item : value) {
+      if (!item.is_number()) fail(where, ": expected numbers, got ", shortened(item.dump()));
+      numbers.push_back(item.get<double>());
+    }
+    return numbers;
+  }
   std::vector<std::int64_t> list;
   for (const Json& item : value) list.push_back(whole_number(item, where));
   return list;
@@ -70,11 +84,16 @@ Shape input_shape(const Json& list, const std::string& where) {
       extents.push_back(batch);
       continue;
     }
+    if (list[i] == "?") {
+      extents.push_back(open);
+      continue;
+    }
     const std::int64_t extent = whole_number(list[i], where);
-    if (extent < 1) fail(where, ": expected extents of 1 or more (or \"N\" in front), got ", extent);
+    if (extent < 0)
+      fail(where, ": expected extents of 0 or more (or \"N\" in front, \"?\" for an open one), got ", extent);
     extents.push_back(extent);
   }
-  if (extents.empty() || extents.size() > Shape::max_rank) fail(where, ": expected 1 to ", Shape::max_rank, " extents");
+  if (extents.size() > Shape::max_rank) fail(where, ": expected at most ", Shape::max_rank, " extents");
   return Shape(extents);
 }
 
@@ -82,8 +101,10 @@ void add_inputs(Graph& graph, const Json& root, std::map<std::string, Value>& va
   for (const Json& input : member(root, "inputs", Json::value_t::array, "lamina.graph")) {
     require_keys(input, {"name", "dtype", "shape"}, "lamina.graph inputs");
     const std::string name = text(input, "name", "lamina.graph inputs");
-    if (input.contains("dtype") && text(input, "dtype", name) != "f32") fail(name, ": expected inputs of f32");
-    values[name] = graph.input(name, input_shape(member(input, "shape", Json::value_t::array, name), name));
+    const std::string dtype = input.contains("dtype") ? text(input, "dtype", name) : "f32";
+    const std::optional<DType> known = find_dtype(dtype);
+    if (!known) fail(name, ": there is no type ", quote(dtype));
+    values[name] = graph.input(name, input_shape(member(input, "shape", Json::value_t::array, name), name), *known);
   }
 }
 
@@ -98,7 +119,6 @@ NodeText node_text(const Json& node, const std::string& name) {
   NodeText result;
   result.op = text(node, "op", name);
   result.inputs = texts(member(node, "inputs", Json::value_t::array, name), name);
-  if (result.inputs.empty()) fail(name, ": expected an input");
   if (!node.contains("attrs")) return result;
   for (const auto& [key, value] : member(node, "attrs", Json::value_t::object, name).items()) {
     result.attributes.emplace_back(key, attribute(value, name + ": attribute " + quote(key)));
@@ -106,22 +126,31 @@ NodeText node_text(const Json& node, const std::string& name) {
   return result;
 }
 
+/// A module that Lamina has a class for, or an op.
+std::shared_ptr<Module> make_node(const NodeText& node, const NodeSpec& spec) {
+  if (node.op == "Constant") {
+    const std::optional<Tensor> value = spec.parameter("");
+    if (!value) fail("Constant: the file has no tensor of this name");
+    return std::make_shared<Constant>(value->shape(), value->dtype());
+  }
+  if (find_op(node.op) != nullptr) return std::make_shared<Op>(node.op, node.attributes);
+  return make_module(node.op, spec);
+}
+
 void add_node(Graph& graph, const std::string& name, const NodeText& node, const Weights& weights,
               std::map<std::string, Value>& values) {
   const NodeSpec spec = {.attributes = node.attributes,
-                         .parameter_shape = [&](std::string_view parameter) -> std::optional<Shape> {
-                           const std::string key = concat(name, '.', parameter);
-                           if (!weights.contains(key)) return std::nullopt;
-                           return weights.at(key).shape();
+                         .parameter = [&](std::string_view parameter) -> std::optional<Tensor> {
+                           return weights.find(parameter_key(name, std::string(parameter)));
                          }};
   std::shared_ptr<Module> module;
   try {
-    module = make_module(node.op, spec);
+    module = make_node(node, spec);
   } catch (const Error& error) {
     fail(name, ": ", error.what());
   }
   std::vector<Value> inputs;
-  for (const std::string& input : node.inputs) inputs.push_back(values.at(input));
+  for (const std::string& input : node.inputs) inputs.push_back(input.empty() ? Value() : values.at(input));
   values[name] = graph.add(name, std::move(module), inputs);
 }
 
@@ -172,7 +201,7 @@ void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     for (const std::string& input : nodes[i].text.inputs) {
-      if (values.contains(input)) continue;  // of the graph itself
+      if (input.empty() || values.contains(input)) continue;  // left out, or of the graph itself
       const auto place = places.find(input);
       if (place == places.end()) fail(nodes[i].name, ": there is no node ", quote(input), " to take as input");
       nodes[place->second].users.push_back(i);
@@ -218,12 +247,14 @@ std::string graph_to_json(const Graph& graph) {
   for (const Graph::Node& node : graph.nodes()) {
     if (node.module == nullptr) {
       Json shape = Json::array();
-      for (const std::int64_t extent : node.shape) shape.push_back(extent == batch ? Json("N") : Json(extent));
-      inputs.push_back({{"name", node.name}, {"dtype", "f32"}, {"shape", std::move(shape)}});
+      for (const std::int64_t extent : *node.shape) {
+        shape.push_back(extent == batch ? Json("N") : extent == open ? Json("?") : Json(extent));
+      }
+      inputs.push_back({{"name", node.name}, {"dtype", name(node.dtype)}, {"shape", std::move(shape)}});
       continue;
     }
-    Json entry = {{"name", node.name}, {"op", node.module->op()}};
-    for (const int input : node.inputs) entry["inputs"].push_back(name_of(input));
+    Json entry = {{"name", node.name}, {"op", node.module->op()}, {"inputs", Json::array()}};
+    for (const int input : node.inputs) entry["inputs"].push_back(input < 0 ? std::string() : name_of(input));
     for (const auto& [key, value] : node.module->attributes()) entry["attrs"][key] = to_json(value);
     nodes.push_back(std::move(entry));
   }

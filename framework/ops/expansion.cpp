@@ -1,6 +1,7 @@
 #include "lamina/ops/expansion.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "lamina/base/error.h"
@@ -85,6 +86,26 @@ int Expansion::scalar(double value, DType dtype) {
 
 int Expansion::reshape(int node, Shape shape) {
   return shape == this->shape(node) ? node : add(Reshape(shape), {node});
+}
+
+DType onnx_dtype(std::string_view op, int number) {
+  constexpr std::array<std::pair<int, DType>, 13> numbers = {{{1, DType::f32},
+                                                              {2, DType::u8},
+                                                              {3, DType::i8},
+                                                              {4, DType::u16},
+                                                              {5, DType::i16},
+                                                              {6, DType::i32},
+                                                              {7, DType::i64},
+                                                              {9, DType::boolean},
+                                                              {10, DType::f16},
+                                                              {11, DType::f64},
+                                                              {12, DType::u32},
+                                                              {13, DType::u64},
+                                                              {16, DType::bf16}}};
+  for (const auto& [known, dtype] : numbers) {
+    if (known == number) return dtype;
+  }
+  fail(op, ": elements of ONNX's type ", number, " are not supported");
 }
 
 DType compute_type(DType dtype) {

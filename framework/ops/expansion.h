@@ -86,6 +86,9 @@ class Expansion {
   int parts_ = 0;
 };
 
+/// The type of a number of ONNX's TensorProto.DataType. Throws Error for one that Lamina has not.
+DType onnx_dtype(std::string_view op, int number);
+
 /// The type that PointwiseProblem computes elements of that type in.
 DType compute_type(DType dtype);
 

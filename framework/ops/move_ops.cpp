@@ -1,8 +1,313 @@
+// Ops that bring elements to other places.
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
+namespace {
 
-std::span<const OpRow> move_ops() { return {}; }
+using Extents = std::vector<std::int64_t>;
+
+Shape shape_of(const Extents& extents) { return Shape(std::span<const std::int64_t>(extents)); }
+
+/// A walk over a tensor as it is: to be changed along some axes.
+MoveProblem as_is(const Shape& shape) {
+  MoveProblem problem;
+  std::int64_t stride = 1;
+  for (int d = static_cast<int>(shape.rank()); d-- > 0;) {
+    problem.axes.insert(problem.axes.begin(), {.extent = shape[d], .stride = stride});
+    stride *= std::max<std::int64_t>(shape[d], 1);
+  }
+  return problem;
+}
+
+/// Along axis `d`, the elements whose places are `places`; -1: none.
+void pick(MoveProblem& problem, int d, const Extents& places) {
+  MoveProblem::Axis& axis = problem.axes[static_cast<std::size_t>(d)];
+  axis.extent = static_cast<std::int64_t>(places.size());
+  axis.offsets.clear();
+  for (const std::int64_t place : places) axis.offsets.push_back(place < 0 ? -1 : place * axis.stride);
+}
+
+int moved(Expansion& e, int x, MoveProblem problem) {
+  Extents extents;
+  for (const MoveProblem::Axis& axis : problem.axes) extents.push_back(axis.extent);
+  return e.move(x, std::move(problem), shape_of(extents));
+}
+
+int transpose(Expansion& e) {
+  const int rank = e.rank(e.input(0));
+  Extents reversed(static_cast<std::size_t>(rank));
+  std::iota(reversed.rbegin(), reversed.rend(), std::int64_t{0});
+  std::vector<int> order;
+  std::vector<bool> seen(static_cast<std::size_t>(rank), false);
+  for (const std::int64_t axis : e.attributes().integers("perm", reversed)) {
+    order.push_back(e.axis_of(axis, rank));
+    if (seen[static_cast<std::size_t>(order.back())]) e.refuse("axis ", axis, " stands twice in perm");
+    seen[static_cast<std::size_t>(order.back())] = true;
+  }
+  if (static_cast<int>(order.size()) != rank) e.refuse("expected a perm of ", rank, " axes, got ", order.size());
+  return e.permute(e.input(0), order);
+}
+
+/// Where ONNX's and NumPy's slices begin and end: bounds beyond the axis are its ends.
+Extents slice_places(Expansion& e, std::int64_t extent, std::int64_t start, std::int64_t end, std::int64_t step) {
+  if (step == 0 || step == std::numeric_limits<std::int64_t>::min()) e.refuse("expected a step other than ", step);
+  const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
+  const auto bound = [&](std::int64_t place) {
+    return std::clamp(place < 0 ? (place < -extent ? low : place + extent) : place, low, high);
+  };
+  start = bound(start), end = bound(end);
+  const std::int64_t distance = step > 0 ? end - start : start - end;
+  const std::int64_t pace = step > 0 ? step : -step;
+  Extents places;
+  for (std::int64_t i = 0; i < distance; i += std::min(pace, distance))
+    places.push_back(step > 0 ? start + i : start - i);
+  return places;
+}
+
+int slice(Expansion& e) {
+  const int x = e.input(0), rank = e.rank(x);
+  const Extents starts = e.integers(1), ends = e.integers(2);
+  Extents axes(starts.size());
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  if (e.has(3)) axes = e.integers(3);
+  const Extents steps = e.has(4) ? e.integers(4) : Extents(starts.size(), 1);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+    e.refuse("expected as many starts, ends, axes and steps");
+  }
+  MoveProblem problem = as_is(e.shape(x));
+  bool whole = true;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int d = e.axis_of(axes[i], rank);
+    const std::int64_t extent = e.shape(x)[d];
+    const Extents places = slice_places(e, extent, starts[i], ends[i], steps[i]);
+    const bool all = static_cast<std::int64_t>(places.size()) == extent && steps[i] == 1;
+    if (!all) pick(problem, d, places);
+    whole &= all;
+  }
+  return whole ? x : moved(e, x, std::move(problem));
+}
+
+/// Parts along an axis, of the sizes that operand 1 says, or "num_outputs" of them with the last one smaller; "output"
+/// says which one this is.
+int split(Expansion& e) {
+  const int x = e.input(0), axis = e.axis_of(e.attributes().long_integer("axis", 0), e.rank(x));
+  const std::int64_t extent = e.shape(x)[axis], which = e.attributes().long_integer("output", 0);
+  const std::int64_t outputs = e.attributes().long_integer("num_outputs", 0);
+  Extents sizes;
+  if (e.has(1)) {
+    sizes = e.integers(1);
+  } else {
+    if (outputs < 1 || outputs > extent + 1'000'000) e.refuse("expected sizes or num_outputs, got ", outputs);
+    const std::int64_t part = ceil_div(extent, outputs);
+    for (std::int64_t i = 0, rest = extent; i < outputs; ++i, rest -= sizes.back())
+      sizes.push_back(std::min(part, rest));
+  }
+  std::int64_t begin = 0, total = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 0 || sizes[i] > extent - total) e.refuse("parts do not make up an axis of ", extent);
+    total += sizes[i];
+    if (static_cast<std::int64_t>(i) < which) begin = total;
+  }
+  if (total != extent) e.refuse("expected parts that make up an axis of ", extent, ", got ", total);
+  if (which < 0 || which >= static_cast<std::int64_t>(sizes.size())) e.refuse("there is no output ", which);
+  return e.slice(x, axis, begin, begin + sizes[static_cast<std::size_t>(which)]);
+}
+
+int concat_op(Expansion& e) {
+  std::vector<int> nodes = e.all_inputs();
+  if (nodes.empty()) e.refuse("expected an operand");
+  const int axis = e.axis_of(e.attributes().long_integer("axis", 0), e.rank(nodes[0]));
+  return e.join(std::move(nodes), axis);
+}
+
+/// The place that padding of an axis repeats, or -1.
+std::int64_t padded_place(std::int64_t i, std::int64_t extent, const std::string& mode) {
+  if (i >= 0 && i < extent) return i;
+  if (mode == "edge") return std::clamp<std::int64_t>(i, 0, extent - 1);
+  if (mode == "wrap") return ((i % extent) + extent) % extent;
+  if (mode != "reflect") return -1;
+  if (extent == 1) return 0;
+  const std::int64_t period = 2 * (extent - 1), folded = ((i % period) + period) % period;
+  return folded < extent ? folded : period - folded;
+}
+
+int pad(Expansion& e) {
+  const int x = e.input(0), rank = e.rank(x);
+  const std::string mode = e.attributes().text("mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") e.refuse("there is no mode ", mode);
+  const Extents pads = e.integers(1);
+  Extents axes(static_cast<std::size_t>(rank));
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  if (e.has(3)) axes = e.integers(3);
+  if (pads.size() != 2 * axes.size()) e.refuse("expected ", 2 * axes.size(), " pads, got ", pads.size());
+  MoveProblem problem = as_is(e.shape(x));
+  if (mode == "constant" && e.has(2)) problem.fill = e.number(2);
+  bool some = false;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int d = e.axis_of(axes[i], rank);
+    const std::int64_t extent = e.shape(x)[d], before = pads[i], after = pads[i + axes.size()];
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    if (before < -extent || after < -extent || before > most || after > most || extent + before + after < 0) {
+      e.refuse("cannot pad an axis of ", extent, " by ", before, " and ", after);
+    }
+    if (before == 0 && after == 0) continue;
+    if (extent == 0 && mode != "constant") e.refuse("there is nothing to repeat in input ", e.shape(x));
+    some = true;
+    Extents places;
+    for (std::int64_t j = -before; j < extent + after; ++j) places.push_back(padded_place(j, extent, mode));
+    pick(problem, d, places);
+  }
+  return some ? moved(e, x, std::move(problem)) : x;
+}
+
+/// NumPy's broadcasting to a shape: both ways.
+int expand(Expansion& e) {
+  const int x = e.input(0);
+  Extents to = e.integers(1);
+  const Shape from = e.shape(x);
+  while (to.size() < from.rank()) to.insert(to.begin(), 1);
+  const std::size_t missing = to.size() - from.rank();
+  MoveProblem walk = as_is(from);
+  MoveProblem problem;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    MoveProblem::Axis axis = {.extent = to[d], .stride = 0};
+    if (d >= missing) {
+      const std::int64_t extent = from.extents()[d - missing];
+      if (to[d] == 1 || to[d] == -1) axis.extent = to[d] = extent;
+      if (extent != 1 && extent != to[d]) e.refuse("cannot expand ", from, " to ", shape_of(to));
+      if (extent != 1) axis.stride = walk.axes[d - missing].stride;
+    }
+    problem.axes.push_back(std::move(axis));
+  }
+  const Shape result = shape_of(to);
+  if (result.numel() == from.numel()) return e.reshape(x, result);
+  return e.move(x, std::move(problem), result);
+}
+
+int tile(Expansion& e) {
+  const int x = e.input(0);
+  const Extents repeats = e.integers(1);
+  if (static_cast<int>(repeats.size()) != e.rank(x)) e.refuse("expected ", e.rank(x), " repeats, got ", repeats.size());
+  const MoveProblem walk = as_is(e.shape(x));
+  MoveProblem problem;
+  Extents to;
+  for (std::size_t d = 0; d < repeats.size(); ++d) {
+    const auto extent = checked_mul(repeats[d], walk.axes[d].extent);
+    if (repeats[d] < 0 || !extent) e.refuse("cannot repeat an axis ", repeats[d], " times");
+    to.push_back(*extent);
+    problem.axes.push_back({.extent = repeats[d], .stride = 0});
+    problem.axes.push_back(walk.axes[d]);
+  }
+  if (shape_of(to) == e.shape(x)) return x;
+  return e.move(x, std::move(problem), shape_of(to));
+}
+
+/// Walks [N, C, H, W] as axes that `order` names: 0 N, 1 and 2 the block's rows and columns, 3 the channels, 4 H, 5 W.
+int depth_to_space(Expansion& e) {
+  const int x = e.input(0);
+  const Shape from = e.shape(x);
+  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
+  const std::string mode = e.attributes().text("mode", "DCR");
+  if (from.rank() != 4 || block < 1 || block > from[1] || from[1] % (block * block) != 0) {
+    e.refuse("expected an input [N, C, H, W] whose channels divide by ", block, " x ", block, ", got ", from);
+  }
+  const std::int64_t channels = from[1] / (block * block);
+  const Shape split = mode == "CRD" ? Shape{from[0], channels, block, block, from[2], from[3]}
+                                    : Shape{from[0], block, block, channels, from[2], from[3]};
+  const std::array<int, 6> crd = {0, 1, 4, 2, 5, 3}, dcr = {0, 3, 4, 1, 5, 2};
+  const int turned = e.permute(e.reshape(x, split), mode == "CRD" ? crd : dcr);
+  return e.reshape(turned, {from[0], channels, from[2] * block, from[3] * block});
+}
+
+int space_to_depth(Expansion& e) {
+  const int x = e.input(0);
+  const Shape from = e.shape(x);
+  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
+  if (from.rank() != 4 || block < 1 || from[2] % block != 0 || from[3] % block != 0) {
+    e.refuse("expected an input [N, C, H, W] whose sides divide by ", block, ", got ", from);
+  }
+  const int split = e.reshape(x, {from[0], from[1], from[2] / block, block, from[3] / block, block});
+  const std::array<int, 6> order = {0, 3, 5, 1, 2, 4};
+  return e.reshape(e.permute(split, order), {from[0], from[1] * block * block, from[2] / block, from[3] / block});
+}
+
+/// As torch.roll: elements move by "shifts" along "dims" and come in again at the other end.
+int roll(Expansion& e) {
+  const int x = e.input(0), rank = e.rank(x);
+  const Extents shifts = e.attributes().integers("shifts", {}), dims = e.attributes().integers("dims", {});
+  if (shifts.size() != dims.size()) e.refuse("expected as many shifts as dims");
+  MoveProblem problem = as_is(e.shape(x));
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const int d = e.axis_of(dims[i], rank);
+    const std::int64_t extent = e.shape(x)[d];
+    if (extent == 0) return x;
+    Extents places;
+    for (std::int64_t j = 0; j < extent; ++j) places.push_back((j - shifts[i] % extent + extent) % extent);
+    if (!problem.axes[static_cast<std::size_t>(d)].offsets.empty()) e.refuse("axis ", d, " stands twice in dims");
+    pick(problem, d, places);
+  }
+  return moved(e, x, std::move(problem));
+}
+
+/// The upper or the lower triangle of the last two axes, 0 elsewhere.
+int trilu(Expansion& e) {
+  const int x = e.input(0);
+  const Shape& shape = e.shape(x);
+  const bool upper = e.attributes().boolean("upper", true);
+  if (shape.rank() < 2) e.refuse("expected an input of rank 2 or more, got ", shape);
+  const std::int64_t rows = shape[-2], columns = shape[-1];
+  const std::int64_t k = std::clamp<std::int64_t>(e.has(1) ? e.integers(1).at(0) : 0, -rows - columns, rows + columns);
+  Tensor kept({rows, columns}, DType::boolean);
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    const std::int64_t row = i / columns, column = i % columns;
+    kept.values<bool>()[static_cast<std::size_t>(i)] = upper ? column - row >= k : column - row <= k;
+  }
+  return e.pointwise(Pointwise::where, {e.constant_node(std::move(kept)), x, e.scalar(0, e.dtype(x))});
+}
+
+/// Cropped, or padded with zeros, around the middle.
+int center_crop_pad(Expansion& e) {
+  const int x = e.input(0), rank = e.rank(x);
+  const Extents to = e.integers(1);
+  Extents axes(static_cast<std::size_t>(rank));
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  axes = e.attributes().integers("axes", axes);
+  if (axes.size() != to.size()) e.refuse("expected ", axes.size(), " extents, got ", to.size());
+  MoveProblem problem = as_is(e.shape(x));
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int d = e.axis_of(axes[i], rank);
+    const std::int64_t extent = e.shape(x)[d];
+    if (to[i] < 0 || to[i] > (std::int64_t{1} << 31)) e.refuse("there is no extent ", to[i]);
+    const std::int64_t first = to[i] > extent ? -((to[i] - extent) / 2) : (extent - to[i]) / 2;
+    Extents places;
+    for (std::int64_t j = first; j < first + to[i]; ++j) places.push_back(j >= 0 && j < extent ? j : -1);
+    pick(problem, d, places);
+  }
+  return moved(e, x, std::move(problem));
+}
+
+constexpr OpRow rows[] = {{"CenterCropPad", center_crop_pad},
+                          {"Concat", concat_op},
+                          {"DepthToSpace", depth_to_space},
+                          {"Expand", expand},
+                          {"Pad", pad},
+                          {"Roll", roll},
+                          {"Slice", slice},
+                          {"SpaceToDepth", space_to_depth},
+                          {"Split", split},
+                          {"Tile", tile},
+                          {"Transpose", transpose},
+                          {"Trilu", trilu}};
+
+}  // namespace
+
+std::span<const OpRow> move_ops() { return rows; }
 
 }  // namespace lamina::detail

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lamina/base/error.h"
 #include "lamina/layers/module.h"
 
 /// What a Graph is once the batch, the open extents and some inputs are known.
@@ -39,13 +38,6 @@ class Network {
   int append(Node node);
 
   std::vector<Node> nodes_;
-};
-
-/// What a Graph cannot be compiled without: the values of these inputs.
-class LAMINA_API UnboundInputs : public Error {
- public:
-  UnboundInputs(const std::string& what, std::vector<std::string> inputs) : Error(what), names(std::move(inputs)) {}
-  std::vector<std::string> names;
 };
 
 }  // namespace lamina::detail

@@ -1,7 +1,5 @@
 // Functions of single elements. ONNX's name, and the function of kernel/pointwise.h that it is.
 
-#include <array>
-
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/table.h"
 
@@ -98,32 +96,10 @@ int prelu(Expansion& e) {
   return e.pointwise(Pointwise::prelu, {x, e.reshape(slope, Shape(std::span<const std::int64_t>(extents)))});
 }
 
-/// The number of ONNX's TensorProto.DataType, or Lamina's name.
-DType target_type(Expansion& e) {
-  static constexpr std::array<std::pair<int, DType>, 13> numbers = {{{1, DType::f32},
-                                                                     {2, DType::u8},
-                                                                     {3, DType::i8},
-                                                                     {4, DType::u16},
-                                                                     {5, DType::i16},
-                                                                     {6, DType::i32},
-                                                                     {7, DType::i64},
-                                                                     {9, DType::boolean},
-                                                                     {10, DType::f16},
-                                                                     {11, DType::f64},
-                                                                     {12, DType::u32},
-                                                                     {13, DType::u64},
-                                                                     {16, DType::bf16}}};
-  const int wanted = e.attributes().integer("to", 0);
-  for (const auto& [number, dtype] : numbers) {
-    if (number == wanted) return dtype;
-  }
-  e.refuse("cannot convert to elements of ONNX's type ", wanted);
-}
-
 int cast(Expansion& e) {
   e.attributes().boolean("saturate", true);
   e.attributes().text("round_mode", "up");
-  return e.cast(e.input(0), target_type(e));
+  return e.cast(e.input(0), onnx_dtype(e.op(), e.attributes().integer("to", 0)));
 }
 
 int cast_like(Expansion& e) {

@@ -77,7 +77,7 @@ std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream) 
   const bool download = p.options.device.is_cuda() && all_on_host(inputs);
   for (std::size_t i = 0; i < p.outputs.size(); ++i) {
     Impl::Port& output = p.outputs[i];
-    p.results[i] = p.view(output.buffer, output.shape);
+    p.results[i] = p.view(output.buffer, output.shape, output.dtype);
     if (!download) continue;
     cuda::download(p.options.device.index, output.staging.raw(), p.results[i].raw(), output.staging.bytes(), stream);
     p.results[i] = output.staging;
@@ -125,7 +125,7 @@ void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, v
   p.enqueue(stream);
   bool wait = false;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    p.results[i] = p.view(p.outputs[i].buffer, p.outputs[i].shape);
+    p.results[i] = p.view(p.outputs[i].buffer, p.outputs[i].shape, p.outputs[i].dtype);
     if (computed_in_place(i)) continue;
     if (device.is_cpu()) {
       outputs[i].copy_from(p.results[i]);
@@ -144,6 +144,7 @@ std::span<const std::string> Plan::output_names() const { return impl_->output_n
 std::span<const Shape> Plan::input_shapes() const { return impl_->input_shapes; }
 std::span<const DType> Plan::input_dtypes() const { return impl_->input_dtypes; }
 std::span<const Shape> Plan::output_shapes() const { return impl_->output_shapes; }
+std::span<const DType> Plan::output_dtypes() const { return impl_->output_dtypes; }
 
 Tensor Plan::output(std::string_view name) const {
   const auto& names = impl_->output_names;
@@ -159,7 +160,7 @@ Tensor Plan::activation(std::string_view name) const {
   for (const Impl::NodeOutput& node : impl_->kept) {
     if (node.name != name) continue;
     if (!impl_->buffers[node.buffer].bound.defined()) fail("plan: ", name, " is there after the first run");
-    return impl_->view(node.buffer, node.shape);
+    return impl_->view(node.buffer, node.shape, node.dtype);
   }
   fail("plan: there is no node \"", name, '"');
 }

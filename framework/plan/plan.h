@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +39,14 @@ struct CompileOptions {
   /// says how the network would run there; with less than there is (an architecture of 80, AVX2), the plan makes do
   /// with it.
   std::optional<DeviceDescription> description = {};
+  /// Shapes of inputs by name, for those that leave extents open; the batch may be part of them.
+  std::map<std::string, Shape, std::less<>> input_shapes = {};
+  /// Names of nodes that are the outputs, in this order; empty: those of the graph. Any node may be one: embeddings,
+  /// maps.
+  std::vector<std::string> outputs = {};
+  /// Values of inputs by name, on the CPU. They are part of the Plan then and no longer its inputs. Shapes, axes and
+  /// weights may depend on nothing else.
+  std::map<std::string, Tensor, std::less<>> constants = {};
 };
 
 /// Bytes a Plan holds on its device.
@@ -97,6 +107,7 @@ class LAMINA_API Plan {
   std::span<const Shape> input_shapes() const;
   std::span<const DType> input_dtypes() const;
   std::span<const Shape> output_shapes() const;
+  std::span<const DType> output_dtypes() const;
 
   /// The output of that name as the last run left it. Throws Error if there is none.
   Tensor output(std::string_view name) const;

@@ -47,6 +47,7 @@ struct Plan::Impl {
     detail::Lifetime life;
     bool input = false;                 ///< bound to the caller's memory at each run
     std::optional<std::size_t> offset;  ///< in the arena
+    Tensor constant;                    ///< u8 bytes that are the same in every run, on the Plan's device
     Tensor home;                        ///< u8 bytes in the arena; undefined for a CPU plan's inputs
     Tensor bound;                       ///< where the buffer is now: home or the caller's memory, as u8 bytes
     std::vector<Use> uses;
@@ -65,6 +66,7 @@ struct Plan::Impl {
   struct NodeOutput {
     std::string name;
     Shape shape;
+    DType dtype = DType::f32;
     std::size_t buffer = 0;
   };
 
@@ -93,7 +95,7 @@ struct Plan::Impl {
   // For the accessors that return spans, and the results of the last run.
   std::vector<std::string> input_names, output_names;
   std::vector<Shape> input_shapes, output_shapes;
-  std::vector<DType> input_dtypes;
+  std::vector<DType> input_dtypes, output_dtypes;
   std::vector<Tensor> results;
   std::vector<Tensor> named_inputs;
 

@@ -31,6 +31,13 @@ std::size_t size_of(DType dtype) { return table[static_cast<std::size_t>(dtype)]
 
 std::string_view name(DType dtype) { return table[static_cast<std::size_t>(dtype)].name; }
 
+std::optional<DType> find_dtype(std::string_view name) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].name == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
 
 float to_float(half value) {

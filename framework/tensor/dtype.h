@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string_view>
 
@@ -20,6 +21,9 @@ LAMINA_API std::size_t size_of(DType dtype);
 LAMINA_API std::string_view name(DType dtype);
 
 LAMINA_API std::ostream& operator<<(std::ostream& out, DType dtype);
+
+/// The DType of that name, or nothing.
+LAMINA_API std::optional<DType> find_dtype(std::string_view name);
 
 /// IEEE binary16, stored as its bits.
 struct half {

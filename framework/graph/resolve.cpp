@@ -1,0 +1,163 @@
+// From a Graph to a Network: shapes, types and constants become known, ops become modules.
+
+#include "lamina/graph/resolve.h"
+
+#include <algorithm>
+#include <set>
+
+#include "lamina/base/names.h"
+#include "lamina/ops/expansion.h"
+#include "lamina/ops/table.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr int none = -1;
+
+class Resolver {
+ public:
+  Resolver(const Graph& graph, const CompileOptions& options)
+      : graph_(graph), nodes_(graph.nodes()), options_(options) {
+    result_.node.assign(nodes_.size(), none);
+    result_.end.assign(nodes_.size(), 0);
+  }
+
+  Resolved resolve() {
+    if (options_.batch < 1) fail("batch: expected 1 or more, got ", options_.batch);
+    check_names();
+    choose_outputs();
+    for (const int input : graph_.inputs()) {
+      const bool bound = options_.constants.contains(nodes_[static_cast<std::size_t>(input)].name);
+      result_.node[static_cast<std::size_t>(input)] = add_input(nodes_[static_cast<std::size_t>(input)]);
+      if (!bound) result_.inputs.push_back(result_.node[static_cast<std::size_t>(input)]);
+    }
+    check_batch();
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Graph::Node& node = nodes_[i];
+      if (needed_[i] && node.module != nullptr) result_.node[i] = at_node(node.name, [&] { return add(node); });
+      result_.end[i] = result_.network.size();
+    }
+    for (const int output : outputs_) result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
+    return std::move(result_);
+  }
+
+ private:
+  /// Names that options speak of must be there.
+  void check_names() {
+    const auto require_input = [&](const std::string& name) {
+      const Graph::Node* node = graph_.find(name);
+      if (node == nullptr || node->module != nullptr) fail("compile: the graph has no input ", quote(name));
+    };
+    for (const auto& [name, shape] : options_.input_shapes) require_input(name);
+    for (const auto& [name, value] : options_.constants) require_input(name);
+  }
+
+  void choose_outputs() {
+    outputs_ = graph_.outputs();
+    if (!options_.outputs.empty()) outputs_.clear();
+    for (const std::string& name : options_.outputs) {
+      const Graph::Node* node = graph_.find(name);
+      if (node == nullptr) fail("compile: there is no node ", quote(name), " to be an output");
+      outputs_.push_back(static_cast<int>(node - nodes_.data()));
+    }
+    for (const int output : outputs_) {
+      result_.output_names.push_back(nodes_[static_cast<std::size_t>(output)].name);
+    }
+    if (std::set(outputs_.begin(), outputs_.end()).size() != outputs_.size()) {
+      fail("compile: expected each output once");
+    }
+    needed_.assign(nodes_.size(), options_.keep_all);
+    for (const int output : outputs_) needed_[static_cast<std::size_t>(output)] = true;
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      if (!needed_[i]) continue;
+      for (const int input : nodes_[i].inputs) {
+        if (input >= 0) needed_[static_cast<std::size_t>(input)] = true;
+      }
+    }
+  }
+
+  int add_input(const Graph::Node& node) {
+    const Shape& declared = *node.shape;
+    if (const auto bound = options_.constants.find(node.name); bound != options_.constants.end()) {
+      const Tensor& value = bound->second;
+      if (!value.defined() || value.dtype() != node.dtype || !value.device().is_cpu() ||
+          !fits(value.shape(), declared)) {
+        fail(node.name, ": expected a constant of ", node.dtype, ' ', declared, " on cpu, got ", value.description());
+      }
+      return result_.network.add_constant(node.name, value);
+    }
+    Shape shape = declared;
+    if (const auto given = options_.input_shapes.find(node.name); given != options_.input_shapes.end()) {
+      if (!fits(given->second, declared)) {
+        fail(node.name, ": expected a shape that fits ", declared, ", got ", given->second);
+      }
+      shape = given->second;
+    }
+    shape = shape.with_batch(options_.batch);
+    if (!shape.is_known()) {
+      fail(node.name, ": its shape ", declared, " is open; give it by CompileOptions::input_shapes (--input-shape ",
+           node.name, "=...)");
+    }
+    return result_.network.add_input(node.name, shape, node.dtype);
+  }
+
+  /// A batch that is written into the network is asked for by its number or not at all.
+  void check_batch() const {
+    if (options_.batch == 1 || !options_.input_shapes.empty()) return;
+    for (const int input : graph_.inputs()) {
+      const Shape& declared = *nodes_[static_cast<std::size_t>(input)].shape;
+      if (declared.has_batch() || declared.rank() == 0 || declared[0] == options_.batch) return;
+    }
+    if (!graph_.inputs().empty())
+      fail("compile: the network's shapes are fixed; a batch of ", options_.batch, " is not theirs");
+  }
+
+  static bool fits(const Shape& shape, const Shape& declared) {
+    return std::ranges::equal(shape, declared, [](std::int64_t extent, std::int64_t wanted) {
+      return extent == wanted || wanted == open || wanted == batch;
+    });
+  }
+
+  int add(const Graph::Node& node) {
+    std::vector<int> inputs;
+    for (const int input : node.inputs) {
+      inputs.push_back(input < 0 ? none : result_.node[static_cast<std::size_t>(input)]);
+    }
+    if (const auto* constant = dynamic_cast<const Constant*>(node.module.get())) {
+      if (!constant->value().defined()) fail("was never set; load weights first");
+      return result_.network.add_constant(node.name, constant->value());
+    }
+    const auto* op = dynamic_cast<const Op*>(node.module.get());
+    if (op == nullptr) return result_.network.add(node.name, node.module, std::move(inputs));
+    const int before = result_.network.size();
+    Expansion expansion(result_.network, *op, node.name, std::move(inputs));
+    const int result = find_op(op->op())->expand(expansion);
+    expansion.attributes().finish();
+    if (result >= before) result_.network.rename(result, node.name);
+    return result;
+  }
+
+  const Graph& graph_;
+  const std::vector<Graph::Node>& nodes_;
+  const CompileOptions& options_;
+  std::vector<int> outputs_;  // of the graph
+  std::vector<bool> needed_;
+  Resolved result_;
+};
+
+}  // namespace
+
+Resolved resolve(const Graph& graph, const CompileOptions& options) { return Resolver(graph, options).resolve(); }
+
+}  // namespace lamina::detail
+
+namespace lamina {
+
+std::vector<Shape> Graph::shapes(std::int64_t n) const {
+  const detail::Resolved resolved = detail::resolve(*this, {.batch = n, .keep_all = true});
+  std::vector<Shape> result;
+  for (const int node : resolved.node) result.push_back(resolved.network[node].shape);
+  return result;
+}
+
+}  // namespace lamina

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lamina/base/error.h"
+#include "lamina/graph/graph.h"
+#include "lamina/ops/network.h"
+#include "lamina/ops/op.h"
+
+namespace lamina::detail {
+
+/// A Graph for one batch, with what became of its nodes.
+struct Resolved {
+  Network network;
+  std::vector<int> node;     ///< of the network, by node of the graph; -1: not needed for the outputs
+  std::vector<int> end;      ///< how many nodes the network had after it, likewise
+  std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
+  std::vector<int> outputs;  ///< of the network
+  std::vector<std::string> output_names;
+};
+
+/// Puts in the batch, open extents and constants, and expands every Op. What only the outputs do not need is left out,
+/// unless `options.keep_all`. Throws Error naming the node that does not fit, UnboundInputs as that says.
+Resolved resolve(const Graph& graph, const CompileOptions& options);
+
+/// The name of a node's parameter in state dicts: "features.0.weight"; of a Constant, the node's own.
+inline std::string parameter_key(const std::string& node, const std::string& parameter) {
+  return parameter.empty() ? node : node + '.' + parameter;
+}
+
+/// Runs `f`; an Error that it throws is rethrown with the node's name in front.
+template <class F>
+auto at_node(const std::string& name, const F& f) {
+  try {
+    return f();
+  } catch (const UnboundInputs& error) {
+    throw UnboundInputs(concat(name, ": ", error.what()), error.names);
+  } catch (const Error& error) {
+    fail(name, ": ", error.what());
+  }
+}
+
+}  // namespace lamina::detail
