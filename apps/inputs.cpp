@@ -16,19 +16,27 @@ namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw Error(message); }
 
-/// The batch is the caller's; everything else of an input's shape is the network's.
-void require_shape(const Shape& shape, const Graph& graph, const std::string& input, const std::string& path) {
-  for (const int i : graph.inputs()) {
-    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(i)];
-    if (node.name != input) continue;
-    const auto got = shape.extents(), expected = node.shape.extents();
-    const bool fits = std::ranges::equal(
-        got, expected, [](std::int64_t extent, std::int64_t wanted) { return extent == wanted || wanted == batch; });
-    if (!fits) {
-      fail(fmt::format("{}: expected {} for input \"{}\", got {}", path, node.shape.to_string(), input,
-                       shape.to_string()));
-    }
+/// As the model's input. The batch and open extents are the caller's; everything else of a shape is the network's.
+Tensor fitted(const Tensor& tensor, const Graph::Node& input, const std::string& path) {
+  const auto got = tensor.shape().extents(), expected = input.shape->extents();
+  const bool fits = std::ranges::equal(got, expected, [](std::int64_t extent, std::int64_t wanted) {
+    return extent == wanted || wanted == batch || wanted == open;
+  });
+  if (!fits) {
+    fail(fmt::format("{}: expected {} for input \"{}\", got {}", path, input.shape->to_string(), input.name,
+                     tensor.shape().to_string()));
   }
+  if (tensor.dtype() == input.dtype) return tensor;
+  // Models of f32 take what files have, as they always did; a type that a model asks for is meant.
+  if (input.dtype != DType::f32) {
+    fail(fmt::format("{}: expected {} for input \"{}\", got {}", path, name(input.dtype), input.name,
+                     name(tensor.dtype())));
+  }
+  return tensor.to(DType::f32);
+}
+
+const Graph::Node& input_node(const Graph& graph, std::size_t i) {
+  return graph.nodes()[static_cast<std::size_t>(graph.inputs()[i])];
 }
 
 }  // namespace
@@ -66,14 +74,15 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const 
   }
   const Weights file = Weights::open(path);
   std::vector<Tensor> inputs;
-  for (const std::string& name : names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
     const bool lone = names.size() == 1 && file.size() == 1;
     if (!file.contains(name) && !lone) {
       fail(fmt::format("{}: expected a tensor \"{}\" for the model's input; the file has {}", path.string(), name,
                        listed(file.names())));
     }
-    inputs.push_back((file.contains(name) ? file.at(name) : file.at(file.names()[0])).to(DType::f32));
-    require_shape(inputs.back().shape(), model.graph, name, path.string());
+    const Tensor tensor = file.contains(name) ? file.at(name) : file.at(file.names()[0]);
+    inputs.push_back(fitted(tensor, input_node(model.graph, i), path.string()));
   }
   return inputs;
 }
@@ -95,16 +104,35 @@ std::string listed(const std::vector<std::string>& names) {
   return detail::printable(text);
 }
 
-std::int64_t batch_of(const std::vector<Tensor>& inputs) {
+Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>& inputs) {
   std::int64_t common = 0;
-  for (const Tensor& input : inputs) {
-    if (input.shape().rank() == 0) fail("expected inputs with a batch in front, got a scalar");
-    const std::int64_t n = input.shape()[0];
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Graph::Node& node = input_node(graph, i);
+    const Shape& declared = *node.shape;
+    if (std::ranges::find(declared, open) != declared.end()) options.input_shapes[node.name] = inputs[i].shape();
+    if (declared.rank() == 0 || declared[0] != batch) continue;
+    const std::int64_t n = inputs[i].shape()[0];
     if (common != 0 && n != common) fail(fmt::format("expected inputs of one batch, got {} and {}", common, n));
+    if (n < 1) fail(fmt::format("expected a batch of 1 or more, got {}", n));
     common = n;
   }
-  if (common < 1) fail(fmt::format("expected a batch of 1 or more, got {}", common));
-  return common;
+  options.batch = std::max<std::int64_t>(common, 1);
+  const std::vector<std::string> names = input_names(graph);
+  for (;;) {
+    try {
+      Plan plan = graph.compile(options);
+      for (std::size_t i = inputs.size(); i-- > 0;) {
+        if (options.constants.contains(names[i])) inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      return plan;
+    } catch (const UnboundInputs& unbound) {
+      const std::size_t before = options.constants.size();
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (std::ranges::find(unbound.names, names[i]) != unbound.names.end()) options.constants[names[i]] = inputs[i];
+      }
+      if (options.constants.size() == before) throw;
+    }
+  }
 }
 
 void print_warnings(const Model& model) {

@@ -9,12 +9,15 @@
 namespace lamina::app {
 
 /// The model's inputs out of a tensor file (by input name; an .npy or a lone tensor serves a lone input) or a
-/// photograph (preprocessed as the model says). Converted to f32. Throws Error naming what is missing.
+/// photograph (preprocessed as the model says). Floats are converted to f32 where the model
+/// takes that. Throws Error naming what is missing.
 std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model,
                                 const ImageOptions& options = {});
 
-/// The common batch of the inputs. Throws Error if they differ.
-std::int64_t batch_of(const std::vector<Tensor>& inputs);
+/// A plan for these inputs, in the graph's order: their batch, their extents where the graph leaves them open, and the
+/// values of those that shapes, axes or weights depend on. Such inputs are then part of the plan, and taken out of
+/// `inputs`. Throws Error if the batches differ.
+Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>& inputs);
 
 /// The first layer that ships: from the source tree one stands in or built in, or from where Lamina is installed.
 std::string default_model();

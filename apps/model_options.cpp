@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 
@@ -94,12 +95,13 @@ std::int64_t class_count(const Graph& graph) {
     throw Error(
         fmt::format("expected a model with one output, scores [N, classes]; it has {}", graph.outputs().size()));
   }
-  const Graph::Node& output = graph.nodes()[static_cast<std::size_t>(graph.outputs()[0])];
-  if (output.shape.rank() != 2) {
-    throw Error(fmt::format("expected a model whose output is scores [N, classes]; {} is {}", output.name,
-                            output.shape.to_string()));
+  const auto output = static_cast<std::size_t>(graph.outputs()[0]);
+  const Shape shape = graph.nodes()[output].shape ? *graph.nodes()[output].shape : graph.shapes(1)[output];
+  if (shape.rank() != 2) {
+    throw Error(fmt::format("expected a model whose output is scores [N, classes]; {} is {}",
+                            graph.nodes()[output].name, shape.to_string()));
   }
-  return output.shape[1];
+  return shape[1];
 }
 
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source) {
@@ -114,6 +116,43 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("--model", model, "self-describing model file");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
+  add_shapes_to(command);
+}
+
+void ModelOptions::add_shapes_to(CLI::App& command) {
+  command
+      .add_option(
+          "--input-shape", input_shapes,
+          "shape of an input that the model leaves open, NAME=1x3x224x224; the name may be left out where there "
+          "is one")
+      ->allow_extra_args(false);
+}
+
+std::map<std::string, Shape, std::less<>> ModelOptions::shapes(const Graph& graph) const {
+  std::map<std::string, Shape, std::less<>> result;
+  for (const std::string& text : input_shapes) {
+    const std::size_t equals = text.rfind('=');
+    const std::vector<std::string> names = input_names(graph);
+    if (equals == std::string::npos && names.size() != 1) {
+      throw Error(fmt::format("--input-shape: expected NAME=SHAPE, as the model has {} inputs: {}", names.size(),
+                              listed(names)));
+    }
+    std::vector<std::int64_t> extents;
+    const std::string_view shape = std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1);
+    for (std::size_t begin = 0; begin < shape.size();) {
+      const std::size_t end = std::min(shape.find('x', begin), shape.size());
+      std::int64_t extent = 0;
+      const auto [stopped, error] = std::from_chars(shape.data() + begin, shape.data() + end, extent);
+      if (error != std::errc() || stopped != shape.data() + end || extent < 0) {
+        throw Error(fmt::format("--input-shape: expected extents such as 1x3x224x224, got {}", shape));
+      }
+      extents.push_back(extent);
+      begin = end + 1;
+    }
+    result[equals == std::string::npos ? names[0] : text.substr(0, equals)] =
+        Shape(std::span<const std::int64_t>(extents));
+  }
+  return result;
 }
 
 void ModelOptions::add_labels_to(CLI::App& command) {

@@ -3,6 +3,8 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,10 +13,14 @@ namespace lamina::app {
 /// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
 struct ModelOptions {
   std::string model, weights, arch, labels;
+  std::vector<std::string> input_shapes;
 
-  /// Adds --model, --weights and --arch.
+  /// Adds --model, --weights, --arch and --input-shape.
   void add_to(CLI::App& command);
   void add_labels_to(CLI::App& command);
+  void add_shapes_to(CLI::App& command);
+  /// What --input-shape said. Throws Error if that is no shape.
+  std::map<std::string, Shape, std::less<>> shapes(const Graph& graph) const;
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
   Model load() const;
   /// What to call the model in errors.

@@ -67,8 +67,10 @@ std::vector<Tensor> random_inputs(const Plan& plan, std::string_view where) {
     Tensor input = where == "pinned" ? Tensor::pinned(shape, dtype) : Tensor(shape, dtype);
     if (dtype == DType::u8) {
       for (std::uint8_t& level : input.values<std::uint8_t>()) level = static_cast<std::uint8_t>(random());
-    } else {
+    } else if (dtype == DType::f32) {
       for (float& value : input.values<float>()) value = normal(random);
+    } else {
+      input = Tensor::zeros(shape, dtype);  // indices and masks: any value might be out of range
     }
     inputs.push_back(where == "device" ? input.to(plan.options().device) : input);
   }
@@ -135,6 +137,7 @@ void bench(const Options& options) {
   const Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(options.batch);
+  compile.input_shapes = options.model.shapes(model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   Plan plan = model.graph.compile(compile);
   const std::vector<Tensor> inputs = random_inputs(plan, options.inputs);

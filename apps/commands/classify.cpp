@@ -44,9 +44,9 @@ Preprocess preprocess_of(const Model& model, const Options& options) {
   const std::int64_t crop = model.preprocess->crop;
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
   const Shape photo = {1, 3, crop, crop};
-  if (model.graph.inputs().size() != 1 || input.shape.with_batch(1) != photo || !input.shape.has_batch()) {
+  if (model.graph.inputs().size() != 1 || input.shape->with_batch(1) != photo) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}",
-                            options.model.source(), crop, crop, input.name, input.shape.to_string()));
+                            options.model.source(), crop, crop, input.name, input.shape->to_string()));
   }
   return *model.preprocess;
 }

@@ -14,6 +14,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string input, output;
+  std::vector<std::string> outputs;
   PhotoOptions photo;
   RunOptions run;
 };
@@ -22,8 +23,15 @@ void run(const Options& options) {
   require_safetensors_name(options.output);
   const Model model = options.model.load();
   print_warnings(model);
-  const std::vector<Tensor> inputs = read_inputs(options.input, model, options.photo.image());
-  Plan plan = model.graph.compile(options.run.compile_options(batch_of(inputs)));
+  if (options.input.empty() && !model.graph.inputs().empty()) {
+    throw Error("expected --input FILE: the model takes " + listed(input_names(model.graph)));
+  }
+  std::vector<Tensor> inputs;
+  if (!model.graph.inputs().empty()) inputs = read_inputs(options.input, model, options.photo.image());
+  CompileOptions compile = options.run.compile_options(1);
+  compile.input_shapes = options.model.shapes(model.graph);
+  compile.outputs = options.outputs;
+  Plan plan = compile_for(model.graph, std::move(compile), inputs);
   const std::span<const Tensor> results = plan.run(inputs);
   Weights out;
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -40,9 +48,12 @@ void add_run(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
   options->model.add_to(*command);
-  command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph")
-      ->required();
+  command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
   command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();
+  command
+      ->add_option("--outputs", options->outputs,
+                   "nodes whose values are written in place of the model's outputs: embeddings, maps; a,b,c")
+      ->delimiter(',');
   options->photo.add_reading_to(*command);
   options->run.add_to(*command);
   command->footer(

@@ -162,13 +162,15 @@ void verify(const Options& options) {
   print_warnings(model);
   const Weights golden = Weights::open(options.golden);
   check_names(golden, model.graph, options.golden);
-  const std::vector<Tensor> inputs = read_inputs(options.golden, model);
-  CompileOptions compile = options.run.compile_options(batch_of(inputs));
+  const std::vector<Tensor> given = read_inputs(options.golden, model);
+  CompileOptions compile = options.run.compile_options(1);
+  compile.input_shapes = options.model.shapes(model.graph);
   const Tolerance usual = usual_tolerance(compile.precision);
   Verifier verifier(golden, {options.rtol.value_or(usual.rtol), options.atol.value_or(usual.atol)});
 
   compile.keep_all = true;
-  Plan unfused = model.graph.compile(compile);
+  std::vector<Tensor> inputs = given;
+  Plan unfused = compile_for(model.graph, compile, inputs);
   unfused.run(inputs);
   for (const Graph::Node& node : model.graph.nodes()) {
     if (is_computed(node) && golden.contains(node.name)) {
@@ -177,7 +179,8 @@ void verify(const Options& options) {
   }
 
   compile.keep_all = false;
-  Plan plan = model.graph.compile(compile);
+  inputs = given;
+  Plan plan = compile_for(model.graph, compile, inputs);
   plan.run(inputs);
   for (const std::string& name : plan.output_names()) {
     if (golden.contains(name)) verifier.check("compiled", name, plan.output(name));
