@@ -31,6 +31,7 @@ template class Layer<ConversionProblem>;
 template class Layer<ConvProblem>;
 template class Layer<LinearProblem>;
 template class Layer<LocalResponseProblem>;
+template class Layer<MoveProblem>;
 template class Layer<NormalizationProblem>;
 template class Layer<PointwiseProblem>;
 template class Layer<PoolProblem>;

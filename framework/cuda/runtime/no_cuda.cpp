@@ -92,6 +92,7 @@ template struct Kernels<ConversionProblem>;
 template struct Kernels<ConvProblem>;
 template struct Kernels<LinearProblem>;
 template struct Kernels<LocalResponseProblem>;
+template struct Kernels<MoveProblem>;
 template struct Kernels<NormalizationProblem>;
 template struct Kernels<PointwiseProblem>;
 template struct Kernels<PoolProblem>;
