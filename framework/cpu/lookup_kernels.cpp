@@ -6,6 +6,7 @@
 #include "lamina/cpu/cumulative.h"
 #include "lamina/cpu/gather.h"
 #include "lamina/cpu/grid_sample.h"
+#include "lamina/cpu/linear/linear.h"
 #include "lamina/cpu/matmul.h"
 #include "lamina/cpu/resample.h"
 #include "lamina/cpu/scatter.h"
@@ -42,6 +43,35 @@ std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Pre
                          cpu::matmul(kernel, e, floats(inputs[0]), floats(inputs[1]), floats(outputs[0]),
                                      *execution.pool, static_cast<float*>(execution.workspace));
                        });
+}
+
+/// Few rows, and b' as a fully connected layer has its weights: they stream from memory once, nothing is packed.
+bool takes_matmul_dot(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul(problem, p) && problem.transpose_b && !problem.transpose_a && p.input().shape[-1] > 0;
+}
+
+bool pays_matmul_dot(const MatMulProblem& problem, const Preparation& p) {
+  const detail::MatMulExtents e = detail::matmul_extents(problem, p);
+  return e.m <= 6 && e.n * e.k >= 4096;
+}
+
+std::unique_ptr<Operator> prepare_matmul_dot(const MatMulProblem& problem, const Preparation& p) {
+  const cpu::LinearKernel& kernel = cpu::best_kernel(cpu::linear_kernels(), p.device);
+  const detail::MatMulExtents e = detail::matmul_extents(problem, p);
+  return make_operator(
+      detail::concat("dot products, ", name(kernel.set)), {.workspace = cpu::linear_workspace(kernel, e.m, e.k)},
+      [e, &kernel](Inputs inputs, Outputs outputs, const Execution& execution) {
+        if (e.m * e.n == 0) return;
+        for (std::int64_t batch = 0; batch < e.batches; ++batch) {
+          const auto at = e.operands(batch);
+          float* const c = floats(outputs[0]) + batch * e.m * e.n;
+          cpu::linear(kernel, e.m, e.k, e.n,
+                      {.input = floats(inputs[0]) + at.a, .weight = floats(inputs[1]) + at.b, .output = c},
+                      *execution.pool, static_cast<float*>(execution.workspace));
+          if (e.alpha == 1) continue;
+          for (std::int64_t i = 0; i < e.m * e.n; ++i) c[i] *= static_cast<float>(e.alpha);
+        }
+      });
 }
 
 /// Whole numbers by a factor that is none have no agreed meaning.
@@ -140,7 +170,8 @@ std::unique_ptr<Operator> prepare_cumulative(const CumulativeProblem& problem, c
   });
 }
 
-constexpr Kernel<MatMulProblem> matmul[] = {{"panels", takes_matmul, prepare_matmul},
+constexpr Kernel<MatMulProblem> matmul[] = {{"dot", takes_matmul_dot, prepare_matmul_dot, pays_matmul_dot},
+                                            {"panels", takes_matmul, prepare_matmul},
                                             {"loops", takes_matmul_loops, prepare_matmul_loops}};
 constexpr Kernel<AttentionProblem> attention[] = {{"online", takes_attention, prepare_attention}};
 constexpr Kernel<ResampleProblem> resample[] = {{"rows", takes_resample, prepare_resample}};

@@ -172,6 +172,20 @@ TEST(MatMul, EveryInstructionSet) {
   }
 }
 
+TEST(MatMul, EveryRowOfTheTable) {
+  for (const Device device : devices_here()) {
+    for (const Kernel<MatMulProblem>& kernel : kernels<MatMulProblem>(device.type)) {
+      for (const DType dtype : float_types(device)) {
+        for (const Case& c : cases()) {
+          const Tensor a = draw_floats(c.a, 1, dtype), b = draw_floats(c.b, 2, dtype);
+          const ProblemRun<MatMulProblem> run(c.problem, {a, b}, output_of(c), dtype, device, {.kernel = kernel.name});
+          if (run.taken()) expect_near(run.run(), reference(c, a, b), describe(c, dtype, device));
+        }
+      }
+    }
+  }
+}
+
 TEST(MatMul, NanAndInfinityReachTheirRowAndColumnOnly) {
   for (const Device device : devices_here()) {
     for (const DType dtype : float_types(device)) {
