@@ -20,6 +20,7 @@
 #include "lamina/layers/scores.h"
 #include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
+#include "lamina/ops/op.h"
 #include "lamina/plan/plan.h"
 #include "lamina/tensor/device.h"
 #include "lamina/tensor/tensor.h"
