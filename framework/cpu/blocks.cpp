@@ -1,6 +1,7 @@
 #include "lamina/cpu/blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -95,6 +96,35 @@ void gather(const std::byte* from, const std::int64_t* places, std::int64_t coun
     T* target = reinterpret_cast<T*>(to);
     for (std::int64_t i = 0; i < count; ++i) target[i] = places[i] < 0 ? static_cast<T>(fill) : source[places[i]];
   });
+}
+
+/// Run by run along the innermost axis.
+void gather(std::span<const detail::WalkAxis> axes, std::size_t array, const std::byte* from, std::int64_t first,
+            std::int64_t count, std::size_t size, std::byte* to) {
+  const std::size_t last = axes.size() - 1;
+  const std::int64_t stride = axes[last].strides[array];
+  std::array<std::int64_t, Shape::max_rank> at{};
+  std::int64_t rest = first, offset = 0;
+  for (std::size_t axis = axes.size(); axis-- > 0;) {
+    at[axis] = rest % axes[axis].extent;
+    rest /= axes[axis].extent;
+    offset += at[axis] * axes[axis].strides[array];
+  }
+  while (true) {
+    const std::int64_t run = std::min(count, axes[last].extent - at[last]);
+    gather(from + offset * static_cast<std::int64_t>(size), stride, run, size, to);
+    to += static_cast<std::size_t>(run) * size;
+    count -= run;
+    if (count == 0) return;
+    offset -= at[last] * stride;
+    at[last] = 0;
+    for (std::size_t axis = last; axis-- > 0;) {
+      offset += axes[axis].strides[array];
+      if (++at[axis] < axes[axis].extent) break;
+      offset -= at[axis] * axes[axis].strides[array];
+      at[axis] = 0;
+    }
+  }
 }
 
 template <class T>

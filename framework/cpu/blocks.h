@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "lamina/kernel/walk.h"
 #include "lamina/tensor/dtype.h"
 
 /// A few hundred elements at a time, in the L1 cache, of any dtype on their way to and from the types that are computed
@@ -19,6 +21,10 @@ void gather(const std::byte* from, std::int64_t stride, std::int64_t count, std:
 /// The same from a table of places, in elements; those that are -1 become the bits of `fill`.
 void gather(const std::byte* from, const std::int64_t* places, std::int64_t count, std::size_t size, std::uint64_t fill,
             std::byte* to);
+
+/// The same of elements [first, first + count) of a walk over several arrays, of which this is `array`.
+void gather(std::span<const detail::WalkAxis> axes, std::size_t array, const std::byte* from, std::int64_t first,
+            std::int64_t count, std::size_t size, std::byte* to);
 
 /// Conversions are those of PointwiseProblem: floats to nearest even, whole numbers to fewer bits by dropping the upper
 /// ones, floats to whole numbers towards zero and saturating, NaN to 0.

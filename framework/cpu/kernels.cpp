@@ -60,9 +60,9 @@ std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Pre
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
-  return make_operator("three passes", [e = detail::softmax_extents(problem, p)](Inputs inputs, Outputs outputs,
-                                                                                 const Execution& execution) {
-    cpu::softmax(floats(inputs[0]), floats(outputs[0]), e.outer, e.extent, e.inner, *execution.pool);
+  return make_operator("three passes", [kind = problem.kind, e = detail::softmax_extents(problem, p)](
+                                           Inputs inputs, Outputs outputs, const Execution& execution) {
+    cpu::softmax(kind, floats(inputs[0]), floats(outputs[0]), e.outer, e.extent, e.inner, *execution.pool);
   });
 }
 

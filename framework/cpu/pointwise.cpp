@@ -21,11 +21,13 @@ bool is_nan(T v) {
 /// The lesser and the greater of two, NaN if one is.
 template <class T>
 T lesser(T v, T x) {
-  return v <= x || is_nan(v) ? v : x;
+  const T one = v < x ? v : x;  // x, if either is NaN
+  return is_nan(v) ? v : one;
 }
 template <class T>
 T greater(T v, T x) {
-  return v >= x || is_nan(v) ? v : x;
+  const T one = v > x ? v : x;
+  return is_nan(v) ? v : one;
 }
 
 template <class T>

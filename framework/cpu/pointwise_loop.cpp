@@ -91,43 +91,15 @@ class PointwiseLoop::Worker {
         break;
       case Kind::strided:
         if (dtype == dtype_of<T>) {
-          collect(index, first, count, memory, size_of(dtype), reinterpret_cast<std::byte*>(space.values));
+          gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype),
+                 reinterpret_cast<std::byte*>(space.values));
         } else {
-          collect(index, first, count, memory, size_of(dtype), raw_);
+          gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype), raw_);
           load(dtype, raw_, space.values, count);
         }
         break;
     }
     return space.values;
-  }
-
-  /// Run by run along the innermost axis.
-  void collect(std::size_t index, std::int64_t first, std::int64_t count, const std::byte* memory, std::size_t size,
-               std::byte* to) const {
-    const std::vector<detail::WalkAxis>& axes = loop_.axes_;
-    const std::size_t array = index + 1, last = axes.size() - 1;
-    std::array<std::int64_t, Shape::max_rank> at{};
-    std::int64_t rest = first, offset = 0;
-    for (std::size_t axis = axes.size(); axis-- > 0;) {
-      at[axis] = rest % axes[axis].extent;
-      rest /= axes[axis].extent;
-      offset += at[axis] * axes[axis].strides[array];
-    }
-    while (true) {
-      const std::int64_t run = std::min(count, axes[last].extent - at[last]), stride = axes[last].strides[array];
-      gather(memory + offset * static_cast<std::int64_t>(size), stride, run, size, to);
-      to += static_cast<std::size_t>(run) * size;
-      count -= run;
-      if (count == 0) return;
-      offset -= at[last] * stride;
-      at[last] = 0;
-      for (std::size_t axis = last; axis-- > 0;) {
-        offset += axes[axis].strides[array];
-        if (++at[axis] < axes[axis].extent) break;
-        offset -= at[axis] * axes[axis].strides[array];
-        at[axis] = 0;
-      }
-    }
   }
 
   const PointwiseLoop& loop_;

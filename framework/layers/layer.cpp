@@ -42,6 +42,11 @@ template class Layer<PointwiseProblem>;
 template class Layer<PoolProblem>;
 template class Layer<ResampleProblem>;
 template class Layer<ScatterProblem>;
+template class Layer<NormProblem>;
+template class Layer<NormalizationProblem>;
+template class Layer<PointwiseProblem>;
+template class Layer<PoolProblem>;
+template class Layer<ReduceProblem>;
 template class Layer<SoftmaxProblem>;
 template class Layer<TopKProblem>;
 

@@ -103,6 +103,11 @@ template struct Kernels<PointwiseProblem>;
 template struct Kernels<PoolProblem>;
 template struct Kernels<ResampleProblem>;
 template struct Kernels<ScatterProblem>;
+template struct Kernels<NormProblem>;
+template struct Kernels<NormalizationProblem>;
+template struct Kernels<PointwiseProblem>;
+template struct Kernels<PoolProblem>;
+template struct Kernels<ReduceProblem>;
 template struct Kernels<SoftmaxProblem>;
 template struct Kernels<TopKProblem>;
 
