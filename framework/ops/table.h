@@ -31,5 +31,6 @@ std::span<const OpRow> conv_ops();
 std::span<const OpRow> product_ops();
 std::span<const OpRow> pool_ops();
 std::span<const OpRow> resize_ops();
+std::span<const OpRow> grid_ops();
 
 }  // namespace lamina::detail
