@@ -1,7 +1,6 @@
 #include "lamina/cpu/elementwise.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "lamina/base/math.h"
 
@@ -10,45 +9,11 @@ namespace {
 
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
 constexpr std::int64_t chunk = 16384;
-constexpr std::int64_t piece = 2048;
 
 // Not std::max: it would turn NaN into 0 or keep it depending on the order of its arguments.
 inline float positive_part(float x) { return x < 0.0f ? 0.0f : x; }
 
-/// output[i] = the function of x[i] and y[i] for i < count.
-void apply(Pointwise function, const float* x, const float* y, float* output, std::int64_t count) {
-  switch (function) {
-    case Pointwise::relu:
-      for (std::int64_t i = 0; i < count; ++i) output[i] = positive_part(x[i]);
-      break;
-    case Pointwise::sigmoid:
-      for (std::int64_t i = 0; i < count; ++i) output[i] = 1.0f / (1.0f + std::exp(-x[i]));
-      break;
-    case Pointwise::add:
-      for (std::int64_t i = 0; i < count; ++i) output[i] = x[i] + y[i];
-      break;
-    default: break;
-  }
-}
-
 }  // namespace
-
-void pointwise(const PointwiseChain& chain, std::span<const Tensor> inputs, float* output, std::int64_t count,
-               ThreadPool& pool) {
-  pool.parallel_for(detail::ceil_div(count, chunk), [&](std::int64_t task, int) {
-    // All steps over a piece that stays in the L1 cache.
-    const std::int64_t end = std::min(count, (task + 1) * chunk);
-    for (std::int64_t first = task * chunk; first < end; first += piece) {
-      const auto at = [first](const Tensor& tensor) { return static_cast<const float*>(tensor.raw()) + first; };
-      const float* x = at(inputs[0]);
-      for (const PointwiseStep& step : chain) {
-        const float* y = step.operand < 0 ? nullptr : at(inputs[static_cast<std::size_t>(step.operand)]);
-        apply(step.function, x, y, output + first, std::min(piece, end - first));
-        x = output + first;
-      }
-    }
-  });
-}
 
 void scale_and_shift(const float* input, const float* scale, const float* shift, float* output, std::int64_t images,
                      std::int64_t channels, std::int64_t pixels, bool relu, ThreadPool& pool) {

@@ -1,18 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "lamina/base/thread_pool.h"
-#include "lamina/kernel/epilogue.h"
-#include "lamina/tensor/tensor.h"
 
 namespace lamina::cpu {
-
-/// output[i] = the chain's functions, one after the other, of inputs[0][i]; a step's operand is inputs[operand][i].
-/// The output may be the first input.
-void pointwise(const PointwiseChain& chain, std::span<const Tensor> inputs, float* output, std::int64_t count,
-               ThreadPool& pool);
 
 /// output = input * scale + shift, each of a channel's own, then the ReLU if asked for. The two may be the same memory.
 void scale_and_shift(const float* input,  // [images, channels, pixels]

@@ -1,4 +1,4 @@
-// The tables of a CPU's smaller kernels: one row each, f32 nchw.
+// The tables of a CPU's smaller kernels: one row each, f32 nchw. Those that take any dtype are in array_kernels.cpp.
 
 #include "lamina/kernel/kernel.h"
 
@@ -7,11 +7,13 @@
 #include "lamina/cpu/elementwise.h"
 #include "lamina/cpu/local_response_norm.h"
 #include "lamina/cpu/normalize.h"
+#include "lamina/cpu/pointwise_loop.h"
 #include "lamina/cpu/pool2d/pool2d.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
 #include "lamina/kernel/extents.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/pointwise_rules.h"
 
 namespace lamina {
 namespace {
@@ -26,9 +28,10 @@ bool plain(const Problem&, const Preparation& p) {
   return p.is_plain();
 }
 
-std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation&) {
-  return make_operator("elementwise", [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
-    cpu::pointwise(problem.chain, inputs, floats(outputs[0]), outputs[0].numel(), *execution.pool);
+std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("elementwise", [loop = cpu::PointwiseLoop(problem, p)](Inputs inputs, Outputs outputs,
+                                                                              const Execution& execution) {
+    loop(inputs, outputs[0], *execution.pool);
   });
 }
 
@@ -57,9 +60,9 @@ std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Pre
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
-  return make_operator("three passes", [e = detail::softmax_extents(problem, p)](Inputs inputs, Outputs outputs,
-                                                                                 const Execution& execution) {
-    cpu::softmax(floats(inputs[0]), floats(outputs[0]), e.outer, e.extent, e.inner, *execution.pool);
+  return make_operator("three passes", [kind = problem.kind, e = detail::softmax_extents(problem, p)](
+                                           Inputs inputs, Outputs outputs, const Execution& execution) {
+    cpu::softmax(kind, floats(inputs[0]), floats(outputs[0]), e.outer, e.extent, e.inner, *execution.pool);
   });
 }
 
@@ -93,7 +96,7 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
       });
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", plain, prepare_pointwise}};
+constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", detail::is_computable, prepare_pointwise}};
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
 constexpr Kernel<ConcatProblem> concat[] = {{"copies", plain, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};

@@ -3,11 +3,14 @@
 #include <cstdint>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/kernel/problems.h"
 
 namespace lamina::cpu {
 
-/// output = exp(input) / the sum of exp(input) over `extent`, without overflow.
-void softmax(const float* input,  // [outer, extent, inner]
+/// Along `extent`: exp(input) / the sum of exp(input), its logarithm, neither of which overflows, or 1 for the first of
+/// the largest and 0 for the others. The output may be the input.
+void softmax(SoftmaxKind kind,
+             const float* input,  // [outer, extent, inner]
              float* output,       // [outer, extent, inner]
              std::int64_t outer, std::int64_t extent, std::int64_t inner, ThreadPool& pool);
 

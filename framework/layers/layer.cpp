@@ -31,9 +31,12 @@ template class Layer<ConversionProblem>;
 template class Layer<ConvProblem>;
 template class Layer<LinearProblem>;
 template class Layer<LocalResponseProblem>;
+template class Layer<MoveProblem>;
+template class Layer<NormProblem>;
 template class Layer<NormalizationProblem>;
 template class Layer<PointwiseProblem>;
 template class Layer<PoolProblem>;
+template class Layer<ReduceProblem>;
 template class Layer<SoftmaxProblem>;
 
 }  // namespace lamina

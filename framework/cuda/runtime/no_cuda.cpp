@@ -92,9 +92,12 @@ template struct Kernels<ConversionProblem>;
 template struct Kernels<ConvProblem>;
 template struct Kernels<LinearProblem>;
 template struct Kernels<LocalResponseProblem>;
+template struct Kernels<MoveProblem>;
+template struct Kernels<NormProblem>;
 template struct Kernels<NormalizationProblem>;
 template struct Kernels<PointwiseProblem>;
 template struct Kernels<PoolProblem>;
+template struct Kernels<ReduceProblem>;
 template struct Kernels<SoftmaxProblem>;
 
 }  // namespace lamina

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "support/run_problem.h"
+
+namespace lamina::test {
+namespace {
+
+struct Case {
+  std::int64_t rows, length, inner, channels;
+};
+
+/// Layer norms, group norms, instance norms.
+constexpr Case cases[] = {{1, 1, 1, 1},        {3, 7, 1, 7},         {5, 768, 1, 768}, {2, 1000, 1, 1000},
+                          {1, 5000, 1, 5000},  {40, 33, 1, 33},      {4, 12, 4, 6},    {6, 3 * 49, 49, 9},
+                          {4, 196, 196, 2},    {2, 30000, 100, 600}, {700, 16, 1, 16}, {3, 64, 1, 64},
+                          {2, 20000, 20000, 1}};
+
+Tensor random_tensor(std::int64_t count, double mean, double deviation, int seed, DType dtype) {
+  std::mt19937 random(static_cast<unsigned>(seed));
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (double& v : values) v = std::normal_distribution<double>(mean, deviation)(random);
+  return Tensor::from(values, {count}).to(dtype);
+}
+
+void expect_normalised(const NormProblem& problem, const Tensor& input, double share, Device device) {
+  const std::vector<double> x = doubles(input);
+  const std::vector<double> got = doubles(run_problem(problem, {input}, input.shape(), input.dtype(), device));
+  const auto length = static_cast<std::size_t>(problem.length);
+  if (x.empty()) return;
+  for (std::size_t row = 0; row < x.size() / length; ++row) {
+    long double mean = 0, squares = 0;
+    for (std::size_t i = 0; i < length; ++i) mean += x[row * length + i];
+    mean = problem.centred ? mean / static_cast<long double>(length) : 0;
+    for (std::size_t i = 0; i < length; ++i) squares += (x[row * length + i] - mean) * (x[row * length + i] - mean);
+    const auto factor = 1 / std::sqrt(static_cast<double>(squares / static_cast<long double>(length)) + problem.eps);
+    for (std::size_t i = row * length; i < (row + 1) * length; ++i) {
+      const auto c = static_cast<std::size_t>(static_cast<std::int64_t>(i) / problem.inner % problem.channels);
+      const double scale = problem.scale.defined() ? static_cast<double>(problem.scale.values<float>()[c]) : 1;
+      const double shift = problem.shift.defined() ? static_cast<double>(problem.shift.values<float>()[c]) : 0;
+      const double want = (x[i] - static_cast<double>(mean)) * factor * scale + shift;
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got[i]));
+        continue;
+      }
+      // The input's own rounding is what a row's values are known to, and a common offset makes it large.
+      const double bound =
+          share * (std::abs(want) + (1 + std::abs(static_cast<double>(mean)) * factor * 0.1) * std::abs(scale) +
+                   std::abs(shift));
+      ASSERT_NEAR(got[i], want, bound) << "element " << i << " of rows of " << length << ", inner " << problem.inner
+                                       << ", " << input.dtype() << " on " << device;
+    }
+  }
+}
+
+TEST(Norm, IsWhatTheReferenceSays) {
+  for (const Device device : devices_here()) {
+    int seed = 0;
+    for (const Case& c : cases) {
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        for (const bool centred : {true, false}) {
+          NormProblem problem = {.length = c.length, .centred = centred, .inner = c.inner, .channels = c.channels};
+          if (++seed % 3 != 0) problem.scale = random_tensor(c.channels, 1, 0.3, seed, DType::f32);
+          if (seed % 4 != 0) problem.shift = random_tensor(c.channels, 0, 1, seed + 1, DType::f32);
+          const double share = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 1e-3 : 8e-3;
+          expect_normalised(problem, random_tensor(c.rows * c.length, 0.5, 2, seed + 2, dtype), share, device);
+        }
+      }
+    }
+  }
+}
+
+TEST(Norm, KeepsSmallVarianceAroundALargeMean) {
+  for (const Device device : devices_here()) {
+    for (const std::int64_t length : {64, 1000, 30000}) {
+      expect_normalised({.length = length, .channels = length}, random_tensor(4 * length, 1000, 0.5, 3, DType::f32),
+                        1e-5, device);
+      expect_normalised({.length = length, .channels = length}, random_tensor(4 * length, -3e5, 100, 3, DType::f32),
+                        1e-5, device);
+    }
+  }
+}
+
+TEST(Norm, NanStaysInItsRow) {
+  std::vector<float> values(64, 1.0f);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  values[20] = NAN;
+  values[40] = INFINITY;
+  for (const Device device : devices_here()) {
+    expect_normalised({.length = 16, .channels = 16}, Tensor::from(values, {4, 16}), 1e-5, device);
+    expect_normalised({.length = 0, .channels = 1}, Tensor({4, 0}), 1e-5, device);
+    expect_normalised({.length = 5, .channels = 5}, Tensor({0, 5}), 1e-5, device);
+  }
+}
+
+}  // namespace
+}  // namespace lamina::test

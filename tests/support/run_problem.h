@@ -1,0 +1,173 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/tensor/device_memory.h"
+#include "lamina/tensor/tensor.h"
+
+/// Problems run on tensors, by the kernels of whichever device: the same cases for all of them.
+namespace lamina::test {
+
+/// The CPU, and the GPU if there is one.
+inline std::vector<Device> devices_here() {
+  if (detail::cuda_device_count() == 0) return {Device::cpu()};
+  return {Device::cpu(), Device::cuda()};
+}
+
+/// How the operands of a run are stored; the tensors that go in and come out are row-major all the same.
+struct RunOptions {
+  std::vector<Layout> inputs = {};  ///< by input; those that are missing, and those that are no images: nchw
+  Layout output = Layout::nchw;
+  std::string_view kernel = {};  ///< the row of the table; empty: the rule decides
+  Precision precision = Precision::fp32;
+  int threads = 2;
+  bool in_place = false;  ///< the output is written over input 0
+};
+
+/// The elements of a row-major [N, C, H, W] tensor in the order of nhwc, or back.
+inline Tensor reordered(const Tensor& tensor, bool to_nhwc) {
+  const Shape& s = tensor.shape();
+  const std::size_t size = size_of(tensor.dtype());
+  Tensor result(s, tensor.dtype());
+  const auto* from = static_cast<const std::byte*>(tensor.raw());
+  auto* to = static_cast<std::byte*>(result.raw());
+  std::size_t nchw = 0;
+  for (std::int64_t n = 0; n < s[0]; ++n) {
+    for (std::int64_t c = 0; c < s[1]; ++c) {
+      for (std::int64_t p = 0; p < s[2] * s[3]; ++p, ++nchw) {
+        const auto nhwc = static_cast<std::size_t>((n * s[2] * s[3] + p) * s[1] + c);
+        std::memcpy(to + (to_nhwc ? nhwc : nchw) * size, from + (to_nhwc ? nchw : nhwc) * size, size);
+      }
+    }
+  }
+  return result;
+}
+
+/// Elements on a device between two zones that must stay as they are. All bytes are 0xff at first: NaN.
+class GuardedTensor {
+ public:
+  GuardedTensor(const Shape& shape, DType dtype, Device device) : shape_(shape), dtype_(dtype) {
+    const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+    Tensor host({static_cast<std::int64_t>(bytes + 2 * zone)}, DType::u8);
+    std::memset(host.raw(), 0xff, host.bytes());
+    memory_ = host.to(device);
+  }
+
+  Tensor get() {
+    return Tensor::borrow(static_cast<std::byte*>(memory_.raw()) + zone, shape_, dtype_, memory_.device());
+  }
+
+  /// On the CPU; a test failure if a zone was written to.
+  Tensor read(const std::string& what) const {
+    const Tensor host = memory_.to(Device::cpu());
+    const auto bytes = host.values<std::uint8_t>();
+    const auto untouched = [](auto part) { return std::ranges::all_of(part, [](int b) { return b == 0xff; }); };
+    EXPECT_TRUE(untouched(bytes.first(zone))) << what << ": written before the output";
+    EXPECT_TRUE(untouched(bytes.last(zone))) << what << ": written past the output";
+    Tensor result(shape_, dtype_);
+    if (result.bytes() != 0) std::memcpy(result.raw(), bytes.data() + zone, result.bytes());
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t zone = 1024;
+
+  Shape shape_;
+  DType dtype_;
+  Tensor memory_;
+};
+
+/// A problem, the Views of its operands, and the kernel found for it.
+template <class Problem>
+class ProblemRun {
+ public:
+  ProblemRun(const Problem& problem, const std::vector<Tensor>& inputs, const Shape& output, DType dtype, Device device,
+             RunOptions options = {})
+      : problem_(problem), inputs_(inputs), options_(std::move(options)), device_(device) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const bool nhwc = i < options_.inputs.size() && options_.inputs[i] == Layout::nhwc;
+      const Layout layout = nhwc && inputs[i].shape().rank() == 4 ? Layout::nhwc : Layout::nchw;
+      views_.push_back({.shape = inputs[i].shape(), .format = {inputs[i].dtype(), layout}});
+    }
+    output_ = {.shape = output, .format = {dtype, output.rank() == 4 ? options_.output : Layout::nchw}};
+    preparation_ = {.inputs = views_,
+                    .outputs = {&output_, 1},
+                    .device = describe(device),
+                    .precision = options_.precision,
+                    .threads = options_.threads};
+    kernel_ = find_kernel(problem_, preparation_);
+    if (options_.kernel.empty()) return;
+    kernel_ = nullptr;
+    for (const Kernel<Problem>& kernel : kernels<Problem>(device.type)) {
+      if (kernel.name == options_.kernel && kernel.takes(problem_, preparation_)) kernel_ = &kernel;
+    }
+  }
+  ProblemRun(const ProblemRun&) = delete;
+  ProblemRun& operator=(const ProblemRun&) = delete;
+
+  bool taken() const { return kernel_ != nullptr; }
+  /// Of the kernel; "" if none takes it.
+  std::string_view name() const { return taken() ? kernel_->name : std::string_view(); }
+
+  /// Throws Error if nothing takes it.
+  Tensor run() const {
+    const Kernel<Problem>& kernel = taken() ? *kernel_ : choose(problem_, preparation_);
+    const std::unique_ptr<Operator> op = kernel.prepare(problem_, preparation_);
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const Tensor stored = views_[i].format.layout == Layout::nhwc ? reordered(inputs_[i], true) : inputs_[i];
+      inputs.push_back(stored.to(device_));
+    }
+    GuardedTensor output(output_.shape, output_.format.dtype, device_);
+    Tensor out = output.get();
+    if (options_.in_place) {
+      out.copy_from(inputs[0]);
+      inputs[0] = out;
+    }
+    GuardedTensor workspace({static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, device_);
+    Tensor space = workspace.get();
+    ThreadPool pool(options_.threads);
+    op->run(inputs, {&out, 1}, {.pool = &pool, .workspace = space.raw()});
+    if (device_.is_cuda()) cuda::synchronize(device_.index, nullptr);
+    const std::string what = detail::concat(kernel.name, " on ", device_, ", ", output_.shape);
+    (void)workspace.read(what);
+    const Tensor result = output.read(what);
+    return output_.format.layout == Layout::nhwc ? reordered(result, false) : result;
+  }
+
+ private:
+  Problem problem_;
+  std::vector<Tensor> inputs_;
+  RunOptions options_;
+  Device device_;
+  std::vector<View> views_;
+  View output_;
+  Preparation preparation_;
+  const Kernel<Problem>* kernel_ = nullptr;
+};
+
+/// What the problem makes of CPU tensors, as one; all row-major. Throws Error if no kernel takes it.
+template <class Problem>
+Tensor run_problem(const Problem& problem, const std::vector<Tensor>& inputs, const Shape& output, DType dtype,
+                   Device device, const RunOptions& options = {}) {
+  return ProblemRun<Problem>(problem, inputs, output, dtype, device, options).run();
+}
+
+/// Any tensor's elements as doubles.
+inline std::vector<double> doubles(const Tensor& tensor) {
+  const Tensor wide = tensor.to(DType::f64);
+  const auto values = wide.values<double>();
+  return {values.begin(), values.end()};
+}
+
+}  // namespace lamina::test
