@@ -1,8 +1,222 @@
+// Elements at places that an operand says.
+
+#include <algorithm>
+
 #include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
+namespace {
 
-std::span<const OpRow> index_ops() { return {}; }
+/// An operand of indices, as kernels read them.
+int indices_of(Expansion& e, int i) {
+  const int node = e.input(i);
+  const DType dtype = e.dtype(node);
+  if (is_float(dtype) || dtype == DType::boolean) e.refuse("expected indices of whole numbers, got ", dtype);
+  return dtype == DType::i32 ? node : e.cast(node, DType::i64);
+}
+
+/// What is known is refused now if it is outside; kernels make 0 of it. `depth` components: one of each extent.
+void check_range(const Expansion& e, int node, std::span<const std::int64_t> extents) {
+  if (!e.known(node).defined()) return;
+  std::size_t component = 0;
+  for (const std::int64_t value : to_integers(e.known(node))) {
+    const std::int64_t extent = extents[component];
+    if (value < -extent || value >= extent) e.refuse("index ", value, " is outside of an extent of ", extent);
+    component = component + 1 == extents.size() ? 0 : component + 1;
+  }
+}
+
+std::vector<std::int64_t> joined(std::span<const std::int64_t> a, std::span<const std::int64_t> b,
+                                 std::span<const std::int64_t> c) {
+  std::vector<std::int64_t> result(a.begin(), a.end());
+  result.insert(result.end(), b.begin(), b.end());
+  result.insert(result.end(), c.begin(), c.end());
+  return result;
+}
+
+/// Known indices are a table of places; others are looked up in each run.
+int take(Expansion& e, int data, int indices, int axis) {
+  const Shape from = e.shape(data);
+  const std::int64_t extent = from[axis];
+  check_range(e, indices, {&extent, 1});
+  const auto at = static_cast<std::size_t>(axis);
+  const Shape to =
+      to_shape(joined(from.extents().first(at), e.shape(indices).extents(), from.extents().subspan(at + 1)));
+  const Tensor& known = e.known(indices);
+  if (!known.defined() || known.numel() > longest_list)
+    return e.solve(GatherProblem{.kind = GatherKind::take, .dim = axis}, to, e.dtype(data), {data, indices});
+  Picks picks = {.axis = axis, .places = to_integers(known)};
+  for (std::int64_t& place : picks.places) place += place < 0 ? extent : 0;
+  return e.reshape(pick(e, data, {picks}), to);
+}
+
+int gather(Expansion& e) {
+  const int axis = e.axis_of(e.attributes().long_integer("axis", 0), e.rank(e.input(0)));
+  return take(e, e.input(0), indices_of(e, 1), axis);
+}
+
+/// Indices and data have one rank, and but for the axis no extent of the indices is larger.
+int element_axis(Expansion& e, int data, int indices) {
+  const int axis = e.axis_of(e.attributes().long_integer("axis", 0), e.rank(data));
+  bool fits = e.rank(indices) == e.rank(data);
+  for (int d = 0; fits && d < e.rank(data); ++d) fits = d == axis || e.shape(indices)[d] <= e.shape(data)[d];
+  if (!fits) e.refuse("indices ", e.shape(indices), " do not fit an operand ", e.shape(data));
+  const std::int64_t extent = e.shape(data)[axis];
+  check_range(e, indices, {&extent, 1});
+  return axis;
+}
+
+int gather_elements(Expansion& e) {
+  const int data = e.input(0), indices = indices_of(e, 1);
+  const int axis = element_axis(e, data, indices);
+  return e.solve(GatherProblem{.kind = GatherKind::elements, .dim = axis}, e.shape(indices), e.dtype(data),
+                 {data, indices});
+}
+
+/// How many dimensions of the data each index is for.
+int index_depth(Expansion& e, int data, int indices, int batch) {
+  const Shape &from = e.shape(data), &at = e.shape(indices);
+  if (at.rank() == 0 || from.rank() == 0) e.refuse("expected operands of rank 1 or more, got ", from, " and ", at);
+  if (batch < 0 || batch >= e.rank(data) || batch >= e.rank(indices)) e.refuse("there are no ", batch, " batch_dims");
+  for (int d = 0; d < batch; ++d) {
+    if (from[d] != at[d]) e.refuse("dimension ", d, " of ", from, " and of the indices ", at, " differ");
+  }
+  if (at[-1] > e.rank(data) - batch) e.refuse("indices ", at, " are for more dimensions than ", from, " has");
+  const auto depth = static_cast<std::size_t>(at[-1]);
+  if (depth > 0) check_range(e, indices, from.extents().subspan(static_cast<std::size_t>(batch), depth));
+  return static_cast<int>(depth);
+}
+
+int gather_nd(Expansion& e) {
+  const int data = e.input(0), indices = indices_of(e, 1), batch = e.attributes().integer("batch_dims", 0);
+  const int depth = index_depth(e, data, indices, batch);
+  const auto at = e.shape(indices).extents(), from = e.shape(data).extents();
+  const Shape to = to_shape(joined(at.first(at.size() - 1), from.subspan(static_cast<std::size_t>(batch + depth)), {}));
+  return e.solve(GatherProblem{.kind = GatherKind::nd, .batch_dims = batch}, to, e.dtype(data), {data, indices});
+}
+
+int scatter(Expansion& e, ScatterProblem problem, int indices) {
+  static constexpr std::pair<std::string_view, ScatterReduction> reductions[] = {{"none", ScatterReduction::none},
+                                                                                 {"add", ScatterReduction::add},
+                                                                                 {"mul", ScatterReduction::mul},
+                                                                                 {"max", ScatterReduction::max},
+                                                                                 {"min", ScatterReduction::min}};
+  const std::string wanted = e.attributes().text("reduction", "none");
+  const auto* found = std::ranges::find(reductions, wanted, &std::pair<std::string_view, ScatterReduction>::first);
+  if (found == std::end(reductions)) e.refuse("there is no reduction ", wanted);
+  problem.reduction = found->second;
+  const int data = e.input(0), updates = e.input(2);
+  if (e.dtype(updates) != e.dtype(data)) e.refuse("expected updates of ", e.dtype(data), ", got ", e.dtype(updates));
+  return e.solve(problem, e.shape(data), e.dtype(data), {data, indices, updates});
+}
+
+int scatter_elements(Expansion& e) {
+  const int data = e.input(0), indices = indices_of(e, 1);
+  const int axis = element_axis(e, data, indices);
+  if (e.shape(e.input(2)) != e.shape(indices))
+    e.refuse("updates ", e.shape(e.input(2)), " are not like the indices ", e.shape(indices));
+  return scatter(e, {.kind = GatherKind::elements, .dim = axis}, indices);
+}
+
+int scatter_nd(Expansion& e) {
+  const int data = e.input(0), indices = indices_of(e, 1);
+  const int depth = index_depth(e, data, indices, 0);
+  const auto at = e.shape(indices).extents(), from = e.shape(data).extents();
+  const Shape wanted = to_shape(joined(at.first(at.size() - 1), from.subspan(static_cast<std::size_t>(depth)), {}));
+  if (e.shape(e.input(2)) != wanted) e.refuse("expected updates ", wanted, ", got ", e.shape(e.input(2)));
+  return scatter(e, {.kind = GatherKind::nd}, indices);
+}
+
+int top_k(Expansion& e) {
+  const int x = e.input(0), output = e.attributes().integer("output", 0);
+  TopKProblem problem = {.dim = e.axis_of(e.attributes().long_integer("axis", -1), e.rank(x))};
+  problem.largest = e.attributes().boolean("largest", true);
+  e.attributes().boolean("sorted", true);
+  const std::vector<std::int64_t> k = e.integers(1);
+  if (k.size() != 1) e.refuse("expected one number as operand 2");
+  Shape to = e.shape(x);
+  if (k[0] < 0 || k[0] > to[problem.dim])
+    e.refuse("there are no ", k[0], " elements along axis ", problem.dim, " of ", to);
+  if (output < 0 || output > 1) e.refuse("there is no output ", output);
+  problem.k = k[0];
+  problem.places = output == 1;
+  to.set(problem.dim, k[0]);
+  return e.solve(problem, to, problem.places ? DType::i64 : e.dtype(x), {x});
+}
+
+int one_hot(Expansion& e) {
+  const int rank = e.rank(e.input(0));
+  const int indices = e.cast(e.input(0), DType::i64), values = e.input(2);
+  const int axis = e.axis_of(e.attributes().long_integer("axis", -1), rank + 1);
+  const double depth = e.number(1);
+  if (!(depth >= 0 && depth <= static_cast<double>(longest_list))) e.refuse("cannot have a depth of ", depth);
+  if (e.shape(values) != Shape{2}) e.refuse("expected values [off, on], got ", e.shape(values));
+  std::vector<double> places(static_cast<std::size_t>(depth));
+  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<double>(i);
+  std::vector<std::int64_t> along(static_cast<std::size_t>(rank) + 1, 1), one = extents_of(e.shape(indices));
+  along[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(places.size());
+  one.insert(one.begin() + axis, 1);
+  const int place = constant_of(e, places, to_shape(along), DType::i64);
+  const int index = e.reshape(indices, to_shape(one));
+  // Negative indices count from the end, others that are outside are nowhere.
+  const int from_end = e.pointwise(Pointwise::add, index, static_cast<double>(places.size()));
+  const int hot = e.pointwise(Pointwise::logical_or, {e.pointwise(Pointwise::equal, {index, place}),
+                                                      e.pointwise(Pointwise::equal, {from_end, place})});
+  return e.pointwise(Pointwise::where, {hot, e.slice(values, 0, 1, 2), e.slice(values, 0, 0, 1)});
+}
+
+/// The number of results is an extent: it must be known.
+int non_zero(Expansion& e) {
+  const Tensor x = e.constant(0);
+  const Shape shape = x.shape();
+  const std::vector<double> values = to_numbers(x);
+  std::vector<std::int64_t> found;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != 0) found.push_back(static_cast<std::int64_t>(i));
+  }
+  std::vector<std::int64_t> result;
+  const std::vector<std::int64_t> strides = row_major_strides(shape);
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    for (const std::int64_t at : found) result.push_back(at / strides[d] % shape.extents()[d]);
+  }
+  const Shape to = {static_cast<std::int64_t>(strides.size()), static_cast<std::int64_t>(found.size())};
+  return e.constant_node(Tensor::from(result, to));
+}
+
+/// The elements, or slices of an axis, for which a condition holds.
+int compress(Expansion& e) {
+  int x = e.input(0);
+  const bool flat = !e.attributes().has("axis");
+  const std::int64_t wanted = e.attributes().long_integer("axis", 0);
+  const std::vector<double> condition = e.numbers(1);
+  if (flat) x = e.reshape(x, {e.shape(x).numel()});
+  Picks picks = {.axis = e.axis_of(wanted, e.rank(x)), .places = {}};
+  if (static_cast<std::int64_t>(condition.size()) > e.shape(x)[picks.axis])
+    e.refuse("the condition is longer than what it is for");
+  for (std::size_t i = 0; i < condition.size(); ++i) {
+    if (condition[i] != 0) picks.places.push_back(static_cast<std::int64_t>(i));
+  }
+  return pick(e, x, {picks});
+}
+
+int unknown_extent(Expansion& e) { e.refuse("the size of its result is known only when it runs; not supported"); }
+
+constexpr OpRow rows[] = {{"Compress", compress},
+                          {"Gather", gather},
+                          {"GatherElements", gather_elements},
+                          {"GatherND", gather_nd},
+                          {"NonZero", non_zero},
+                          {"OneHot", one_hot},
+                          {"Scatter", scatter_elements},
+                          {"ScatterElements", scatter_elements},
+                          {"ScatterND", scatter_nd},
+                          {"TopK", top_k},
+                          {"Unique", unknown_extent}};
+
+}  // namespace
+
+std::span<const OpRow> index_ops() { return rows; }
 
 }  // namespace lamina::detail

@@ -1,8 +1,214 @@
+// Normalisations: elements less their mean, over their spread.
+
+#include <algorithm>
+
+#include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/local_response_norm.h"
+#include "lamina/layers/softmax.h"
 #include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
+namespace {
 
-std::span<const OpRow> norm_ops() { return {}; }
+/// [N, C, ...] as [N, C, H, W], which layers for pictures take; rank 1 is [N] of one channel.
+int as_image(Expansion& e, int x) {
+  const Shape shape = e.shape(x);
+  const int rank = e.rank(x);
+  if (rank < 1) e.refuse("expected an operand [N, C, ...], got ", shape);
+  if (rank == 4) return x;
+  if (rank == 1) return e.reshape(x, {shape[0], 1, 1, 1});
+  return e.reshape(x, {shape[0], shape[1], count_of(shape, 2, rank), 1});
+}
+
+int batch_normalization(Expansion& e) {
+  const int x = e.input(0);
+  const double eps = e.attributes().number("epsilon", 1e-5);
+  e.attributes().number("momentum", 0.9);
+  if (e.attributes().boolean("training_mode", false)) e.refuse("training is not what Lamina does");
+  if (e.attributes().integer("output", 0) != 0) e.refuse("only training has further outputs");
+  const int image = as_image(e, as_f32(e, x));
+  BatchNorm2d norm({.channels = to_int(e, e.shape(image)[1]), .eps = eps});
+  norm.set_parameter("weight", known_f32(e, 1));
+  norm.set_parameter("bias", known_f32(e, 2));
+  norm.set_parameter("running_mean", known_f32(e, 3));
+  norm.set_parameter("running_var", known_f32(e, 4));
+  return e.cast(e.reshape(e.add(std::move(norm), {image}), e.shape(x)), e.dtype(x));
+}
+
+/// A factor for each channel, or a summand: part of the problem if it is known, else `apply`d behind it.
+int by_channel(Expansion& e, Pointwise apply, int x, int i, Tensor& part) {
+  if (!e.has(i)) return x;
+  const int operand = e.input(i);
+  const std::int64_t channels = e.shape(x)[1];
+  if (e.shape(operand) != Shape{channels})
+    e.refuse("expected operand ", i + 1, " of shape [", channels, "], got ", e.shape(operand));
+  if (e.known(operand).defined() && apply == Pointwise::identity) {
+    part = known_f32(e, i);
+    return x;
+  }
+  std::vector<std::int64_t> extents(e.shape(x).rank() - 1, 1);
+  extents[0] = channels;
+  return e.pointwise(apply, {x, as_f32(e, e.reshape(operand, to_shape(extents)))});
+}
+
+/// x [N, C, ...] by groups of channels, then a scale and a shift of each channel.
+int grouped(Expansion& e, std::int64_t groups) {
+  const int x = as_f32(e, e.input(0)), rank = e.rank(x);
+  const double eps = e.attributes().number("epsilon", 1e-5);
+  const Shape shape = e.shape(x);
+  if (rank < 2) e.refuse("expected an operand [N, C, ...], got ", shape);
+  if (groups == 0) groups = shape[1];
+  if (groups < 1 || shape[1] % groups != 0) e.refuse("expected groups that divide ", shape[1], " channels");
+  const std::int64_t inner = count_of(shape, 2, rank);
+  NormProblem problem = {
+      .length = shape[1] / groups * inner, .eps = eps, .centred = true, .inner = inner, .channels = shape[1]};
+  if (problem.length < 1) e.refuse("there is nothing to normalise in ", shape);
+  const bool known = (!e.has(1) || e.known(e.input(1)).defined()) && (!e.has(2) || e.known(e.input(2)).defined());
+  if (known) {
+    by_channel(e, Pointwise::identity, x, 1, problem.scale);
+    by_channel(e, Pointwise::identity, x, 2, problem.shift);
+  }
+  int y = e.solve(std::move(problem), shape, DType::f32, {x});
+  if (!known) {
+    Tensor none;
+    y = by_channel(e, Pointwise::mul, y, 1, none);
+    y = by_channel(e, Pointwise::add, y, 2, none);
+  }
+  return e.cast(y, e.dtype(e.input(0)));
+}
+
+int instance_normalization(Expansion& e) { return grouped(e, 0); }
+
+int group_normalization(Expansion& e) {
+  e.attributes().integer("stash_type", 1);
+  const std::int64_t groups = e.attributes().long_integer("num_groups", -1);
+  if (groups < 1) e.refuse("expected num_groups of 1 or more");
+  return grouped(e, groups);
+}
+
+/// Whether an operand is known and has an element for each of the last dimensions that are normalised.
+bool is_row(const Expansion& e, int i, std::int64_t length, const Shape& shape, int axis) {
+  if (!e.has(i)) return true;
+  const Tensor& value = e.known(e.input(i));
+  if (!value.defined() || value.numel() != length) return false;
+  const std::span<const std::int64_t> own = value.shape().extents();
+  const auto normalised = shape.extents().subspan(static_cast<std::size_t>(axis));
+  return own.size() >= normalised.size() && std::ranges::equal(own.last(normalised.size()), normalised);
+}
+
+/// The numbers that were computed on the way: the mean, and 1 / the spread.
+int statistic(Expansion& e, int x, const std::vector<int>& axes, double eps, bool mean_wanted) {
+  const int mean = e.reduce(Reduction::mean, x, axes, true);
+  if (mean_wanted) return mean;
+  const int difference = e.pointwise(Pointwise::sub, {x, mean});
+  const int variance = e.reduce(Reduction::mean, e.pointwise(Pointwise::mul, {difference, difference}), axes, true);
+  return e.pointwise(Pointwise::rsqrt, {e.pointwise(Pointwise::add, variance, eps)});
+}
+
+template <bool centred>
+int layer_normalization(Expansion& e) {
+  const int x = as_f32(e, e.input(0)), rank = e.rank(x);
+  const double eps = e.attributes().number("epsilon", 1e-5);
+  e.attributes().integer("stash_type", 1);
+  const int axis = e.axis_of(e.attributes().long_integer("axis", -1), rank);
+  const Shape shape = e.shape(x);
+  const int output = e.attributes().integer("output", 0);
+  if (output != 0) {
+    std::vector<int> axes;
+    for (int d = axis; d < rank; ++d) axes.push_back(d);
+    if (!centred || output < 0 || output > 2) e.refuse("there is no output ", output);
+    return statistic(e, x, axes, eps, output == 1);
+  }
+  NormProblem problem = {.length = count_of(shape, axis, rank), .eps = eps, .centred = centred};
+  if (problem.length < 1) e.refuse("there is nothing to normalise in ", shape);
+  const bool rows = is_row(e, 1, problem.length, shape, axis) && is_row(e, 2, problem.length, shape, axis);
+  problem.channels = problem.length;
+  const Shape row = {problem.length};
+  if (rows && e.has(1)) problem.scale = known_f32(e, 1).view(row);
+  if (rows && e.has(2)) problem.shift = known_f32(e, 2).view(row);
+  int y = e.solve(std::move(problem), shape, DType::f32, {x});
+  if (!rows && e.has(1)) y = e.pointwise(Pointwise::mul, {y, as_f32(e, e.input(1))});
+  if (!rows && e.has(2)) y = e.pointwise(Pointwise::add, {y, as_f32(e, e.input(2))});
+  if (e.shape(y) != shape) e.refuse("the scale or the bias does not broadcast to ", shape);
+  return e.cast(y, e.dtype(e.input(0)));
+}
+
+/// x over its norm along an axis, 0 where all are 0.
+int lp_normalization(Expansion& e) {
+  const int x = as_f32(e, e.input(0)), p = e.attributes().integer("p", 2);
+  const int axis = e.axis_of(e.attributes().long_integer("axis", -1), e.rank(x));
+  if (p != 1 && p != 2) e.refuse("expected a p of 1 or 2, got ", p);
+  const int norm = e.reduce(p == 1 ? Reduction::l1 : Reduction::l2, x, {axis}, true);
+  const int divisor = e.pointwise(Pointwise::where,
+                                  {e.pointwise(Pointwise::equal, norm, 0), constant_of(e, {1}, {}, DType::f32), norm});
+  return e.cast(e.pointwise(Pointwise::div, {x, divisor}), e.dtype(e.input(0)));
+}
+
+int mean_variance_normalization(Expansion& e) {
+  const int x = as_f32(e, e.input(0));
+  const std::vector<int> axes = axes_of(e, e.attributes().integers("axes", {0, 2, 3}), e.rank(x));
+  const int difference = e.pointwise(Pointwise::sub, {x, e.reduce(Reduction::mean, x, axes, true)});
+  const int variance = e.reduce(Reduction::mean, e.pointwise(Pointwise::mul, {difference, difference}), axes, true);
+  const int spread = e.pointwise(Pointwise::add, e.pointwise(Pointwise::sqrt, {variance}), 1e-9);
+  return e.cast(e.pointwise(Pointwise::div, {difference, spread}), e.dtype(e.input(0)));
+}
+
+/// The channels in opposite order.
+int mirrored(Expansion& e, int x) {
+  Picks channels = places_of(e, 1, 0, e.shape(x)[1], e.shape(x)[1]);
+  std::ranges::reverse(channels.places);
+  return pick(e, x, {channels});
+}
+
+/// Of an even size, the one neighbour more is behind the channel; the layer has it before.
+int lrn(Expansion& e) {
+  const int x = e.input(0), size = e.attributes().integer("size", 0);
+  const LocalResponseNorm norm({.size = size,
+                                .alpha = e.attributes().number("alpha", 1e-4),
+                                .beta = e.attributes().number("beta", 0.75),
+                                .k = e.attributes().number("bias", 1)});
+  const int image = as_image(e, as_f32(e, x));
+  const int y = size % 2 != 0 ? e.add(norm, {image}) : mirrored(e, e.add(norm, {mirrored(e, image)}));
+  return e.cast(e.reshape(y, e.shape(x)), e.dtype(x));
+}
+
+/// `flatten`: as before operator set 13, all from the axis on is one.
+template <SoftmaxKind kind>
+int softmax(Expansion& e) {
+  const bool flatten = e.attributes().boolean("flatten", false);
+  const std::int64_t wanted = e.attributes().long_integer("axis", flatten ? 1 : -1);
+  const int operand = e.input(0);
+  const Shape shape = e.shape(operand);
+  const int rank = e.rank(operand);
+  if (rank == 0) e.refuse("expected an operand of rank 1 or more");
+  int x = as_f32(e, operand);
+  int axis = flatten && wanted == rank ? rank : e.axis_of(wanted, rank);
+  if (flatten) {
+    x = e.reshape(x, {count_of(shape, 0, axis), count_of(shape, axis, rank)});
+    axis = 1;
+  }
+  const int y = kind == SoftmaxKind::softmax
+                    ? e.add(Softmax(axis), {x})
+                    : e.solve(SoftmaxProblem{.dim = axis, .kind = kind}, e.shape(x), DType::f32, {x});
+  return e.cast(e.reshape(y, shape), e.dtype(operand));
+}
+
+constexpr OpRow rows[] = {{"BatchNormalization", batch_normalization},
+                          {"GroupNormalization", group_normalization},
+                          {"Hardmax", softmax<SoftmaxKind::hardmax>},
+                          {"InstanceNormalization", instance_normalization},
+                          {"LRN", lrn},
+                          {"LayerNormalization", layer_normalization<true>},
+                          {"LogSoftmax", softmax<SoftmaxKind::log_softmax>},
+                          {"LpNormalization", lp_normalization},
+                          {"MeanVarianceNormalization", mean_variance_normalization},
+                          {"RMSNormalization", layer_normalization<false>},
+                          {"Softmax", softmax<SoftmaxKind::softmax>}};
+
+}  // namespace
+
+std::span<const OpRow> norm_ops() { return rows; }
 
 }  // namespace lamina::detail

@@ -27,8 +27,10 @@ std::span<const OpRow> move_ops();
 std::span<const OpRow> index_ops();
 std::span<const OpRow> reduce_ops();
 std::span<const OpRow> norm_ops();
+std::span<const OpRow> conv_ops();
 std::span<const OpRow> product_ops();
 std::span<const OpRow> pool_ops();
 std::span<const OpRow> resize_ops();
+std::span<const OpRow> grid_ops();
 
 }  // namespace lamina::detail
