@@ -108,7 +108,7 @@ TEST(Formats, TheCpuHasOne) {
   Graph g;
   const Value x = g.input("input", {batch, 4, 3, 5});
   g.output(g.add("a", Picky({plain, nhwc}), x));
-  EXPECT_EQ(detail::formats({1, 4, 3, 5}, {}), std::vector{Format{}});
+  EXPECT_EQ(detail::formats({.name = "a", .shape = {1, 4, 3, 5}, .format = {}}, {}), std::vector{Format{}});
   EXPECT_TRUE(converted(program_of(g, {.threads = 1})).empty());
 }
 

@@ -258,7 +258,7 @@ TEST_F(CudaLayers, NetworksAgreeWithTheCpuInEveryPrecision) {
     for (const char* name : {"tiny-alexnet", "tiny-resnet"}) {
       const Model model = load_model(std::string(LAMINA_TEST_DATA) + "/golden/" + name + ".safetensors");
       const Graph& graph = model.graph;
-      const Shape shape = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape.with_batch(3);
+      const Shape shape = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape->with_batch(3);
       const std::vector<Tensor> inputs = {test::drawn(shape, 7)};
       Plan truth = graph.compile({.batch = 3, .keep_all = true});
       truth.run(inputs);

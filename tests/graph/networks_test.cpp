@@ -58,7 +58,7 @@ TEST(Networks, EndInTheirClasses) {
     ASSERT_EQ(g.outputs().size(), 1u);
     EXPECT_EQ(g.shapes(3)[static_cast<std::size_t>(g.outputs()[0])], (Shape{3, 7})) << name;
   }
-  const auto extent = [](const Graph& g, std::string_view node) { return g.find(node)->shape[2]; };
+  const auto extent = [](const Graph& g, std::string_view node) { return (*g.find(node)->shape)[2]; };
   EXPECT_EQ(extent(caffenet(), "conv1"), 55);
   EXPECT_EQ(extent(caffenet(), "pool5"), 6);
   EXPECT_EQ(extent(alexnet(), "features.0"), 55);

@@ -92,7 +92,7 @@ TEST(Layers, RefuseWhatDoesNotFit) {
   expect_error([&] { shape(MaxPool2d({.kernel = 2}), {{2, 4, 8}}); }, {"[N, C, H, W]", "[2, 4, 8]"});
   expect_error([&] { shape(Linear({.in = 3, .out = 1}), {{1, 4}}); }, {"expected 3 input features, got 4"});
   expect_error([&] { shape(BatchNorm2d({.channels = 3}), {{1, 4, 2, 2}}); }, {"expected 3 input channels, got 4"});
-  expect_error([&] { shape(Add(), {{1, 4}, {4, 1}}); }, {"one shape", "[1, 4]", "[4, 1]"});
+  expect_error([&] { shape(Add(), {{1, 4}, {3}}); }, {"broadcast", "[1, 4]", "[3]"});
   expect_error([&] { shape(Add(), {{1, 4}}); }, {"2 inputs, got 1"});
   expect_error([&] { shape(Concat(1), {{1, 4}, {2, 4}}); }, {"dimension 1", "[2, 4]"});
   expect_error([&] { shape(Concat(1), {{1, 4}, {1, 4, 1}}); }, {"dimension 1"});
