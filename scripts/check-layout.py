@@ -39,7 +39,7 @@ LARGE = {
 THIRD_PARTY = {
     "framework/base/json.h": "checks for nlohmann's parser, a template: for .cpp files only",
     "framework/cpu/eigen.h": "Eigen with the warnings of its own headers silenced: for .cpp files only",
-    "framework/onnx/wire.h": "protozero with the checks that a hostile file calls for: for .cpp files only",
+    "framework/onnx/file/wire.h": "protozero with the checks that a hostile file calls for: for .cpp files only",
     "framework/cpu/simd_targets.h": "Highway's pattern: for the sources that it compiles once for each instruction set",
 }
 INCLUDES = {  # (file, included file or folder) -> why

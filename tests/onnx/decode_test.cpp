@@ -1,6 +1,6 @@
 // Reading the messages of an .onnx file, right ones and wrong ones.
 
-#include "lamina/onnx/proto.h"
+#include "lamina/onnx/file/proto.h"
 #include "support/onnx_writer.h"
 
 namespace lamina::test::onnx {

@@ -1,6 +1,6 @@
 // Reading the tensors of an .onnx file: in the file, in typed fields, in files of their own.
 
-#include "lamina/onnx/tensors.h"
+#include "lamina/onnx/file/tensors.h"
 
 #include "support/onnx_writer.h"
 

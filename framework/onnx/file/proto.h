@@ -16,6 +16,11 @@
 /// not depend on (doc strings, annotations, device configurations) is passed over.
 namespace lamina::detail::onnx {
 
+// The operator sets of ONNX's own domain that Lamina knows.
+inline constexpr std::int64_t oldest_opset = 7, newest_opset = 27;
+
+inline constexpr std::int32_t data_type_bool = 9;  // TensorProto.DataType
+
 /// One of the file's tensors: described and checked, not yet read. `read_tensor` reads it.
 struct TensorProto {
   std::string name;

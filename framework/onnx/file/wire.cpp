@@ -1,4 +1,4 @@
-#include "lamina/onnx/wire.h"
+#include "lamina/onnx/file/wire.h"
 
 #include <bit>
 #include <limits>

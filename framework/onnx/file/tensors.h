@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "lamina/onnx/proto.h"
+#include "lamina/onnx/file/proto.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::detail::onnx {

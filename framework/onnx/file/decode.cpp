@@ -3,9 +3,9 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
-#include "lamina/onnx/decode_tensor.h"
-#include "lamina/onnx/proto.h"
-#include "lamina/onnx/wire.h"
+#include "lamina/onnx/file/decode_tensor.h"
+#include "lamina/onnx/file/proto.h"
+#include "lamina/onnx/file/wire.h"
 
 namespace lamina::detail::onnx {
 namespace {

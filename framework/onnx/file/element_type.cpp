@@ -1,4 +1,4 @@
-#include "lamina/onnx/element_type.h"
+#include "lamina/onnx/file/element_type.h"
 
 #include <array>
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "lamina/onnx/proto.h"
+#include "lamina/onnx/file/proto.h"
 
 namespace lamina::detail::onnx {
 

@@ -1,8 +1,8 @@
 // Stands for the decoder in a build without it (LAMINA_ONNX=OFF).
 
 #include "lamina/base/error.h"
-#include "lamina/onnx/decode_tensor.h"
-#include "lamina/onnx/proto.h"
+#include "lamina/onnx/file/decode_tensor.h"
+#include "lamina/onnx/file/proto.h"
 
 namespace lamina::detail::onnx {
 

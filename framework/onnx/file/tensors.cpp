@@ -1,4 +1,4 @@
-#include "lamina/onnx/tensors.h"
+#include "lamina/onnx/file/tensors.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,8 +11,8 @@
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
 #include "lamina/files/stored_tensor.h"
-#include "lamina/onnx/decode_tensor.h"
-#include "lamina/onnx/element_type.h"
+#include "lamina/onnx/file/decode_tensor.h"
+#include "lamina/onnx/file/element_type.h"
 
 namespace lamina::detail::onnx {
 namespace {

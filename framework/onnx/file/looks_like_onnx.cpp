@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "lamina/onnx/proto.h"
+#include "lamina/onnx/file/proto.h"
 
 namespace lamina::detail::onnx {
 
