@@ -50,7 +50,7 @@ void Refusals::finish(const std::string& path) const {
     }
     const auto& [domain, op, version, why] = key;
     // A name may hold line ends, which Error lets through.
-    text += printable(concat("  ", domain, domain.empty() ? "" : ".", op, " (opset ", version, ')'));
+    text += "\n  " + printable(concat(domain, domain.empty() ? "" : ".", op, " (opset ", version, ')'));
     text += concat(": ", row.count, row.count == 1 ? " node, " : " nodes, the first ", printable(row.first));
     text += why.empty() ? ": no such op" : concat(": ", why);
   }
