@@ -27,6 +27,14 @@ if(NOT LAMINA_HWY_INCLUDE_DIR)
 endif()
 mark_as_advanced(LAMINA_HWY_INCLUDE_DIR)
 
+if(LAMINA_ONNX)
+  find_path(LAMINA_PROTOZERO_INCLUDE_DIR protozero/pbf_reader.hpp DOC "Where protozero/pbf_reader.hpp is")
+  if(NOT LAMINA_PROTOZERO_INCLUDE_DIR)
+    lamina_missing("protozero to read .onnx models (-DLAMINA_ONNX=OFF builds without them)" libprotozero-dev)
+  endif()
+  mark_as_advanced(LAMINA_PROTOZERO_INCLUDE_DIR)
+endif()
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
-LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "layers": 4, "plan": 5,
-          "graph": 6, "compile": 7, "lamina.h": 8}
+LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "layers": 4, "ops": 5,
+          "plan": 6, "graph": 7, "onnx": 8, "compile": 9, "lamina.h": 10}
 # The same inside framework/cuda; whatever is not named stands above these.
 CUDA_LEVELS = {"runtime": 0, "ptx": 1, "tensor_core": 2}
 OPERATIONS = 3  # conv2d, linear, pool2d, ...
@@ -39,6 +39,7 @@ LARGE = {
 THIRD_PARTY = {
     "framework/base/json.h": "checks for nlohmann's parser, a template: for .cpp files only",
     "framework/cpu/eigen.h": "Eigen with the warnings of its own headers silenced: for .cpp files only",
+    "framework/onnx/file/wire.h": "protozero with the checks that a hostile file calls for: for .cpp files only",
     "framework/cpu/simd_targets.h": "Highway's pattern: for the sources that it compiles once for each instruction set",
 }
 INCLUDES = {  # (file, included file or folder) -> why

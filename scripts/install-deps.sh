@@ -3,7 +3,8 @@
 #   scripts/install-deps.sh [--with-tests]
 set -euo pipefail
 
-packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev)
+packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
+          libprotozero-dev)
 if [ "${1:-}" = "--with-tests" ]; then
   packages+=(libgtest-dev python3 clang)
 fi
@@ -13,7 +14,8 @@ if ! command -v apt-get >/dev/null 2>&1; then
 scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install these yourself, then run cmake as
 CONTRIBUTING.md shows:
   CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 14 or later)
-  Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo is optional; GoogleTest for the tests
+  Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo and protozero (for
+  .onnx models) are optional; GoogleTest for the tests
 END
   # Not an error if somebody did: cmake names what is missing.
   exit 0

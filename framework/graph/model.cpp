@@ -128,15 +128,6 @@ Model model_from(const Weights& weights) {
   return model;
 }
 
-Model load_model(const std::filesystem::path& path) {
-  const Weights weights = Weights::open(path);
-  try {
-    return model_from(weights);
-  } catch (const Error& error) {
-    fail(path.string(), ": ", error.what());
-  }
-}
-
 Weights to_weights(const Model& model) {
   Weights weights = model.graph.state_dict();
   auto& metadata = weights.metadata();

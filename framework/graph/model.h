@@ -18,7 +18,8 @@ struct Model {
   std::vector<std::string> warnings;     ///< of loading: tensors that the graph does not use
 };
 
-/// Opens a model file. Throws Error, naming the file, if it is malformed or describes no graph.
+/// Opens a model file of Lamina's, or an .onnx file. Throws Error, naming the file, if it is malformed, describes no
+/// graph, or needs what Lamina has not.
 LAMINA_API Model load_model(const std::filesystem::path& path);
 
 /// Reads a model out of weights that carry one in their metadata.

@@ -1,0 +1,17 @@
+// Stands for the decoder in a build without it (LAMINA_ONNX=OFF).
+
+#include "lamina/base/error.h"
+#include "lamina/onnx/file/decode_tensor.h"
+#include "lamina/onnx/file/proto.h"
+
+namespace lamina::detail::onnx {
+
+ModelProto decode(std::shared_ptr<const MappedFile> file) {
+  fail(file->path(), ": this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
+}
+
+void decode_elements(const TensorProto&, std::span<std::byte>, const std::string&) {
+  fail("this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
+}
+
+}  // namespace lamina::detail::onnx

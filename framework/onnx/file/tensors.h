@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "lamina/onnx/file/proto.h"
+#include "lamina/tensor/tensor.h"
+
+namespace lamina::detail::onnx {
+
+/// Reads a model's tensors: views of the mapped file where the elements lie as a Tensor wants them, else copies. Maps
+/// each file of external data once, and none outside the model's folder.
+class Tensors {
+ public:
+  /// `folder` is where external data lie: the model file's, as the caller wrote its path.
+  Tensors(std::shared_ptr<const MappedFile> model, const std::filesystem::path& folder);
+
+  /// Throws Error naming the file and the tensor: for an element type that DType has not, more dimensions than a Shape
+  /// has, external data that are missing, too short or outside the folder.
+  Tensor read(const TensorProto& tensor);
+
+ private:
+  struct External {
+    std::shared_ptr<const MappedFile> file;
+    std::span<std::byte> bytes;
+  };
+
+  External external(const TensorProto& tensor, std::uint64_t bytes);
+  std::shared_ptr<const MappedFile> map(const TensorProto& tensor);
+  [[noreturn]] void refuse(const TensorProto& tensor, const std::string& why) const;
+
+  std::shared_ptr<const MappedFile> model_;
+  std::filesystem::path folder_;
+  std::map<std::filesystem::path, std::shared_ptr<const MappedFile>> files_;  // by canonical path
+  std::map<std::string, std::shared_ptr<const MappedFile>> locations_;        // the same by what the model calls them
+  std::uint64_t mapped_ = 0, copied_ = 0;                                     // bytes
+};
+
+}  // namespace lamina::detail::onnx

@@ -1,0 +1,68 @@
+// Where models come from: Lamina's own files, and .onnx files.
+
+#include <memory>
+#include <utility>
+
+#include "lamina/base/error.h"
+#include "lamina/files/safetensors.h"
+#include "lamina/graph/model.h"
+#include "lamina/onnx/file/proto.h"
+#include "lamina/onnx/import.h"
+#include "lamina/onnx/onnx.h"
+#include "lamina/ops/op.h"
+#include "lamina/ops/table.h"
+
+namespace lamina {
+namespace detail {
+namespace {
+
+bool knows(std::string_view op) { return find_op(op) != nullptr; }
+
+Value add(Graph& graph, const std::vector<Value>& values, onnx::ImportedNode node) {
+  using Kind = onnx::ImportedNode::Kind;
+  if (node.kind == Kind::input) return graph.input(std::move(node.name), Shape(node.shape), node.dtype);
+  std::vector<Value> inputs;
+  for (const int input : node.inputs) inputs.push_back(input < 0 ? Value() : values[static_cast<std::size_t>(input)]);
+  std::shared_ptr<Module> module;
+  if (node.kind == Kind::constant) {
+    module = std::make_shared<Constant>(std::move(node.value));
+  } else {
+    module = std::make_shared<Op>(std::move(node.op), std::move(node.attributes));
+  }
+  return graph.add(std::move(node.name), std::move(module), inputs);
+}
+
+}  // namespace
+
+bool is_onnx_file(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  return !looks_like_safetensors(*file) && onnx::looks_like_onnx(file->bytes());
+}
+
+Graph load_onnx(const std::filesystem::path& path) {
+  static_assert(onnx::batch_extent == batch && onnx::open_extent == open);
+  onnx::Imported imported = onnx::import_model(path, knows);
+  Graph graph;
+  std::vector<Value> values;
+  for (onnx::ImportedNode& node : imported.nodes) values.push_back(add(graph, values, std::move(node)));
+  for (const int output : imported.outputs) graph.output(values[static_cast<std::size_t>(output)]);
+  return graph;
+}
+
+}  // namespace detail
+
+Model load_model(const std::filesystem::path& path) {
+  if (detail::is_onnx_file(path)) {
+    Model model;
+    model.graph = detail::load_onnx(path);
+    return model;
+  }
+  const Weights weights = Weights::open(path);
+  try {
+    return model_from(weights);
+  } catch (const Error& error) {
+    detail::fail(path.string(), ": ", error.what());
+  }
+}
+
+}  // namespace lamina
