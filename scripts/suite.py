@@ -35,10 +35,12 @@ def write_safetensors(path, arrays):
     """By hand, so that no package is needed and every type that the format knows goes in, bfloat16 too."""
     header, parts, begin = {}, [], 0
     for name, array in arrays.items():
-        dtype = "BF16" if array.dtype.name == "bfloat16" else NAMES.get(array.dtype.newbyteorder("<"))
+        if isinstance(array, Bfloat16):
+            dtype, data = "BF16", (np.ascontiguousarray(array.values).view("<u4") >> 16).astype("<u2").tobytes()
+        else:
+            dtype, data = NAMES.get(array.dtype.newbyteorder("<")), np.ascontiguousarray(array).tobytes()
         if dtype is None:
             raise NotStorable(f"type {array.dtype.name}")
-        data = np.ascontiguousarray(array).tobytes()
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [begin, begin + len(data)]}
         begin += len(data)
         parts.append(data)
@@ -64,7 +66,7 @@ def read_safetensors(path):
 
 
 class Bfloat16:
-    """Values of a type that NumPy has not."""
+    """Values of a type that NumPy has not, as float32."""
 
     def __init__(self, values):
         self.values, self.shape = values, values.shape
