@@ -228,13 +228,12 @@ def tables(a, results):
     return text, lines
 
 
-def write_ops(a, networks):
-    """By how many networks each op is needed, and with which attributes."""
-    users, nodes, variants, alone = Counter(), Counter(), defaultdict(Counter), Counter()
+def write_ops(a):
+    """By how many of the prepared networks each op is needed, and with which attributes."""
+    users, nodes, variants = Counter(), Counter(), defaultdict(Counter)
     files = 0
-    for network in networks:
-        facts = folder_of(a.work, network) / "facts.json"
-        ops = json.loads(facts.read_text()).get("ops") if facts.exists() else None
+    for facts in sorted((a.work / "networks").glob("*/facts.json")):
+        ops = json.loads(facts.read_text()).get("ops")
         if not ops:
             continue
         files += 1
@@ -243,8 +242,6 @@ def write_ops(a, networks):
             nodes[op] += entry["count"]
             for variant in entry["variants"]:
                 variants[op][variant] += 1
-        if len(ops) == 1:
-            alone[next(iter(ops))] += 1
     lines = [f"{files} ONNX files; op: networks that have it, nodes; below it what its nodes look like, by networks"]
     for op, used in users.most_common():
         lines.append(f"{op}: {used} networks, {nodes[op]} nodes")
@@ -279,7 +276,7 @@ def main():
             suite.write_section(a.report, "coverage", text)
         print(text, *lines, sep="\n")
     if a.ops:
-        write_ops(a, networks)
+        write_ops(a)
     if a.discard:
         for network in networks:
             shutil.rmtree(folder_of(a.work, network), ignore_errors=True)
