@@ -10,6 +10,7 @@
 
 #include "inputs.h"
 #include "known_weights.h"
+#include "lamina/onnx/onnx.h"
 #include "options.h"
 
 namespace lamina::app {
@@ -52,6 +53,7 @@ std::vector<std::string> usual_labels(const Graph& graph) {
 }  // namespace
 
 Model open_model(const std::string& path) {
+  if (detail::is_onnx_file(path)) return load_model(path);
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
   const std::string owner = whose(unwrapped(weights));
@@ -116,10 +118,10 @@ void ModelOptions::add_to(CLI::App& command) {
   command.add_option("--model", model, "self-describing model file");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
-  add_shapes_to(command);
+  add_shapes_to(command, input_shapes);
 }
 
-void ModelOptions::add_shapes_to(CLI::App& command) {
+void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes) {
   command
       .add_option(
           "--input-shape", input_shapes,
@@ -128,9 +130,9 @@ void ModelOptions::add_shapes_to(CLI::App& command) {
       ->allow_extra_args(false);
 }
 
-std::map<std::string, Shape, std::less<>> ModelOptions::shapes(const Graph& graph) const {
-  std::map<std::string, Shape, std::less<>> result;
-  for (const std::string& text : input_shapes) {
+InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& graph) {
+  InputShapes result;
+  for (const std::string& text : texts) {
     const std::size_t equals = text.rfind('=');
     const std::vector<std::string> names = input_names(graph);
     if (equals == std::string::npos && names.size() != 1) {

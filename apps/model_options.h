@@ -10,6 +10,13 @@
 
 namespace lamina::app {
 
+using InputShapes = std::map<std::string, Shape, std::less<>>;
+
+/// Adds --input-shape.
+void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes);
+/// Shapes by the names of the graph's inputs. Throws Error if a text is none.
+InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& graph);
+
 /// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
 struct ModelOptions {
   std::string model, weights, arch, labels;
@@ -18,9 +25,8 @@ struct ModelOptions {
   /// Adds --model, --weights, --arch and --input-shape.
   void add_to(CLI::App& command);
   void add_labels_to(CLI::App& command);
-  void add_shapes_to(CLI::App& command);
-  /// What --input-shape said. Throws Error if that is no shape.
-  std::map<std::string, Shape, std::less<>> shapes(const Graph& graph) const;
+  /// What --input-shape said.
+  InputShapes shapes(const Graph& graph) const { return parse_shapes(input_shapes, graph); }
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
   Model load() const;
   /// What to call the model in errors.

@@ -9,6 +9,7 @@
 #include "inputs.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
+#include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 struct Options {
   std::string file;
+  std::vector<std::string> input_shapes;
   std::int64_t batch = 1;
   bool plan = false, photos = false;
   RunOptions run;
@@ -75,13 +77,25 @@ void print_preprocess(const Preprocess& p) {
 
 void print_plan(const Model& model, const Options& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
+  compile.input_shapes = parse_shapes(options.input_shapes, model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   fmt::print("{}", model.graph.plan_summary(compile));
 }
 
+void print_graph(const Model& model, const Options& options) {
+  CompileOptions shapes = {.batch = options.batch};
+  shapes.input_shapes = parse_shapes(options.input_shapes, model.graph);
+  fmt::print("{}\n", model.graph.summary(shapes));
+  print_plan(model, options);
+}
+
 void inspect(const Options& options) {
-  const Weights weights = Weights::open(options.file);
   if (options.plan) return print_plan(open_model(options.file), options);
+  if (detail::is_onnx_file(options.file)) {
+    fmt::print("{}: an ONNX model\n\n", options.file);
+    return print_graph(open_model(options.file), options);
+  }
+  const Weights weights = Weights::open(options.file);
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
@@ -92,9 +106,8 @@ void inspect(const Options& options) {
 
   const Model model = model_from(weights);
   print_warnings(model);
-  fmt::print("\n{}", model.graph.summary(options.batch));
   fmt::print("\n");
-  print_plan(model, options);
+  print_graph(model, options);
   if (model.preprocess) print_preprocess(*model.preprocess);
   if (!model.labels.empty())
     fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
@@ -107,7 +120,8 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
-  command->add_option("file", options->file, "a .safetensors, .pth, .pt or .npy file")->required();
+  command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy or .onnx file")->required();
+  add_shapes_to(*command, options->input_shapes);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
