@@ -124,7 +124,7 @@ void ModelOptions::add_to(CLI::App& command) {
 void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes) {
   command
       .add_option(
-          "--input-shape", input_shapes,
+          "--input-shape", shapes,
           "shape of an input that the model leaves open, NAME=1x3x224x224; the name may be left out where there "
           "is one")
       ->allow_extra_args(false);
