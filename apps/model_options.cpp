@@ -10,6 +10,7 @@
 
 #include "inputs.h"
 #include "known_weights.h"
+#include "lamina/onnx/onnx.h"
 #include "options.h"
 
 namespace lamina::app {
@@ -52,6 +53,7 @@ std::vector<std::string> usual_labels(const Graph& graph) {
 }  // namespace
 
 Model open_model(const std::string& path) {
+  if (detail::is_onnx_file(path)) return load_model(path);
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
   const std::string owner = whose(unwrapped(weights));

@@ -9,6 +9,7 @@
 #include "inputs.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
+#include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
 
@@ -79,7 +80,23 @@ void print_plan(const Model& model, const Options& options) {
   fmt::print("{}", model.graph.plan_summary(compile));
 }
 
+void print_model(const Model& model, const Options& options) {
+  print_warnings(model);
+  fmt::print("\n{}\n", model.graph.summary(options.run.compile_options(options.batch)));
+  print_plan(model, options);
+  if (model.preprocess) print_preprocess(*model.preprocess);
+  if (!model.labels.empty())
+    fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
+               detail::quote(model.labels.back()));
+}
+
 void inspect(const Options& options) {
+  if (detail::is_onnx_file(options.file)) {
+    const Model model = open_model(options.file);
+    if (options.plan) return print_plan(model, options);
+    fmt::print("{}: an ONNX model of {} nodes\n", options.file, model.graph.nodes().size());
+    return print_model(model, options);
+  }
   const Weights weights = Weights::open(options.file);
   if (options.plan) return print_plan(open_model(options.file), options);
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
@@ -90,15 +107,7 @@ void inspect(const Options& options) {
   }
   if (!weights.metadata().contains("lamina.graph")) return;
 
-  const Model model = model_from(weights);
-  print_warnings(model);
-  fmt::print("\n{}", model.graph.summary(options.batch));
-  fmt::print("\n");
-  print_plan(model, options);
-  if (model.preprocess) print_preprocess(*model.preprocess);
-  if (!model.labels.empty())
-    fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
-               detail::quote(model.labels.back()));
+  print_model(model_from(weights), options);
 }
 
 }  // namespace
@@ -107,7 +116,7 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
-  command->add_option("file", options->file, "a .safetensors, .pth, .pt or .npy file")->required();
+  command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy or .onnx file")->required();
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
