@@ -5,6 +5,7 @@
 
 #include "commands/commands.h"
 #include "inputs.h"
+#include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
 
@@ -51,7 +52,8 @@ Weights converted(const Weights& weights, DType dtype) {
 
 void convert(const Options& options) {
   require_safetensors_name(options.out);
-  Weights weights = Weights::open(options.in);
+  const bool onnx = detail::is_onnx_file(options.in);
+  Weights weights = onnx ? to_weights(open_model(options.in)) : Weights::open(options.in);
   if (!options.arch.empty() || !options.labels.empty()) {
     Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
@@ -69,7 +71,7 @@ void convert(const Options& options) {
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
-  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy")->required();
+  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy; or an .onnx model")->required();
   command->add_option("out", options->out, "the .safetensors file to write")->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());

@@ -82,20 +82,27 @@ void print_plan(const Model& model, const Options& options) {
   fmt::print("{}", model.graph.plan_summary(compile));
 }
 
-void print_graph(const Model& model, const Options& options) {
+void print_model(const Model& model, const Options& options) {
+  print_warnings(model);
   CompileOptions shapes = {.batch = options.batch};
   shapes.input_shapes = parse_shapes(options.input_shapes, model.graph);
-  fmt::print("{}\n", model.graph.summary(shapes));
+  fmt::print("\n{}\n", model.graph.summary(shapes));
   print_plan(model, options);
+  if (model.preprocess) print_preprocess(*model.preprocess);
+  if (!model.labels.empty())
+    fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
+               detail::quote(model.labels.back()));
 }
 
 void inspect(const Options& options) {
-  if (options.plan) return print_plan(open_model(options.file), options);
   if (detail::is_onnx_file(options.file)) {
-    fmt::print("{}: an ONNX model\n\n", options.file);
-    return print_graph(open_model(options.file), options);
+    const Model model = open_model(options.file);
+    if (options.plan) return print_plan(model, options);
+    fmt::print("{}: an ONNX model of {} nodes\n", options.file, model.graph.nodes().size());
+    return print_model(model, options);
   }
   const Weights weights = Weights::open(options.file);
+  if (options.plan) return print_plan(open_model(options.file), options);
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
@@ -104,14 +111,7 @@ void inspect(const Options& options) {
   }
   if (!weights.metadata().contains("lamina.graph")) return;
 
-  const Model model = model_from(weights);
-  print_warnings(model);
-  fmt::print("\n");
-  print_graph(model, options);
-  if (model.preprocess) print_preprocess(*model.preprocess);
-  if (!model.labels.empty())
-    fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
-               detail::quote(model.labels.back()));
+  print_model(model_from(weights), options);
 }
 
 }  // namespace

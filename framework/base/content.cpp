@@ -105,12 +105,24 @@ Content content_of_text(std::string_view text) {
 
 }  // namespace
 
+bool looks_like_onnx(std::span<const std::byte> bytes) {
+  // Field 1 of ModelProto comes first: ir_version, a varint of one byte. Then another of its fields, each of its wire
+  // type: 2, 3, 4 and 6 are texts, 7 the graph, 8 the operator sets, 14 metadata; 5 is a number.
+  if (bytes.size() < 3 || bytes[0] != std::byte{0x08} || bytes[1] == std::byte{0} || bytes[1] >= std::byte{0x80}) {
+    return false;
+  }
+  constexpr std::string_view second = "\x12\x1a\x22\x28\x32\x3a\x42\x72";
+  return second.find(static_cast<char>(bytes[2])) != std::string_view::npos;
+}
+
 Content content_of(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (const Row& row : table) {
     if (text.size() >= row.at && text.substr(row.at).starts_with(row.mark)) return row.content;
   }
-  return content_of_text(text);
+  if (const Content content = content_of_text(text); !content.name.empty()) return content;
+  if (looks_like_onnx(bytes)) return {"an ONNX model", "; it is a model by itself: --model FILE"};
+  return {};
 }
 
 }  // namespace lamina::detail

@@ -15,6 +15,9 @@ struct Content {
   std::string_view advice;  // what to do with it, "; " in front; may be empty
 };
 
+/// Whether a file begins as an ONNX model does. Protocol Buffers have no magic number, so this is no more than likely.
+LAMINA_API bool looks_like_onnx(std::span<const std::byte> bytes);
+
 /// Judges by the first bytes of a file, or by all of them. Common kinds only; Lamina's own formats among them.
 LAMINA_API Content content_of(std::span<const std::byte> bytes);
 

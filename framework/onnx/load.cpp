@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "lamina/base/content.h"
 #include "lamina/base/error.h"
 #include "lamina/files/safetensors.h"
 #include "lamina/graph/model.h"
@@ -36,7 +37,7 @@ Value add(Graph& graph, const std::vector<Value>& values, onnx::ImportedNode nod
 
 bool is_onnx_file(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
-  return !looks_like_safetensors(*file) && onnx::looks_like_onnx(file->bytes());
+  return !looks_like_safetensors(*file) && looks_like_onnx(file->bytes());
 }
 
 Graph load_onnx(const std::filesystem::path& path) {

@@ -1,5 +1,6 @@
 // Reading the messages of an .onnx file, right ones and wrong ones.
 
+#include "lamina/base/content.h"
 #include "lamina/onnx/file/proto.h"
 #include "support/onnx_writer.h"
 
@@ -113,6 +114,7 @@ TEST(OnnxDecode, UnknownFieldsArePassedOver) {
 }
 
 TEST(OnnxDecode, LooksLikeOnnx) {
+  using detail::looks_like_onnx;
   EXPECT_TRUE(looks_like_onnx(as_bytes(onnx::model(Graph{}))));
   EXPECT_FALSE(looks_like_onnx(as_bytes("")));
   EXPECT_FALSE(looks_like_onnx(as_bytes("\x08\x01")));

@@ -103,9 +103,6 @@ struct ModelProto {
   std::shared_ptr<const MappedFile> file;  // what the tensors' bytes lie in
 };
 
-/// Whether the file begins as a model does. Protocol Buffers have no magic number: ask the other formats first.
-bool looks_like_onnx(std::span<const std::byte> bytes);
-
 /// Decodes the whole file. Time and memory grow in proportion to it; tensors stay where they are. Throws Error naming
 /// the file, the message, what was expected and what was found. Without LAMINA_ONNX always throws.
 ModelProto decode(std::shared_ptr<const MappedFile> file);
