@@ -26,17 +26,25 @@ std::unique_ptr<Operator> Layer<Problem>::prepare(const Preparation& preparation
 }
 
 template class Layer<AffineProblem>;
+template class Layer<AttentionProblem>;
 template class Layer<ConcatProblem>;
-template class Layer<ConversionProblem>;
 template class Layer<ConvProblem>;
+template class Layer<ConversionProblem>;
+template class Layer<CumulativeProblem>;
+template class Layer<GatherProblem>;
+template class Layer<GridSampleProblem>;
 template class Layer<LinearProblem>;
 template class Layer<LocalResponseProblem>;
+template class Layer<MatMulProblem>;
 template class Layer<MoveProblem>;
 template class Layer<NormProblem>;
 template class Layer<NormalizationProblem>;
 template class Layer<PointwiseProblem>;
 template class Layer<PoolProblem>;
 template class Layer<ReduceProblem>;
+template class Layer<ResampleProblem>;
+template class Layer<ScatterProblem>;
 template class Layer<SoftmaxProblem>;
+template class Layer<TopKProblem>;
 
 }  // namespace lamina

@@ -87,17 +87,25 @@ std::span<const Kernel<Problem>> Kernels<Problem>::cuda() {
 }
 
 template struct Kernels<AffineProblem>;
+template struct Kernels<AttentionProblem>;
 template struct Kernels<ConcatProblem>;
-template struct Kernels<ConversionProblem>;
 template struct Kernels<ConvProblem>;
+template struct Kernels<ConversionProblem>;
+template struct Kernels<CumulativeProblem>;
+template struct Kernels<GatherProblem>;
+template struct Kernels<GridSampleProblem>;
 template struct Kernels<LinearProblem>;
 template struct Kernels<LocalResponseProblem>;
+template struct Kernels<MatMulProblem>;
 template struct Kernels<MoveProblem>;
 template struct Kernels<NormProblem>;
 template struct Kernels<NormalizationProblem>;
 template struct Kernels<PointwiseProblem>;
 template struct Kernels<PoolProblem>;
 template struct Kernels<ReduceProblem>;
+template struct Kernels<ResampleProblem>;
+template struct Kernels<ScatterProblem>;
 template struct Kernels<SoftmaxProblem>;
+template struct Kernels<TopKProblem>;
 
 }  // namespace lamina

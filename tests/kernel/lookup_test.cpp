@@ -1,0 +1,361 @@
+// Gather, scatter, top-k and cumulative sums against plain loops.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "support/problem_data.h"
+
+namespace lamina::test {
+namespace {
+
+using Values = std::vector<double>;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+std::vector<DType> all_types() {
+  return {DType::boolean, DType::u8,  DType::i8,  DType::u16,  DType::i16, DType::u32, DType::i32,
+          DType::u64,     DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64};
+}
+
+Tensor draw_any(const Shape& shape, unsigned seed, DType dtype) {
+  if (is_float(dtype)) return draw_floats(shape, seed, dtype);
+  return draw_whole(shape, seed, 0, dtype == DType::boolean ? 1 : 120, dtype);
+}
+
+std::vector<std::int64_t> integers(const Tensor& t) {
+  const Tensor wide = t.to(DType::i64);
+  return {wide.values<std::int64_t>().begin(), wide.values<std::int64_t>().end()};
+}
+
+std::int64_t place(std::int64_t i, std::int64_t extent) {
+  if (i < 0) i += extent;
+  return i >= 0 && i < extent ? i : -1;
+}
+
+/// The coordinates of element i of a shape.
+std::vector<std::int64_t> coordinates(const Shape& shape, std::int64_t i) {
+  std::vector<std::int64_t> c(shape.rank());
+  for (std::size_t d = shape.rank(); d-- > 0; i /= shape[static_cast<int>(d)]) c[d] = i % shape[static_cast<int>(d)];
+  return c;
+}
+
+std::int64_t offset(const Shape& shape, const std::vector<std::int64_t>& c) {
+  std::int64_t result = 0;
+  for (std::size_t d = 0; d < shape.rank(); ++d) result = result * shape[static_cast<int>(d)] + c[d];
+  return result;
+}
+
+/// Where element i of what `indices` select of `data` lies there; -1: outside.
+std::int64_t source(const GatherProblem& problem, const Shape& data, const Tensor& index, const Shape& output,
+                    std::int64_t i) {
+  const std::vector<std::int64_t> indices = integers(index), c = coordinates(output, i);
+  std::vector<std::int64_t> from;
+  const auto rank = static_cast<std::ptrdiff_t>(index.shape().rank());
+  if (problem.kind == GatherKind::elements) {
+    from = c;
+    from[at(problem.dim)] = place(indices[at(i)], data[problem.dim]);
+  } else if (problem.kind == GatherKind::take) {
+    from.assign(c.begin(), c.begin() + problem.dim);
+    const std::vector<std::int64_t> which(c.begin() + problem.dim, c.begin() + problem.dim + rank);
+    from.push_back(place(indices[at(offset(index.shape(), which))], data[problem.dim]));
+    from.insert(from.end(), c.begin() + problem.dim + rank, c.end());
+  } else {
+    from.assign(c.begin(), c.begin() + problem.batch_dims);
+    std::vector<std::int64_t> which(c.begin(), c.begin() + rank - 1);
+    which.push_back(0);
+    for (; which.back() < index.shape()[-1]; ++which.back()) {
+      from.push_back(place(indices[at(offset(index.shape(), which))], data[static_cast<int>(from.size())]));
+    }
+    from.insert(from.end(), c.begin() + rank - 1, c.end());
+  }
+  for (const std::int64_t x : from) {
+    if (x < 0) return -1;
+  }
+  return offset(data, from);
+}
+
+struct GatherCase {
+  GatherProblem problem;
+  Shape data, indices, output;
+  std::int64_t extent;  // of what indices name
+};
+
+std::vector<GatherCase> gather_cases() {
+  return {
+      {{GatherKind::take, 0}, {7}, {}, {}, 7},
+      {{GatherKind::take, 0}, {7, 5}, {11}, {11, 5}, 7},
+      {{GatherKind::take, 1}, {3, 6, 5}, {2, 4}, {3, 2, 4, 5}, 6},
+      {{GatherKind::take, 2}, {3, 6, 5}, {300}, {3, 6, 300}, 5},
+      {{GatherKind::take, 0}, {300, 67}, {130}, {130, 67}, 300},
+      {{GatherKind::take, 0}, {0, 5}, {3}, {3, 5}, 1},
+      {{GatherKind::take, 0}, {4, 5}, {0}, {0, 5}, 4},
+      {{GatherKind::elements, 0}, {5, 4}, {7, 4}, {7, 4}, 5},
+      {{GatherKind::elements, 1}, {3, 50, 7}, {3, 60, 7}, {3, 60, 7}, 50},
+      {{GatherKind::elements, 2}, {3, 5, 70}, {2, 4, 90}, {2, 4, 90}, 70},
+      {{GatherKind::elements, 0}, {5, 4}, {0, 4}, {0, 4}, 5},
+      {{GatherKind::nd}, {5, 6}, {9, 2}, {9}, 5},
+      {{GatherKind::nd}, {5, 6, 7}, {3, 4, 1}, {3, 4, 6, 7}, 5},
+      {{GatherKind::nd, 0, 1}, {3, 5, 6, 2}, {3, 8, 2}, {3, 8, 2}, 5},
+      {{GatherKind::nd, 0, 2}, {2, 3, 5, 6}, {2, 3, 4, 1}, {2, 3, 4, 6}, 5},
+      {{GatherKind::nd}, {2, 3}, {4, 0}, {4, 2, 3}, 1},
+  };
+}
+
+TEST(Gather, EveryKindAndType) {
+  for (const Device device : devices_here()) {
+    for (const GatherCase& c : gather_cases()) {
+      for (const DType index_type : {DType::i64, DType::i32}) {
+        for (const DType dtype : all_types()) {
+          const std::string what = detail::concat(c.data, " by ", c.indices, ", ", dtype, " on ", device);
+          const Tensor data = draw_any(c.data, 1, dtype);
+          const Tensor indices = draw_whole(c.indices, 2, -c.extent - 1, c.extent, index_type);  // some are outside
+          const ProblemRun<GatherProblem> run(c.problem, {data, indices}, c.output, dtype, device);
+          ASSERT_TRUE(run.taken()) << what;
+          const Values values = doubles(data);
+          Values expected;
+          for (std::int64_t i = 0; i < c.output.numel(); ++i) {
+            const std::int64_t from = source(c.problem, c.data, indices, c.output, i);
+            expected.push_back(from < 0 ? 0 : values[at(from)]);
+          }
+          expect_equal(run.run(), expected, what);
+        }
+      }
+    }
+  }
+}
+
+TEST(Gather, ExtremeIndicesAreOutside) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const Tensor indices = Tensor::from(std::vector<std::int64_t>{Limits::min(), Limits::max(), 1}, {3});
+  const Tensor data = Tensor::from(std::vector<float>{1, 2}, {2});
+  for (const Device device : devices_here()) {
+    const Tensor y = run_problem(GatherProblem{}, {data, indices}, {3}, DType::f32, device);
+    expect_equal(y, {0, 0, 2}, "extremes");
+  }
+}
+
+double reduced(ScatterReduction reduction, double a, double b) {
+  const bool nan = std::isnan(a) || std::isnan(b);
+  switch (reduction) {
+    case ScatterReduction::none: return b;
+    case ScatterReduction::add: return a + b;
+    case ScatterReduction::mul: return a * b;
+    case ScatterReduction::max: return nan ? nan_value : std::max(a, b);
+    case ScatterReduction::min: return nan ? nan_value : std::min(a, b);
+  }
+  return 0;
+}
+
+constexpr ScatterReduction reductions[] = {ScatterReduction::none, ScatterReduction::add, ScatterReduction::mul,
+                                           ScatterReduction::max, ScatterReduction::min};
+
+TEST(Scatter, EveryKindTypeAndReduction) {
+  for (const Device device : devices_here()) {
+    for (const GatherCase& c : gather_cases()) {
+      if (c.problem.kind == GatherKind::take || c.problem.batch_dims > 0) continue;
+      for (const ScatterReduction reduction : reductions) {
+        for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64}) {
+          const bool exact = !is_float(dtype) || reduction == ScatterReduction::none ||
+                             reduction == ScatterReduction::max || reduction == ScatterReduction::min;
+          const std::string what = detail::concat(c.data, " by ", c.indices, ", reduction ",
+                                                  static_cast<int>(reduction), ", ", dtype, " on ", device);
+          const Tensor data = is_float(dtype) ? draw_floats(c.data, 1, dtype) : draw_whole(c.data, 1, 1, 2, dtype);
+          const Tensor updates =
+              is_float(dtype) ? draw_floats(c.output, 3, dtype) : draw_whole(c.output, 3, 1, 2, dtype);
+          const Tensor indices = draw_whole(c.indices, 2, -c.extent - 1, c.extent);
+          const ScatterProblem problem = {c.problem.kind, c.problem.dim, reduction};
+          const ProblemRun<ScatterProblem> run(problem, {data, indices, updates}, c.data, dtype, device);
+          ASSERT_TRUE(run.taken()) << what;
+          Values expected = doubles(data);
+          Values magnitude(expected.size());
+          std::transform(expected.begin(), expected.end(), magnitude.begin(), [](double x) { return std::abs(x); });
+          const Values put = doubles(updates);
+          for (std::int64_t i = 0; i < c.output.numel(); ++i) {
+            const std::int64_t to = source(c.problem, c.data, indices, c.output, i);
+            if (to < 0) continue;
+            expected[at(to)] = reduced(reduction, expected[at(to)], put[at(i)]);
+            magnitude[at(to)] = std::max(magnitude[at(to)] + std::abs(put[at(i)]), std::abs(expected[at(to)]));
+          }
+          std::vector<Truth> truth;
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            if (!is_float(dtype) && reduction == ScatterReduction::mul) {  // powers of two wrap to nothing
+              const double range = dtype == DType::i32 ? 0x1p32 : 0x1p64;
+              expected[i] = expected[i] < range / 2 ? expected[i] : expected[i] == range / 2 ? -range / 2 : 0;
+            }
+            truth.push_back({expected[i], exact ? 0 : 300 * rounding(dtype) * magnitude[i]});
+          }
+          expect_near(run.run(), truth, what);
+        }
+      }
+    }
+  }
+}
+
+TEST(Scatter, TheLastOfEqualsStaysAndNanWins) {
+  for (const Device device : devices_here()) {
+    const Tensor data = Tensor::from(std::vector<float>{5, 5, 5}, {3});
+    const Tensor indices = Tensor::from(std::vector<std::int64_t>{1, 0, 1, 7, 1, 0}, {6});
+    const Tensor updates = Tensor::from(std::vector<float>{1, 2, NAN, 4, 6, 9}, {6});
+    const auto run = [&](ScatterReduction reduction) {
+      return run_problem(ScatterProblem{GatherKind::elements, 0, reduction}, {data, indices, updates}, {3}, DType::f32,
+                         device);
+    };
+    expect_equal(run(ScatterReduction::none), {9, 6, 5}, "none");
+    expect_equal(run(ScatterReduction::max), {9, nan_value, 5}, "max");
+    expect_equal(run(ScatterReduction::min), {2, nan_value, 5}, "min");
+    expect_equal(run(ScatterReduction::add), {16, nan_value, 5}, "add");
+  }
+}
+
+TEST(Scatter, ManyUpdatesOfOnePlaceGiveTheSameBits) {
+  for (const Device device : devices_here()) {
+    const Tensor data = draw_floats({10, 3}, 1), updates = draw_floats({5000, 3}, 2);
+    const Tensor indices = draw_whole({5000, 1}, 3, 0, 9);
+    const ScatterProblem problem = {GatherKind::nd, 0, ScatterReduction::add};
+    const Values one = doubles(run_problem(problem, {data, indices, updates}, {10, 3}, DType::f32, device));
+    const Values again =
+        doubles(run_problem(problem, {data, indices, updates}, {10, 3}, DType::f32, Device::cpu(), {.threads = 1}));
+    EXPECT_EQ(one, again) << device;
+  }
+}
+
+void check_topk(const Tensor& x, const TopKProblem& problem, Device device) {
+  const Values values = doubles(x);
+  Shape output = x.shape();
+  output.set(problem.dim, problem.k);
+  const std::int64_t extent = x.shape()[problem.dim];
+  std::int64_t inner = 1;
+  for (int d = problem.dim + 1; d < static_cast<int>(x.shape().rank()); ++d) inner *= x.shape()[d];
+  Values expected(at(output.numel()));
+  for (std::int64_t line = 0; extent > 0 && line < x.numel() / extent; ++line) {
+    const std::int64_t first = line / inner * extent * inner + line % inner;
+    std::vector<std::int64_t> order(at(extent));
+    std::iota(order.begin(), order.end(), 0);
+    const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      const double va = values[at(first + a * inner)], vb = values[at(first + b * inner)];
+      return problem.largest ? less(vb, va) : less(va, vb);
+    });
+    for (std::int64_t i = 0; i < problem.k; ++i) {
+      const std::int64_t to = line / inner * problem.k * inner + line % inner + i * inner;
+      expected[at(to)] = problem.places ? static_cast<double>(order[at(i)]) : values[at(first + order[at(i)] * inner)];
+    }
+  }
+  const DType dtype = problem.places ? DType::i64 : x.dtype();
+  const std::string what = detail::concat(problem.largest ? "largest " : "smallest ", problem.k, " of ", x.shape(),
+                                          " along ", problem.dim, ", ", x.dtype(), " on ", device);
+  const ProblemRun<TopKProblem> run(problem, {x}, output, dtype, device);
+  ASSERT_TRUE(run.taken()) << what;
+  expect_equal(run.run(), expected, what);
+}
+
+void check_topk(const Tensor& x, int dim, std::int64_t k, Device device) {
+  for (const bool largest : {true, false}) {
+    for (const bool places : {true, false}) check_topk(x, {dim, k, largest, places}, device);
+  }
+}
+
+TEST(TopK, OrdersByValueThenPlace) {
+  for (const Device device : devices_here()) {
+    check_topk(draw_floats({1}, 1), 0, 1, device);
+    check_topk(draw_floats({5, 7}, 1), 1, 3, device);
+    check_topk(draw_floats({5, 7}, 1), 1, 0, device);
+    check_topk(draw_floats({4, 70, 3}, 1), 1, 70, device);
+    check_topk(draw_floats({3, 1000}, 1), 1, 5, device);
+    check_topk(draw_floats({2, 2049}, 1), 1, 2049, device);
+    check_topk(draw_floats({2, 9000}, 1), 1, 300, device);
+    check_topk(draw_floats({9000, 2}, 1), 0, 5000, device);
+    check_topk(Tensor::zeros({3, 100}), 1, 10, device);  // all are equal
+    check_topk(Tensor::zeros({2, 5000}), 1, 3000, device);
+    check_topk(Tensor({0, 5}), 1, 2, device);
+    check_topk(draw_whole({3, 6000}, 1, -5, 5, DType::i32), 1, 40, device);
+    check_topk(draw_whole({3, 600}, 1, 0, 255, DType::u8), 1, 40, device);
+  }
+  for (const DType dtype : {DType::i64, DType::u64, DType::f64, DType::i8, DType::u16, DType::f16, DType::bf16}) {
+    check_topk(draw_any({3, 50}, 1, dtype), 1, 20, Device::cpu());
+  }
+}
+
+TEST(TopK, SixteenBitsAndWholeNumbersOnEveryDevice) {
+  for (const Device device : devices_here()) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::i32, DType::i64, DType::f64}) {
+      check_topk(draw_any({4, 33}, 1, dtype), 1, 9, device);
+      check_topk(draw_any({2, 5000}, 1, dtype), 1, 9, device);
+    }
+  }
+}
+
+TEST(TopK, NanIsTheLargestAndZerosAreEqual) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const Tensor x = Tensor::from(std::vector<float>{0.0f, -0.0f, NAN, inf, -inf, 0.0f, -NAN, -0.0f, 1, -1, inf}, {11});
+  for (const Device device : devices_here()) check_topk(x, 0, 11, device);
+  const Tensor limits = Tensor::from(std::vector<std::int64_t>{0, -1, std::numeric_limits<std::int64_t>::min(),
+                                                               std::numeric_limits<std::int64_t>::max()},
+                                     {4});
+  expect_equal(run_problem(TopKProblem{0, 4, true, true}, {limits}, {4}, DType::i64, Device::cpu()), {3, 0, 1, 2},
+               "limits");
+}
+
+void check_cumulative(const Tensor& x, const CumulativeProblem& problem, Device device) {
+  const Values values = doubles(x);
+  const std::int64_t extent = x.shape()[problem.dim];
+  std::int64_t inner = 1;
+  for (int d = problem.dim + 1; d < static_cast<int>(x.shape().rank()); ++d) inner *= x.shape()[d];
+  std::vector<Truth> truth(values.size());
+  for (std::int64_t line = 0; extent > 0 && line < x.numel() / extent; ++line) {
+    double running = problem.product ? 1 : 0, magnitude = 0;
+    for (std::int64_t i = 0; i < extent; ++i) {
+      const std::int64_t step = problem.reverse ? extent - 1 - i : i;
+      const std::size_t to = at(line / inner * extent * inner + line % inner + step * inner);
+      const double before = running;
+      running = problem.product ? running * values[to] : running + values[to];
+      magnitude += problem.product ? 0 : std::abs(values[to]);
+      const double value = problem.exclusive ? before : running;
+      const double bound = 2 * rounding(x.dtype()) * std::abs(value) + 1e-7 * magnitude;
+      truth[to] = {value, is_float(x.dtype()) ? bound : 0};
+    }
+  }
+  const std::string what = detail::concat(x.shape(), " along ", problem.dim, ", exclusive ", problem.exclusive,
+                                          ", reverse ", problem.reverse, ", ", x.dtype(), " on ", device);
+  const ProblemRun<CumulativeProblem> run(problem, {x}, x.shape(), x.dtype(), device);
+  ASSERT_TRUE(run.taken()) << what;
+  expect_near(run.run(), truth, what);
+}
+
+TEST(Cumulative, EveryWayAlongEveryDimension) {
+  for (const Device device : devices_here()) {
+    for (const bool exclusive : {false, true}) {
+      for (const bool reverse : {false, true}) {
+        for (const Shape& shape : {Shape{1}, Shape{3000}, Shape{5, 70, 130}, Shape{2, 0, 3}, Shape{2, 1025, 2}}) {
+          for (int dim = 0; dim < static_cast<int>(shape.rank()); ++dim) {
+            const CumulativeProblem problem = {dim, exclusive, reverse};
+            for (const DType dtype : float_types(device))
+              check_cumulative(draw_floats(shape, 1, dtype), problem, device);
+            for (const DType dtype : {DType::i32, DType::i64}) {
+              check_cumulative(draw_whole(shape, 1, -9, 9, dtype), problem, device);
+            }
+          }
+        }
+        const CumulativeProblem product = {1, exclusive, reverse, true};
+        check_cumulative(draw_floats({4, 20}, 1), product, device);
+        check_cumulative(draw_whole({4, 20, 3}, 1, -2, 3), product, device);
+      }
+    }
+  }
+  check_cumulative(draw_floats({3, 500}, 1, DType::f64), {1}, Device::cpu());
+}
+
+TEST(Cumulative, WholeNumbersWrapAndNanStays) {
+  for (const Device device : devices_here()) {
+    const std::int32_t most = std::numeric_limits<std::int32_t>::max();
+    const Tensor x = Tensor::from(std::vector<std::int32_t>{most, 1, 1}, {3});
+    expect_equal(run_problem(CumulativeProblem{}, {x}, {3}, DType::i32, device), {0x1p31 - 1, -0x1p31, 1 - 0x1p31},
+                 "wrap");
+    const Tensor y = Tensor::from(std::vector<float>{1, NAN, 2}, {3});
+    expect_equal(run_problem(CumulativeProblem{}, {y}, {3}, DType::f32, device), {1, nan_value, nan_value}, "NaN");
+  }
+}
+
+}  // namespace
+}  // namespace lamina::test

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/conv_cases.h"
+#include "support/run_problem.h"
+
+/// Operands of problems, and what came of them beside what should have.
+namespace lamina::test {
+
+inline constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double inf_value = std::numeric_limits<double>::infinity();
+
+inline Tensor draw_floats(const Shape& shape, unsigned seed, DType dtype = DType::f32, Values values = Values::mixed) {
+  return Tensor::from(draw(shape.numel(), values, seed), shape).to(dtype);
+}
+
+/// Whole numbers in [low, high].
+inline Tensor draw_whole(const Shape& shape, unsigned seed, std::int64_t low, std::int64_t high,
+                         DType dtype = DType::i64) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<std::int64_t> any(low, high);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.numel()));
+  for (std::int64_t& v : values) v = any(random);
+  return Tensor::from(values, shape).to(dtype);
+}
+
+inline bool is_float(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+/// Half the distance from 1 to the next number.
+inline double rounding(DType dtype) {
+  return dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+}
+
+/// A value and how far from it a result may be.
+struct Truth {
+  double value = 0, bound = 0;
+};
+
+/// Stops at the first element that is not where it should be; NaN belongs where NaN is expected and nowhere else.
+inline void expect_near(const Tensor& found, const std::vector<Truth>& truth, const std::string& what) {
+  const std::vector<double> values = doubles(found);
+  ASSERT_EQ(values.size(), truth.size()) << what;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Truth t = truth[i];
+    const bool holds = std::isnan(t.value)   ? std::isnan(values[i])
+                       : std::isinf(t.value) ? values[i] == t.value
+                                             : std::abs(values[i] - t.value) <= t.bound;
+    ASSERT_TRUE(holds) << what << ": element " << i << " is " << values[i] << ", expected " << t.value << " within "
+                       << t.bound;
+  }
+}
+
+inline void expect_equal(const Tensor& found, const std::vector<double>& expected, const std::string& what) {
+  std::vector<Truth> truth;
+  for (const double value : expected) truth.push_back({value, 0});
+  expect_near(found, truth, what);
+}
+
+/// A GPU keeps 16-bit floats, the CPU need not.
+inline std::vector<DType> float_types(Device device) {
+  if (device.is_cuda()) return {DType::f32, DType::f16, DType::bf16};
+  return {DType::f32};
+}
+
+}  // namespace lamina::test
