@@ -41,14 +41,15 @@ class Negotiator {
   /// As the caller sees it.
   int plain(int value) { return in_format(value, {.dtype = program_.value(value).format.dtype}); }
 
-  /// The formats that the operation's operands may agree on: those of the one that has the most choice, an image if
-  /// there is one.
+  /// The formats that the operation's operands of f32 may agree on: those of the one that has the most choice, an image
+  /// if there is one. What is of another type has its one format.
   std::vector<Format> input_formats(const Operation& op) const {
-    std::vector<Format> most = formats_of(op.inputs[0]);
+    std::vector<Format> most;
     for (const int input : op.inputs) {
+      if (program_.value(input).format.dtype != DType::f32) continue;
       if (std::vector<Format> some = formats_of(input); some.size() > most.size()) most = std::move(some);
     }
-    return most;
+    return most.empty() ? formats_of(op.inputs[0]) : most;
   }
   Format& wished(int value) { return wished_[static_cast<std::size_t>(value)]; }
 
