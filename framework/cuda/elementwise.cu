@@ -6,9 +6,11 @@
 
 #include "lamina/cuda/elementwise.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -48,7 +50,7 @@ __global__ void __launch_bounds__(threads)
 template <class T>
 struct Interpreter {
   int steps = 0;
-  PointwiseStep step[max_pointwise_steps];
+  ChainStep<float> step[max_pointwise_steps];
   const T* operands[max_pointwise_operands];
 
   /// Of the second operand, which most chains that have one begin with.
@@ -59,20 +61,21 @@ struct Interpreter {
 
   template <int n>
   __device__ void operator()(float (&values)[n], std::int64_t first, const Pack<T, n>& second) const {
-    for (int s = 0; s < steps; ++s) {
-      Pack<T, n> y = second;
-      if (step[s].operand > 1) y = *reinterpret_cast<const Pack<T, n>*>(operands[step[s].operand] + first);
-      // One branch for all elements.
-      const auto each = [&](auto function) {
+    const auto fetch = [&](int operand, float number, float(&to)[n]) {
+      if (operand < 0) {
 #pragma unroll
-        for (int j = 0; j < n; ++j) values[j] = function(values[j], to_f32(y.values[j]));
-      };
-      switch (step[s].function) {
-        case Pointwise::relu: each([](float x, float) { return positive_part(x); }); break;
-        case Pointwise::sigmoid: each([](float x, float) { return 1.0f / (1.0f + expf(-x)); }); break;
-        case Pointwise::add: each([](float x, float v) { return x + v; }); break;
-        default: break;
+        for (int j = 0; j < n; ++j) to[j] = number;
+        return;
       }
+      const Pack<T, n> pack = operand == 1 ? second : *reinterpret_cast<const Pack<T, n>*>(operands[operand] + first);
+#pragma unroll
+      for (int j = 0; j < n; ++j) to[j] = to_f32(pack.values[j]);
+    };
+    for (int s = 0; s < steps; ++s) {
+      float x[n], y[n];
+      fetch(step[s].operand, step[s].a, x);
+      fetch(step[s].second, step[s].b, y);
+      apply_common(step[s].function, values, x, y);
     }
   }
 };
@@ -110,6 +113,10 @@ void start(const void* input, void* output, std::int64_t count, bool aligned, St
 
 }  // namespace
 
+bool packs_take(const PointwiseChain& chain) {
+  return chain.size() <= max_pointwise_steps && std::ranges::all_of(chain, is_common, &PointwiseStep::function);
+}
+
 void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
                std::int64_t count, Stream stream) {
   if (count == 0) return;
@@ -117,7 +124,7 @@ void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<c
   with_element_type(dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     Interpreter<T> interpreter{};
-    for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step;
+    for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step_as<float>(step);
     bool aligned = aligned_to_16(output);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());

@@ -15,6 +15,9 @@ namespace lamina::cuda {
 
 inline constexpr int max_pointwise_steps = 8, max_pointwise_operands = 4;
 
+/// Whether `pointwise` knows these functions, which are the cheap ones: broadcast.h has the others.
+bool packs_take(const PointwiseChain& chain);
+
 /// output[i] = the chain's functions, one after the other, of inputs[0][i]; a step's operand is inputs[operand][i].
 void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
                std::int64_t count, Stream stream);

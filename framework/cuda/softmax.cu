@@ -1,8 +1,9 @@
-// Softmax along one dimension of [outer, extent, inner].
+// Softmax along one dimension of [outer, extent, inner], its logarithm, and the first of the largest.
 //
-// inner = 1 (logits): a block owns one row, its 256 threads take every 256th class, and meet in shared memory (1 KB)
-// for the row's maximum and sum. inner > 1: a thread owns one position of [outer, inner] and walks along the extent,
-// neighbours in a warp along inner, so that loads are coalesced.
+// inner = 1 (logits): a block owns one row, its 256 threads take every 256th class, and meet in shared memory (2 KB)
+// for the row's maximum and sum. Rows of up to 1024 classes: a warp owns one and holds it in registers. inner > 1: a
+// thread owns one position of [outer, inner] and walks along the extent, neighbours in a warp along inner, so that
+// loads are coalesced.
 
 #include <cmath>
 
@@ -16,6 +17,8 @@ namespace lamina::cuda {
 namespace {
 
 constexpr int threads = 256;
+constexpr int warp = 32;
+constexpr int held_classes = 32;  // of a warp's thread, at most
 
 struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
@@ -25,24 +28,61 @@ struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 
+/// A class and its logit, for hardmax. NaN is more than any number; of equals the first is taken.
+struct Candidate {
+  float value;
+  std::int64_t place;
+};
+
+struct First {
+  __device__ Candidate operator()(Candidate a, Candidate b) const {
+    const bool equal = a.value == b.value || (isnan(a.value) && isnan(b.value));
+    if (equal) return a.place <= b.place ? a : b;
+    return a.value > b.value || isnan(a.value) ? a : b;
+  }
+};
+
+/// Of nothing: less than any class.
+__device__ inline Candidate no_candidate() { return {-INFINITY, INT64_MAX}; }
+
 /// The combination of every thread's value, for all threads of the block.
-template <class Combine>
-__device__ float combine_block(float value, float* shared, Combine combine) {
+template <class T, class Combine>
+__device__ T combine_block(T value, T* shared, Combine combine) {
   shared[threadIdx.x] = value;
   __syncthreads();
   for (int distance = threads / 2; distance > 0; distance /= 2) {
     if (threadIdx.x < distance) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + distance]);
     __syncthreads();
   }
-  const float result = shared[0];
+  const T result = shared[0];
   __syncthreads();  // before anybody writes the next values
   return result;
 }
 
+template <class Combine>
+__device__ float combine_warp(float value, Combine combine) {
+#pragma unroll
+  for (int distance = warp / 2; distance > 0; distance /= 2) {
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  return value;
+}
+
+/// From the largest logit and the sum of exp(x - largest) over the extent. A NaN among the logits, or infinite ones
+/// alone, make the sum NaN, and so all results.
+struct Finish {
+  float largest, factor, log_sum;
+  bool log;
+
+  __device__ Finish(float l, float sum, bool is_log)
+      : largest(l), factor(1.0f / sum), log_sum(is_log ? logf(sum) : 0.0f), log(is_log) {}
+  __device__ float operator()(float x) const { return log ? x - largest - log_sum : expf(x - largest) * factor; }
+};
+
 template <class T>
 __global__ void __launch_bounds__(threads) softmax_rows_kernel(const T* __restrict__ input,  // [outer, extent]
                                                                T* __restrict__ output,       // [outer, extent]
-                                                               std::int64_t outer, std::int64_t extent) {
+                                                               std::int64_t outer, std::int64_t extent, bool log) {
   __shared__ float shared[threads];
   let_successor_start();
   wait_for_predecessor();
@@ -55,7 +95,43 @@ __global__ void __launch_bounds__(threads) softmax_rows_kernel(const T* __restri
     float sum = 0;
     for (std::int64_t i = threadIdx.x; i < extent; i += threads) sum += expf(to_f32(x[i]) - largest);
     sum = combine_block(sum, shared, Sum{});
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) y[i] = from_f32<T>(expf(to_f32(x[i]) - largest) / sum);
+    const Finish finish(largest, sum, log);
+    for (std::int64_t i = threadIdx.x; i < extent; i += threads) y[i] = from_f32<T>(finish(to_f32(x[i])));
+  }
+}
+
+template <class T, int held>
+__global__ void __launch_bounds__(threads)
+    softmax_short_rows_kernel(const T* __restrict__ input,  // [outer, extent], extent <= 32 * held
+                              T* __restrict__ output,       // [outer, extent]
+                              std::int64_t outer, int extent, bool log) {
+  let_successor_start();
+  wait_for_predecessor();
+  constexpr int rows = threads / warp;
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const std::int64_t step = std::int64_t{gridDim.x} * rows;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * rows + static_cast<int>(threadIdx.x) / warp; row < outer;
+       row += step) {
+    float x[held];
+    float largest = -INFINITY, sum = 0;
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = lane + k * warp;
+      x[k] = i < extent ? to_f32(input[row * extent + i]) : -INFINITY;
+      largest = fmaxf(largest, x[k]);
+    }
+    largest = combine_warp(largest, Largest{});
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      if (lane + k * warp < extent) sum += expf(x[k] - largest);
+    }
+    sum = combine_warp(sum, Sum{});
+    const Finish finish(largest, sum, log);
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = lane + k * warp;
+      if (i < extent) output[row * extent + i] = from_f32<T>(finish(x[k]));
+    }
   }
 }
 
@@ -63,7 +139,7 @@ template <class T>
 __global__ void __launch_bounds__(threads)
     softmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
                            T* __restrict__ output,       // [outer, extent, inner]
-                           std::int64_t outer, std::int64_t extent, std::int64_t inner) {
+                           std::int64_t outer, std::int64_t extent, std::int64_t inner, bool log) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
@@ -75,27 +151,75 @@ __global__ void __launch_bounds__(threads)
     for (std::int64_t i = 0; i < extent; ++i) largest = fmaxf(largest, to_f32(x[i * inner]));
     float sum = 0;
     for (std::int64_t i = 0; i < extent; ++i) sum += expf(to_f32(x[i * inner]) - largest);
-    for (std::int64_t i = 0; i < extent; ++i) y[i * inner] = from_f32<T>(expf(to_f32(x[i * inner]) - largest) / sum);
+    const Finish finish(largest, sum, log);
+    for (std::int64_t i = 0; i < extent; ++i) y[i * inner] = from_f32<T>(finish(to_f32(x[i * inner])));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads) hardmax_rows_kernel(const T* __restrict__ input,  // [outer, extent]
+                                                               T* __restrict__ output,       // [outer, extent]
+                                                               std::int64_t outer, std::int64_t extent) {
+  __shared__ Candidate shared[threads];
+  let_successor_start();
+  wait_for_predecessor();
+  for (std::int64_t row = blockIdx.x; row < outer; row += gridDim.x) {
+    const T* x = input + row * extent;
+    Candidate best = no_candidate();
+    for (std::int64_t i = threadIdx.x; i < extent; i += threads) best = First{}(best, {to_f32(x[i]), i});
+    best = combine_block(best, shared, First{});
+    for (std::int64_t i = threadIdx.x; i < extent; i += threads) {
+      output[row * extent + i] = from_f32<T>(i == best.place ? 1.0f : 0.0f);
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    hardmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
+                           T* __restrict__ output,       // [outer, extent, inner]
+                           std::int64_t outer, std::int64_t extent, std::int64_t inner) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  for (std::int64_t p = std::int64_t{blockIdx.x} * threads + threadIdx.x; p < outer * inner; p += step) {
+    const std::int64_t first = p / inner * extent * inner + p % inner;
+    Candidate best = no_candidate();
+    for (std::int64_t i = 0; i < extent; ++i) best = First{}(best, {to_f32(input[first + i * inner]), i});
+    for (std::int64_t i = 0; i < extent; ++i) {
+      output[first + i * inner] = from_f32<T>(i == best.place ? 1.0f : 0.0f);
+    }
   }
 }
 
 }  // namespace
 
-void softmax(int device, DType dtype, const void* input, void* output, std::int64_t outer, std::int64_t extent,
-             std::int64_t inner, Stream stream) {
+void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void* output, std::int64_t outer,
+             std::int64_t extent, std::int64_t inner, Stream stream) {
   if (outer == 0 || extent == 0 || inner == 0) return;
   const DeviceGuard guard(device);
-  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  const bool log = kind == SoftmaxKind::log_softmax, hard = kind == SoftmaxKind::hardmax;
   with_element_type(dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     const auto* in = static_cast<const T*>(input);
     auto* out = static_cast<T*>(output);
-    if (inner == 1) {
-      launch_kernel(softmax_rows_kernel<T>, {dim3(grid_for(outer, 1)), dim3(threads)}, cuda_stream, in, out, outer,
-                    extent);
+    const auto launch = [&](auto kernel, unsigned grid, auto... arguments) {
+      launch_kernel(kernel, {dim3(grid), dim3(threads)}, stream, in, out, outer, arguments...);
+    };
+    const unsigned rows = grid_for(outer, 1), positions = inner == 1 ? 0 : grid_for(outer * inner, threads);
+    const unsigned warps = grid_for(outer, threads / warp);
+    if (hard && inner == 1) {
+      launch(hardmax_rows_kernel<T>, rows, extent);
+    } else if (hard) {
+      launch(hardmax_columns_kernel<T>, positions, extent, inner);
+    } else if (inner > 1) {
+      launch(softmax_columns_kernel<T>, positions, extent, inner, log);
+    } else if (extent <= 8 * warp) {
+      launch(softmax_short_rows_kernel<T, 8>, warps, static_cast<int>(extent), log);
+    } else if (extent <= held_classes * warp) {
+      launch(softmax_short_rows_kernel<T, held_classes>, warps, static_cast<int>(extent), log);
     } else {
-      launch_kernel(softmax_columns_kernel<T>, {dim3(grid_for(outer * inner, threads)), dim3(threads)}, cuda_stream, in,
-                    out, outer, extent, inner);
+      launch(softmax_rows_kernel<T>, rows, extent, log);
     }
   });
 }

@@ -1,0 +1,243 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "lamina/kernel/pointwise.h"
+
+/// The functions of cpu/pointwise.cpp and cpu/pointwise_whole.cpp, of one element each.
+namespace lamina::cuda {
+
+/// A step of a chain with numbers of the type that is computed in.
+template <class T>
+struct ChainStep {
+  Pointwise function = Pointwise::identity;
+  std::int8_t operand = -1, second = -1;
+  T a{}, b{};
+};
+
+/// A number of a step as the type that is computed in; cast as PointwiseProblem says.
+template <class T>
+T number_as(double number) {
+  if constexpr (std::is_integral_v<T>) {
+    if (number != number) return 0;
+    if (number >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+    if (number <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  }
+  return static_cast<T>(number);
+}
+
+template <class T>
+ChainStep<T> step_as(const PointwiseStep& step) {
+  return {step.function, static_cast<std::int8_t>(step.operand), static_cast<std::int8_t>(step.second),
+          number_as<T>(step.a), number_as<T>(step.b)};
+}
+
+template <class T>
+__device__ inline T lesser(T v, T x) {
+  return v < x || v != v ? v : x;
+}
+template <class T>
+__device__ inline T greater(T v, T x) {
+  return v > x || v != v ? v : x;
+}
+template <class T>
+__device__ inline T clipped(T v, T low, T high) {
+  return lesser(greater(v, low), high);
+}
+template <class T>
+__device__ inline T sigmoid_of(T v) {
+  const T e = exp(-fabs(v));
+  return (v < T{0} ? e : T{1}) / (T{1} + e);
+}
+template <class T>
+__device__ inline T elu_of(T v, T alpha) {
+  return v > T{0} ? v : alpha * expm1(v);
+}
+
+/// Not inlined: most of it is large.
+template <class T>
+__device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
+  switch (function) {
+    case Pointwise::relu: return v < T{0} ? T{0} : v;
+    case Pointwise::sigmoid: return sigmoid_of(v);
+    case Pointwise::tanh: return tanh(v);
+    case Pointwise::exp: return exp(v);
+    case Pointwise::log: return log(v);
+    case Pointwise::sqrt: return sqrt(v);
+    case Pointwise::rsqrt: return T{1} / sqrt(v);
+    case Pointwise::reciprocal: return T{1} / v;
+    case Pointwise::abs: return fabs(v);
+    case Pointwise::neg: return -v;
+    case Pointwise::sign: return v > T{0} ? T{1} : v < T{0} ? T{-1} : v;
+    case Pointwise::erf: return erf(v);
+    case Pointwise::floor: return floor(v);
+    case Pointwise::ceil: return ceil(v);
+    case Pointwise::round: return rint(v);
+    case Pointwise::silu: return v * sigmoid_of(v);
+    case Pointwise::mish: {  // x tanh(log(1 + e^x)), the exponential of what is not positive
+      const T e = exp(-fabs(v)), below = e * (e + T{2}), above = T{1} + T{2} * e;
+      return v * (v < T{0} ? below / (below + T{2}) : above / (above + T{2} * e * e));
+    }
+    case Pointwise::gelu: {  // whose small values are not differences of large ones
+      const T tail = T(0.5) * erfc(fabs(v) * T(0.70710678118654752440));
+      return v * (v < T{0} ? tail : T{1} - tail);
+    }
+    case Pointwise::gelu_tanh: return v * sigmoid_of(v * (T(1.5957691216057307117) + T(0.071354816272600254) * v * v));
+    case Pointwise::softplus: return (v > T{0} ? v : T{0}) + log1p(exp(-fabs(v)));
+    case Pointwise::softsign: return v / (T{1} + fabs(v));
+    case Pointwise::hard_swish: return v * clipped(v * (T{1} / T{6}) + T(0.5), T{0}, T{1});
+    case Pointwise::sin: return sin(v);
+    case Pointwise::cos: return cos(v);
+    case Pointwise::tan: return tan(v);
+    case Pointwise::asin: return asin(v);
+    case Pointwise::acos: return acos(v);
+    case Pointwise::atan: return atan(v);
+    case Pointwise::sinh: return sinh(v);
+    case Pointwise::cosh: return cosh(v);
+    case Pointwise::asinh: return asinh(v);
+    case Pointwise::acosh: return acosh(v);
+    case Pointwise::atanh: return atanh(v);
+    case Pointwise::is_nan: return v != v;
+    case Pointwise::logical_not: return v == T{0};
+    case Pointwise::identity: return v;
+    case Pointwise::add: return v + x;
+    case Pointwise::sub: return v - x;
+    case Pointwise::mul: return v * x;
+    case Pointwise::div: return v / x;
+    case Pointwise::pow: return x == T{2} ? v * v : pow(v, x);
+    case Pointwise::min: return lesser(v, x);
+    case Pointwise::max: return greater(v, x);
+    case Pointwise::mod: {
+      const T rest = fmod(v, x);
+      return rest != T{0} && (rest < T{0}) != (x < T{0}) ? rest + x : rest;
+    }
+    case Pointwise::fmod: return fmod(v, x);
+    case Pointwise::prelu: return v < T{0} ? v * x : v;
+    case Pointwise::elu: return elu_of(v, x);
+    case Pointwise::celu: return v > T{0} ? v : x * expm1(v / x);
+    case Pointwise::thresholded_relu: return v <= x ? T{0} : v;
+    case Pointwise::equal: return v == x;
+    case Pointwise::less: return v < x;
+    case Pointwise::less_equal: return v <= x;
+    case Pointwise::greater: return v > x;
+    case Pointwise::greater_equal: return v >= x;
+    case Pointwise::logical_and: return v != T{0} && x != T{0};
+    case Pointwise::logical_or: return v != T{0} || x != T{0};
+    case Pointwise::logical_xor: return (v != T{0}) != (x != T{0});
+    case Pointwise::clip: return clipped(v, x, y);
+    case Pointwise::where: return v != T{0} ? x : y;
+    case Pointwise::hard_sigmoid: return clipped(v * x + y, T{0}, T{1});
+    case Pointwise::selu: return y * elu_of(v, x);
+    case Pointwise::shrink: return v < -y ? v + x : v > y ? v - x : v != v ? v : T{0};
+    case Pointwise::is_inf: return isinf(v) && (v < T{0} ? x : y) != T{0};
+    default: return v;
+  }
+}
+
+/// Whole numbers of 64 bits: sums and products wrap, a division by 0 gives 0.
+template <class T>
+__device__ __noinline__ T whole_function(Pointwise function, T v, T x, T y) {
+  using U = std::uint64_t;
+  const U a = static_cast<U>(v), b = static_cast<U>(x);
+  const bool minus_one = std::is_signed_v<T> && b == ~U{0};  // the divisor whose quotient may not be representable
+  const auto negative = [](T number) { return std::is_signed_v<T> && static_cast<std::int64_t>(number) < 0; };
+  switch (function) {
+    case Pointwise::relu: return negative(v) ? T{0} : v;
+    case Pointwise::abs: return negative(v) ? static_cast<T>(0 - a) : v;
+    case Pointwise::neg: return static_cast<T>(0 - a);
+    case Pointwise::sign: return static_cast<T>((v != 0 && !negative(v)) - negative(v));
+    case Pointwise::is_nan:
+    case Pointwise::is_inf: return 0;
+    case Pointwise::logical_not: return v == 0;
+    case Pointwise::bit_not: return ~v;
+    case Pointwise::add: return static_cast<T>(a + b);
+    case Pointwise::sub: return static_cast<T>(a - b);
+    case Pointwise::mul: return static_cast<T>(a * b);
+    case Pointwise::div: return minus_one ? static_cast<T>(0 - a) : x == 0 ? T{0} : v / x;
+    case Pointwise::pow: {
+      if (negative(x)) return v == 1 ? T{1} : a == ~U{0} ? (b % 2 == 0 ? T{1} : v) : T{0};
+      U result = 1, base = a;
+      for (U exponent = b; exponent != 0; exponent >>= 1) {
+        if (exponent & 1u) result *= base;
+        base *= base;
+      }
+      return static_cast<T>(result);
+    }
+    case Pointwise::min: return v < x ? v : x;
+    case Pointwise::max: return v > x ? v : x;
+    case Pointwise::mod: {
+      const T rest = x == 0 || minus_one ? T{0} : v % x;
+      return rest != 0 && negative(rest) != negative(x) ? rest + x : rest;
+    }
+    case Pointwise::fmod: return x == 0 || minus_one ? T{0} : v % x;
+    case Pointwise::prelu: return negative(v) ? static_cast<T>(a * b) : v;
+    case Pointwise::thresholded_relu: return v > x ? v : T{0};
+    case Pointwise::equal: return v == x;
+    case Pointwise::less: return v < x;
+    case Pointwise::less_equal: return v <= x;
+    case Pointwise::greater: return v > x;
+    case Pointwise::greater_equal: return v >= x;
+    case Pointwise::logical_and: return v != 0 && x != 0;
+    case Pointwise::logical_or: return v != 0 || x != 0;
+    case Pointwise::logical_xor: return (v != 0) != (x != 0);
+    case Pointwise::bit_and: return v & x;
+    case Pointwise::bit_or: return v | x;
+    case Pointwise::bit_xor: return v ^ x;
+    case Pointwise::shift_left: return b < 64 ? static_cast<T>(a << b) : T{0};
+    case Pointwise::shift_right: return b < 64 ? static_cast<T>(v >> b) : T{0};
+    case Pointwise::clip: {
+      const T above = v < x ? x : v;
+      return above > y ? y : above;
+    }
+    case Pointwise::where: return v != 0 ? x : y;
+    default: return v;
+  }
+}
+
+/// What is cheap, and most of what networks have: inlined, for n elements by one branch. Nothing for the others.
+template <int n>
+__device__ inline void apply_common(Pointwise function, float (&values)[n], const float (&x)[n], const float (&y)[n]) {
+  const auto each = [&](auto f) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) values[j] = f(values[j], x[j], y[j]);
+  };
+  switch (function) {
+    case Pointwise::relu: return each([](float v, float, float) { return v < 0.0f ? 0.0f : v; });
+    case Pointwise::sigmoid: return each([](float v, float, float) { return sigmoid_of(v); });
+    case Pointwise::silu: return each([](float v, float, float) { return v * sigmoid_of(v); });
+    case Pointwise::hard_swish:
+      return each([](float v, float, float) { return v * clipped(v * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f); });
+    case Pointwise::hard_sigmoid: return each([](float v, float a, float b) { return clipped(v * a + b, 0.0f, 1.0f); });
+    case Pointwise::add: return each([](float v, float a, float) { return v + a; });
+    case Pointwise::sub: return each([](float v, float a, float) { return v - a; });
+    case Pointwise::mul: return each([](float v, float a, float) { return v * a; });
+    case Pointwise::min: return each([](float v, float a, float) { return lesser(v, a); });
+    case Pointwise::max: return each([](float v, float a, float) { return greater(v, a); });
+    case Pointwise::prelu: return each([](float v, float a, float) { return v < 0.0f ? v * a : v; });
+    case Pointwise::clip: return each([](float v, float a, float b) { return clipped(v, a, b); });
+    default: return;
+  }
+}
+
+/// Whether apply_common knows it.
+__host__ __device__ constexpr bool is_common(Pointwise function) {
+  switch (function) {
+    case Pointwise::relu:
+    case Pointwise::sigmoid:
+    case Pointwise::silu:
+    case Pointwise::hard_swish:
+    case Pointwise::hard_sigmoid:
+    case Pointwise::add:
+    case Pointwise::sub:
+    case Pointwise::mul:
+    case Pointwise::min:
+    case Pointwise::max:
+    case Pointwise::prelu:
+    case Pointwise::clip: return true;
+    default: return false;
+  }
+}
+
+}  // namespace lamina::cuda
