@@ -1,6 +1,7 @@
 #include "lamina/kernel/lookup_extents.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lamina::detail {
 namespace {
@@ -100,7 +101,7 @@ AttentionExtents attention_extents(const AttentionProblem& problem, const Prepar
   e.masked = p.inputs.size() > 3;
   if (e.masked) {
     const auto strides = broadcast_strides(p.inputs[3].shape, 4);
-    std::copy_n(strides.begin(), 4, e.mask.begin());
+    std::copy_n(strides.begin(), 4, e.mask);
   }
   return e;
 }
@@ -126,7 +127,8 @@ IndexExtents element_extents(const Shape& data, const Shape& indices, int dim) {
   IndexExtents e;
   e.kind = GatherKind::elements;
   e.rank = rank(data), e.dim = dim;
-  e.reach = data[dim];
+  e.reach = e.extents[0] = data[dim];
+  e.strides[0] = 1;
   std::int64_t step = 1;
   for (int d = e.rank - 1; d >= 0; --d) {
     const auto at = static_cast<std::size_t>(d);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "lamina/kernel/extents.h"
@@ -16,7 +15,8 @@ struct MatMulExtents {
   std::int64_t batches = 1, m = 1, n = 1, k = 1;
   std::int64_t a_row = 0, a_term = 0, b_term = 0, b_column = 0;  ///< elements from one to the next
   int batch_rank = 0;
-  std::array<std::int64_t, max_batch_rank> extents{}, a_strides{}, b_strides{};  ///< innermost first
+  std::int64_t extents[max_batch_rank] = {}, a_strides[max_batch_rank] = {},
+               b_strides[max_batch_rank] = {};  ///< innermost first
   double alpha = 1;
 
   struct Offsets {
@@ -42,7 +42,7 @@ bool is_matmul(const MatMulProblem& problem, const Preparation& p);
 struct AttentionExtents {
   std::int64_t images = 1, heads = 1, groups = 1, length = 1, positions = 1, depth = 1, width = 1;
   bool masked = false, causal = false;
-  std::array<std::int64_t, 4> mask{};  ///< elements of the mask from one to the next of N, H, L and S
+  std::int64_t mask[4] = {};  ///< elements of the mask from one to the next of N, H, L and S
   std::int64_t past = 0;
   double scale = 1;
 
@@ -65,10 +65,11 @@ struct IndexExtents {
   GatherKind kind = GatherKind::take;
   std::int64_t outer = 1, places = 1, inner = 1, reach = 1;
   int depth = 1;
-  std::array<std::int64_t, Shape::max_rank> extents{}, strides{};  ///< of the components: extent, slices per step
-  int rank = 0, dim = 0;                                           ///< elements: of the shapes
-  std::array<std::int64_t, Shape::max_rank> index_extents{};       ///< elements: outermost first
-  std::array<std::int64_t, Shape::max_rank> data_strides{};        ///< elements: of the data, in elements
+  std::int64_t extents[Shape::max_rank] = {},
+               strides[Shape::max_rank] = {};        ///< of the components: extent, slices per step
+  int rank = 0, dim = 0;                             ///< elements: of the shapes
+  std::int64_t index_extents[Shape::max_rank] = {};  ///< elements: outermost first
+  std::int64_t data_strides[Shape::max_rank] = {};   ///< elements: of the data, in elements
 };
 IndexExtents gather_extents(const GatherProblem& problem, const Preparation& p);
 IndexExtents scatter_extents(const ScatterProblem& problem, const Preparation& p);

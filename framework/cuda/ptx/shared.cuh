@@ -77,6 +77,14 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&value)[4], std::ui
                : "memory");
 }
 
+/// The same with each matrix, of 16-bit elements, transposed: column g of matrix i, words of two rows.
+__device__ __forceinline__ void load_transposed(std::uint32_t (&value)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(value[0]), "=r"(value[1]), "=r"(value[2]), "=r"(value[3])
+               : "r"(address)
+               : "memory");
+}
+
 /// Stores four transposed 8 x 8 matrices of 16-bit elements: lane 8i + r names where column r of matrix i goes. sm_90.
 __device__ __forceinline__ void store_transposed(std::uint32_t address, const std::uint32_t (&value)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value[0]),

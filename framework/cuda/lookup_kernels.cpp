@@ -1,0 +1,249 @@
+// The tables of a GPU's products, lookups and scans.
+
+#include <algorithm>
+
+#include "lamina/cuda/attention.h"
+#include "lamina/cuda/cumulative.h"
+#include "lamina/cuda/gather.h"
+#include "lamina/cuda/grid_sample.h"
+#include "lamina/cuda/matmul.h"
+#include "lamina/cuda/resample.h"
+#include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/scatter.h"
+#include "lamina/cuda/topk.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/lookup_extents.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina {
+namespace {
+
+using detail::floats;
+using detail::make_operator;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+int index(const Preparation& p) { return p.device.device.index; }
+
+DType dtype_of(const Preparation& p) { return p.input().format.dtype; }
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+/// f32, f16 or bf16.
+bool is_activation(DType dtype) { return dtype == DType::f32 || is_half(dtype); }
+
+bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
+  return detail::is_matmul(problem, p) && is_activation(dtype_of(p)) && p.inputs[1].format.dtype == dtype_of(p) &&
+         p.output().format.dtype == dtype_of(p);
+}
+
+bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= cuda::matmul_most_rows;
+}
+
+std::unique_ptr<Operator> prepare_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  return make_operator("b read once", [e = detail::matmul_extents(problem, p), device = index(p)](
+                                          Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::matmul_rows(device, outputs[0].dtype(), e, inputs[0].raw(), inputs[1].raw(), outputs[0].raw(),
+                      execution.stream);
+  });
+}
+
+bool takes_matmul_mma(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && is_half(dtype_of(p)) && p.device.architecture >= 80;
+}
+
+std::unique_ptr<Operator> prepare_matmul_mma(const MatMulProblem& problem, const Preparation& p) {
+  return make_operator("mma.sync", [e = detail::matmul_extents(problem, p), device = index(p),
+                                    multiprocessors = p.device.multiprocessors](Inputs inputs, Outputs outputs,
+                                                                                const Execution& execution) {
+    cuda::matmul_mma(device, multiprocessors, outputs[0].dtype(), e, inputs[0].raw(), inputs[1].raw(), outputs[0].raw(),
+                     execution.stream);
+  });
+}
+
+bool takes_matmul(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && dtype_of(p) == DType::f32;
+}
+
+std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Preparation& p) {
+  return make_operator("multiply-adds", [e = detail::matmul_extents(problem, p), device = index(p)](
+                                            Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::matmul(device, e, floats(inputs[0]), floats(inputs[1]), floats(outputs[0]), execution.stream);
+  });
+}
+
+/// The wider one of keys and values.
+std::int64_t most_depth(const AttentionProblem& problem, const Preparation& p) {
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  return std::max(e.depth, e.width);
+}
+
+bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
+  return detail::is_attention(problem, p) && is_half(dtype_of(p)) && p.device.architecture >= 80 &&
+         most_depth(problem, p) <= cuda::attention_mma_most_depth;
+}
+
+bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
+  return detail::is_attention(problem, p) && is_activation(dtype_of(p)) &&
+         most_depth(problem, p) <= cuda::attention_most_depth &&
+         cuda::attention_shared_bytes(detail::attention_extents(problem, p)) <= p.device.shared_bytes;
+}
+
+template <auto run>
+std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
+  return make_operator("online softmax", [e = detail::attention_extents(problem, p), device = index(p)](
+                                             Inputs inputs, Outputs outputs, const Execution& execution) {
+    run(device, outputs[0].dtype(), e,
+        {.q = inputs[0].raw(),
+         .k = inputs[1].raw(),
+         .v = inputs[2].raw(),
+         .mask = e.masked ? inputs[3].raw() : nullptr,
+         .output = outputs[0].raw()},
+        execution.stream);
+  });
+}
+
+bool takes_resample(const ResampleProblem& problem, const Preparation& p) {
+  const Layout layout = p.input().format.layout;
+  return detail::is_resample(problem, p) && is_activation(dtype_of(p)) && p.keeps_format() &&
+         problem.axes.size() <= cuda::ResampleArguments::max_axes &&
+         (layout == Layout::nchw || (layout == Layout::nhwc && p.input().shape.rank() == 4));
+}
+
+/// Taps on the device, and how the shape is divided by them.
+struct Resampling {
+  cuda::ResampleArguments arguments;
+  std::vector<cuda::Constant> constants;
+
+  Resampling(const ResampleProblem& problem, const Preparation& p) {
+    const Layout layout = p.input().format.layout;
+    const Shape in = detail::stored(p.input().shape, layout, 0).shape;
+    const Shape out = detail::stored(p.output().shape, layout, 0).shape;
+    const int rank = static_cast<int>(in.rank());
+    arguments.count = out.numel();
+    std::vector<const ResampleProblem::Axis*> axes(in.rank(), nullptr);
+    for (const ResampleProblem::Axis& axis : problem.axes) {
+      axes[static_cast<std::size_t>(detail::stored(p.input().shape, layout, axis.dim).dim)] = &axis;
+    }
+    arguments.run[0] = 1;
+    for (int d = 0; d < rank; ++d) {
+      const ResampleProblem::Axis* const axis = axes[static_cast<std::size_t>(d)];
+      const std::int64_t step = detail::extent_product(in, d + 1, rank);
+      if (axis == nullptr) {
+        arguments.run[arguments.axes] *= out[d];
+        arguments.run_step[arguments.axes] = step;
+        continue;
+      }
+      const auto bytes = [](const auto& values) { return values.size() * sizeof(values[0]); };
+      const auto& indices = constants.emplace_back(index(p), axis->indices.data(), bytes(axis->indices));
+      arguments.axis[arguments.axes].indices = indices.as<int>();
+      const auto& weights = constants.emplace_back(index(p), axis->weights.data(), bytes(axis->weights));
+      arguments.axis[arguments.axes].weights = weights.as<float>();
+      arguments.axis[arguments.axes].taps = axis->taps;
+      arguments.axis[arguments.axes].extent = out[d];
+      arguments.axis[arguments.axes].step = step;
+      arguments.run[++arguments.axes] = 1;
+    }
+  }
+};
+
+std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& p) {
+  const Resampling resampling(problem, p);
+  std::size_t bytes = 0;
+  for (const cuda::Constant& constant : resampling.constants) bytes += constant.bytes();
+  return make_operator("a thread for each output", {.parameters = bytes},
+                       [resampling, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::resample(device, outputs[0].dtype(), resampling.arguments, inputs[0].raw(),
+                                        outputs[0].raw(), execution.stream);
+                       });
+}
+
+std::unique_ptr<Operator> prepare_gather(const GatherProblem& problem, const Preparation& p) {
+  return make_operator("a thread for each word", [e = detail::gather_extents(problem, p), device = index(p)](
+                                                     Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::gather(device, e, size_of(inputs[0].dtype()), inputs[1].dtype(), inputs[0].raw(), inputs[1].raw(),
+                 outputs[0].raw(), execution.stream);
+  });
+}
+
+std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const Preparation& p) {
+  return make_operator(
+      "in order", [e = detail::scatter_extents(problem, p), device = index(p), reduction = problem.reduction](
+                      Inputs inputs, Outputs outputs, const Execution& execution) {
+        cuda::scatter(device, e, reduction, inputs[0].dtype(), inputs[1].dtype(), inputs[0].raw(), inputs[0].numel(),
+                      inputs[1].raw(), inputs[2].raw(), outputs[0].raw(), execution.stream);
+      });
+}
+
+bool takes_topk(const TopKProblem& problem, const Preparation& p) {
+  return detail::is_topk(problem, p) && p.input().shape[problem.dim] < (std::int64_t{1} << 32);
+}
+
+std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Preparation& p) {
+  const detail::LineExtents e = detail::line_extents(p.input().shape, problem.dim);
+  return make_operator("a block for each line", {.workspace = cuda::topk_workspace(problem, e, dtype_of(p))},
+                       [problem, e, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::topk(device, problem, e, inputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
+                                    execution.workspace, execution.stream);
+                       });
+}
+
+bool takes_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
+  if (!detail::is_grid_sample(problem, p) || !is_activation(dtype_of(p))) return false;
+  const DType grid = p.inputs[1].format.dtype;
+  return grid == dtype_of(p) || grid == DType::f32;
+}
+
+std::unique_ptr<Operator> prepare_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
+  const Shape &in = p.input().shape, &out = p.output().shape;
+  cuda::GridExtents e;
+  e.dims = static_cast<int>(in.rank()) - 2;
+  e.images = in[0], e.channels = in[1];
+  for (int d = 0; d < e.dims; ++d) e.sizes[d] = in[-1 - d], e.pixels *= out[-1 - d];
+  return make_operator("a thread for each pixel",
+                       [problem, e, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::grid_sample(device, problem, e, inputs[0].dtype(), inputs[1].dtype(), inputs[0].raw(),
+                                           inputs[1].raw(), outputs[0].raw(), execution.stream);
+                       });
+}
+
+bool takes_cumulative(const CumulativeProblem& problem, const Preparation& p) {
+  if (!detail::is_cumulative(problem, p)) return false;
+  const DType dtype = dtype_of(p);
+  return is_activation(dtype) || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64;
+}
+
+std::unique_ptr<Operator> prepare_cumulative(const CumulativeProblem& problem, const Preparation& p) {
+  return make_operator("scan", [problem, e = detail::line_extents(p.input().shape, problem.dim), device = index(p)](
+                                   Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::cumulative(device, problem, e, inputs[0].dtype(), inputs[0].raw(), outputs[0].raw(), execution.stream);
+  });
+}
+
+constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_matmul_rows},
+                                            {"mma", takes_matmul_mma, prepare_matmul_mma},
+                                            {"tiles", takes_matmul, prepare_matmul}};
+constexpr Kernel<AttentionProblem> attention[] = {{"mma", takes_attention_mma, prepare_attention<cuda::attention_mma>},
+                                                  {"online", takes_attention, prepare_attention<cuda::attention>}};
+constexpr Kernel<ResampleProblem> resample[] = {{"taps", takes_resample, prepare_resample}};
+constexpr Kernel<GatherProblem> gather[] = {{"gather", detail::is_gather, prepare_gather}};
+constexpr Kernel<ScatterProblem> scatter[] = {{"scatter", detail::is_scatter, prepare_scatter}};
+constexpr Kernel<TopKProblem> topk[] = {{"select", takes_topk, prepare_topk}};
+constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample}};
+constexpr Kernel<CumulativeProblem> cumulative[] = {{"scan", takes_cumulative, prepare_cumulative}};
+
+}  // namespace
+
+// clang-format off
+template <> std::span<const Kernel<MatMulProblem>> Kernels<MatMulProblem>::cuda() { return matmul; }
+template <> std::span<const Kernel<AttentionProblem>> Kernels<AttentionProblem>::cuda() { return attention; }
+template <> std::span<const Kernel<ResampleProblem>> Kernels<ResampleProblem>::cuda() { return resample; }
+template <> std::span<const Kernel<GatherProblem>> Kernels<GatherProblem>::cuda() { return gather; }
+template <> std::span<const Kernel<ScatterProblem>> Kernels<ScatterProblem>::cuda() { return scatter; }
+template <> std::span<const Kernel<TopKProblem>> Kernels<TopKProblem>::cuda() { return topk; }
+template <> std::span<const Kernel<GridSampleProblem>> Kernels<GridSampleProblem>::cuda() { return grid_sample; }
+template <> std::span<const Kernel<CumulativeProblem>> Kernels<CumulativeProblem>::cuda() { return cumulative; }
+// clang-format on
+
+}  // namespace lamina

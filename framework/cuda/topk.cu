@@ -1,0 +1,224 @@
+// The first k along the middle of [outer, extent, inner]. A block of 256 threads owns a line.
+//
+// Elements are compared as unsigned numbers in the order of the values, followed by the place, so that no two are equal
+// and the result does not depend on the order in which threads work. Lines of up to 2048 elements are sorted in shared
+// memory (at most 32 KB) by bitonic merges. Of longer ones the k-th number is found first, 8 bits at a time from the
+// top, by histograms (radix selection); then the k that are not beyond it are collected and sorted, in shared memory
+// or, if they are more than 2048, in the workspace.
+//
+// Preconditions: extent < 2^32.
+// Sources: Batcher, "Sorting networks and their applications", 1968; Alabi et al., "Fast k-selection algorithms for
+// graphics processing units", 2012.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/topk.h"
+#include "lamina/tensor/visit.h"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::LineExtents;
+
+constexpr int threads = 256, buckets = 256;
+constexpr std::int64_t most_in_shared = 2048, most_blocks = 264;
+static_assert(threads == buckets, "a thread clears a bucket");
+
+/// Key and place, for values of at most 32 bits in one word.
+struct Short {
+  static constexpr int digits = 8;
+  std::uint64_t word;
+  __device__ static Short of(std::uint64_t key, std::uint32_t place) { return {key << 32 | place}; }
+  __device__ static Short last() { return {~std::uint64_t{0}}; }
+  __device__ std::uint32_t place() const { return static_cast<std::uint32_t>(word); }
+  __device__ bool before(const Short& b) const { return word < b.word; }
+  /// Bits 8d to 8d + 7.
+  __device__ unsigned digit(int d) const { return static_cast<unsigned>(word >> 8 * d) & 0xffu; }
+  /// Whether all digits above d are those of b.
+  __device__ bool same_above(const Short& b, int d) const {
+    return d == 7 || word >> 8 * (d + 1) == b.word >> 8 * (d + 1);
+  }
+  __device__ void set(int d, unsigned value) {
+    word = (word & ~(std::uint64_t{0xff} << 8 * d)) | std::uint64_t{value} << 8 * d;
+  }
+};
+
+struct Long {
+  static constexpr int digits = 12;
+  std::uint64_t key;
+  std::uint32_t at;
+  __device__ static Long of(std::uint64_t key, std::uint32_t place) { return {key, place}; }
+  __device__ static Long last() { return {~std::uint64_t{0}, ~std::uint32_t{0}}; }
+  __device__ std::uint32_t place() const { return at; }
+  __device__ bool before(const Long& b) const { return key != b.key ? key < b.key : at < b.at; }
+  __device__ unsigned digit(int d) const {
+    return (d < 4 ? at >> 8 * d : static_cast<unsigned>(key >> 8 * (d - 4))) & 0xffu;
+  }
+  __device__ bool same_above(const Long& b, int d) const {
+    if (d < 3) return key == b.key && at >> 8 * (d + 1) == b.at >> 8 * (d + 1);
+    return d == 3 ? key == b.key : d == 11 || key >> 8 * (d - 3) == b.key >> 8 * (d - 3);
+  }
+  __device__ void set(int d, unsigned value) {
+    if (d < 4) {
+      at = (at & ~(0xffu << 8 * d)) | value << 8 * d;
+    } else {
+      key = (key & ~(std::uint64_t{0xff} << 8 * (d - 4))) | std::uint64_t{value} << 8 * (d - 4);
+    }
+  }
+};
+
+/// An unsigned number in the order of the values: NaN is the largest, both zeros are equal. Of 32 bits for Short.
+template <class T>
+__device__ inline std::uint64_t key_of(T x) {
+  if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) {
+    return key_of(to_f32(x));
+  } else if constexpr (std::is_same_v<T, float>) {
+    if (isnan(x)) return 0xffffffffu;
+    const unsigned bits = __float_as_uint(x == 0.0f ? 0.0f : x);
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  } else if constexpr (std::is_same_v<T, double>) {
+    if (isnan(x)) return ~std::uint64_t{0};
+    const auto bits = static_cast<std::uint64_t>(__double_as_longlong(x == 0.0 ? 0.0 : x));
+    constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+    return (bits & sign) != 0 ? ~bits : bits | sign;
+  } else if constexpr (sizeof(T) == 8) {
+    return static_cast<std::uint64_t>(x) ^ (std::is_signed_v<T> ? std::uint64_t{1} << 63 : 0);
+  } else {
+    return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)) ^ (std::is_signed_v<T> ? 0x80000000u : 0u);
+  }
+}
+
+template <class T>
+using Word = std::conditional_t<sizeof(T) == 8, Long, Short>;
+
+/// By the whole block; `size` is a power of two.
+template <class W>
+__device__ void sort(W* words, std::int64_t size) {
+  for (std::int64_t run = 2; run <= size; run *= 2) {
+    for (std::int64_t distance = run / 2; distance > 0; distance /= 2) {
+      __syncthreads();
+      for (std::int64_t i = threadIdx.x; i < size / 2; i += threads) {
+        const std::int64_t low = i / distance * 2 * distance + i % distance, high = low + distance;
+        const W a = words[low], b = words[high];
+        if (((low & run) == 0) == b.before(a)) words[low] = b, words[high] = a;
+      }
+    }
+  }
+  __syncthreads();
+}
+
+struct Arguments {
+  LineExtents extents;
+  std::int64_t k, sorted;  // sorted: the power of two that is sorted
+  bool largest, places;
+};
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    topk_kernel(const T* __restrict__ input, void* output, Word<T>* workspace, const Arguments args) {
+  using W = Word<T>;
+  __shared__ W shared[most_in_shared];
+  __shared__ unsigned histogram[buckets];
+  __shared__ unsigned count, chosen, left;
+  let_successor_start();
+  wait_for_predecessor();
+  const LineExtents e = args.extents;
+  W* const words = args.sorted <= most_in_shared ? shared : workspace + blockIdx.x * args.sorted;
+  for (std::int64_t line = blockIdx.x; line < e.outer * e.inner; line += gridDim.x) {
+    const T* const x = input + line / e.inner * e.extent * e.inner + line % e.inner;
+    const auto word = [&](std::int64_t i) {
+      const std::uint64_t key = key_of(x[i * e.inner]), all = sizeof(T) == 8 ? ~std::uint64_t{0} : 0xffffffffu;
+      return W::of(args.largest ? key ^ all : key, static_cast<std::uint32_t>(i));
+    };
+    const std::int64_t taken = e.extent <= args.sorted ? e.extent : args.k;
+    if (e.extent <= args.sorted) {
+      for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) words[i] = word(i);
+    } else {
+      // The k-th word: digits from the top, each the one at which as many are reached.
+      W kth = W::last();
+      if (threadIdx.x == 0) left = static_cast<unsigned>(args.k);
+      for (int d = W::digits - 1; d >= 0; --d) {
+        histogram[threadIdx.x] = 0;
+        __syncthreads();
+        for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
+          const W w = word(i);
+          if (w.same_above(kth, d) || d == W::digits - 1) atomicAdd(&histogram[w.digit(d)], 1u);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+          unsigned b = 0, rest = left;
+          while (b < buckets - 1 && histogram[b] < rest) rest -= histogram[b++];
+          chosen = b;
+          left = rest;
+        }
+        __syncthreads();
+        kth.set(d, chosen);
+        // All of the bucket are wanted: whatever follows is not beyond, for kth has ones there.
+        if (histogram[chosen] == left) break;
+        __syncthreads();
+      }
+      if (threadIdx.x == 0) count = 0;
+      __syncthreads();
+      for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
+        const W w = word(i);
+        if (!kth.before(w)) words[atomicAdd(&count, 1u)] = w;
+      }
+    }
+    for (std::int64_t i = taken + threadIdx.x; i < args.sorted; i += threads) words[i] = W::last();
+    sort(words, args.sorted);
+    const std::int64_t first = line / e.inner * args.k * e.inner + line % e.inner;
+    for (std::int64_t i = threadIdx.x; i < args.k; i += threads) {
+      const std::int64_t place = words[i].place();
+      if (args.places) {
+        static_cast<std::int64_t*>(output)[first + i * e.inner] = place;
+      } else {
+        static_cast<T*>(output)[first + i * e.inner] = x[place * e.inner];
+      }
+    }
+    __syncthreads();  // before the next line is put where this one is read
+  }
+}
+
+/// What is sorted of each line.
+std::int64_t sorted_size(const TopKProblem& problem, const LineExtents& e) {
+  const std::int64_t needed = e.extent <= most_in_shared ? e.extent : problem.k;
+  std::int64_t size = 2;
+  while (size < needed) size *= 2;
+  return size;
+}
+
+/// Blocks that have a place of their own in the workspace.
+std::int64_t blocks(const LineExtents& e) { return std::min(e.outer * e.inner, most_blocks); }
+
+template <class T>
+using DeviceType = std::conditional_t<std::is_same_v<T, half>, __half,
+                                      std::conditional_t<std::is_same_v<T, bfloat16>, __nv_bfloat16, T>>;
+
+}  // namespace
+
+std::size_t topk_workspace(const TopKProblem& problem, const LineExtents& e, DType dtype) {
+  const std::int64_t sorted = sorted_size(problem, e);
+  if (sorted <= most_in_shared) return 0;
+  const std::size_t word = size_of(dtype) == 8 ? sizeof(Long) : sizeof(Short);
+  return static_cast<std::size_t>(blocks(e)) * static_cast<std::size_t>(sorted) * word;
+}
+
+void topk(int device, const TopKProblem& problem, const LineExtents& e, DType dtype, const void* input, void* output,
+          void* workspace, Stream stream) {
+  if (e.outer * e.inner == 0 || problem.k == 0) return;
+  const DeviceGuard guard(device);
+  const Arguments args = {e, problem.k, sorted_size(problem, e), problem.largest, problem.places};
+  const std::int64_t grid = args.sorted <= most_in_shared ? e.outer * e.inner : blocks(e);
+  detail::visit(dtype, [&](auto type) {
+    using T = DeviceType<typename decltype(type)::type>;
+    launch_kernel(topk_kernel<T>, {dim3(grid_for(grid, 1)), dim3(threads)}, stream, static_cast<const T*>(input),
+                  output, static_cast<Word<T>*>(workspace), args);
+  });
+}
+
+}  // namespace lamina::cuda
