@@ -53,5 +53,6 @@ install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 if(LAMINA_APPS)
   install(FILES weights/alexnet-conv1.safetensors weights/digits.safetensors weights/imagenet_classes.txt
           DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)
+  install(FILES apps/pictures/font/LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME LICENSE.letters)
   install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

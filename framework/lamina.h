@@ -2,6 +2,11 @@
 
 /// Everything an embedding program needs.
 
+// One line in plain words, ahead of what an older standard makes of the headers.
+#if __cplusplus < 202002L
+#error "Lamina needs C++20: compile with -std=c++20, or target_compile_features(your_target PRIVATE cxx_std_20)"
+#endif
+
 #include "lamina/base/error.h"
 #include "lamina/base/version.h"
 #include "lamina/files/weights.h"

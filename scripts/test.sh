@@ -4,7 +4,8 @@
 # Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where there is none.
 #   scripts/test.sh            what continuous integration runs: CUDA for compute capabilities 8.0 and 9.0 only
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
-#   scripts/test.sh --long     CUDA for every architecture; with clang the tests too; ARM under emulation if qemu is there
+#   scripts/test.sh --long     CUDA for every architecture; plans of every batch (LAMINA_TEST_LONG); with clang the tests too;
+#                              ARM under emulation if qemu is there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,6 +28,7 @@ scripts/check-layout.py --self-test
 preset=ci
 if [ "$mode" = --long ]; then
   preset=release
+  export LAMINA_TEST_LONG=1
 fi
 configure "$preset"
 build "$preset"

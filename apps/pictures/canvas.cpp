@@ -2,18 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <vector>
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-#include <stb_easy_font.h>
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+#include "pictures/letters.h"
 
 namespace lamina::app {
 namespace {
@@ -30,15 +20,6 @@ constexpr std::array<Color, 11> inferno_stops = {{{0x00, 0x00, 0x04},
                                                   {0xfc, 0xa5, 0x0a},
                                                   {0xf6, 0xd7, 0x46},
                                                   {0xfc, 0xff, 0xa4}}};
-
-/// As stb_easy_font lays out its quads.
-struct Vertex {
-  float x, y, z;
-  std::uint8_t color[4];
-};
-
-// stb_easy_font takes a mutable string but does not write to it.
-char* letters(const std::string& text) { return const_cast<char*>(text.c_str()); }
 
 }  // namespace
 
@@ -74,18 +55,40 @@ void Canvas::fill(int x, int y, int width, int height, Color color) {
   }
 }
 
-void Canvas::text(int x, int y, const std::string& text, int scale, Color color) {
-  std::vector<Vertex> vertices(text.size() * 4 * 20 + 4);
-  const int quads = stb_easy_font_print(0, 0, letters(text), nullptr, vertices.data(),
-                                        static_cast<int>(vertices.size() * sizeof(Vertex)));
-  for (int q = 0; q < quads; ++q) {
-    const Vertex& first = vertices[static_cast<std::size_t>(q) * 4];
-    const Vertex& opposite = vertices[static_cast<std::size_t>(q) * 4 + 2];
-    const auto at = [scale](float v) { return static_cast<int>(std::lround(v)) * scale; };
-    fill(x + at(first.x), y + at(first.y), at(opposite.x) - at(first.x), at(opposite.y) - at(first.y), color);
-  }
+void Canvas::text(int x, int y, const std::string& text, int size, Color color) {
+  draw_letters(code_points(text), size, [&](int dx, int dy, std::uint8_t amount) {
+    const int column = x + dx, row = y + dy;
+    if (column < 0 || column >= image_.width || row < 0 || row >= image_.height) return;
+    const auto at =
+        (static_cast<std::size_t>(row) * static_cast<std::size_t>(image_.width) + static_cast<std::size_t>(column)) * 3;
+    for (std::size_t c = 0; c < 3; ++c) {
+      const int below = image_.rgb[at + c];
+      image_.rgb[at + c] = static_cast<std::uint8_t>(below + (color[c] - below) * amount / 255);
+    }
+  });
 }
 
-int Canvas::text_width(const std::string& text, int scale) { return stb_easy_font_width(letters(text)) * scale; }
+int Canvas::text_width(const std::string& text, int size) {
+  return static_cast<int>(std::ceil(letters_width(code_points(text), size)));
+}
+
+std::string Canvas::shortened(const std::string& text, int size, int width) {
+  const std::u32string letters = code_points(text);
+  if (letters_width(letters, size) <= static_cast<float>(width)) return text;
+  // As many letters at both ends as there is room for.
+  const auto with_ends = [&](std::size_t side) {
+    return letters.substr(0, side) + U"\u2026" + letters.substr(letters.size() - side);
+  };
+  std::size_t low = 0, high = letters.size() / 2;
+  while (low < high) {
+    const std::size_t side = (low + high + 1) / 2;
+    if (letters_width(with_ends(side), size) <= static_cast<float>(width)) {
+      low = side;
+    } else {
+      high = side - 1;
+    }
+  }
+  return utf8(with_ends(low));
+}
 
 }  // namespace lamina::app

@@ -21,9 +21,11 @@ class Canvas {
 
   void fill(int x, int y, int width, int height, Color color);
   void pixel(int x, int y, Color color) { fill(x, y, 1, 1, color); }
-  /// Text with its upper left corner at (x, y), letters 7 * scale pixels high.
-  void text(int x, int y, const std::string& text, int scale, Color color);
-  static int text_width(const std::string& text, int scale);
+  /// UTF-8 text whose capitals are `size` pixels high, the first's upper left corner at (x, y).
+  void text(int x, int y, const std::string& text, int size, Color color);
+  static int text_width(const std::string& text, int size);
+  /// The text, without its middle if it is wider.
+  static std::string shortened(const std::string& text, int size, int width);
 
   const Image& image() const { return image_; }
 

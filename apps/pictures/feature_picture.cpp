@@ -1,10 +1,11 @@
 #include "pictures/feature_picture.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 
+#include "lamina/base/error.h"
 #include "pictures/canvas.h"
 
 namespace lamina::app {
@@ -19,7 +20,8 @@ constexpr int left_width = 448;
 constexpr int map_size = 110;  // pixels a feature map is drawn with, about
 constexpr int label_height = 14;
 constexpr int gap = 6;
-constexpr int most_maps = 256;  // more would not be looked at
+constexpr int title_size = 20, text_size = 13, number_size = 8;  // heights of capitals
+constexpr int most_maps = 256;                                   // more would not be looked at
 
 /// Columns for `count` pictures, half as many again as rows: or near that, if the last row is then full.
 int columns_for(int count) {
@@ -106,14 +108,20 @@ void draw_map(Canvas& canvas, int x, int y, const float* map, int width, int hei
   });
 }
 
+std::string two_digits(float value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 2).ptr;
+  return {text.data(), end};
+}
+
 void draw_scale(Canvas& canvas, int x, int y, int width, float largest) {
   for (int i = 0; i < width; ++i)
     canvas.fill(x + i, y, 1, 12, inferno(static_cast<float>(i) / static_cast<float>(width - 1)));
-  canvas.text(x, y + 18, "0", 2, faint);
-  const std::string middle = fmt::format("{:.2g}", largest / 4);
-  canvas.text(x + (width - Canvas::text_width(middle, 2)) / 2, y + 18, middle, 2, faint);
-  const std::string high = fmt::format("{:.2g} and above", largest);
-  canvas.text(x + width - Canvas::text_width(high, 2), y + 18, high, 2, faint);
+  canvas.text(x, y + 18, "0", text_size, faint);
+  const std::string middle = two_digits(largest / 4);
+  canvas.text(x + (width - Canvas::text_width(middle, text_size)) / 2, y + 18, middle, text_size, faint);
+  const std::string high = two_digits(largest) + " and above";
+  canvas.text(x + width - Canvas::text_width(high, text_size), y + 18, high, text_size, faint);
 }
 
 /// A size of about `map_size` that draws whole pixels where it can.
@@ -124,12 +132,8 @@ int drawn_size(int size, int larger) {
 
 /// In the width of the photograph: smaller if it is long, and without its middle if it is very long.
 void draw_title(Canvas& canvas, const std::string& title) {
-  const int scale = Canvas::text_width(title, 3) <= left_width ? 3 : 2;
-  std::string shown = title;
-  for (std::size_t side = title.size() / 2; side > 0 && Canvas::text_width(shown, scale) > left_width; --side) {
-    shown = title.substr(0, side) + "..." + title.substr(title.size() - side);
-  }
-  canvas.text(margin, margin + (3 - scale) * 4, shown, scale, ink);
+  const int size = Canvas::text_width(title, title_size) <= left_width ? title_size : text_size;
+  canvas.text(margin, margin + (title_size - size) / 2, Canvas::shortened(title, size, left_width), size, ink);
 }
 
 }  // namespace
@@ -157,11 +161,11 @@ Image draw(const FeaturePicture& p) {
   Canvas canvas(right + maps.width() + margin, std::max(left_height, top + maps.height()) + margin, background);
 
   draw_title(canvas, p.title);
-  canvas.text(right, margin + 4, p.subtitle, 2, ink);
+  canvas.text(right, margin + 4, p.subtitle, text_size, ink);
   draw_input(canvas, margin, top, p.input);
   if (show_filters) {
     canvas.text(margin, filters_top - 22,
-                fmt::format("{} filters, {}x{}", total, extent(p.filters, 2), extent(p.filters, 3)), 2, ink);
+                detail::concat(total, " filters, ", extent(p.filters, 2), "×", extent(p.filters, 3)), text_size, ink);
     draw_filters(canvas, margin, filters_top, p, filters, zoom, count);
   }
   const float largest = brightest(p.maps);
@@ -171,7 +175,7 @@ Image draw(const FeaturePicture& p) {
   for (int i = 0; i < count; ++i) {
     const float* map = data + static_cast<std::ptrdiff_t>(i) * width * height;
     const int x = right + maps.x(i), y = top + maps.y(i);
-    canvas.text(x, y + 3, std::to_string(i), 1, faint);
+    canvas.text(x, y + 3, std::to_string(i), number_size, faint);
     draw_map(canvas, x, y + label_height, map, width, height, out_width, out_height, largest);
   }
   return canvas.image();

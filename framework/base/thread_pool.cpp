@@ -16,6 +16,9 @@ namespace {
 // this many times before they sleep (about 20 to 50 µs).
 constexpr int spins = 2000;
 
+// Twice what the largest machines have; a slip of the keyboard is not to take all the system's threads.
+constexpr int most_threads = 4096;
+
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -45,6 +48,7 @@ int ThreadPool::default_threads() {
 
 ThreadPool::ThreadPool(int threads) {
   if (threads < 1) detail::fail("threads: expected 1 or more, got ", threads);
+  if (threads > most_threads) detail::fail("threads: expected ", most_threads, " or fewer, got ", threads);
   try {
     stretches_ = std::make_unique<Stretch[]>(static_cast<std::size_t>(threads));
     workers_.reserve(static_cast<std::size_t>(threads) - 1);

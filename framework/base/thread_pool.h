@@ -15,7 +15,7 @@ namespace lamina {
 /// The thread that calls `parallel_for` works too, so a pool of one starts no thread at all.
 class ThreadPool {
  public:
-  /// Throws Error unless threads >= 1, and if the system has not as many; those started so far have ended then.
+  /// Throws Error unless threads is 1 to 4096, and if the system has not as many; those started so far have ended then.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -1,13 +1,33 @@
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
 #include <span>
 #include <string_view>
 
 #include "lamina/base/error.h"
+#include "lamina/base/math.h"
 #include "lamina/tensor/tensor.h"
 
 /// What layers ask of their inputs, with the messages of those that do not fit.
 namespace lamina::detail {
+
+/// Kernels compute positions in a padded image, and a little beyond it, as int.
+inline constexpr std::int64_t largest_extent = std::numeric_limits<int>::max() / 4;
+
+/// Kernels multiply counts of elements by bytes, by tiles and by threads, in 64 bits.
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 48;
+
+/// Throws Error if these extents, 0 or more and the batch 1 where it is not known, make more than `most_elements`.
+inline void require_countable(std::string_view op, std::string_view what, const Shape& input,
+                              std::initializer_list<std::int64_t> extents) {
+  if (product_up_to(most_elements, extents)) return;
+  fail(op, ": ", what, " of more than ", most_elements, " elements is too large (input ", input, ')');
+}
+
+/// What a step along an image of `padded` counts for: a longer one leaves it just so, and would overflow.
+inline int step_within(int step, std::int64_t padded) { return static_cast<int>(std::min<std::int64_t>(step, padded)); }
 
 inline const Shape& lone_input(std::string_view op, std::span<const Shape> inputs) {
   if (inputs.size() != 1) fail(op, ": expected 1 input, got ", inputs.size());
@@ -18,10 +38,11 @@ inline const Shape& lone_input(std::string_view op, std::span<const Shape> input
 inline const Shape& lone_image(std::string_view op, std::span<const Shape> inputs) {
   const Shape& input = lone_input(op, inputs);
   if (input.rank() != 4) fail(op, ": expected input [N, C, H, W], got ", input);
-  constexpr std::int64_t largest = 1 << 30;
-  if (input[1] < 1 || input[2] < 1 || input[3] < 1 || input[1] > largest || input[2] > largest || input[3] > largest) {
-    fail(op, ": expected an image of 1x1 or more, got input ", input);
+  if (input[1] < 1 || input[2] < 1 || input[3] < 1) fail(op, ": expected an image of 1x1 or more, got input ", input);
+  if (input[1] > largest_extent || input[2] > largest_extent || input[3] > largest_extent) {
+    fail(op, ": the image is too large (input ", input, ')');
   }
+  require_countable(op, "an input", input, {input[0] == batch ? 1 : input[0], input[1], input[2], input[3]});
   return input;
 }
 

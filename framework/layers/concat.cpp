@@ -19,7 +19,9 @@ Shape Concat::output_shape(std::span<const Shape> inputs) const {
       fail("concat: expected inputs that differ in dimension ", dim, " only, got ", inputs[0], " and ", input);
     }
     if (input[dim] == batch || joined[dim] == batch) fail("concat: cannot join along the batch N before it is known");
-    joined.set(dim, joined[dim] + input[dim]);
+    const auto sum = detail::checked_add(joined[dim], input[dim]);
+    if (!sum) fail("concat: inputs of ", inputs[0], " and ", input, " are too large to join");
+    joined.set(dim, *sum);
   }
   return joined;
 }

@@ -1,10 +1,9 @@
 #include "lamina/layers/conv2d.h"
 
-#include <limits>
-
 #include "lamina/base/error.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/checks.h"
 #include "lamina/layers/elementwise.h"
 
 namespace lamina {
@@ -16,20 +15,33 @@ void require_at_least(int least, Size2d size, std::string_view what) {
   }
 }
 
-/// Kernels compute positions in the padded input, and a little beyond it, as int.
-constexpr std::int64_t largest_extent = std::numeric_limits<int>::max() / 4;
+using detail::largest_extent;
+
+std::int64_t padded(std::int64_t extent, int padding) { return extent + 2 * std::int64_t{padding}; }
+
+/// Throws Error if what is read, written or added up is more than kernels can count.
+void require_countable(const ConvGeometry& g, const Shape& input) {
+  detail::require_countable(
+      "conv2d", "a padded input", input,
+      {g.batch, g.in_channels, padded(g.in_height, g.padding_height), padded(g.in_width, g.padding_width)});
+  detail::require_countable("conv2d", "an output", input, {g.batch, g.out_channels, g.out_height, g.out_width});
+  constexpr std::int64_t most_terms = std::int64_t{1} << 56;
+  if (!detail::product_up_to(most_terms, {g.output_size(), g.group_in_channels(), g.kernel_height, g.kernel_width})) {
+    detail::fail("conv2d: more than ", most_terms, " multiplications are too many (input ", input, ')');
+  }
+}
 
 /// Length of one side of the output, or a message about why there is none.
 int output_extent(std::string_view side, const Shape& input, std::int64_t extent, int kernel, int stride, int padding,
                   int dilation) {
   const std::int64_t window = std::int64_t{dilation} * (kernel - 1) + 1;
-  const std::int64_t padded = extent + 2 * std::int64_t{padding};
-  if (window > padded) {
+  const std::int64_t room = padded(extent, padding);
+  if (window > room) {
     detail::fail("conv2d: kernel of ", side, ' ', window, " (dilation included) is larger than the padded input of ",
-                 side, ' ', padded, " (input ", input, ')');
+                 side, ' ', room, " (input ", input, ')');
   }
-  if (padded > largest_extent) detail::fail("conv2d: a padded input of ", side, ' ', padded, " is too large");
-  const std::int64_t result = (padded - window) / stride + 1;
+  if (room > largest_extent) detail::fail("conv2d: a padded input of ", side, ' ', room, " is too large");
+  const std::int64_t result = (room - window) / stride + 1;
   return static_cast<int>(result);
 }
 
@@ -79,13 +91,15 @@ ConvGeometry Conv2d::geometry(const Shape& input) const {
       output_extent("width", input, input[3], o.kernel.width, o.stride.width, o.padding.width, o.dilation.width);
   g.kernel_height = o.kernel.height;
   g.kernel_width = o.kernel.width;
-  g.stride_height = o.stride.height;
-  g.stride_width = o.stride.width;
   g.padding_height = o.padding.height;
   g.padding_width = o.padding.width;
-  g.dilation_height = o.dilation.height;
-  g.dilation_width = o.dilation.width;
+  const std::int64_t height = padded(g.in_height, g.padding_height), width = padded(g.in_width, g.padding_width);
+  g.stride_height = detail::step_within(o.stride.height, height);
+  g.stride_width = detail::step_within(o.stride.width, width);
+  g.dilation_height = detail::step_within(o.dilation.height, height);
+  g.dilation_width = detail::step_within(o.dilation.width, width);
   g.groups = o.groups;
+  require_countable(g, input);
   return g;
 }
 

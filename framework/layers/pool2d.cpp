@@ -1,7 +1,5 @@
 #include "lamina/layers/pool2d.h"
 
-#include <limits>
-
 #include "lamina/layers/checks.h"
 
 namespace lamina {
@@ -36,6 +34,9 @@ struct Side {
 int output_extent(std::string_view op, const Side& s, bool ceil_mode, const Shape& input) {
   const std::int64_t window = std::int64_t{s.dilation} * (s.kernel - 1) + 1;
   const std::int64_t padded = s.extent + 2 * std::int64_t{s.padding};
+  if (window > detail::largest_extent || padded > detail::largest_extent) {
+    fail(op, ": a kernel of ", s.name, ' ', window, " over a padded input of ", s.name, ' ', padded, " is too large");
+  }
   const std::int64_t room = padded - window;
   std::int64_t result = 0;
   if (room >= 0) {
@@ -63,16 +64,18 @@ PoolGeometry window_geometry(std::string_view op, const Shape& input, Size2d ker
   g.in_width = static_cast<int>(input[3]);
   g.kernel_height = kernel.height;
   g.kernel_width = kernel.width;
-  g.stride_height = stride.height;
-  g.stride_width = stride.width;
   g.padding_height = padding.height;
   g.padding_width = padding.width;
-  g.dilation_height = dilation.height;
-  g.dilation_width = dilation.width;
   g.out_height = output_extent(op, {"height", input[2], kernel.height, stride.height, padding.height, dilation.height},
                                ceil_mode, input);
   g.out_width = output_extent(op, {"width", input[3], kernel.width, stride.width, padding.width, dilation.width},
                               ceil_mode, input);
+  // After the check of the padding, so that nothing overflows.
+  g.stride_height = detail::step_within(stride.height, input[2] + 2 * padding.height);
+  g.stride_width = detail::step_within(stride.width, input[3] + 2 * padding.width);
+  g.dilation_height = kernel.height == 1 ? 1 : dilation.height;
+  g.dilation_width = kernel.width == 1 ? 1 : dilation.width;
+  detail::require_countable(op, "an output", input, {g.planes, g.out_height, g.out_width});
   return g;
 }
 
@@ -142,6 +145,10 @@ AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : output_(output) { require_
 
 PoolGeometry AdaptiveAvgPool2d::geometry(const Shape& input) const {
   PoolGeometry g = window_geometry(op(), input, 1, 1, 0, 1, false);
+  if (output_.height > detail::largest_extent || output_.width > detail::largest_extent) {
+    fail(op(), ": an output of ", to_string(output_), " is too large");
+  }
+  detail::require_countable(op(), "an output", input, {g.planes, output_.height, output_.width});
   g.out_height = output_.height;
   g.out_width = output_.width;
   return g;

@@ -1,14 +1,29 @@
 #include "lamina/plan/arena.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
 
 namespace lamina::detail {
 
+namespace {
+
+/// Offsets are added and rounded up below, and become extents of 64 bits.
+constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
+
+}  // namespace
+
 Arena plan_arena(std::span<const Lifetime> buffers) {
+  std::size_t total = 0;
+  for (const Lifetime& buffer : buffers) {
+    const auto sum = checked_add(total, buffer.bytes);
+    if (!sum || *sum > most_bytes) fail("compile: the activations are too large for any memory");
+    total = *sum + arena_alignment;
+  }
   std::vector<std::size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

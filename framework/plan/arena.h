@@ -27,6 +27,7 @@ inline constexpr std::size_t port_alignment = 16;
 
 /// Places buffers so that those alive at the same time never overlap. Largest first, each into the lowest gap that
 /// holds it: "Greedy by Size" of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020.
+/// Throws Error if all together are more bytes than 64 bits can count.
 Arena plan_arena(std::span<const Lifetime> buffers);
 
 }  // namespace lamina::detail

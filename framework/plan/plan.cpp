@@ -38,6 +38,16 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
+Plan::Impl& Plan::impl() const {
+  if (impl_ == nullptr) fail("plan: this Plan was moved from; use the one it was moved to");
+  return *impl_;
+}
+
+Plan::Impl::Busy::Busy(Impl& plan) : plan_(plan) {
+  if (!plan.busy.exchange(true, std::memory_order_acquire)) return;
+  fail("plan: two threads use one Plan at once; compile one for each thread, they share the weights");
+}
+
 void Plan::Impl::bind(std::size_t index, const Tensor& target) {
   Buffer& buffer = buffers[index];
   buffer.bound = target;
@@ -67,35 +77,42 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
   }
 }
 
-std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream) {
-  Impl& p = *impl_;
-  p.bind_inputs(inputs, stream);
-  for (const Impl::Port& output : p.outputs) {
-    if (output.bindable) p.bind(output.buffer, p.buffers[output.buffer].home);
+std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* stream) {
+  bind_inputs(tensors, stream);
+  for (const Port& output : outputs) {
+    if (output.bindable) bind(output.buffer, buffers[output.buffer].home);
   }
-  p.enqueue(stream);
-  const bool download = p.options.device.is_cuda() && all_on_host(inputs);
-  for (std::size_t i = 0; i < p.outputs.size(); ++i) {
-    Impl::Port& output = p.outputs[i];
-    p.results[i] = p.view(output.buffer, output.shape, output.dtype);
+  enqueue(stream);
+  const bool download = options.device.is_cuda() && all_on_host(tensors);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Port& output = outputs[i];
+    results[i] = view(output.buffer, output.shape, output.dtype);
     if (!download) continue;
-    cuda::download(p.options.device.index, output.staging.raw(), p.results[i].raw(), output.staging.bytes(), stream);
-    p.results[i] = output.staging;
+    cuda::download(options.device.index, output.staging.raw(), results[i].raw(), output.staging.bytes(), stream);
+    results[i] = output.staging;
   }
-  if (download) cuda::synchronize(p.options.device.index, stream);
-  return p.results;
+  if (download) cuda::synchronize(options.device.index, stream);
+  return results;
+}
+
+std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream) {
+  const Impl::Busy busy(impl());
+  return impl_->run(inputs, stream);
 }
 
 Tensor Plan::run(const Tensor& input, void* stream) {
-  if (impl_->inputs.size() != 1 || impl_->outputs.size() != 1) {
-    fail("run: this graph has ", impl_->inputs.size(), " inputs and ", impl_->outputs.size(),
+  Impl& p = impl();
+  const Impl::Busy busy(p);
+  if (p.inputs.size() != 1 || p.outputs.size() != 1) {
+    fail("run: this graph has ", p.inputs.size(), " inputs and ", p.outputs.size(),
          " outputs; pass and receive them as spans");
   }
-  return run(std::span<const Tensor>(&input, 1), stream)[0];
+  return p.run({&input, 1}, stream)[0];
 }
 
 void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream) {
-  Impl& p = *impl_;
+  Impl& p = impl();
+  const Impl::Busy busy(p);
   for (Tensor& slot : p.named_inputs) slot = Tensor();
   for (const auto& [name, tensor] : inputs) {
     const auto found = std::find(p.input_names.begin(), p.input_names.end(), name);
@@ -104,68 +121,73 @@ void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream) {
     if (slot.defined()) fail("run: input \"", name, "\" was given twice");
     slot = tensor;
   }
-  run(std::span<const Tensor>(p.named_inputs), stream);
+  (void)p.run(p.named_inputs, stream);
 }
 
 void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream) {
-  Impl& p = *impl_;
-  const Device device = p.options.device;
-  if (outputs.size() != p.outputs.size())
-    fail("run_into: expected ", p.outputs.size(), " outputs, got ", outputs.size());
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    require_fits(outputs[i], p.outputs[i], device);
+  const Impl::Busy busy(impl());
+  impl_->run_into(inputs, outputs, stream);
+}
+
+void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream) {
+  const Device device = options.device;
+  if (targets.size() != outputs.size()) fail("run_into: expected ", outputs.size(), " outputs, got ", targets.size());
+  for (std::size_t i = 0; i < targets.size(); ++i) require_fits(targets[i], outputs[i], device);
+  bind_inputs(tensors, stream);
+  const auto computed_in_place = [&](std::size_t i) { return outputs[i].bindable && in_place(targets[i], device); };
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (!outputs[i].bindable) continue;
+    const std::size_t buffer = outputs[i].buffer;
+    bind(buffer, computed_in_place(i) ? targets[i] : buffers[buffer].home);
   }
-  p.bind_inputs(inputs, stream);
-  const auto computed_in_place = [&](std::size_t i) { return p.outputs[i].bindable && in_place(outputs[i], device); };
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!p.outputs[i].bindable) continue;
-    const std::size_t buffer = p.outputs[i].buffer;
-    p.bind(buffer, computed_in_place(i) ? outputs[i] : p.buffers[buffer].home);
-  }
-  p.enqueue(stream);
+  enqueue(stream);
   bool wait = false;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    p.results[i] = p.view(p.outputs[i].buffer, p.outputs[i].shape, p.outputs[i].dtype);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    results[i] = view(outputs[i].buffer, outputs[i].shape, outputs[i].dtype);
     if (computed_in_place(i)) continue;
     if (device.is_cpu()) {
-      outputs[i].copy_from(p.results[i]);
-    } else if (outputs[i].device().is_cpu()) {
-      cuda::download(device.index, outputs[i].raw(), p.results[i].raw(), outputs[i].bytes(), stream);
+      targets[i].copy_from(results[i]);
+    } else if (targets[i].device().is_cpu()) {
+      cuda::download(device.index, targets[i].raw(), results[i].raw(), targets[i].bytes(), stream);
       wait = true;
     } else {
-      cuda::copy_on_device(device.index, outputs[i].raw(), p.results[i].raw(), outputs[i].bytes(), stream);
+      cuda::copy_on_device(device.index, targets[i].raw(), results[i].raw(), targets[i].bytes(), stream);
     }
   }
   if (wait) cuda::synchronize(device.index, stream);
 }
 
-std::span<const std::string> Plan::input_names() const { return impl_->input_names; }
-std::span<const std::string> Plan::output_names() const { return impl_->output_names; }
-std::span<const Shape> Plan::input_shapes() const { return impl_->input_shapes; }
-std::span<const DType> Plan::input_dtypes() const { return impl_->input_dtypes; }
-std::span<const Shape> Plan::output_shapes() const { return impl_->output_shapes; }
-std::span<const DType> Plan::output_dtypes() const { return impl_->output_dtypes; }
+std::span<const std::string> Plan::input_names() const { return impl().input_names; }
+std::span<const std::string> Plan::output_names() const { return impl().output_names; }
+std::span<const Shape> Plan::input_shapes() const { return impl().input_shapes; }
+std::span<const DType> Plan::input_dtypes() const { return impl().input_dtypes; }
+std::span<const Shape> Plan::output_shapes() const { return impl().output_shapes; }
+std::span<const DType> Plan::output_dtypes() const { return impl().output_dtypes; }
 
 Tensor Plan::output(std::string_view name) const {
-  const auto& names = impl_->output_names;
+  Impl& p = impl();
+  const Impl::Busy busy(p);
+  const auto& names = p.output_names;
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) fail("plan: there is no output \"", name, '"');
-  const Tensor& result = impl_->results[static_cast<std::size_t>(found - names.begin())];
+  const Tensor& result = p.results[static_cast<std::size_t>(found - names.begin())];
   if (!result.defined()) fail("plan: output \"", name, "\" is there after the first run");
   return result;
 }
 
 Tensor Plan::activation(std::string_view name) const {
-  if (!impl_->options.keep_all) fail("plan: compile with keep_all to read activations");
-  for (const Impl::NodeOutput& node : impl_->kept) {
+  Impl& p = impl();
+  const Impl::Busy busy(p);
+  if (!p.options.keep_all) fail("plan: compile with keep_all to read activations");
+  for (const Impl::NodeOutput& node : p.kept) {
     if (node.name != name) continue;
-    if (!impl_->buffers[node.buffer].bound.defined()) fail("plan: ", name, " is there after the first run");
-    return impl_->view(node.buffer, node.shape, node.dtype);
+    if (!p.buffers[node.buffer].bound.defined()) fail("plan: ", name, " is there after the first run");
+    return p.view(node.buffer, node.shape, node.dtype);
   }
   fail("plan: there is no node \"", name, '"');
 }
 
-const CompileOptions& Plan::options() const { return impl_->options; }
-PlanMemory Plan::memory() const { return impl_->memory; }
+const CompileOptions& Plan::options() const { return impl().options; }
+PlanMemory Plan::memory() const { return impl().memory; }
 
 }  // namespace lamina

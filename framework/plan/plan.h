@@ -70,7 +70,8 @@ struct StepTime {
 
 /// A Graph compiled for one device, batch and precision. Holds all the memory that running needs: running allocates
 /// nothing, but for the CUDA graph that a GPU's second run at the same addresses is captured in. One thread at a time
-/// may use a Plan; compile one for each thread, they share the weights.
+/// may use a Plan: a second that calls it meanwhile gets an Error. Compile one for each thread, they share the weights.
+/// A Plan that was moved from throws Error from every member.
 class LAMINA_API Plan {
  public:
   using NamedTensor = std::pair<std::string_view, Tensor>;
@@ -123,6 +124,9 @@ class LAMINA_API Plan {
  private:
   friend class Graph;
   explicit Plan(std::unique_ptr<Impl> impl);
+
+  /// Throws Error if there is none any more.
+  Impl& impl() const;
 
   std::unique_ptr<Impl> impl_;
 };

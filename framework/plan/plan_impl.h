@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -77,6 +79,19 @@ struct Plan::Impl {
     std::uint64_t used = 0;  ///< number of the latest run; 0: free
   };
 
+  /// Holds the Plan for one call. Throws Error if another call has it.
+  class Busy {
+   public:
+    explicit Busy(Impl& plan);
+    ~Busy() { plan_.busy.store(false, std::memory_order_release); }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Impl& plan_;
+  };
+
+  std::atomic<bool> busy = false;
   CompileOptions options;
   std::unique_ptr<ThreadPool> pool;
   Tensor arena;
@@ -104,6 +119,9 @@ struct Plan::Impl {
   void bind(std::size_t buffer, const Tensor& target);
   /// The activation of that shape in a buffer, wherever the buffer is bound now.
   Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
+  /// What `Plan::run` and `run_into` do once the Plan is theirs.
+  std::span<const Tensor> run(std::span<const Tensor> tensors, void* stream);
+  void run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream);
   void bind_inputs(std::span<const Tensor> tensors, void* stream);
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
   void enqueue(void* stream);

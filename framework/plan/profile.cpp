@@ -44,7 +44,8 @@ class Marks {
 
 std::vector<StepTime> Plan::profile(std::span<const Tensor> inputs, int runs) {
   if (runs < 1) detail::fail("profile: expected 1 run or more, got ", runs);
-  Impl& p = *impl_;
+  Impl& p = impl();
+  const Impl::Busy busy(p);
   for (const Impl::Port& output : p.outputs) {
     if (output.bindable) p.bind(output.buffer, p.buffers[output.buffer].home);
   }

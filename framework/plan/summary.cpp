@@ -26,6 +26,6 @@ std::string Plan::Impl::summary() const {
   return std::move(out).str();
 }
 
-std::string Plan::summary() const { return impl_->summary(); }
+std::string Plan::summary() const { return impl().summary(); }
 
 }  // namespace lamina

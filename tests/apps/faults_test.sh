@@ -103,6 +103,12 @@ size() { "$lamina" features "$@" --model "$model" --out turned.png | grep -oE '^
 stored=$(size turned.jpg --as-stored)
 check "as stored ($stored), then upright" test "$(size turned.jpg)" = "${stored#*x}x${stored%x*}"
 
+# titles in any letters, or none
+for title in 'Größe – 写真.jpg' 'Ελληνικά مرحبا.jpg' $'not UTF-8 \xff\xc3.jpg'; do
+  cp turned.jpg "$title"
+  check "a picture of $title" "$lamina" features "$title" --model "$model" --out titled.png
+done
+
 # hostile files: nothing drives the terminal
 python3 - <<'EOF'
 import json, struct

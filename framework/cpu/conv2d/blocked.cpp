@@ -57,6 +57,12 @@ std::int64_t rows_read(const ConvGeometry& g, int rows) {
 /// Without padding left and right, the image's own rows serve.
 bool copies(const ConvGeometry& g) { return g.padding_width > 0; }
 
+/// The most rows of a band below `rows` that make more bands; 0 after 1. Some 2 * sqrt(OH) of them, so that the tallest
+/// image is divided at once.
+int fewer_rows(int out_height, int rows) {
+  return rows == 1 ? 0 : ceil_div(out_height, ceil_div(out_height, rows - 1));
+}
+
 Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads) {
   const Blocks blocks = blocks_of(g, kernel);
   Division best;
@@ -69,9 +75,8 @@ Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads)
   const double weight_cost = 0.16 * static_cast<double>(g.reduction()) * kernel.lanes;
   constexpr double task_cost = 4000;
   double least = std::numeric_limits<double>::max();
-  for (int rows = g.out_height; rows >= 1; --rows) {
+  for (int rows = g.out_height; rows >= 1; rows = fewer_rows(g.out_height, rows)) {
     const int bands = ceil_div(g.out_height, rows);
-    if (rows != ceil_div(g.out_height, bands)) continue;  // as many bands as with fewer rows in the tallest
     const std::int64_t copy =
         copies(g) ? round_up(g.group_in_channels() * rows_read(g, rows) * best.row_pitch, line) : 0;
     if (copy * static_cast<std::int64_t>(sizeof(float)) > copy_bytes && rows > 1) continue;

@@ -8,7 +8,9 @@
 #include "lamina/cpu/eigen.h"
 //
 #include <algorithm>
+#include <limits>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cpu/conv2d/conv2d.h"
 #include "lamina/cpu/conv2d/unfold.h"
@@ -65,7 +67,10 @@ void compute(const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool, s
 }
 
 std::size_t workspace_bytes(const ConvGeometry& g, std::int64_t tile, int threads) {
-  return static_cast<std::size_t>(g.reduction() * tile * threads) * sizeof(float);
+  const auto floats =
+      detail::product_up_to(std::numeric_limits<std::int64_t>::max() / 8, {g.reduction(), tile, threads});
+  if (!floats) detail::fail("conv2d: columns of ", g.reduction(), " rows for ", tile, " pixels are too large");
+  return static_cast<std::size_t>(*floats) * sizeof(float);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lamina/base/math.h"
 #include "lamina/kernel/kernel.h"
@@ -19,7 +20,10 @@ constexpr std::int64_t task_bytes = 256 << 10;
 }  // namespace
 
 std::size_t linear_workspace(const LinearKernel& kernel, std::int64_t rows, std::int64_t in) {
-  return static_cast<std::size_t>(rows * round_up<std::int64_t>(in, kernel.lanes)) * sizeof(float);
+  const auto floats = detail::product_up_to(std::numeric_limits<std::int64_t>::max() / 8,
+                                            {rows, round_up<std::int64_t>(in, kernel.lanes)});
+  if (!floats) detail::fail("linear: ", rows, " rows of ", in, " are too large");
+  return static_cast<std::size_t>(*floats) * sizeof(float);
 }
 
 void linear(const LinearKernel& kernel, std::int64_t rows, std::int64_t in, std::int64_t out, const LinearPointers& p,
