@@ -28,7 +28,7 @@ void scale_and_shift(const float* input, const float* scale, const float* shift,
   });
 }
 
-void copy_rows(const float* input, float* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,
+void copy_rows(const std::byte* input, std::byte* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,
                ThreadPool& pool) {
   const std::int64_t pieces = detail::ceil_div(width, chunk);
   pool.parallel_for(rows * pieces, [=](std::int64_t task, int) {

@@ -13,9 +13,9 @@ void scale_and_shift(const float* input,  // [images, channels, pixels]
                      float* output,       // [images, channels, pixels]
                      std::int64_t images, std::int64_t channels, std::int64_t pixels, bool relu, ThreadPool& pool);
 
-/// Copies `rows` rows of `width` elements each, whose starts lie `pitch` elements apart in the output.
-void copy_rows(const float* input,  // [rows, width]
-               float* output,       // [rows, pitch], pitch >= width
+/// Copies `rows` rows of `width` bytes each, whose starts lie `pitch` bytes apart in the output.
+void copy_rows(const std::byte* input,  // [rows, width]
+               std::byte* output,       // [rows, pitch], pitch >= width
                std::int64_t rows, std::int64_t width, std::int64_t pitch, ThreadPool& pool);
 
 }  // namespace lamina::cpu

@@ -49,12 +49,19 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
                        });
 }
 
+/// Bytes are copied, whatever they stand for.
+bool takes_concat(const ConcatProblem&, const Preparation& p) {
+  return p.keeps_format() && p.input().format.layout == Layout::nchw;
+}
+
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  return make_operator("copies", [extents = detail::concat_extents(problem, p)](Inputs inputs, Outputs outputs,
-                                                                                const Execution& execution) {
-    float* out = floats(outputs[0]);
-    for (std::size_t i = 0; i < inputs.size(); out += extents.widths[i++]) {
-      cpu::copy_rows(floats(inputs[i]), out, extents.rows, extents.widths[i], extents.pitch, *execution.pool);
+  return make_operator("copies", [extents = detail::concat_extents(problem, p),
+                                  size = static_cast<std::int64_t>(size_of(p.input().format.dtype))](
+                                     Inputs inputs, Outputs outputs, const Execution& execution) {
+    auto* out = static_cast<std::byte*>(outputs[0].raw());
+    for (std::size_t i = 0; i < inputs.size(); out += size * extents.widths[i++]) {
+      cpu::copy_rows(static_cast<const std::byte*>(inputs[i].raw()), out, extents.rows, size * extents.widths[i],
+                     size * extents.pitch, *execution.pool);
     }
   });
 }
@@ -98,7 +105,7 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", detail::is_computable, prepare_pointwise}};
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
-constexpr Kernel<ConcatProblem> concat[] = {{"copies", plain, prepare_concat}};
+constexpr Kernel<ConcatProblem> concat[] = {{"copies", takes_concat, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool}};
