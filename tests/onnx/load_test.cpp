@@ -1,0 +1,42 @@
+// .onnx files wherever a model opens, and run.
+
+#include "lamina/graph/model.h"
+#include "lamina/onnx/onnx.h"
+#include "support/onnx_writer.h"
+
+namespace lamina::test::onnx {
+namespace {
+
+Model load(const std::string& bytes) {
+  const TemporaryDirectory dir;
+  write_file(dir / "model", bytes);  // by its content, not by its name
+  return load_model(dir / "model");
+}
+
+TEST(OnnxLoad, AModelRuns) {
+  const Graph g{.nodes = {{"Add", {"x", "w"}, {"sum"}}, {"Clip", {"sum"}, {"y"}, {attribute("max", 2.0f)}}},
+                .initializers = {floats("w", {2}, {1, -1})},
+                .inputs = {value_info("x", {"N", 2})}};
+  const Model model = load(onnx::model(g, 7));
+  EXPECT_EQ(model.graph.nodes()[0].shape, (Shape{batch, 2}));
+  Plan plan = model.graph.compile({.batch = 2});
+  const Tensor y = plan.run(Tensor::from(std::vector<float>{0, 0, 3, 4}, {2, 2}));
+  EXPECT_TRUE(std::ranges::equal(y.values<float>(), std::vector<float>{1, -1, 2, 2}));
+}
+
+TEST(OnnxLoad, OpsThatLaminaHasNotAreNamed) {
+  const Graph g{.nodes = {{"NonMaxSuppressionOfSorts", {"x"}, {"y"}}}};
+  expect_error([&] { load(onnx::model(g)); }, {"NonMaxSuppressionOfSorts (opset 23): 1 node", "no such op"});
+}
+
+TEST(OnnxLoad, WeightFilesAreNotModels) {
+  const TemporaryDirectory dir;
+  write_file(dir / "x.onnx", onnx::model(Graph{}));
+  EXPECT_TRUE(detail::is_onnx_file(dir / "x.onnx"));
+  EXPECT_FALSE(detail::is_onnx_file(LAMINA_SOURCE_DIR "/weights/digits.safetensors"));
+  expect_error([&] { Weights::open(dir / "x.onnx"); }, {"x.onnx", "this is an ONNX model"});
+  expect_error([&] { (void)detail::is_onnx_file(dir / "missing"); }, {"missing"});
+}
+
+}  // namespace
+}  // namespace lamina::test::onnx
