@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "lamina/ops/parts.h"
@@ -40,10 +41,10 @@ Labels read_labels(const Expansion& e, std::string_view text, int dots) {
   return labels;
 }
 
+/// The terms of the operands, and that of the output if there is one.
 struct Equation {
-  std::vector<std::string> operands;
-  std::string output;
-  bool explicit_output = false;
+  std::vector<std::string> operands = {""};
+  std::optional<std::string> output = {};
 };
 
 Equation read_equation(Expansion& e) {
@@ -52,16 +53,11 @@ Equation read_equation(Expansion& e) {
   Equation result;
   if (const std::size_t arrow = text.find("->"); arrow != std::string::npos) {
     result.output = text.substr(arrow + 2);
-    result.explicit_output = true;
     text.resize(arrow);
   }
-  result.operands = {""};
   for (const char c : text) {
-    if (c == ',') {
-      result.operands.emplace_back();
-    } else {
-      result.operands.back() += c;
-    }
+    if (c == ',') result.operands.emplace_back();
+    if (c != ',') result.operands.back() += c;
   }
   if (static_cast<int>(result.operands.size()) != e.count())
     e.refuse("its equation is for ", result.operands.size(), " operands, got ", e.count());
@@ -231,10 +227,10 @@ int einsum(Expansion& e) {
     }
     terms.push_back(squeezed(e, diagonal(e, term)));
   }
-  Labels output = equation.explicit_output ? read_labels(e, equation.output, dots) : Labels();
-  for (int d = dots; d-- > 0 && !equation.explicit_output;) output.push_back(ellipsis + d);
+  Labels output = equation.output ? read_labels(e, *equation.output, dots) : Labels();
+  for (int d = dots; d-- > 0 && !equation.output;) output.push_back(ellipsis + d);
   for (const auto& [label, count] : uses) {
-    if (!equation.explicit_output && label < ellipsis && count == 1) output.push_back(label);
+    if (!equation.output && label < ellipsis && count == 1) output.push_back(label);
   }
   std::vector<std::int64_t> to;
   for (const int label : output) {
