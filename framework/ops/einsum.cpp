@@ -64,10 +64,6 @@ Equation read_equation(Expansion& e) {
   return result;
 }
 
-int letters_of(std::string_view text) {
-  return static_cast<int>(std::ranges::count_if(text, [](unsigned char c) { return std::isalpha(c) != 0; }));
-}
-
 /// A dimension for each label that is there twice: the diagonal.
 Term diagonal(Expansion& e, const Term& term) {
   const Shape from = e.shape(term.node);
@@ -211,7 +207,8 @@ int einsum(Expansion& e) {
   int dots = 0;
   for (int i = 0; i < e.count(); ++i) {
     const std::string& text = equation.operands[static_cast<std::size_t>(i)];
-    const int own = e.rank(e.input(i)) - letters_of(text);
+    const auto letters = std::ranges::count_if(text, [](unsigned char c) { return std::isalpha(c) != 0; });
+    const int own = e.rank(e.input(i)) - static_cast<int>(letters);
     Term term = {e.input(i), read_labels(e, text, std::max(own, 0))};
     if (static_cast<int>(term.labels.size()) != e.rank(term.node))
       e.refuse("\"", text, "\" is not for an operand ", e.shape(term.node));
