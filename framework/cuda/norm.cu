@@ -1,9 +1,9 @@
-// Norms of rows. A warp owns a row of up to 1024 elements, eight of them a block of 256 threads; a block of 512 owns a
-// longer one, and holds up to 8192 elements in registers, so that memory is read once; of longer ones it reads the row
-// three times, which the L2 cache mostly bears.
+// Norms of rows. A warp owns a row of up to 256 elements, and a block of 256 or 512 threads a longer one. Up to 8192
+// elements are held in registers, so that memory is read once; longer rows are read three times, which the L2 cache
+// mostly bears.
 //
 // The mean is that of the differences from the row's first element, and the variance that of the differences from the
-// mean: neither loses a small spread around a large value. Sums are of at most 32 elements a thread, or Kahan's.
+// mean: neither loses a small spread around a large value. Sums are of at most 16 elements a thread, or Kahan's.
 // Shared memory: 128 bytes. Preconditions: none.
 
 #include "lamina/cuda/elements.cuh"
@@ -18,6 +18,11 @@ namespace {
 
 constexpr int warp = 32;
 
+/// Not inlined: rare, and large.
+__device__ __noinline__ std::int64_t divided(std::int64_t element, std::int64_t inner, std::int64_t channels) {
+  return element / inner % channels;
+}
+
 /// Which channel an element belongs to.
 struct Channels {
   std::int64_t inner, channels;
@@ -26,7 +31,7 @@ struct Channels {
 
   __device__ std::int64_t operator()(std::int64_t element, std::int64_t in_row) const {
     if (way == Way::in_row) return in_row;
-    if (way == Way::wide) return element / inner % channels;
+    if (way == Way::wide) return divided(element, inner, channels);
     const std::uint32_t line = by_inner.quotient(static_cast<std::uint32_t>(element));
     return line - by_channels.quotient(line) * static_cast<std::uint32_t>(channels);
   }
@@ -139,7 +144,7 @@ void norm(int device, const NormSettings& settings, DType dtype, const void* inp
     if (settings.length <= 256) {
       start(norm_kernel<T, warp, 8>, 256, 8);
     } else if (settings.length <= 1024) {
-      start(norm_kernel<T, warp, 32>, 256, 8);
+      start(norm_kernel<T, 256, 4>, 256, 1);
     } else if (settings.length <= 8192) {
       start(norm_kernel<T, 512, 16>, 512, 1);
     } else {

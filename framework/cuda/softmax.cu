@@ -1,7 +1,7 @@
 // Softmax along one dimension of [outer, extent, inner], its logarithm, and the first of the largest.
 //
 // inner = 1 (logits): a block owns one row, its 256 threads take every 256th class, and meet in shared memory (2 KB)
-// for the row's maximum and sum. Rows of up to 1024 classes: a warp owns one and holds it in registers. inner > 1: a
+// for the row's maximum and sum. Rows of up to 512 classes: a warp owns one and holds it in registers. inner > 1: a
 // thread owns one position of [outer, inner] and walks along the extent, neighbours in a warp along inner, so that
 // loads are coalesced.
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int warp = 32;
-constexpr int held_classes = 32;  // of a warp's thread, at most
+constexpr int held_classes = 16;  // of a warp's thread, at most
 
 struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }

@@ -210,6 +210,17 @@ Tensor small_numbers(const Shape& shape, DType dtype, int seed) {
   return floats_of(values, dtype, shape);
 }
 
+/// Whether there are operands of the output's size, but none in its layout.
+bool turns_layout(const Broadcast& b, const RunOptions& options) {
+  bool any = false;
+  for (std::size_t i = 0; i < b.inputs.size(); ++i) {
+    if (b.inputs[i] != b.output) continue;
+    if (options.inputs[i] == options.output) return false;
+    any = true;
+  }
+  return any;
+}
+
 TEST(Pointwise, BroadcastsOperandsOfAnyDtypeAndLayout) {
   constexpr DType types[] = {DType::boolean, DType::u8,  DType::i8,  DType::u16,  DType::i16, DType::u32, DType::i32,
                              DType::u64,     DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64};
@@ -231,7 +242,11 @@ TEST(Pointwise, BroadcastsOperandsOfAnyDtypeAndLayout) {
           const DType to = round < 2 ? compute : types[static_cast<std::size_t>(seed * 7) % std::size(types)];
           const PointwiseProblem problem = {{{Pointwise::add, 1}, {Pointwise::mul, 2}, {Pointwise::max, -1, -1, 5}},
                                             compute};
-          const Tensor got = run_problem(problem, inputs, b.output, to, device, options);
+          const ProblemRun<PointwiseProblem> task(problem, inputs, b.output, to, device, options);
+          // A GPU does not turn the layout of a whole array on the way, if none lies as the output does.
+          ASSERT_TRUE(task.taken() || turns_layout(b, options)) << b.output << " on " << device;
+          if (!task.taken()) continue;
+          const Tensor got = task.run();
           const std::vector<double> a = doubles(inputs[0]), x = doubles(inputs[1]), y = doubles(inputs[2]);
           const std::vector<double> results = doubles(got);
           for (std::int64_t i = 0; i < b.output.numel(); ++i) {
