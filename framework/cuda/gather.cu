@@ -18,31 +18,34 @@ using detail::IndexExtents;
 constexpr int threads = 256;
 
 /// `words` of a slice.
-template <class Word, class Index>
+template <class Word>
 __global__ void __launch_bounds__(threads)
-    gather_slices_kernel(const Word* __restrict__ data, const Index* __restrict__ indices, Word* __restrict__ output,
+    gather_slices_kernel(const Word* __restrict__ data, const Indices indices, Word* __restrict__ output,
                          std::int64_t words, const __grid_constant__ IndexExtents e) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t count = e.outer * e.places * words, step = std::int64_t{gridDim.x} * threads;
+#pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
     const std::int64_t which = i / words, word = i - which * words, batch = which / e.places;
     const std::int64_t index = e.kind == GatherKind::take ? which - batch * e.places : which;
-    const std::int64_t slice = slice_of(e, indices + index * e.depth);
+    const std::int64_t slice = slice_of(e, indices, index * e.depth);
     output[i] = slice < 0 ? Word{} : data[(batch * e.reach + slice) * words + word];
   }
 }
 
-template <class Word, class Index>
+template <class Word>
 __global__ void __launch_bounds__(threads)
-    gather_elements_kernel(const Word* __restrict__ data, const Index* __restrict__ indices, Word* __restrict__ output,
+    gather_elements_kernel(const Word* __restrict__ data, const Indices indices, Word* __restrict__ output,
                            std::int64_t count, const __grid_constant__ IndexExtents e) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
+#pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
     const std::int64_t place = place_of(indices[i], e.reach);
     std::int64_t rest = i, offset = place * e.data_strides[e.dim];
+#pragma unroll 1
     for (int d = e.rank - 1; d >= 0; --d) {
       const std::int64_t next = rest / e.index_extents[d];
       if (d != e.dim) offset += (rest - next * e.index_extents[d]) * e.data_strides[d];
@@ -85,23 +88,19 @@ void gather(int device, const IndexExtents& e, std::size_t size, DType index_typ
     for (int d = 0; d < e.rank; ++d) count *= e.index_extents[d];
   }
   if (count == 0) return;
-  with_index_type(index_type, [&](auto* index) {
-    with_word(by_element ? size : largest_word(slice, data, output), [&](auto word) {
-      using Word = decltype(word);
-      using Index = std::remove_cvref_t<decltype(*index)>;
-      const auto* from = static_cast<const Word*>(data);
-      const auto* at = static_cast<const Index*>(indices);
-      auto* to = static_cast<Word*>(output);
-      if (by_element) {
-        launch_kernel(gather_elements_kernel<Word, Index>, {dim3(grid_for(count, threads)), dim3(threads)}, stream,
-                      from, at, to, count, e);
-      } else {
-        const auto words = static_cast<std::int64_t>(slice / sizeof(Word));
-        launch_kernel(gather_slices_kernel<Word, Index>,
-                      {dim3(grid_for(e.outer * e.places * words, threads)), dim3(threads)}, stream, from, at, to, words,
-                      e);
-      }
-    });
+  const Indices at(index_type, indices);
+  with_word(by_element ? size : largest_word(slice, data, output), [&](auto word) {
+    using Word = decltype(word);
+    const auto* from = static_cast<const Word*>(data);
+    auto* to = static_cast<Word*>(output);
+    if (by_element) {
+      launch_kernel(gather_elements_kernel<Word>, {dim3(grid_for(count, threads)), dim3(threads)}, stream, from, at, to,
+                    count, e);
+    } else {
+      const auto words = static_cast<std::int64_t>(slice / sizeof(Word));
+      launch_kernel(gather_slices_kernel<Word>, {dim3(grid_for(e.outer * e.places * words, threads)), dim3(threads)},
+                    stream, from, at, to, words, e);
+    }
   });
 }
 

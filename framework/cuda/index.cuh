@@ -13,21 +13,27 @@ __device__ inline std::int64_t place_of(std::int64_t i, std::int64_t extent) {
   return i >= 0 && i < extent ? i : -1;
 }
 
-template <class Index>
-__device__ inline std::int64_t slice_of(const detail::IndexExtents& e, const Index* indices) {
+/// Indices of i64 or i32: kernels are compiled once for both, and reading one waits for memory anyhow.
+struct Indices {
+  const void* data;
+  bool wide;
+
+  Indices(DType dtype, const void* indices) : data(indices), wide(dtype == DType::i64) {}
+  __device__ std::int64_t operator[](std::int64_t i) const {
+    return wide ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
+  }
+};
+
+/// The slice that the `depth` components from `first` on name; -1: outside.
+__device__ inline std::int64_t slice_of(const detail::IndexExtents& e, const Indices& indices, std::int64_t first) {
   std::int64_t slice = 0;
+#pragma unroll 1
   for (int d = 0; d < e.depth; ++d) {
-    const std::int64_t place = place_of(indices[d], e.extents[d]);
+    const std::int64_t place = place_of(indices[first + d], e.extents[d]);
     if (place < 0) return -1;
     slice += place * e.strides[d];
   }
   return slice;
-}
-
-/// Calls f with a null pointer to the type of indices.
-template <class F>
-void with_index_type(DType dtype, F&& f) {
-  dtype == DType::i32 ? f(static_cast<const std::int32_t*>(nullptr)) : f(static_cast<const std::int64_t*>(nullptr));
 }
 
 }  // namespace lamina::cuda

@@ -104,59 +104,62 @@ std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, con
   });
 }
 
-bool takes_resample(const ResampleProblem& problem, const Preparation& p) {
+/// How the axes divide the shape, in the order in which dimensions lie in memory.
+cuda::ResampleArguments resample_arguments(const ResampleProblem& problem, const Preparation& p) {
   const Layout layout = p.input().format.layout;
-  return detail::is_resample(problem, p) && is_activation(dtype_of(p)) && p.keeps_format() &&
-         problem.axes.size() <= cuda::ResampleArguments::max_axes &&
-         (layout == Layout::nchw || (layout == Layout::nhwc && p.input().shape.rank() == 4));
+  const Shape in = detail::stored(p.input().shape, layout, 0).shape;
+  const Shape out = detail::stored(p.output().shape, layout, 0).shape;
+  cuda::ResampleArguments arguments;
+  arguments.count = out.numel();
+  arguments.run[0] = 1;
+  for (int d = 0; d < static_cast<int>(in.rank()); ++d) {
+    const std::int64_t step = detail::extent_product(in, d + 1, static_cast<int>(in.rank()));
+    const auto axis = std::find_if(problem.axes.begin(), problem.axes.end(), [&](const ResampleProblem::Axis& a) {
+      return detail::stored(p.input().shape, layout, a.dim).dim == d;
+    });
+    if (axis == problem.axes.end()) {
+      arguments.run[arguments.axes] *= out[d];
+      arguments.run_step[arguments.axes] = step;
+      continue;
+    }
+    arguments.axis[arguments.axes] = {.problem_axis = static_cast<int>(axis - problem.axes.begin()),
+                                      .taps = axis->taps,
+                                      .extent = out[d],
+                                      .step = step};
+    arguments.run[++arguments.axes] = 1;
+  }
+  return arguments;
 }
 
-/// Taps on the device, and how the shape is divided by them.
-struct Resampling {
-  cuda::ResampleArguments arguments;
-  std::vector<cuda::Constant> constants;
-
-  Resampling(const ResampleProblem& problem, const Preparation& p) {
-    const Layout layout = p.input().format.layout;
-    const Shape in = detail::stored(p.input().shape, layout, 0).shape;
-    const Shape out = detail::stored(p.output().shape, layout, 0).shape;
-    const int rank = static_cast<int>(in.rank());
-    arguments.count = out.numel();
-    std::vector<const ResampleProblem::Axis*> axes(in.rank(), nullptr);
-    for (const ResampleProblem::Axis& axis : problem.axes) {
-      axes[static_cast<std::size_t>(detail::stored(p.input().shape, layout, axis.dim).dim)] = &axis;
-    }
-    arguments.run[0] = 1;
-    for (int d = 0; d < rank; ++d) {
-      const ResampleProblem::Axis* const axis = axes[static_cast<std::size_t>(d)];
-      const std::int64_t step = detail::extent_product(in, d + 1, rank);
-      if (axis == nullptr) {
-        arguments.run[arguments.axes] *= out[d];
-        arguments.run_step[arguments.axes] = step;
-        continue;
-      }
-      const auto bytes = [](const auto& values) { return values.size() * sizeof(values[0]); };
-      const auto& indices = constants.emplace_back(index(p), axis->indices.data(), bytes(axis->indices));
-      arguments.axis[arguments.axes].indices = indices.as<int>();
-      const auto& weights = constants.emplace_back(index(p), axis->weights.data(), bytes(axis->weights));
-      arguments.axis[arguments.axes].weights = weights.as<float>();
-      arguments.axis[arguments.axes].taps = axis->taps;
-      arguments.axis[arguments.axes].extent = out[d];
-      arguments.axis[arguments.axes].step = step;
-      arguments.run[++arguments.axes] = 1;
-    }
-  }
-};
+bool takes_resample(const ResampleProblem& problem, const Preparation& p) {
+  const Layout layout = p.input().format.layout;
+  if (!detail::is_resample(problem, p) || !is_activation(dtype_of(p)) || !p.keeps_format()) return false;
+  if (problem.axes.size() > cuda::ResampleArguments::max_axes) return false;
+  if (layout != Layout::nchw && (layout != Layout::nhwc || p.input().shape.rank() != 4)) return false;
+  const cuda::ResampleArguments arguments = resample_arguments(problem, p);
+  return arguments.count == 0 || arguments.count / arguments.run[0] < (std::int64_t{1} << 32);
+}
 
 std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& p) {
-  const Resampling resampling(problem, p);
+  cuda::ResampleArguments arguments = resample_arguments(problem, p);
+  std::vector<cuda::Constant> taps;
   std::size_t bytes = 0;
-  for (const cuda::Constant& constant : resampling.constants) bytes += constant.bytes();
-  return make_operator("a thread for each output", {.parameters = bytes},
-                       [resampling, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cuda::resample(device, outputs[0].dtype(), resampling.arguments, inputs[0].raw(),
-                                        outputs[0].raw(), execution.stream);
-                       });
+  const auto constant = [&](const auto& values) {
+    taps.emplace_back(index(p), values.data(), values.size() * sizeof(values[0]));
+    bytes += taps.back().bytes();
+    return taps.back().data();
+  };
+  for (int a = 0; a < arguments.axes; ++a) {
+    auto& axis = arguments.axis[a];
+    const ResampleProblem::Axis& from = problem.axes[static_cast<std::size_t>(axis.problem_axis)];
+    axis.indices = static_cast<const int*>(constant(from.indices));
+    axis.weights = static_cast<const float*>(constant(from.weights));
+  }
+  return make_operator(
+      "a thread for each output", {.parameters = bytes},
+      [arguments, taps, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        cuda::resample(device, outputs[0].dtype(), arguments, inputs[0].raw(), outputs[0].raw(), execution.stream);
+      });
 }
 
 std::unique_ptr<Operator> prepare_gather(const GatherProblem& problem, const Preparation& p) {

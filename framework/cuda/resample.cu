@@ -1,8 +1,10 @@
 // Weighted sums of taps along up to four dimensions. A thread owns one output element; neighbours in a warp are
 // neighbours in memory, whichever the layout, and read indices and weights from L1.
 //
-// Shared memory: none. Preconditions: indices lie within the input.
+// Shared memory: none. Preconditions: indices lie within the input; an element of the outermost run has less than 2^32
+// of the output.
 
+#include <algorithm>
 #include <limits>
 
 #include "lamina/cuda/elements.cuh"
@@ -17,15 +19,16 @@ namespace {
 constexpr int threads = 256;
 
 /// The sum over the taps of axis `which` and those within it.
-template <int which, int axes, class T, class I>
-__device__ inline float sum_of(const ResampleArguments& args, const I (&place)[ResampleArguments::max_axes],
+template <int which, int axes, class T>
+__device__ inline float sum_of(const ResampleArguments& args, const unsigned (&place)[ResampleArguments::max_axes],
                                const T* input) {
   if constexpr (which == axes) {
     return to_f32(*input);
   } else {
     const ResampleArguments::Axis& axis = args.axis[which];
-    const I first = place[which] * static_cast<I>(axis.taps);
+    const std::int64_t first = std::int64_t{place[which]} * axis.taps;
     float sum = 0;
+#pragma unroll 1
     for (int t = 0; t < axis.taps; ++t) {
       const std::int64_t index = __ldg(axis.indices + first + t);
       sum = fmaf(__ldg(axis.weights + first + t), sum_of<which + 1, axes>(args, place, input + index * axis.step), sum);
@@ -34,18 +37,19 @@ __device__ inline float sum_of(const ResampleArguments& args, const I (&place)[R
   }
 }
 
-/// I: 32 bits where they are enough, for divisions are what takes the time of a few taps.
-template <int axes, class T, class I>
+template <int axes, class T>
 __global__ void __launch_bounds__(threads) resample_kernel(const T* __restrict__ input, T* __restrict__ output,
                                                            const __grid_constant__ ResampleArguments args) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < args.count; i += step) {
-    I rest = static_cast<I>(i), place[ResampleArguments::max_axes] = {};
+    auto rest = static_cast<unsigned>(i);
+    unsigned place[ResampleArguments::max_axes] = {};
     std::int64_t offset = 0;
     const auto take = [&](std::int64_t extent) {
-      const I next = rest / static_cast<I>(extent), at = rest - next * static_cast<I>(extent);
+      const auto size = static_cast<unsigned>(extent);
+      const unsigned next = rest / size, at = rest - next * size;
       rest = next;
       return at;
     };
@@ -59,15 +63,17 @@ __global__ void __launch_bounds__(threads) resample_kernel(const T* __restrict__
   }
 }
 
+/// So much of the outermost run at a time that elements of the output are counted in 32 bits: divisions of 64 are what
+/// would take the time of a few taps.
 template <int axes, class T>
 void launch(const ResampleArguments& args, const T* input, T* output, Stream stream) {
-  const Launch how = {dim3(grid_for(args.count, threads)), dim3(threads)};
-  std::int64_t largest = args.count;
-  for (int a = 0; a < axes; ++a) largest = std::max(largest, args.axis[a].extent * args.axis[a].taps);
-  if (largest <= std::numeric_limits<std::int32_t>::max()) {
-    launch_kernel(resample_kernel<axes, T, std::uint32_t>, how, stream, input, output, args);
-  } else {
-    launch_kernel(resample_kernel<axes, T, std::uint64_t>, how, stream, input, output, args);
+  const std::int64_t each = args.count / args.run[0], most = std::numeric_limits<std::uint32_t>::max() / each;
+  for (std::int64_t first = 0; first < args.run[0]; first += most) {
+    ResampleArguments part = args;
+    part.run[0] = std::min(most, args.run[0] - first);
+    part.count = part.run[0] * each;
+    launch_kernel(resample_kernel<axes, T>, {dim3(grid_for(part.count, threads)), dim3(threads)}, stream,
+                  input + first * args.run_step[0], output + first * each, part);
   }
 }
 

@@ -12,11 +12,12 @@ namespace lamina::cuda {
 struct ResampleArguments {
   static constexpr int max_axes = 4;
   struct Axis {
+    int problem_axis = 0;  // which of ResampleProblem::axes
+    int taps = 1;
+    std::int64_t extent = 1;         // of the output
+    std::int64_t step = 1;           // elements of the input from one index to the next
     const int* indices = nullptr;    // [extent, taps]
     const float* weights = nullptr;  // [extent, taps]
-    int taps = 1;
-    std::int64_t extent = 1;  // of the output
-    std::int64_t step = 1;    // elements of the input from one index to the next
   };
   int axes = 0;
   Axis axis[max_axes];

@@ -50,19 +50,21 @@ struct Lines {
   std::int64_t index_step = 1, update_step = 1, data_step = 1;  // from one update to the next, from place to place
 };
 
-template <bool none, class T, class Index>
+template <bool none, class T>
 __global__ void __launch_bounds__(threads)
-    scatter_kernel(const Index* __restrict__ indices, const T* __restrict__ updates, T* output,
-                   ScatterReduction reduction, const Lines lines, const __grid_constant__ IndexExtents e) {
+    scatter_kernel(const Indices indices, const T* __restrict__ updates, T* output, ScatterReduction reduction,
+                   const Lines lines, const __grid_constant__ IndexExtents e) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
+#pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < lines.count * lines.parts; i += step) {
     const std::int64_t part = i / lines.count, line = i - part * lines.count;
     std::int64_t index_at = 0, update_at = line, data_at = line;
     if (e.kind == GatherKind::elements) {
       std::int64_t rest = line, index_stride = 1;
       data_at = 0;
+#pragma unroll 1
       for (int d = e.rank - 1; d >= 0; index_stride *= e.index_extents[d--]) {
         if (d == e.dim) continue;
         const std::int64_t next = rest / e.index_extents[d], place = rest - next * e.index_extents[d];
@@ -72,8 +74,9 @@ __global__ void __launch_bounds__(threads)
       }
       update_at = index_at;
     }
+#pragma unroll 1
     for (std::int64_t u = 0; u < lines.updates; ++u) {
-      const std::int64_t place = slice_of(e, indices + index_at + u * lines.index_step);
+      const std::int64_t place = slice_of(e, indices, index_at + u * lines.index_step);
       if (place < 0 || (place & (lines.parts - 1)) != part) continue;
       T& to = output[data_at + place * lines.data_step];
       const T update = updates[update_at + u * lines.update_step];
@@ -129,21 +132,18 @@ void scatter(int device, const IndexExtents& e, ScatterReduction reduction, DTyp
   const Lines lines = lines_of(e);
   if (lines.count == 0 || lines.updates == 0) return;
   const dim3 grid(grid_for(lines.count * lines.parts, threads));
-  with_index_type(index_type, [&](auto* index) {
-    detail::visit(dtype, [&](auto type) {
-      using Stored = typename decltype(type)::type;
-      using Index = std::remove_cvref_t<decltype(*index)>;
-      const auto* at = static_cast<const Index*>(indices);
-      const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
-        launch_kernel(scatter_kernel<none, T, Index>, {grid, dim3(threads)}, stream, at, static_cast<const T*>(updates),
-                      static_cast<T*>(output), reduction, lines, e);
-      };
-      if (reduction == ScatterReduction::none) {
-        run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
-      } else {
-        run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
-      }
-    });
+  const Indices at(index_type, indices);
+  detail::visit(dtype, [&](auto type) {
+    using Stored = typename decltype(type)::type;
+    const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
+      launch_kernel(scatter_kernel<none, T>, {grid, dim3(threads)}, stream, at, static_cast<const T*>(updates),
+                    static_cast<T*>(output), reduction, lines, e);
+    };
+    if (reduction == ScatterReduction::none) {
+      run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
+    } else {
+      run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
+    }
   });
 }
 

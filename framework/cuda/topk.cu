@@ -11,14 +11,12 @@
 // graphics processing units", 2012.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/topk.h"
-#include "lamina/tensor/visit.h"
 
 namespace lamina::cuda {
 namespace {
@@ -72,29 +70,54 @@ struct Long {
   }
 };
 
-/// An unsigned number in the order of the values: NaN is the largest, both zeros are equal. Of 32 bits for Short.
-template <class T>
-__device__ inline std::uint64_t key_of(T x) {
-  if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) {
-    return key_of(to_f32(x));
-  } else if constexpr (std::is_same_v<T, float>) {
+/// Element i of a line; kernels are compiled once for all dtypes of a width, for what takes the time is sorting.
+struct Values {
+  const void* data;
+  DType dtype;
+
+  template <class T>
+  __device__ T get(std::int64_t i) const {
+    return static_cast<const T*>(data)[i];
+  }
+  __device__ static std::uint64_t ordered(float x) {
     if (isnan(x)) return 0xffffffffu;
     const unsigned bits = __float_as_uint(x == 0.0f ? 0.0f : x);
     return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  } else if constexpr (std::is_same_v<T, double>) {
+  }
+  __device__ static std::uint64_t ordered(double x) {
     if (isnan(x)) return ~std::uint64_t{0};
     const auto bits = static_cast<std::uint64_t>(__double_as_longlong(x == 0.0 ? 0.0 : x));
-    constexpr std::uint64_t sign = std::uint64_t{1} << 63;
     return (bits & sign) != 0 ? ~bits : bits | sign;
-  } else if constexpr (sizeof(T) == 8) {
-    return static_cast<std::uint64_t>(x) ^ (std::is_signed_v<T> ? std::uint64_t{1} << 63 : 0);
-  } else {
-    return static_cast<std::uint32_t>(static_cast<std::int64_t>(x)) ^ (std::is_signed_v<T> ? 0x80000000u : 0u);
   }
-}
+  __device__ static std::uint64_t ordered(std::int32_t x) { return static_cast<std::uint32_t>(x) ^ 0x80000000u; }
 
-template <class T>
-using Word = std::conditional_t<sizeof(T) == 8, Long, Short>;
+  /// An unsigned number in the order of the values: NaN is the largest, both zeros are equal. Of 32 bits for Short.
+  template <class W>
+  __device__ std::uint64_t key(std::int64_t i) const {
+    if constexpr (W::digits == Long::digits) {
+      switch (dtype) {
+        case DType::f64: return ordered(get<double>(i));
+        case DType::i64: return get<std::uint64_t>(i) ^ sign;
+        default: return get<std::uint64_t>(i);
+      }
+    } else {
+      switch (dtype) {
+        case DType::f32: return ordered(get<float>(i));
+        case DType::f16: return ordered(to_f32(get<__half>(i)));
+        case DType::bf16: return ordered(to_f32(get<__nv_bfloat16>(i)));
+        case DType::i32: return ordered(get<std::int32_t>(i));
+        case DType::i16: return ordered(static_cast<std::int32_t>(get<std::int16_t>(i)));
+        case DType::i8: return ordered(static_cast<std::int32_t>(get<std::int8_t>(i)));
+        case DType::u32: return get<std::uint32_t>(i);
+        case DType::u16: return get<std::uint16_t>(i);
+        default: return get<std::uint8_t>(i);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+};
 
 /// By the whole block; `size` is a power of two.
 template <class W>
@@ -102,8 +125,9 @@ __device__ void sort(W* words, std::int64_t size) {
   for (std::int64_t run = 2; run <= size; run *= 2) {
     for (std::int64_t distance = run / 2; distance > 0; distance /= 2) {
       __syncthreads();
+#pragma unroll 1
       for (std::int64_t i = threadIdx.x; i < size / 2; i += threads) {
-        const std::int64_t low = i / distance * 2 * distance + i % distance, high = low + distance;
+        const std::int64_t within = i & (distance - 1), low = 2 * (i - within) + within, high = low + distance;
         const W a = words[low], b = words[high];
         if (((low & run) == 0) == b.before(a)) words[low] = b, words[high] = a;
       }
@@ -116,12 +140,12 @@ struct Arguments {
   LineExtents extents;
   std::int64_t k, sorted;  // sorted: the power of two that is sorted
   bool largest, places;
+  int size;  // bytes of an element
 };
 
-template <class T>
+template <class W>
 __global__ void __launch_bounds__(threads)
-    topk_kernel(const T* __restrict__ input, void* output, Word<T>* workspace, const Arguments args) {
-  using W = Word<T>;
+    topk_kernel(const Values input, void* output, W* workspace, const Arguments args) {
   __shared__ W shared[most_in_shared];
   __shared__ unsigned histogram[buckets];
   __shared__ unsigned count, chosen, left;
@@ -130,9 +154,10 @@ __global__ void __launch_bounds__(threads)
   const LineExtents e = args.extents;
   W* const words = args.sorted <= most_in_shared ? shared : workspace + blockIdx.x * args.sorted;
   for (std::int64_t line = blockIdx.x; line < e.outer * e.inner; line += gridDim.x) {
-    const T* const x = input + line / e.inner * e.extent * e.inner + line % e.inner;
+    const std::int64_t begin = line / e.inner * e.extent * e.inner + line % e.inner;
     const auto word = [&](std::int64_t i) {
-      const std::uint64_t key = key_of(x[i * e.inner]), all = sizeof(T) == 8 ? ~std::uint64_t{0} : 0xffffffffu;
+      const std::uint64_t key = input.template key<W>(begin + i * e.inner);
+      constexpr std::uint64_t all = W::digits == Long::digits ? ~std::uint64_t{0} : 0xffffffffu;
       return W::of(args.largest ? key ^ all : key, static_cast<std::uint32_t>(i));
     };
     const std::int64_t taken = e.extent <= args.sorted ? e.extent : args.k;
@@ -145,6 +170,7 @@ __global__ void __launch_bounds__(threads)
       for (int d = W::digits - 1; d >= 0; --d) {
         histogram[threadIdx.x] = 0;
         __syncthreads();
+#pragma unroll 1
         for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
           const W w = word(i);
           if (w.same_above(kth, d) || d == W::digits - 1) atomicAdd(&histogram[w.digit(d)], 1u);
@@ -164,6 +190,7 @@ __global__ void __launch_bounds__(threads)
       }
       if (threadIdx.x == 0) count = 0;
       __syncthreads();
+#pragma unroll 1
       for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
         const W w = word(i);
         if (!kth.before(w)) words[atomicAdd(&count, 1u)] = w;
@@ -174,10 +201,16 @@ __global__ void __launch_bounds__(threads)
     const std::int64_t first = line / e.inner * args.k * e.inner + line % e.inner;
     for (std::int64_t i = threadIdx.x; i < args.k; i += threads) {
       const std::int64_t place = words[i].place();
+      const std::int64_t from = begin + place * e.inner, to = first + i * e.inner;
       if (args.places) {
-        static_cast<std::int64_t*>(output)[first + i * e.inner] = place;
-      } else {
-        static_cast<T*>(output)[first + i * e.inner] = x[place * e.inner];
+        static_cast<std::int64_t*>(output)[to] = place;
+        continue;
+      }
+      switch (args.size) {
+        case 1: static_cast<std::uint8_t*>(output)[to] = input.get<std::uint8_t>(from); break;
+        case 2: static_cast<std::uint16_t*>(output)[to] = input.get<std::uint16_t>(from); break;
+        case 4: static_cast<std::uint32_t*>(output)[to] = input.get<std::uint32_t>(from); break;
+        default: static_cast<std::uint64_t*>(output)[to] = input.get<std::uint64_t>(from);
       }
     }
     __syncthreads();  // before the next line is put where this one is read
@@ -195,10 +228,6 @@ std::int64_t sorted_size(const TopKProblem& problem, const LineExtents& e) {
 /// Blocks that have a place of their own in the workspace.
 std::int64_t blocks(const LineExtents& e) { return std::min(e.outer * e.inner, most_blocks); }
 
-template <class T>
-using DeviceType = std::conditional_t<std::is_same_v<T, half>, __half,
-                                      std::conditional_t<std::is_same_v<T, bfloat16>, __nv_bfloat16, T>>;
-
 }  // namespace
 
 std::size_t topk_workspace(const TopKProblem& problem, const LineExtents& e, DType dtype) {
@@ -212,13 +241,14 @@ void topk(int device, const TopKProblem& problem, const LineExtents& e, DType dt
           void* workspace, Stream stream) {
   if (e.outer * e.inner == 0 || problem.k == 0) return;
   const DeviceGuard guard(device);
-  const Arguments args = {e, problem.k, sorted_size(problem, e), problem.largest, problem.places};
+  const Arguments args = {
+      e, problem.k, sorted_size(problem, e), problem.largest, problem.places, static_cast<int>(size_of(dtype))};
   const std::int64_t grid = args.sorted <= most_in_shared ? e.outer * e.inner : blocks(e);
-  detail::visit(dtype, [&](auto type) {
-    using T = DeviceType<typename decltype(type)::type>;
-    launch_kernel(topk_kernel<T>, {dim3(grid_for(grid, 1)), dim3(threads)}, stream, static_cast<const T*>(input),
-                  output, static_cast<Word<T>*>(workspace), args);
-  });
+  const auto run = [&]<class W>(W*) {
+    launch_kernel(topk_kernel<W>, {dim3(grid_for(grid, 1)), dim3(threads)}, stream, Values{input, dtype}, output,
+                  static_cast<W*>(workspace), args);
+  };
+  args.size == 8 ? run(static_cast<Long*>(nullptr)) : run(static_cast<Short*>(nullptr));
 }
 
 }  // namespace lamina::cuda
