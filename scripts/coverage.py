@@ -157,9 +157,8 @@ def run_case(a, case):
         if said:
             return ends("refused", said)
     output = folder / f"output-{way}-{a.device}.safetensors"
-    batch = suite.read_safetensors(inputs)
-    options = ["--precision", a.precision, "--batch", str(next(iter(batch.values())).shape[0])]
-    status, said, seconds = suite.run_lamina(a.lamina, model, inputs, output, a.device, a.timeout, options)
+    status, said, seconds = suite.run_lamina(a.lamina, model, inputs, output, a.device, a.timeout,
+                                             ["--precision", a.precision])
     if way == "torch":
         model.unlink()
         inputs.unlink()
