@@ -151,21 +151,20 @@ def run_case(a, case):
         if "exporter" not in known:
             return ends("refused", "torch.onnx.export: " + "; ".join(f"{k}: {v}" for k, v in known["failed"].items()))
         inputs = folder / "input.safetensors"
+        expected = list(suite.read_safetensors(folder / "expected.safetensors").values())
     else:
         model, inputs = folder / f"model-{a.device}.safetensors", folder / f"input-{a.device}.safetensors"
-        said = export_torch_way(a, network, model, inputs)
+        said, expected = export_torch_way(a, network, model, inputs)
         if said:
             return ends("refused", said)
     output = folder / f"output-{way}-{a.device}.safetensors"
-    batch = suite.read_safetensors(inputs)
-    options = ["--precision", a.precision, "--batch", str(next(iter(batch.values())).shape[0])]
-    status, said, seconds = suite.run_lamina(a.lamina, model, inputs, output, a.device, a.timeout, options)
+    status, said, seconds = suite.run_lamina(a.lamina, model, inputs, output, a.device, a.timeout,
+                                             ["--precision", a.precision])
     if way == "torch":
         model.unlink()
         inputs.unlink()
     if status != "ran":
         return ends(status, said)
-    expected = list(suite.read_safetensors(folder / "expected.safetensors").values())
     got = suite.read_safetensors(output)
     output.unlink()
     got = [got[name] for name in sorted(got)] if way == "onnx" else list(got.values())
@@ -188,19 +187,24 @@ def in_order_of_shapes(expected, got):
 
 
 def export_torch_way(a, network, model, inputs):
-    """Writes the model file by export_torch.py; what it says if it cannot."""
+    """Writes the model file by export_torch.py; returns what it says if it cannot, and the expected outputs."""
     import torch
     import coverage_models
     import export_torch
     torch.set_num_threads(a.threads)
     warnings.filterwarnings("ignore")
-    module, x, _ = coverage_models.prepared(network)
+    module, x, y = coverage_models.prepared(network)
     try:
-        graph = export_torch.export(module, model, [tuple(x.shape[1:])])
+        try:
+            graph = export_torch.export(module, model, [tuple(x.shape[1:])])
+        except export_torch.ExportError as error:
+            if "--batch" not in str(error):
+                raise
+            graph = export_torch.export(module, model, [tuple(x.shape[1:])], batch=x.shape[0])
     except export_torch.ExportError as error:
-        return " ".join(str(error).split())[:1000]
+        return " ".join(str(error).split())[:1000], []
     suite.write_safetensors(inputs, {graph["inputs"][0]["name"]: x.numpy()})
-    return ""
+    return "", [v.numpy() for v in y]
 
 
 # --- what is printed ---------------------------------------------------------------------------------------------------

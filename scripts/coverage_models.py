@@ -116,7 +116,9 @@ def draw(owner, name, old, generator):
     if product:
         transposed = isinstance(owner, (nn.ConvTranspose1d, nn.ConvTranspose2d))
         fan_in = old.shape[0] if transposed else old[0].numel()
-        return normal((2 / fan_in) ** 0.5 if old.dim() > 2 else fan_in ** -0.5)
+        depthwise = old.dim() > 2 and getattr(owner, "groups", 1) == old.shape[0]
+        gain = 0.25 if depthwise else 2 if old.dim() > 2 else 1  # many depthwise ones are added to what they are of
+        return normal((gain / fan_in) ** 0.5)
     if low != high:
         weak = any(word in name for word in ("pos", "token", "table", "bias"))
         return normal(max(old.std().item(), 0.2 if weak else 0.02), old.mean().item())
@@ -132,7 +134,8 @@ def statistics(norm, inputs):
     x = inputs[0].detach()
     dims = [d for d in range(x.dim()) if d != 1]
     mean, var = x.mean(dims), x.var(dims, unbiased=False)
-    var = torch.maximum(var, 0.01 * mean.square() + 1e-4)  # a channel of one pixel has none
+    # A channel of one pixel has no variance; and to divide by a small one would blow up roundings, layer after layer.
+    var = torch.maximum(var, 0.25 * mean.square() + 1e-4)
     norm.running_mean.copy_(mean + 0.2 * var.sqrt() * torch.randn(mean.shape))
     norm.running_var.copy_(var * torch.empty(var.shape).uniform_(0.8, 1.5))
 

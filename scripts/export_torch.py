@@ -61,6 +61,8 @@ class OnBatch(Unsupported):
 # torch.export writes a module as calls of ATen's functions. Those with a converter below stay as they are, the others are
 # taken apart by PyTorch until nothing is left that they are made of, and then named.
 
+# Functions whose result depends on nothing but the shape of what they are given.
+SHAPE_ONLY = {"new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "full_like"}
 CONVERTERS = {}  # name of an ATen function -> what writes it: (exporter, node, arguments by name, result) -> a name
 
 
@@ -389,7 +391,7 @@ class Exporter(torch.fx.Interpreter):
         """Finds the Lamina node that computes what an fx node does, or adds it."""
         used = node.all_input_nodes
         extents = [v for v in leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
-        fixed = all(argument in self.fixed for argument in used)
+        fixed = all(argument in self.fixed for argument in used) or self.function(node) in SHAPE_ONLY
         if fixed and not any(symbolic(extent) for value in extents for extent in value.shape):
             self.fixed[node] = result
             return
@@ -415,12 +417,17 @@ class Exporter(torch.fx.Interpreter):
             self.problems.setdefault(what, []).append(self.place(node) + "".join(detail))
             self.name_of[node] = "?"  # so that the rest is looked at too; nothing will be written
 
+    @staticmethod
+    def function(node):
+        """The name of what a node calls, without its overload."""
+        schema = getattr(node.target, "_schema", None)
+        return schema.name.partition("::")[2] if schema is not None else str(node.target)
+
     def convert_function(self, node, result):
         schema = getattr(node.target, "_schema", None)
-        name = schema.name.partition("::")[2] if schema is not None else str(node.target)
-        converter = CONVERTERS.get(name)
+        converter = CONVERTERS.get(self.function(node))
         if converter is None:
-            raise Unsupported(f"{schema.name.replace('::', '.') if schema is not None else name}")
+            raise Unsupported(schema.name.replace("::", ".") if schema is not None else self.function(node))
         arguments = {a.name: a.default_value for a in schema.arguments}
         arguments |= dict(zip((a.name for a in schema.arguments), node.args)) | node.kwargs
         return converter(self, node, Arguments(arguments), result)
@@ -649,7 +656,7 @@ def unary(self, node, a, result):
     if a.get("decimals"):
         raise Unsupported("rounding to decimals")
     x = next(iter(a.values()))
-    name = node.target._schema.name.partition("::")[2]
+    name = self.function(node)
     return self.emit(UNARY[name], [self.source(x, result.dtype if result.dtype != torch.bool else None)], result)
 
 
@@ -676,7 +683,7 @@ def hardsigmoid(self, node, a, result):
 
 @converts("elu", "celu", "leaky_relu", "gelu", "softplus", "hardshrink", "softshrink")
 def activation(self, node, a, result):
-    x, name = self.source(a.self), node.target._schema.name.partition("::")[2]
+    x, name = self.source(a.self), self.function(node)
     if name == "elu":
         if a.scale != 1 or a.input_scale != 1:
             raise Unsupported("ELU with scales")
@@ -748,7 +755,7 @@ def operands(self, a, result):
 
 @converts(*BINARY)
 def binary(self, node, a, result):
-    name = node.target._schema.name.partition("::")[2]
+    name = self.function(node)
     op = BINARY[name]
     if op.startswith("Bitwise") and result.dtype == torch.bool:
         op = op.removeprefix("Bitwise")
@@ -768,7 +775,7 @@ def ne(self, node, a, result):
 @converts("add", "sub", "rsub")
 def add(self, node, a, result):
     left, right = operands(self, a, result)
-    name = node.target._schema.name.partition("::")[2]
+    name = self.function(node)
     if a.alpha != 1:
         right, left = self.emit("Mul", [right if name != "rsub" else left, self.source(a.alpha, result.dtype)]), (
             left if name != "rsub" else right)
@@ -918,6 +925,36 @@ def slice_(self, node, a, result):
                                self.integers([1 if narrow else a.step])], result)
 
 
+@converts("slice_scatter", "select_scatter")
+def slice_scatter(self, node, a, result):
+    """As the parts before, in and after the slice, joined."""
+    dim = a.dim % result.dim()
+    source = self.source(a.src, result.dtype)
+    if "select" in self.function(node):
+        begin = self.numbers(a.index) % result.shape[dim]
+        end, step = begin + 1, 1
+        source = self.emit("Unsqueeze", [source, self.integers([dim])])
+    else:
+        begin, end, step = self.numbers(a.start) or 0, self.numbers(a.end), a.step
+    begin, end, _ = slice(begin, end).indices(result.shape[dim])
+    if step != 1 or self.dims(node)[dim] is None:
+        raise Unsupported("writing to every n-th element, or to a part of the batch")
+    x, along, parts = self.source(a.get("self", a.get("input")), result.dtype), self.integers([dim]), []
+    if begin > 0:
+        parts.append(self.emit("Slice", [x, self.integers([0]), self.integers([begin]), along]))
+    parts.append(source)
+    if end < result.shape[dim]:
+        parts.append(self.emit("Slice", [x, self.integers([end]), self.integers([2**63 - 1]), along]))
+    return source if len(parts) == 1 else self.emit("Concat", parts, result, {"axis": dim})
+
+
+@converts("copy")
+def copy_(self, node, a, result):
+    if self.dims(a.src) == self.dims(node):
+        return self.source(a.src, result.dtype)
+    return self.emit("Expand", [self.source(a.src, result.dtype), self.shape_vector(node)], result)
+
+
 @converts("select")
 def select(self, node, a, result):
     index = self.constant(torch.tensor(self.numbers(a.index)))
@@ -971,7 +1008,7 @@ def repeat(self, node, a, result):
 
 @converts("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d")
 def pad(self, node, a, result):
-    name = node.target._schema.name.partition("::")[2]
+    name = self.function(node)
     mode = a.get("mode") or {"r": "reflect" if "refl" in name else "replicate"}.get(name[0], "constant")
     widths = [int(v) for v in self.numbers(a.get("pad", a.get("padding")))]
     pairs = [widths[i:i + 2] for i in range(0, len(widths), 2)][::-1]  # the last dimension comes first
@@ -1082,7 +1119,7 @@ def reduced(self, op, x, dims, keep, result=None):
 def reduction(self, node, a, result):
     x, rank = a.self, self.value(a.self).dim()
     dims, keep = dims_of(a.get("dim"), rank), bool(a.get("keepdim", False))
-    name = node.target._schema.name.partition("::")[2]
+    name = self.function(node)
     if name == "mean" and rank == 4 and dims == [2, 3]:
         shape = (*result.shape[:2], 1, 1)
         pooled = self.emit("adaptive_avg_pool2d", [self.source(x)], result.reshape(shape), {"output": [1, 1]})
@@ -1225,7 +1262,7 @@ def adaptive_pool(self, node, a, result):
 @converts("upsample_nearest2d", "upsample_nearest1d", "_upsample_nearest_exact2d", "upsample_bilinear2d",
           "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_linear1d")
 def upsample(self, node, a, result):
-    name = node.target._schema.name.partition("::")[2]
+    name = self.function(node)
     mode = "nearest" if "nearest" in name else "cubic" if "cubic" in name else "linear"
     aligned = bool(a.get("align_corners", False))
     rule = "half_pixel" if mode != "nearest" or "exact" in name else "asymmetric"

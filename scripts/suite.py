@@ -136,7 +136,7 @@ def run_lamina(lamina, model, inputs, output, device, timeout, options=()):
     except subprocess.TimeoutExpired:
         return "wrong", f"no answer within {timeout:g} s", timeout
     seconds = time.monotonic() - begin
-    said = done.stderr.strip().removeprefix("lamina: ").removeprefix("error: ")
+    said = done.stderr.strip().removeprefix("lamina: ").removeprefix("error: ").replace(f"{model}: ", "")
     if done.returncode == 0:
         if not Path(output).exists():
             return "wrong", "it wrote nothing", seconds
