@@ -50,15 +50,17 @@ bool takes_norm(const NormProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
   const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
   const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
-  const cuda::NormSettings settings = {.length = problem.length,
-                                       .eps = static_cast<float>(problem.eps),
-                                       .centred = problem.centred,
-                                       .inner = problem.inner,
-                                       .channels = problem.channels,
-                                       .scale = floats(scale),
-                                       .shift = floats(shift)};
   return make_operator("one pass", {.parameters = scale.bytes() + shift.bytes()},
-                       [=, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                       [=, device = index(p), length = problem.length, eps = static_cast<float>(problem.eps),
+                        centred = problem.centred, inner = problem.inner, channels = problem.channels](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         const cuda::NormSettings settings = {.length = length,
+                                                              .eps = eps,
+                                                              .centred = centred,
+                                                              .inner = inner,
+                                                              .channels = channels,
+                                                              .scale = floats(scale),
+                                                              .shift = floats(shift)};
                          cuda::norm(device, settings, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
                                     outputs[0].numel(), execution.stream);
                        });

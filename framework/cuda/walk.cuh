@@ -15,6 +15,7 @@ struct Divider {
 
   Divider() = default;
   explicit Divider(std::int64_t divisor) {
+    divisor = divisor < 1 ? 1 : divisor;  // of an empty array, which nobody walks over
     while (shift < 31 && (std::int64_t{1} << shift) < divisor) ++shift;
     const auto d = static_cast<std::uint64_t>(divisor);
     magic = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
