@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(threads, 2)
       b += depth * e.b_term;
       a_next.load(a, e.m - row, e.k - k - depth, e.a_row, e.a_term);
       b_next.load(b, e.n - column, e.k - k - depth, e.b_column, e.b_term);
-#pragma unroll
+#pragma unroll 8
       for (int t = 0; t < depth; ++t) {
         float x[TM], y[TN];
         load_shared(x, &a_shared[t][thread_row]);
