@@ -278,7 +278,7 @@ class Exporter(torch.fx.Interpreter):
                 self.tensors[f"{name}.{key}"] = tensor.detach()
         if isinstance(result, torch.Tensor):
             self.shape_of[name] = list(result.shape)
-            if self.keep:
+            if self.keep and result.dtype in FLOATS:  # what verify compares
                 self.values[name] = result.detach().clone()
         return name
 
@@ -324,9 +324,8 @@ class Exporter(torch.fx.Interpreter):
         name = self.name_of.get(argument)
         if not isinstance(name, str):
             raise Unsupported("what no op computes")
-        if dtype is not None and self.value(argument).dtype != dtype and ONNX_TYPES[dtype] != ONNX_TYPES[
-                self.value(argument).dtype]:
-            return self.emit("Cast", [name], attrs={"to": ONNX_TYPES[dtype]})
+        if dtype is not None and type_number(dtype) != type_number(self.value(argument).dtype):
+            return self.emit("Cast", [name], attrs={"to": type_number(dtype)})
         return name
 
     def value(self, argument):
@@ -414,8 +413,13 @@ class Exporter(torch.fx.Interpreter):
         except Unsupported as problem:
             what, *detail = problem.args
             self.on_batch |= isinstance(problem, OnBatch)
-            self.problems.setdefault(what, []).append(self.place(node) + "".join(detail))
-            self.name_of[node] = "?"  # so that the rest is looked at too; nothing will be written
+            self.refuse(node, what, *detail)
+        except Exception as error:  # a form of the function that its converter does not know
+            self.refuse(node, f"this form of {self.function(node)} ({type(error).__name__}: {short(error)[:80]})")
+
+    def refuse(self, node, what, *detail):
+        self.problems.setdefault(what, []).append(self.place(node) + "".join(detail))
+        self.name_of[node] = "?"  # so that the rest is looked at too; nothing will be written
 
     @staticmethod
     def function(node):
@@ -474,6 +478,12 @@ class Exporter(torch.fx.Interpreter):
         for i, extent in enumerate(shape):
             parts.append(self.integers([extent]) if extent is not None else self.batch_vector(value[i].node.expr))
         return self.emit("Concat", parts, attrs={"axis": 0})
+
+
+def type_number(dtype):
+    if dtype not in ONNX_TYPES:
+        raise Unsupported(f"values of type {str(dtype).removeprefix('torch.')}")
+    return ONNX_TYPES[dtype]
 
 
 class Arguments(dict):
@@ -733,7 +743,7 @@ def nothing(self, node, a, result):
     x = a.get("self", a.get("a"))
     if self.value(x).dtype == result.dtype or result.dtype in FLOATS and self.value(x).dtype in FLOATS:
         return self.source(x)
-    return self.emit("Cast", [self.source(x)], result, {"to": ONNX_TYPES[result.dtype]})
+    return self.emit("Cast", [self.source(x)], result, {"to": type_number(result.dtype)})
 
 
 # --- functions of two --------------------------------------------------------------------------------------------------
