@@ -1,5 +1,7 @@
 // Convolutions over one, two and three dimensions by the layer for two.
 
+#include <algorithm>
+
 #include "lamina/layers/conv2d.h"
 #include "lamina/ops/convolve.h"
 #include "lamina/ops/expansion.h"
@@ -52,9 +54,9 @@ int convolve_volumes(Expansion& e, int x, const Tensor& weight, const Tensor& bi
   const Shape slices = {from[0], depth.out, from[1], depth.kernel, pixels};
   (void)slices.numel();  // throws Error if there are more than can be counted
   const MoveProblem unfold = {.axes = {{.extent = slices[0], .stride = from[1] * from[2] * pixels},
-                                       {.extent = slices[1], .stride = depth.stride * pixels},
+                                       {.extent = slices[1], .stride = std::min(depth.stride, from[2]) * pixels},
                                        {.extent = slices[2], .stride = from[2] * pixels},
-                                       {.extent = slices[3], .stride = depth.dilation * pixels},
+                                       {.extent = slices[3], .stride = std::min(depth.dilation, from[2]) * pixels},
                                        {.extent = slices[4], .stride = 1}}};
   const int images = e.move(x, unfold, {from[0] * depth.out, from[1] * depth.kernel, from[3], from[4]});
   const Tensor flat = weight.view({filter[0], filter[1] * filter[2], filter[3], filter[4]});

@@ -8,6 +8,7 @@
 #include "lamina/layers/concat.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/views.h"
+#include "lamina/ops/parts.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::detail {
@@ -162,6 +163,7 @@ int Expansion::slice(int node, int axis, std::int64_t begin, std::int64_t end) {
   Shape to = shape(node);
   const std::vector<std::int64_t> strides = strides_of(to);
   if (begin == 0 && end == to[axis]) return node;
+  if (end - begin > longest_list) refuse("a part of ", end - begin, " elements is too long");
   MoveProblem problem;
   for (int d = 0; d < static_cast<int>(to.rank()); ++d) {
     const std::int64_t stride = strides[static_cast<std::size_t>(d)];

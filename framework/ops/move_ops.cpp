@@ -6,6 +6,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -65,6 +66,7 @@ Extents slice_places(Expansion& e, std::int64_t extent, std::int64_t start, std:
   start = bound(start), end = bound(end);
   const std::int64_t distance = step > 0 ? end - start : start - end;
   const std::int64_t pace = step > 0 ? step : -step;
+  if (distance / pace >= longest_list) e.refuse("a part of ", distance / pace, " elements is too long");
   Extents places;
   for (std::int64_t i = 0; i < distance; i += std::min(pace, distance))
     places.push_back(step > 0 ? start + i : start - i);
@@ -104,7 +106,7 @@ int split(Expansion& e) {
   if (e.has(1)) {
     sizes = e.integers(1);
   } else {
-    if (outputs < 1 || outputs > extent + 1'000'000) e.refuse("expected sizes or num_outputs, got ", outputs);
+    if (outputs < 1 || outputs > longest_list) e.refuse("expected sizes or num_outputs, got ", outputs);
     const std::int64_t part = ceil_div(extent, outputs);
     for (std::int64_t i = 0, rest = extent; i < outputs; ++i, rest -= sizes.back())
       sizes.push_back(std::min(part, rest));
@@ -153,8 +155,8 @@ int pad(Expansion& e) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d], before = pads[i], after = pads[i + axes.size()];
-    constexpr std::int64_t most = std::int64_t{1} << 31;
-    if (before < -extent || after < -extent || before > most || after > most || extent + before + after < 0) {
+    if (before < -extent || after < -extent || before > longest_list || after > longest_list ||
+        extent + before + after < 0 || extent + before + after > longest_list) {
       e.refuse("cannot pad an axis of ", extent, " by ", before, " and ", after);
     }
     if (before == 0 && after == 0) continue;
@@ -215,10 +217,11 @@ int depth_to_space(Expansion& e) {
   const Shape from = e.shape(x);
   const std::int64_t block = e.attributes().long_integer("blocksize", 0);
   const std::string mode = e.attributes().text("mode", "DCR");
-  if (from.rank() != 4 || block < 1 || block > from[1] || from[1] % (block * block) != 0) {
+  const auto square = checked_mul(block, block);
+  if (from.rank() != 4 || block < 1 || !square || from[1] % *square != 0) {
     e.refuse("expected an input [N, C, H, W] whose channels divide by ", block, " x ", block, ", got ", from);
   }
-  const std::int64_t channels = from[1] / (block * block);
+  const std::int64_t channels = from[1] / *square;
   const Shape split = mode == "CRD" ? Shape{from[0], channels, block, block, from[2], from[3]}
                                     : Shape{from[0], block, block, channels, from[2], from[3]};
   const std::array<int, 6> crd = {0, 1, 4, 2, 5, 3}, dcr = {0, 3, 4, 1, 5, 2};
@@ -248,6 +251,7 @@ int roll(Expansion& e) {
     const int d = e.axis_of(dims[i], rank);
     const std::int64_t extent = e.shape(x)[d];
     if (extent == 0) return x;
+    if (extent > longest_list) e.refuse("an axis of ", extent, " is too long");
     Extents places;
     for (std::int64_t j = 0; j < extent; ++j) places.push_back((j - shifts[i] % extent + extent) % extent);
     if (!problem.axes[static_cast<std::size_t>(d)].offsets.empty()) e.refuse("axis ", d, " stands twice in dims");
@@ -263,6 +267,9 @@ int trilu(Expansion& e) {
   const bool upper = e.attributes().boolean("upper", true);
   if (shape.rank() < 2) e.refuse("expected an input of rank 2 or more, got ", shape);
   const std::int64_t rows = shape[-2], columns = shape[-1];
+  if (rows > longest_list || columns > longest_list || rows * columns > longest_list) {
+    e.refuse("a matrix of ", rows, " x ", columns, " is too large");
+  }
   const std::int64_t k = std::clamp<std::int64_t>(e.has(1) ? e.integers(1).at(0) : 0, -rows - columns, rows + columns);
   Tensor kept({rows, columns}, DType::boolean);
   for (std::int64_t i = 0; i < rows * columns; ++i) {
@@ -284,7 +291,7 @@ int center_crop_pad(Expansion& e) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d];
-    if (to[i] < 0 || to[i] > (std::int64_t{1} << 31)) e.refuse("there is no extent ", to[i]);
+    if (to[i] < 0 || to[i] > longest_list) e.refuse("there is no extent ", to[i]);
     const std::int64_t first = to[i] > extent ? -((to[i] - extent) / 2) : (extent - to[i]) / 2;
     Extents places;
     for (std::int64_t j = first; j < first + to[i]; ++j) places.push_back(j >= 0 && j < extent ? j : -1);

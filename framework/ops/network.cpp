@@ -2,6 +2,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
+#include "lamina/layers/checks.h"
 
 namespace lamina::detail {
 namespace {
@@ -27,6 +28,8 @@ Tensor evaluate(const Module& module, std::span<const Tensor> inputs, std::span<
 }  // namespace
 
 int Network::append(Node node) {
+  // Products of extents, strides among them, are then counted in 64 bits wherever they are formed.
+  if (node.shape.numel() > most_elements) fail(node.name, ": a value of ", node.shape, " is too large");
   nodes_.push_back(std::move(node));
   return size() - 1;
 }

@@ -6,6 +6,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -13,7 +14,6 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-Extents extents_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 Shape shape_of(const Extents& extents) { return Shape(std::span<const std::int64_t>(extents)); }
 
 /// 0 takes the input's extent there, one -1 what is left.
@@ -125,12 +125,17 @@ int range(Expansion& e) {
   const DType dtype = e.dtype(e.input(0));
   const double start = e.number(0), limit = e.number(1), step = e.number(2);
   const double count = std::ceil((limit - start) / step);
-  if (!(step != 0) || !(std::abs(count) < 1e9))
-    e.refuse("expected a range of fewer than 1e9 numbers, from ", start, " to ", limit, " by ", step);
+  if (!(step != 0) || !(std::abs(count) <= static_cast<double>(longest_list)))
+    e.refuse("expected a range of at most ", longest_list, " numbers, from ", start, " to ", limit, " by ", step);
   if (dtype != DType::f32 && dtype != DType::f64) {
     Extents values;
     const std::int64_t first = e.integers(0)[0], by = e.integers(2)[0];
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(std::max(count, 0.0)); ++i) values.push_back(first + i * by);
+    std::int64_t value = first;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(std::max(count, 0.0)); ++i) {
+      values.push_back(value);
+      // Numbers near the last of 64 bits are counted in fewer: the one after the last may be beyond it.
+      if (__builtin_add_overflow(value, by, &value)) break;
+    }
     return e.constant_node(Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(dtype));
   }
   std::vector<double> values;
@@ -142,6 +147,7 @@ int range(Expansion& e) {
 int eye_like(Expansion& e) {
   const Shape to = e.shape(e.input(0));
   if (to.rank() != 2) e.refuse("expected an input of rank 2, got ", to);
+  if (to.numel() > longest_list) e.refuse("a matrix ", to, " is too large");
   const std::int64_t k = e.attributes().long_integer("k", 0);
   const DType dtype =
       e.attributes().has("dtype") ? onnx_dtype(e.op(), e.attributes().integer("dtype", 0)) : e.dtype(e.input(0));

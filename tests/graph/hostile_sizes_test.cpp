@@ -87,8 +87,9 @@ void for_each_size(Weights weights, const Json::json_pointer& part, const Body& 
 
 /// The ops that model files may name, from the message that lists them.
 std::vector<std::string> known_ops() {
+  const Attributes none;
   try {
-    (void)detail::make_module("", {.attributes = {}, .parameter = {}});
+    (void)detail::make_module("", {.attributes = none, .parameter = {}});
   } catch (const Error& error) {
     std::string list = error.what();
     list.erase(0, list.find("knows ") + 6);
