@@ -54,12 +54,12 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
                                        .eps = static_cast<float>(problem.eps),
                                        .centred = problem.centred,
                                        .inner = problem.inner,
-                                       .channels = problem.channels,
-                                       .scale = floats(scale),
-                                       .shift = floats(shift)};
+                                       .channels = problem.channels};
   return make_operator("one pass", {.parameters = scale.bytes() + shift.bytes()},
                        [=, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cuda::norm(device, settings, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
+                         cuda::NormSettings with = settings;
+                         with.scale = floats(scale), with.shift = floats(shift);  // which the operator keeps
+                         cuda::norm(device, with, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
                                     outputs[0].numel(), execution.stream);
                        });
 }
