@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import suite  # noqa: E402
 
-WAYS = ("onnx", "torch")
+SETS, WAYS = ("classification", "segmentation", "backbones", "timm"), ("onnx", "torch")
 OPSET = 20
 INLINE = 1_800_000_000  # bytes of weights; protobuf ends at 2 GiB, beyond that they go to a file beside
 
@@ -41,8 +41,7 @@ INLINE = 1_800_000_000  # bytes of weights; protobuf ends at 2 GiB, beyond that 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     suite.add_options(parser, Path("build/coverage"))
-    parser.add_argument("--sets", type=lambda t: t.split(","), default=["classification", "segmentation", "backbones",
-                                                                        "timm"])
+    parser.add_argument("--sets", type=lambda t: t.split(","), default=list(SETS))
     parser.add_argument("--ways", type=lambda t: t.split(","), default=list(WAYS))
     parser.add_argument("--exporter", choices=["dynamo", "script"], default="dynamo",
                         help="which of torch.onnx.export's two; where it fails the other one is tried")
