@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t step = 8;           // open extents are multiples of it: networks halve them again and again
 constexpr std::int64_t most_aspect = 8;    // a panorama's long side is at most as many usual short ones
+constexpr std::int64_t most_batch = 64;    // of a model whose batch is fixed
 constexpr std::int64_t most_side = 10000;  // as of Preprocess::crop
 
 constexpr std::array voc_classes = {"background", "aeroplane", "bicycle",   "bird",   "boat",         "bottle",
@@ -34,9 +35,8 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   Shape shape = *node.shape;
   const auto is = [&](int i, std::int64_t extent) { return shape[i] == extent || shape[i] == open; };
   const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= most_side); };
-  const auto fits = [&] {
-    return shape.rank() == 4 && (shape[0] == batch || is(0, 1)) && is(1, 3) && is_side(2) && is_side(3);
-  };
+  const auto is_batch = [&](int i) { return shape[i] == batch || (is_side(i) && shape[i] <= most_batch); };
+  const auto fits = [&] { return shape.rank() == 4 && is_batch(0) && is(1, 3) && is_side(2) && is_side(3); };
   if (!fits() || node.dtype != DType::f32) {
     throw Error(fmt::format("{}: expected a model with one input f32 [N, 3, H, W] for photographs, {} is {} {}", source,
                             node.name, name(node.dtype), shape.to_string()));
@@ -52,7 +52,7 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   bool agree = fits();
   for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
   if (!agree) {
-    throw Error(fmt::format("--input-shape: expected one photograph of the model's {}, sides up to {}, got {}",
+    throw Error(fmt::format("--input-shape: expected a shape of photographs for the model's {}, sides up to {}, got {}",
                             declared.to_string(), most_side, shape.to_string()));
   }
   return shape;
@@ -100,14 +100,15 @@ Segmenter::Segmenter(const SegmenterOptions& options)
 }
 
 void Segmenter::compile(std::int64_t height, std::int64_t width) {
-  const Shape wanted = {1, height, width, 3};
+  const std::int64_t n = std::max<std::int64_t>(shape_[0], 1);
+  const Shape wanted = {n, height, width, 3};
   if (plan_ && plan_->input_shapes()[0] == wanted) return;
   plan_.reset();  // two would take the memory of both
-  compile_.input_shapes[input_] = {1, 3, height, width};
+  compile_.input_shapes[input_] = {n, 3, height, width};
   plan_.emplace(model_.graph.compile(compile_));
   const Shape& scores = plan_->output_shapes()[0];
   const DType dtype = plan_->output_dtypes()[0];
-  if (scores.rank() != 4 || scores[0] != 1 || scores[1] < 2 || scores[1] > ClassMap::most_classes || scores[2] < 1 ||
+  if (scores.rank() != 4 || scores[0] != n || scores[1] < 2 || scores[1] > ClassMap::most_classes || scores[2] < 1 ||
       scores[3] < 1 || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) {
     throw Error(
         fmt::format("{}: expected scores [N, classes, h, w] of 2 or more classes, {} is {} {}; --output-name "
@@ -163,12 +164,16 @@ Segmenter::View Segmenter::view_of(const Image& photo) const {
 Segmenter::Answer Segmenter::segment(const Image& photo) {
   const View view = view_of(photo);
   compile(view.input.height, view.input.width);
-  const Tensor input = Tensor::from(view.input.rgb, plan_->input_shapes()[0]);
-  const Tensor scores = plan_->run(input).to(DType::f32);
+  // A model of a fixed batch has the photograph in all of it.
+  Tensor input(plan_->input_shapes()[0], DType::u8);
+  for (std::int64_t i = 0; i < input.shape()[0]; ++i) {
+    std::ranges::copy(view.input.rgb, input.slice(i, i + 1).values<std::uint8_t>().begin());
+  }
+  const Tensor scores = plan_->run(input).slice(0, 1).to(DType::f32);
   Answer answer{class_map(scores, view.x, view.y, photo.width, photo.height, threads_),
                 {},
-                {1, 3, view.input.height, view.input.width},
-                scores.shape()};
+                {input.shape()[0], 3, view.input.height, view.input.width},
+                plan_->output_shapes()[0]};
   const std::vector<std::int64_t> counts = answer.map.counts(scores.shape()[1]);
   std::int64_t seen = 0;
   for (const std::int64_t count : counts) seen += count;
