@@ -28,8 +28,10 @@ struct Axis {
       const double at =
           std::clamp((pixel + 0.5 - seen.begin) * (count / seen.extent) - 0.5, 0.0, std::max(0.0, count - 1));
       const double low = std::floor(at), part = at - low;
-      taps.push_back({static_cast<std::int32_t>(low), static_cast<std::int32_t>(std::min(low + 1, count - 1)),
-                      static_cast<float>(1 - part), static_cast<float>(part)});
+      const auto near = static_cast<std::int32_t>(low);
+      // Half of one score and half of it again: 0 times an infinite neighbour would be NaN.
+      taps.push_back(part == 0 ? Tap{near, near, 0.5f, 0.5f}
+                               : Tap{near, near + 1, static_cast<float>(1 - part), static_cast<float>(part)});
     }
   }
 };
