@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "support/problem_data.h"
 
 namespace lamina::test {
