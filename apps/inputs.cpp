@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "complain.h"
 #include "photos.h"
@@ -105,18 +106,20 @@ std::string listed(const std::vector<std::string>& names) {
 }
 
 Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>& inputs) {
-  std::int64_t common = 0;
+  // One batch for all, where it is the batch that the first extents are: an exporter may call anything so.
+  std::vector<std::int64_t> batches;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& declared = *input_node(graph, i).shape;
+    if (declared.rank() > 0 && declared[0] == batch) batches.push_back(inputs[i].shape()[0]);
+  }
+  const bool one = std::ranges::adjacent_find(batches, std::ranges::not_equal_to()) == batches.end();
+  const bool batched = !batches.empty() && one && batches[0] >= 1;
+  options.batch = batched ? batches[0] : 1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Graph::Node& node = input_node(graph, i);
-    const Shape& declared = *node.shape;
-    if (std::ranges::find(declared, open) != declared.end()) options.input_shapes[node.name] = inputs[i].shape();
-    if (declared.rank() == 0 || declared[0] != batch) continue;
-    const std::int64_t n = inputs[i].shape()[0];
-    if (common != 0 && n != common) fail(fmt::format("expected inputs of one batch, got {} and {}", common, n));
-    if (n < 1) fail(fmt::format("expected a batch of 1 or more, got {}", n));
-    common = n;
+    const auto is_left = [&](std::int64_t extent) { return extent == open || (extent == batch && !batched); };
+    if (std::ranges::any_of(*node.shape, is_left)) options.input_shapes[node.name] = inputs[i].shape();
   }
-  options.batch = std::max<std::int64_t>(common, 1);
   const std::vector<std::string> names = input_names(graph);
   for (;;) {
     try {

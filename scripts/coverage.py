@@ -9,7 +9,8 @@
 Sets: torchvision's 80 classifiers, 6 segmentation networks, 3 backbones of its detectors; and of each file of timm's
 models the first of its sorted names with at most 50 M parameters. Ways: by torch.onnx.export, and by export_torch.py.
 A case is "SET/NAME by WAY". It is passed if the relative L2 error of all outputs together is below 1e-4 (--rtol for
-another precision); refused if the exporter or Lamina say that they cannot; wrong otherwise, a crash and a late answer
+another precision), or, in a network so chaotic that PyTorch's own float32 is further than that from its float64, within
+three times PyTorch's error; refused if the exporter or Lamina say that they cannot; wrong otherwise, a crash and a late answer
 included. Parameters and running statistics are all drawn afresh, and one block in the middle of each network is zeroed in
 PyTorch: where that moves the output by less than 1 %, the case is wrong, since it would show nothing.
 
@@ -32,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import suite  # noqa: E402
 
-WAYS = ("onnx", "torch")
+SETS, WAYS = ("classification", "segmentation", "backbones", "timm"), ("onnx", "torch")
 OPSET = 20
 INLINE = 1_800_000_000  # bytes of weights; protobuf ends at 2 GiB, beyond that they go to a file beside
 
@@ -40,8 +41,7 @@ INLINE = 1_800_000_000  # bytes of weights; protobuf ends at 2 GiB, beyond that 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     suite.add_options(parser, Path("build/coverage"))
-    parser.add_argument("--sets", type=lambda t: t.split(","), default=["classification", "segmentation", "backbones",
-                                                                        "timm"])
+    parser.add_argument("--sets", type=lambda t: t.split(","), default=list(SETS))
     parser.add_argument("--ways", type=lambda t: t.split(","), default=list(WAYS))
     parser.add_argument("--exporter", choices=["dynamo", "script"], default="dynamo",
                         help="which of torch.onnx.export's two; where it fails the other one is tried")
@@ -152,9 +152,10 @@ def run_case(a, case):
             return ends("refused", "torch.onnx.export: " + "; ".join(f"{k}: {v}" for k, v in known["failed"].items()))
         inputs = folder / "input.safetensors"
         expected = list(suite.read_safetensors(folder / "expected.safetensors").values())
+        names = [f"output_{i}" for i in range(len(expected))]
     else:
         model, inputs = folder / f"model-{a.device}.safetensors", folder / f"input-{a.device}.safetensors"
-        said, expected = export_torch_way(a, network, model, inputs)
+        said, expected, names = export_torch_way(a, network, model, inputs)
         if said:
             return ends("refused", said)
     output = folder / f"output-{way}-{a.device}.safetensors"
@@ -167,27 +168,35 @@ def run_case(a, case):
         return ends(status, said)
     got = suite.read_safetensors(output)
     output.unlink()
-    got = [got[name] for name in sorted(got)] if way == "onnx" else list(got.values())
+    if set(got) != set(names):
+        return ends("wrong", f"outputs {sorted(got)}, expected {sorted(set(names))}")
+    got = [got[name] for name in names]
     if [v.shape for v in expected] != [v.shape for v in got]:
-        got = in_order_of_shapes(expected, got)
-        if got is None:
-            return ends("wrong", "the outputs have other shapes")
+        return ends("wrong", "the outputs have other shapes")
     error, largest = suite.relative_error(expected, got)
-    good = error < a.rtol
-    return ends("passed" if good else "wrong", f"relative error {error:.1e}, largest {largest:.1e}", error=error,
-                largest=largest, lamina_seconds=round(seconds, 2))
+    good, said = error < a.rtol, f"relative error {error:.1e}, largest {largest:.1e}"
+    if not good and error < 0.1:
+        good, more = in_float64(a, network, expected, got)
+        said += more
+    return ends("passed" if good else "wrong", said, error=error, largest=largest, lamina_seconds=round(seconds, 2))
 
 
-def in_order_of_shapes(expected, got):
-    """Outputs that have other names, put in the order of the expected ones, if their shapes say it."""
-    by_shape = {v.shape: v for v in got}
-    if len(by_shape) != len(expected) or len(got) != len(expected) or any(v.shape not in by_shape for v in expected):
-        return None
-    return [by_shape[v.shape] for v in expected]
+def in_float64(a, network, expected, got):
+    """Random networks can be chaotic. Where PyTorch's own float32 is far from its float64, another one cannot be near to
+    it; it has to be as near to the float64 as PyTorch is, within a factor of 3."""
+    import torch
+    import coverage_models
+    module, x, y = coverage_models.prepared(network)
+    if suite.relative_error(expected, [v.numpy() for v in y])[0] > 1e-6:
+        return False, ""  # prepared by another version of this script
+    with torch.no_grad():
+        truth = [v.numpy() for v in coverage_models.outputs_of(module.double()(x.double()))]
+    own, ours = suite.relative_error(truth, expected)[0], suite.relative_error(truth, got)[0]
+    return ours < 3 * own and own < 1e-2, f"; to float64 {ours:.1e}, and PyTorch's own float32 {own:.1e}"
 
 
 def export_torch_way(a, network, model, inputs):
-    """Writes the model file by export_torch.py; returns what it says if it cannot, and the expected outputs."""
+    """Writes the model file by export_torch.py; returns what it says if it cannot, the outputs and their names."""
     import torch
     import coverage_models
     import export_torch
@@ -202,9 +211,9 @@ def export_torch_way(a, network, model, inputs):
                 raise
             graph = export_torch.export(module, model, [tuple(x.shape[1:])], batch=x.shape[0])
     except export_torch.ExportError as error:
-        return " ".join(str(error).split())[:1000], []
+        return " ".join(str(error).split())[:1000], [], []
     suite.write_safetensors(inputs, {graph["inputs"][0]["name"]: x.numpy()})
-    return "", [v.numpy() for v in y]
+    return "", [v.numpy() for v in y], graph["outputs"]
 
 
 # --- what is printed ---------------------------------------------------------------------------------------------------

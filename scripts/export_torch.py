@@ -141,14 +141,15 @@ class Exporter(torch.fx.Interpreter):
         self.on_batch = False
         self.taken = set()
 
-    def export(self, inputs):
-        """The graph; `values` and `tensors` are what goes into files beside it."""
+    def export(self, inputs, given=None):
+        """The graph; `values` and `tensors` are what goes into files beside it. The trial run is on `given`, tensors with
+        a batch in front, instead of random numbers."""
         self.check_count(len(inputs))
         dtype = next((p.dtype for p in self.net.parameters() if p.is_floating_point()), torch.float32)
         if dtype in (torch.float16, torch.bfloat16):  # the file is of float32, whatever it was trained in
             self.net, dtype = copy.deepcopy(self.net).float(), torch.float32
         batch = BATCH if self.batch is None else self.batch
-        arguments = tuple(torch.randn(batch, *shape, dtype=dtype) for shape in inputs)
+        arguments = tuple(given or (torch.randn(batch, *shape, dtype=dtype) for shape in inputs))
         shapes = ", ".join(shape_text(["N", *shape]) for shape in inputs)
         try:
             with torch.no_grad():

@@ -50,7 +50,7 @@ def measure(lamina, name):
     module = as_if_trained(export_torch.load_module(name))
     single = export_torch.Exporter(module)
     graph = single.export([(3, 224, 224)])
-    graph["outputs"] = [node["name"] for node in graph["nodes"]]
+    graph["outputs"] = [node["name"] for node in graph["nodes"] if node["name"] in single.values]  # floats, no constants
     with tempfile.TemporaryDirectory() as folder:
         export_torch.write_safetensors(f"{folder}/model", single.tensors, {"lamina.graph": json.dumps(graph)})
         export_torch.write_safetensors(f"{folder}/input", {"input": single.values["input"]}, {})
@@ -58,8 +58,7 @@ def measure(lamina, name):
                         f"{folder}/output", "--device", "cpu"], check=True, stdout=subprocess.DEVNULL)
         ours = read_safetensors(f"{folder}/output")
     double = export_torch.Exporter(module.double())
-    with torch.no_grad():
-        double.run(single.values["input"].double())
+    double.export([(3, 224, 224)], given=[single.values["input"].double()])
 
     rows = []
     for node in graph["outputs"]:

@@ -196,7 +196,7 @@ class Compiler {
             .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
             .dtype = format.dtype,
             .buffer = static_cast<std::size_t>(buffer_of(value)),
-            .bindable = false,
+            .padded = {},
             .staging = {}};
   }
 
@@ -204,11 +204,13 @@ class Compiler {
     std::vector<bool> claimed(plan_->buffers.size(), false);
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
       plan_->inputs.push_back(port(program_.inputs[i]));
+      plan_->inputs.back().batched = program_.input_batched[i];
       plan_->inputs.back().name = program_.value(program_.inputs[i]).name;
     }
     for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
       Plan::Impl::Port output = port(program_.outputs[i]);
       output.name = program_.output_names[i];
+      output.batched = program_.output_batched[i];
       const Plan::Impl::Buffer& computed = plan_->buffers[output.buffer];
       output.bindable = !computed.input && !computed.constant.defined() && !claimed[output.buffer];
       claimed[output.buffer] = true;

@@ -27,6 +27,8 @@ class Negotiator {
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
     settled_.output_names = program_.output_names;
+    settled_.input_batched = program_.input_batched;
+    settled_.output_batched = program_.output_batched;
     if (options_.photos) take_photos();
     for (const Program::Operation& op : program_.operations) settle(op);
     for (const int output : program_.outputs) settled_.outputs.push_back(plain(output));

@@ -42,6 +42,8 @@ class Fuser {
     for (const int input : resolved.inputs) program_.inputs.push_back(value_of(input));
     for (const int output : resolved.outputs) program_.outputs.push_back(value_of(output));
     program_.output_names = resolved.output_names;
+    program_.input_batched = resolved.input_batched;
+    program_.output_batched = resolved.output_batched;
     if (options_.keep_all) {
       for (std::size_t i = 0; i < resolved.node.size(); ++i) {
         program_.kept.emplace_back(graph.nodes()[i].name, value_of(resolved.node[i]));

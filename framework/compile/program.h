@@ -39,6 +39,7 @@ struct Program {
   std::vector<int> inputs;   ///< values of the graph's inputs
   std::vector<int> outputs;  ///< values of the graph's outputs
   std::vector<std::string> output_names;
+  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch
   std::vector<std::pair<std::string, int>> kept;  ///< with keep_all: every node's name and value
 
   const Value& value(int index) const { return values[static_cast<std::size_t>(index)]; }

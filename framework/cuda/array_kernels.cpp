@@ -50,18 +50,16 @@ bool takes_norm(const NormProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
   const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
   const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
+  const cuda::NormSettings settings = {.length = problem.length,
+                                       .eps = static_cast<float>(problem.eps),
+                                       .centred = problem.centred,
+                                       .inner = problem.inner,
+                                       .channels = problem.channels};
   return make_operator("one pass", {.parameters = scale.bytes() + shift.bytes()},
-                       [=, device = index(p), length = problem.length, eps = static_cast<float>(problem.eps),
-                        centred = problem.centred, inner = problem.inner, channels = problem.channels](
-                           Inputs inputs, Outputs outputs, const Execution& execution) {
-                         const cuda::NormSettings settings = {.length = length,
-                                                              .eps = eps,
-                                                              .centred = centred,
-                                                              .inner = inner,
-                                                              .channels = channels,
-                                                              .scale = floats(scale),
-                                                              .shift = floats(shift)};
-                         cuda::norm(device, settings, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
+                       [=, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::NormSettings with = settings;
+                         with.scale = floats(scale), with.shift = floats(shift);  // which the operator keeps
+                         cuda::norm(device, with, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
                                     outputs[0].numel(), execution.stream);
                        });
 }

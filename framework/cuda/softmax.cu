@@ -149,8 +149,12 @@ __global__ void __launch_bounds__(threads)
     T* y = output + first;
     float largest = -INFINITY;
     for (std::int64_t i = 0; i < extent; ++i) largest = fmaxf(largest, to_f32(x[i * inner]));
-    float sum = 0;
-    for (std::int64_t i = 0; i < extent; ++i) sum += expf(to_f32(x[i * inner]) - largest);
+    float sum = 0, lost = 0;  // Kahan's: one thread adds them all
+    for (std::int64_t i = 0; i < extent; ++i) {
+      const float term = expf(to_f32(x[i * inner]) - largest) - lost, next = __fadd_rn(sum, term);
+      lost = __fsub_rn(__fsub_rn(next, sum), term);
+      sum = next;
+    }
     const Finish finish(largest, sum, log);
     for (std::int64_t i = 0; i < extent; ++i) y[i * inner] = from_f32<T>(finish(to_f32(x[i * inner])));
   }

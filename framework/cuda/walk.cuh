@@ -34,7 +34,7 @@ struct Axes {
 
   void add(std::int64_t extent) {
     extents[count] = extent;
-    dividers[count++] = Divider(wide ? 1 : extent);
+    dividers[count++] = Divider(wide || extent == 0 ? 1 : extent);  // of nothing, nothing is asked
   }
 
   /// Calls f(axis, index along it) for each axis, from the innermost, of element `index`.

@@ -19,6 +19,7 @@ struct Resolved {
   std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
   std::vector<int> outputs;  ///< of the network
   std::vector<std::string> output_names;
+  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch
 };
 
 /// Puts in the batch, open extents and constants, and expands every Op. What only the outputs do not need is left out,

@@ -11,9 +11,17 @@ namespace {
 
 using detail::fail;
 
-void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, Device device) {
-  if (!tensor.defined() || tensor.dtype() != port.dtype || tensor.shape() != port.shape) {
-    fail(port.name, ": expected ", port.dtype, ' ', port.shape, " as compiled, got ", tensor.description());
+/// What a caller's tensor for that port is shaped like when there are so many images.
+Shape shape_for(const Plan::Impl::Port& port, std::int64_t images) {
+  Shape shape = port.shape;
+  if (port.batched) shape.set(0, images);
+  return shape;
+}
+
+void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, std::int64_t images, Device device) {
+  if (!tensor.defined() || tensor.dtype() != port.dtype || tensor.shape() != shape_for(port, images)) {
+    fail(port.name, ": expected ", port.dtype, ' ', shape_for(port, images), " as compiled, got ",
+         tensor.description());
   }
   if (tensor.device() != device && !tensor.device().is_cpu()) {
     fail(port.name, ": expected a tensor on ", device, " or on the cpu, got ", tensor.description(),
@@ -61,12 +69,40 @@ Tensor Plan::Impl::view(std::size_t index, const Shape& shape, DType dtype) cons
   return buffers[index].bound.reinterpret(shape, dtype);
 }
 
-void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
+std::int64_t Plan::Impl::images_of(std::span<const Tensor> tensors) const {
   if (tensors.size() != inputs.size()) fail("run: expected ", inputs.size(), " inputs, got ", tensors.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) require_fits(tensors[i], inputs[i], options.device);
+  std::int64_t images = options.batch;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& shape = tensors[i].shape();
+    // The first input says how many there are; what does not fit at all is told what was compiled.
+    if (!inputs[i].batched || shape.rank() != inputs[i].shape.rank()) continue;
+    if (shape[0] >= 1 && shape[0] < options.batch) images = shape[0];
+    break;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) require_fits(tensors[i], inputs[i], images, options.device);
+  for (const Port& output : outputs) {
+    if (images == options.batch || output.batched) continue;
+    fail(output.name, ": is not an output of each image by itself; expected ", options.batch, " images, got ", images);
+  }
+  return images;
+}
+
+Tensor Plan::Impl::result(const Port& output, std::int64_t images) const {
+  const Tensor all = view(output.buffer, output.shape, output.dtype);
+  return output.batched ? all.slice(0, images) : all;
+}
+
+void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::size_t buffer = inputs[i].buffer;
-    if (in_place(tensors[i], options.device)) {
+    const bool whole = images == options.batch || !inputs[i].batched;
+    if (!whole && options.device.is_cpu()) {
+      if (!inputs[i].padded.defined()) inputs[i].padded = Tensor::zeros(inputs[i].shape, inputs[i].dtype);
+      inputs[i].padded.slice(0, images).copy_from(tensors[i]);
+      bind(buffer, inputs[i].padded);
+      continue;
+    }
+    if (whole && in_place(tensors[i], options.device)) {
       bind(buffer, tensors[i]);
       continue;
     }
@@ -78,7 +114,8 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, void* stream) {
 }
 
 std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* stream) {
-  bind_inputs(tensors, stream);
+  const std::int64_t images = images_of(tensors);
+  bind_inputs(tensors, images, stream);
   for (const Port& output : outputs) {
     if (output.bindable) bind(output.buffer, buffers[output.buffer].home);
   }
@@ -86,10 +123,10 @@ std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* s
   const bool download = options.device.is_cuda() && all_on_host(tensors);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Port& output = outputs[i];
-    results[i] = view(output.buffer, output.shape, output.dtype);
+    results[i] = result(output, images);
     if (!download) continue;
-    cuda::download(options.device.index, output.staging.raw(), results[i].raw(), output.staging.bytes(), stream);
-    results[i] = output.staging;
+    cuda::download(options.device.index, output.staging.raw(), results[i].raw(), results[i].bytes(), stream);
+    results[i] = output.batched ? output.staging.slice(0, images) : output.staging;
   }
   if (download) cuda::synchronize(options.device.index, stream);
   return results;
@@ -132,9 +169,12 @@ void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, v
 void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream) {
   const Device device = options.device;
   if (targets.size() != outputs.size()) fail("run_into: expected ", outputs.size(), " outputs, got ", targets.size());
-  for (std::size_t i = 0; i < targets.size(); ++i) require_fits(targets[i], outputs[i], device);
-  bind_inputs(tensors, stream);
-  const auto computed_in_place = [&](std::size_t i) { return outputs[i].bindable && in_place(targets[i], device); };
+  const std::int64_t images = images_of(tensors);
+  for (std::size_t i = 0; i < targets.size(); ++i) require_fits(targets[i], outputs[i], images, device);
+  bind_inputs(tensors, images, stream);
+  const auto computed_in_place = [&](std::size_t i) {
+    return outputs[i].bindable && images == options.batch && in_place(targets[i], device);
+  };
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (!outputs[i].bindable) continue;
     const std::size_t buffer = outputs[i].buffer;
@@ -143,7 +183,7 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   enqueue(stream);
   bool wait = false;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    results[i] = view(outputs[i].buffer, outputs[i].shape, outputs[i].dtype);
+    results[i] = result(outputs[i], images);
     if (computed_in_place(i)) continue;
     if (device.is_cpu()) {
       targets[i].copy_from(results[i]);

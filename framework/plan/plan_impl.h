@@ -61,7 +61,9 @@ struct Plan::Impl {
     Shape shape;  ///< as the caller has it
     DType dtype = DType::f32;
     std::size_t buffer = 0;
+    bool batched = false;   ///< the first extent is the batch: fewer images may be given, and come back
     bool bindable = false;  ///< an output that may be computed straight into the caller's memory
+    Tensor padded;          ///< of an input, on the CPU: where fewer images lie; made when they first come
     Tensor staging;         ///< on a GPU: pinned host memory that results for a host caller land in
   };
 
@@ -122,7 +124,11 @@ struct Plan::Impl {
   /// What `Plan::run` and `run_into` do once the Plan is theirs.
   std::span<const Tensor> run(std::span<const Tensor> tensors, void* stream);
   void run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream);
-  void bind_inputs(std::span<const Tensor> tensors, void* stream);
+  /// How many images these inputs are for. Throws Error if they do not fit.
+  std::int64_t images_of(std::span<const Tensor> tensors) const;
+  void bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream);
+  /// An output as the caller sees it: of the first `images`.
+  Tensor result(const Port& output, std::int64_t images) const;
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
   void enqueue(void* stream);
   void run_steps(void* stream);

@@ -55,7 +55,7 @@ std::vector<StepTime> Plan::profile(std::span<const Tensor> inputs, int runs) {
   std::vector<std::vector<double>> samples(steps);
   for (int run = -1; run < runs; ++run) {  // one more than asked for, to warm up
     // Activations of the run before may lie where host inputs were uploaded to.
-    p.bind_inputs(inputs, nullptr);
+    p.bind_inputs(inputs, p.images_of(inputs), nullptr);
     marks.mark(0);
     for (std::size_t i = 0; i < steps; ++i) {
       p.steps[i].op->run(p.steps[i].inputs, {&p.steps[i].output, 1}, execution);
