@@ -6,7 +6,6 @@
 #include "lamina/base/error.h"
 #include "lamina/compile/program.h"
 #include "lamina/graph/graph.h"
-#include "lamina/layers/conv2d.h"
 #include "lamina/plan/plan_impl.h"
 #include "lamina/tensor/device_memory.h"
 
@@ -43,39 +42,12 @@ class Compiler {
   using Operation = Program::Operation;
 
   void prepare() {
-    check_options();
+    detail::settle_options(graph_, plan_->options);
+    plan_->pool = std::make_unique<ThreadPool>(plan_->options.threads);
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
     assign_buffers();
     prepare_steps();
     place_buffers();
-  }
-
-  void check_options() {
-    CompileOptions& o = plan_->options;
-    if (graph_.nodes().empty() || (graph_.outputs().empty() && o.outputs.empty()))
-      fail("compile: expected a graph with an output; call Graph::output");
-    if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
-    check_device();
-    if (o.keep_all) o.fuse = false;
-    if (o.threads == 0) o.threads = ThreadPool::default_threads();
-    if (o.device.is_cuda()) o.threads = 1;
-    if (o.device.is_cuda() && o.linear_weights != DType::f32) {
-      fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
-    }
-    plan_->pool = std::make_unique<ThreadPool>(o.threads);
-  }
-
-  void check_device() {
-    CompileOptions& o = plan_->options;
-    if (!o.description) o.description = describe(o.device);
-    if (o.description->device != o.device) {
-      fail("compile: expected a description of ", o.device, ", got one of ", o.description->device);
-    }
-    const auto algorithms = conv_algorithms(o.device.type);
-    if (o.algorithm.empty() || std::find(algorithms.begin(), algorithms.end(), o.algorithm) != algorithms.end()) return;
-    std::string known;
-    for (const std::string_view name : algorithms) known += (known.empty() ? "" : ", ") + std::string(name);
-    fail("compile: there is no convolution \"", o.algorithm, "\" on ", o.device, "; it has ", known);
   }
 
   int& buffer_of(int value) { return buffer_of_[static_cast<std::size_t>(value)]; }

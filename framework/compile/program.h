@@ -50,6 +50,9 @@ struct Program {
 /// whatever the first layer likes, is the normalisation.
 inline constexpr Format photo = {DType::u8, Layout::nhwc};
 
+/// Throws Error for options that do not fit the graph or the device; decides what they leave open.
+void settle_options(const Graph& graph, CompileOptions& options);
+
 /// The formats that a value may be stored in, the best first. Values of f32 are what the precision says; others have
 /// one format.
 std::vector<Format> formats(const Program::Value& value, const CompileOptions& options);

@@ -211,36 +211,6 @@ int tile(Expansion& e) {
   return e.move(x, std::move(problem), shape_of(to));
 }
 
-/// Walks [N, C, H, W] as axes that `order` names: 0 N, 1 and 2 the block's rows and columns, 3 the channels, 4 H, 5 W.
-int depth_to_space(Expansion& e) {
-  const int x = e.input(0);
-  const Shape from = e.shape(x);
-  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
-  const std::string mode = e.attributes().text("mode", "DCR");
-  const auto square = checked_mul(block, block);
-  if (from.rank() != 4 || block < 1 || !square || from[1] % *square != 0) {
-    e.refuse("expected an input [N, C, H, W] whose channels divide by ", block, " x ", block, ", got ", from);
-  }
-  const std::int64_t channels = from[1] / *square;
-  const Shape split = mode == "CRD" ? Shape{from[0], channels, block, block, from[2], from[3]}
-                                    : Shape{from[0], block, block, channels, from[2], from[3]};
-  const std::array<int, 6> crd = {0, 1, 4, 2, 5, 3}, dcr = {0, 3, 4, 1, 5, 2};
-  const int turned = e.permute(e.reshape(x, split), mode == "CRD" ? crd : dcr);
-  return e.reshape(turned, {from[0], channels, from[2] * block, from[3] * block});
-}
-
-int space_to_depth(Expansion& e) {
-  const int x = e.input(0);
-  const Shape from = e.shape(x);
-  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
-  if (from.rank() != 4 || block < 1 || from[2] % block != 0 || from[3] % block != 0) {
-    e.refuse("expected an input [N, C, H, W] whose sides divide by ", block, ", got ", from);
-  }
-  const int split = e.reshape(x, {from[0], from[1], from[2] / block, block, from[3] / block, block});
-  const std::array<int, 6> order = {0, 3, 5, 1, 2, 4};
-  return e.reshape(e.permute(split, order), {from[0], from[1] * block * block, from[2] / block, from[3] / block});
-}
-
 /// As torch.roll: elements move by "shifts" along "dims" and come in again at the other end.
 int roll(Expansion& e) {
   const int x = e.input(0), rank = e.rank(x);
@@ -302,12 +272,10 @@ int center_crop_pad(Expansion& e) {
 
 constexpr OpRow rows[] = {{"CenterCropPad", center_crop_pad},
                           {"Concat", concat_op},
-                          {"DepthToSpace", depth_to_space},
                           {"Expand", expand},
                           {"Pad", pad},
                           {"Roll", roll},
                           {"Slice", slice},
-                          {"SpaceToDepth", space_to_depth},
                           {"Split", split},
                           {"Tile", tile},
                           {"Transpose", transpose},

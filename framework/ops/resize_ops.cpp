@@ -1,8 +1,10 @@
 // Pictures of another size.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
@@ -186,7 +188,41 @@ int upsample(Expansion& e) {
   return resize(e, settings, read_sides(e, e.shape(e.input(0)), -1, 1, -1));
 }
 
-constexpr OpRow rows[] = {{"Resize", resize_op}, {"Upsample", upsample}};
+/// Channels that become blocks of pixels: the block's rows and columns stand before the other channels (DCR) or after
+/// them.
+int depth_to_space(Expansion& e) {
+  const int x = e.input(0);
+  const Shape from = e.shape(x);
+  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
+  const std::string mode = e.attributes().text("mode", "DCR");
+  const auto square = checked_mul(block, block);
+  if (from.rank() != 4 || block < 1 || !square || from[1] % *square != 0) {
+    e.refuse("expected an input [N, C, H, W] whose channels divide by ", block, " x ", block, ", got ", from);
+  }
+  const std::int64_t channels = from[1] / *square;
+  const Shape split = mode == "CRD" ? Shape{from[0], channels, block, block, from[2], from[3]}
+                                    : Shape{from[0], block, block, channels, from[2], from[3]};
+  const std::array<int, 6> crd = {0, 1, 4, 2, 5, 3}, dcr = {0, 3, 4, 1, 5, 2};
+  const int turned = e.permute(e.reshape(x, split), mode == "CRD" ? crd : dcr);
+  return e.reshape(turned, {from[0], channels, from[2] * block, from[3] * block});
+}
+
+int space_to_depth(Expansion& e) {
+  const int x = e.input(0);
+  const Shape from = e.shape(x);
+  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
+  if (from.rank() != 4 || block < 1 || from[2] % block != 0 || from[3] % block != 0) {
+    e.refuse("expected an input [N, C, H, W] whose sides divide by ", block, ", got ", from);
+  }
+  const int split = e.reshape(x, {from[0], from[1], from[2] / block, block, from[3] / block, block});
+  const std::array<int, 6> order = {0, 3, 5, 1, 2, 4};
+  return e.reshape(e.permute(split, order), {from[0], from[1] * block * block, from[2] / block, from[3] / block});
+}
+
+constexpr OpRow rows[] = {{"DepthToSpace", depth_to_space},
+                          {"Resize", resize_op},
+                          {"SpaceToDepth", space_to_depth},
+                          {"Upsample", upsample}};
 
 }  // namespace
 

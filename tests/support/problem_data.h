@@ -35,6 +35,12 @@ inline bool is_float(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
 }
 
+/// Floats, or small whole numbers, which every type holds.
+inline Tensor draw_any(const Shape& shape, unsigned seed, DType dtype) {
+  if (is_float(dtype)) return draw_floats(shape, seed, dtype);
+  return draw_whole(shape, seed, 0, dtype == DType::boolean ? 1 : 120, dtype);
+}
+
 /// Half the distance from 1 to the next number.
 inline double rounding(DType dtype) {
   return dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f32 ? 0x1p-24 : 0x1p-53;

@@ -1,0 +1,40 @@
+// What CompileOptions may say, and what they mean where they leave it open.
+
+#include <algorithm>
+
+#include "lamina/base/error.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/compile/program.h"
+#include "lamina/layers/conv2d.h"
+
+namespace lamina::detail {
+namespace {
+
+void settle_device(CompileOptions& o) {
+  if (!o.description) o.description = describe(o.device);
+  if (o.description->device != o.device) {
+    fail("compile: expected a description of ", o.device, ", got one of ", o.description->device);
+  }
+  const auto algorithms = conv_algorithms(o.device.type);
+  if (o.algorithm.empty() || std::find(algorithms.begin(), algorithms.end(), o.algorithm) != algorithms.end()) return;
+  std::string known;
+  for (const std::string_view name : algorithms) known += (known.empty() ? "" : ", ") + std::string(name);
+  fail("compile: there is no convolution \"", o.algorithm, "\" on ", o.device, "; it has ", known);
+}
+
+}  // namespace
+
+void settle_options(const Graph& graph, CompileOptions& o) {
+  if (graph.nodes().empty() || (graph.outputs().empty() && o.outputs.empty()))
+    fail("compile: expected a graph with an output; call Graph::output");
+  if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
+  settle_device(o);
+  if (o.keep_all) o.fuse = false;
+  if (o.threads == 0) o.threads = ThreadPool::default_threads();
+  if (o.device.is_cuda()) o.threads = 1;
+  if (o.device.is_cuda() && o.linear_weights != DType::f32) {
+    fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
+  }
+}
+
+}  // namespace lamina::detail
