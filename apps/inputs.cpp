@@ -68,8 +68,8 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const 
       fail(fmt::format("{}: a photograph serves a model of one input, this one has {}", path.string(), names.size()));
     if (!model.preprocess)
       fail(
-          fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess; "
-                      "scripts/export_torch.py --preprocess puts it in)",
+          fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess); "
+                      "lamina convert --preprocess puts it into a model file",
                       path.string()));
     return {load_image(path, *model.preprocess, options)};
   }

@@ -19,12 +19,14 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
 
 /// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
 struct ModelOptions {
-  std::string model, weights, arch, labels;
+  std::string model, weights, arch, labels, preprocess;
   std::vector<std::string> input_shapes;
 
   /// Adds --model, --weights, --arch and --input-shape.
   void add_to(CLI::App& command);
   void add_labels_to(CLI::App& command);
+  /// Adds --preprocess, which `load` puts in place of the model's own.
+  void add_preprocess_to(CLI::App& command);
   /// What --input-shape said.
   InputShapes shapes(const Graph& graph) const { return parse_shapes(input_shapes, graph); }
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
@@ -52,6 +54,11 @@ std::vector<std::string> read_labels(const std::string& path);
 
 /// Sets the model's class names. Throws Error unless there are as many as the model's output has classes.
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source);
+
+/// Adds --preprocess, the name of a usual way to make an input of a photograph.
+void add_preprocess_to(CLI::App& command, std::string& name);
+/// The preprocessing of that name, for pictures as large as the model's one input. Throws Error if that is no picture.
+Preprocess named_preprocess(const std::string& name, const Graph& graph);
 
 /// The classes that the model's one output [N, classes] has scores for. Throws Error if it has another form.
 std::int64_t class_count(const Graph& graph);

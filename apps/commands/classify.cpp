@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -38,13 +39,18 @@ struct Answer {
 Preprocess preprocess_of(const Model& model, const Options& options) {
   if (!model.preprocess) {
     throw Error(options.model.source() +
-                ": the model does not say how a photograph becomes its input (no lamina.preprocess; "
-                "scripts/export_torch.py --preprocess puts it in)");
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess): "
+                "--preprocess imagenet is what most networks want; lamina convert and export_torch.py put it into a "
+                "model file");
   }
   const std::int64_t crop = model.preprocess->crop;
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
-  const Shape photo = {1, 3, crop, crop};
-  if (model.graph.inputs().size() != 1 || input.shape->with_batch(1) != photo) {
+  Shape shape = input.shape->with_batch(1);
+  for (int i = 2; i < static_cast<int>(shape.rank()); ++i) {
+    if (shape[i] == open) shape.set(i, crop);
+  }
+  const Shape photo = {shape.rank() > 0 ? shape[0] : 1, 3, crop, crop};
+  if (model.graph.inputs().size() != 1 || shape != photo) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}",
                             options.model.source(), crop, crop, input.name, input.shape->to_string()));
   }
@@ -55,8 +61,9 @@ Preprocess preprocess_of(const Model& model, const Options& options) {
 class Classifier {
  public:
   Classifier(const Model& model, int top, const CompileOptions& options)
-      : probabilities_(model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() ==
-                       "softmax"),
+      : probabilities_(
+            model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() == "softmax" ||
+            model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() == "Softmax"),
         top_(top),
         plan_(model.graph.compile(options)) {}
 
@@ -151,8 +158,17 @@ void classify(const Options& options) {
   require_classes(model, options.model.source());
   const auto start = std::chrono::steady_clock::now();
   const Preprocess preprocess = preprocess_of(model, options);
-  const std::size_t batch_size = std::min(photos.size(), static_cast<std::size_t>(options.batch));
-  CompileOptions compile = options.run.compile_options(static_cast<std::int64_t>(batch_size));
+  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  // A batch that is written into the model is what it takes.
+  const std::size_t batch_size = input.shape->has_batch()
+                                     ? std::min(photos.size(), static_cast<std::size_t>(options.batch))
+                                     : static_cast<std::size_t>((*input.shape)[0]);
+  CompileOptions compile =
+      options.run.compile_options(input.shape->has_batch() ? static_cast<std::int64_t>(batch_size) : 1);
+  if (std::ranges::find(*input.shape, open) != input.shape->end()) {
+    const auto n = static_cast<std::int64_t>(batch_size);
+    compile.input_shapes[input.name] = {n, 3, preprocess.crop, preprocess.crop};
+  }
   compile.photos = preprocess;
   PhotoBatches batches(photos, preprocess, options.photos.image(), batch_size,
                        compile.device);  // decodes while the plan is compiled
@@ -190,6 +206,7 @@ void add_classify(CLI::App& app) {
   options->photos.add_to(*command);
   options->model.add_to(*command);
   options->model.add_labels_to(*command);
+  options->model.add_preprocess_to(*command);
   command->add_option("--top", options->top, "classes to name for each")
       ->check(whole_number(1, 1 << 24))
       ->capture_default_str();

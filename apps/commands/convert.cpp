@@ -13,7 +13,7 @@ namespace lamina::app {
 namespace {
 
 struct Options {
-  std::string in, out, arch, labels, dtype;
+  std::string in, out, arch, labels, preprocess, dtype;
 };
 
 DType float_type(std::string_view text) {
@@ -54,11 +54,15 @@ void convert(const Options& options) {
   require_safetensors_name(options.out);
   const bool onnx = detail::is_onnx_file(options.in);
   Weights weights = onnx ? to_weights(open_model(options.in)) : Weights::open(options.in);
-  if (!options.arch.empty() || !options.labels.empty()) {
+  if (!options.arch.empty() || !options.labels.empty() || !options.preprocess.empty()) {
     Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
+    if (!options.preprocess.empty()) model.preprocess = named_preprocess(options.preprocess, model.graph);
     if (!options.labels.empty()) set_labels(model, read_labels(options.labels), options.labels);
     weights = to_weights(model);
+  }
+  if (!options.dtype.empty() && onnx) {
+    throw Error("--dtype: the tensors of an .onnx model have the types that its ops compute with, and keep them");
   }
   if (!options.dtype.empty()) weights = converted(weights, float_type(options.dtype));
   weights.save(options.out);
@@ -77,6 +81,7 @@ void add_convert(CLI::App& app) {
       ->check(network_name());
   command->add_option("--labels", options->labels,
                       "class names, one on each line, to put into the model file in place of ImageNet's");
+  add_preprocess_to(*command, options->preprocess);
   command->add_option("--dtype", options->dtype, "store floats as")
       ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));
   command->footer(
