@@ -78,7 +78,7 @@ void tint(SegmentPicture& p, int thickness) {
       const Color photo{pixel[0], pixel[1], pixel[2]};
       Color color{};
       if (index == ClassMap::unseen) {
-        color = mixed(photo, faint, dimmed);
+        color = mixed(photo, background, dimmed);
       } else {
         while (colors.size() <= index) colors.push_back(class_color(static_cast<int>(colors.size())));
         color = mixed(photo, colors[index], on_outline(p.map, x, y, thickness) ? outline : overlay);
