@@ -40,7 +40,7 @@ struct Program {
   std::vector<int> outputs;  ///< values of the graph's outputs
   std::vector<std::string> output_names;
   std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch
-  std::vector<std::pair<std::string, int>> kept;  ///< with keep_all: every node's name and value
+  std::vector<std::pair<std::string, int>> kept;    ///< with keep_all: every node's name and value
 
   const Value& value(int index) const { return values[static_cast<std::size_t>(index)]; }
   Value& value(int index) { return values[static_cast<std::size_t>(index)]; }

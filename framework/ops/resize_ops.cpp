@@ -219,10 +219,8 @@ int space_to_depth(Expansion& e) {
   return e.reshape(e.permute(split, order), {from[0], from[1] * block * block, from[2] / block, from[3] / block});
 }
 
-constexpr OpRow rows[] = {{"DepthToSpace", depth_to_space},
-                          {"Resize", resize_op},
-                          {"SpaceToDepth", space_to_depth},
-                          {"Upsample", upsample}};
+constexpr OpRow rows[] = {
+    {"DepthToSpace", depth_to_space}, {"Resize", resize_op}, {"SpaceToDepth", space_to_depth}, {"Upsample", upsample}};
 
 }  // namespace
 
