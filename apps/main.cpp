@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
       "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong.");
   lamina::app::add_features(app);
   lamina::app::add_classify(app);
+  lamina::app::add_segment(app);
   lamina::app::add_run(app);
   lamina::app::add_verify(app);
   lamina::app::add_inspect(app);

@@ -9,6 +9,7 @@ void add_classify(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_features(CLI::App& app);
 void add_run(CLI::App& app);
+void add_segment(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);

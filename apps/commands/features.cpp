@@ -15,6 +15,7 @@
 #include "model_options.h"
 #include "options.h"
 #include "photos.h"
+#include "picture_paths.h"
 #include "pictures/feature_picture.h"
 #include "progress.h"
 
@@ -146,17 +147,6 @@ class FeatureExtractor {
   bool warm_ = false;
 };
 
-/// Where the picture of one photograph goes. `taken` keeps a.png and a.jpg of one directory apart.
-fs::path picture_path(const fs::path& photo, const std::string& out, bool directory, std::vector<fs::path>& taken) {
-  if (!directory && !out.empty()) return out;
-  const fs::path folder = directory && !out.empty() ? fs::path(out) : fs::path(".");
-  fs::path path = folder / (photo.stem().string() + "-features.png");
-  if (std::find(taken.begin(), taken.end(), path) != taken.end())
-    path = folder / (photo.filename().string() + "-features.png");
-  taken.push_back(path);
-  return path.lexically_normal();
-}
-
 void save_maps(const std::string& path, const std::string& name, const std::vector<Tensor>& maps) {
   Shape shape = maps[0].shape();
   shape.set(0, static_cast<std::int64_t>(maps.size()));
@@ -174,28 +164,17 @@ void save_maps(const std::string& path, const std::string& name, const std::vect
 void features(const Options& options) {
   if (!options.tensor_out.empty()) require_safetensors_name(options.tensor_out);
   const auto [photos, missing] = find_photos(options.photos);
-  const bool named_png = options.out.ends_with(".png") || options.out.ends_with(".PNG");
-  if (!named_png && is_named_like_photo(options.out)) {
-    throw Error(fmt::format(
-        "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", options.out));
-  }
-  const bool directory = fs::is_directory(options.out) || (!options.out.empty() && !named_png);
-  if (photos.size() > 1 && named_png) {
-    throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.size(), options.out));
-  }
+  PicturePaths pictures(options.out, "features", photos);
   FeatureExtractor extractor(options);
-  std::error_code problem;
-  if (directory) fs::create_directories(options.out, problem);
-  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", options.out, problem.message()));
+  pictures.make_directory();
 
   std::vector<Tensor> maps;
-  std::vector<fs::path> taken;
   bool failed = missing;
   Progress progress(photos.size(), "photographs");
   for (const fs::path& photo : photos) {
     progress.clear();
     try {
-      Tensor result = extractor.process(photo, picture_path(photo, options.out, directory, taken));
+      Tensor result = extractor.process(photo, pictures.next(photo));
       if (!options.tensor_out.empty()) maps.push_back(std::move(result));
     } catch (const Error& error) {
       complain(error.what());

@@ -55,6 +55,15 @@ void Canvas::fill(int x, int y, int width, int height, Color color) {
   }
 }
 
+void Canvas::picture(int x, int y, const Image& picture) {
+  const int first = std::max(0, -x), last = std::min(picture.width, image_.width - x);
+  for (int row = std::max(0, -y); row < std::min(picture.height, image_.height - y) && first < last; ++row) {
+    const auto from = (std::ptrdiff_t{row} * picture.width + first) * 3;
+    const auto to = (std::ptrdiff_t{y + row} * image_.width + x + first) * 3;
+    std::copy_n(picture.rgb.begin() + from, (last - first) * std::ptrdiff_t{3}, image_.rgb.begin() + to);
+  }
+}
+
 void Canvas::text(int x, int y, const std::string& text, int size, Color color) {
   draw_letters(code_points(text), size, [&](int dx, int dy, std::uint8_t amount) {
     const int column = x + dx, row = y + dy;

@@ -21,6 +21,7 @@ class Canvas {
 
   void fill(int x, int y, int width, int height, Color color);
   void pixel(int x, int y, Color color) { fill(x, y, 1, 1, color); }
+  void picture(int x, int y, const Image& picture);
   /// UTF-8 text whose capitals are `size` pixels high, the first's upper left corner at (x, y).
   void text(int x, int y, const std::string& text, int size, Color color);
   static int text_width(const std::string& text, int size);

@@ -1,6 +1,7 @@
 // Graph::compile: fusion, formats, buffers, kernels and memory, in that order.
 
 #include <algorithm>
+#include <new>
 
 #include "lamina/base/error.h"
 #include "lamina/compile/program.h"
@@ -285,12 +286,30 @@ class Compiler {
 
 }  // namespace
 
-PlanMemory Graph::plan_memory(const CompileOptions& options) const { return Compiler(*this, options).look().memory; }
+namespace {
 
-std::string Graph::plan_summary(const CompileOptions& options) const {
-  return Compiler(*this, options).look().summary();
+/// Nothing but Error leaves the library, memory that runs out included.
+template <class F>
+auto with_memory(const F& f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    fail("compile: out of memory");
+  }
 }
 
-Plan Graph::compile(const CompileOptions& options) const { return Plan(Compiler(*this, options).compile()); }
+}  // namespace
+
+PlanMemory Graph::plan_memory(const CompileOptions& options) const {
+  return with_memory([&] { return Compiler(*this, options).look().memory; });
+}
+
+std::string Graph::plan_summary(const CompileOptions& options) const {
+  return with_memory([&] { return Compiler(*this, options).look().summary(); });
+}
+
+Plan Graph::compile(const CompileOptions& options) const {
+  return with_memory([&] { return Plan(Compiler(*this, options).compile()); });
+}
 
 }  // namespace lamina

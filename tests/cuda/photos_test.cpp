@@ -193,7 +193,7 @@ TEST_F(CudaPhotos, ErrorsSayWhatWasExpected) {
                {"input: expected u8 [2, 64, 64, 3] as compiled, got f32 [2, 3, 64, 64] on cuda:0"});
   expect_error(run(random_photos({2, 64, 64, 1}, 1).to(Device::cuda())),
                {"expected u8 [2, 64, 64, 3] as compiled, got u8 [2, 64, 64, 1] on cuda:0"});
-  expect_error(run(random_photos({1, 64, 64, 3}, 1)), {"got u8 [1, 64, 64, 3] on cpu"});
+  expect_error(run(random_photos({3, 64, 64, 3}, 1)), {"got u8 [3, 64, 64, 3] on cpu"});
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "commands/commands.h"
+#include "complain.h"
+#include "options.h"
+#include "photos.h"
+#include "picture_paths.h"
+#include "pictures/segment_picture.h"
+#include "pictures/text.h"
+#include "progress.h"
+#include "segmenter.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double least_share = 0.001;  // of the area, for a line of the legend
+
+struct Options {
+  PhotoOptions photos;
+  SegmenterOptions segmenter;
+  std::string out, json;
+
+  bool prints() const { return json != "-"; }
+};
+
+/// What of the answer people are told: the larger classes, and how many are left out.
+struct Told {
+  std::vector<Segment> segments;
+  std::string footnote;
+
+  explicit Told(const std::vector<Segment>& all) {
+    for (const Segment& s : all) {
+      if (s.share > least_share) segments.push_back(s);
+    }
+    const std::size_t left_out = all.size() - segments.size();
+    if (left_out > 0) footnote = fmt::format("and {} of 0.1 % or less", left_out);
+  }
+};
+
+/// Writes the picture, says what is in it, and returns the same for a program.
+nlohmann::ordered_json process(Segmenter& segmenter, const Options& options, const fs::path& photo,
+                               const fs::path& out) {
+  Image image = read_image(photo, options.photos.image());
+  const auto start = std::chrono::steady_clock::now();
+  Segmenter::Answer answer = segmenter.segment(image);
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
+  auto classes = nlohmann::ordered_json::array();
+  for (const Segment& s : answer.segments) {
+    classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}});
+  }
+  nlohmann::ordered_json json = {
+      {"photo", photo.string()}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
+  if (options.prints()) {
+    fmt::print("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(photo.string()), image.width,
+               image.height, answer.input.to_string(), answer.scores.to_string(), passed.count(),
+               to_string(segmenter.device()));
+  }
+  Told told(answer.segments);
+  if (options.prints()) {
+    for (const Segment& s : told.segments) fmt::print("  {:6.2f} %  {}\n", 100 * s.share, s.name);
+    if (!told.footnote.empty()) fmt::print("  {}\n", told.footnote);
+  }
+  write_png(out, draw({.title = photo.filename().string(),
+                       .photo = std::move(image),
+                       .map = std::move(answer.map),
+                       .segments = std::move(told.segments),
+                       .footnote = std::move(told.footnote),
+                       .background = segmenter.has_background()}));
+  if (options.prints()) fmt::print("  wrote {}\n", detail::printable(out.string()));
+  return json;
+}
+
+void segment(const Options& options) {
+  const auto [photos, missing] = find_photos(options.photos);
+  PicturePaths pictures(options.out, "segments", photos);
+  Segmenter segmenter(options.segmenter);
+  pictures.make_directory();
+  auto list = nlohmann::ordered_json::array();
+  bool failed = missing;
+  const auto report = [&](const fs::path& photo, const std::string& error) {
+    complain(error);
+    list.push_back({{"photo", photo.string()}, {"error", error}});
+    failed = true;
+  };
+  Progress progress(photos.size(), "photographs");
+  for (const fs::path& photo : photos) {
+    progress.clear();
+    try {
+      list.push_back(process(segmenter, options, photo, pictures.next(photo)));
+    } catch (const Error& error) {
+      report(photo, error.what());
+    } catch (const std::bad_alloc&) {
+      report(photo, photo.string() + ": out of memory");
+    }
+    std::fflush(stdout);
+    progress.advance();
+  }
+  progress.clear();
+  // A file name need not be UTF-8; JSON must be.
+  const std::string json = list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  if (options.json == "-") {
+    fmt::print("{}", json);
+  } else if (!options.json.empty()) {
+    write_text(options.json, json);
+  }
+  if (failed) throw Failed();
+}
+
+}  // namespace
+
+void add_segment(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("segment", "Colour photographs by what a network sees where");
+  SegmenterOptions& segmenter = options->segmenter;
+  options->photos.add_to(*command);
+  segmenter.model.add_to(*command);
+  command->add_option("--labels", segmenter.labels,
+                      "class names, one on each line, in place of the model's or, of 21 classes, Pascal VOC's");
+  command
+      ->add_option("--size", segmenter.size,
+                   "pixels of the short side where the model leaves its input's size open (default: 520)")
+      ->check(whole_number(8, 8192));
+  command->add_option("--output-name", segmenter.output, "the node with the scores, where it is not the first output");
+  command->add_option("--out", options->out,
+                      "the picture to write, or a directory for several (default: PHOTO-segments.png here)");
+  command->add_option("--json", options->json, "also write each class's share of the area as JSON; - for stdout");
+  segmenter.run.add_to(*command);
+  command->footer(
+      "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"
+      "share of the area. A class 0 called background is left as it is. The model's output is scores\n"
+      "[N, classes, h, w]; where it does not say how a photograph becomes its input, all of it is resized to the\n"
+      "input's size and normalised as ImageNet's. A photograph that cannot be read is reported and skipped; the exit\n"
+      "code is then 1.\n"
+      "Example:\n"
+      "  lamina segment docs/images/coffee.png --model deeplabv3.onnx --json -");
+  command->callback([options] { segment(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,189 @@
+#include "segmenter.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "inputs.h"
+#include "lamina/base/names.h"
+#include "lamina/images/resize.h"
+
+namespace lamina::app {
+namespace {
+
+constexpr std::int64_t step = 8;           // open extents are multiples of it: networks halve them again and again
+constexpr std::int64_t most_aspect = 8;    // a panorama's long side is at most as many usual short ones
+constexpr std::int64_t most_batch = 64;    // of a model whose batch is fixed
+constexpr std::int64_t most_side = 10000;  // as of Preprocess::crop
+
+constexpr std::array voc_classes = {"background", "aeroplane", "bicycle",   "bird",   "boat",         "bottle",
+                                    "bus",        "car",       "cat",       "chair",  "cow",          "dining table",
+                                    "dog",        "horse",     "motorbike", "person", "potted plant", "sheep",
+                                    "sofa",       "train",     "tv monitor"};
+static_assert(voc_classes.size() == 21);
+
+/// The model's one input [N, 3, H, W], with the extents that --input-shape says.
+Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
+  const std::string& source = options.model.source();
+  if (graph.inputs().size() != 1) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
+                            graph.inputs().size(), listed(input_names(graph))));
+  }
+  const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+  Shape shape = *node.shape;
+  const auto is = [&](int i, std::int64_t extent) { return shape[i] == extent || shape[i] == open; };
+  const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= most_side); };
+  const auto is_batch = [&](int i) { return shape[i] == batch || (is_side(i) && shape[i] <= most_batch); };
+  const auto fits = [&] { return shape.rank() == 4 && is_batch(0) && is(1, 3) && is_side(2) && is_side(3); };
+  if (!fits() || node.dtype != DType::f32) {
+    throw Error(fmt::format("{}: expected a model with one input f32 [N, 3, H, W] for photographs, {} is {} {}", source,
+                            node.name, name(node.dtype), shape.to_string()));
+  }
+  const InputShapes given = options.model.shapes(graph);
+  if (given.empty()) return shape;
+  const auto found = given.find(node.name);
+  if (found == given.end()) {
+    throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(node.name),
+                            detail::quote(given.begin()->first)));
+  }
+  const Shape declared = std::exchange(shape, found->second);
+  bool agree = fits();
+  for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
+  if (!agree) {
+    throw Error(fmt::format("--input-shape: expected a shape of photographs for the model's {}, sides up to {}, got {}",
+                            declared.to_string(), most_side, shape.to_string()));
+  }
+  return shape;
+}
+
+/// What of a side of `pixels` the network sees where the photograph is resized and its middle cut out.
+Seen cropped(std::int64_t pixels, std::int64_t shorter, const Preprocess& settings) {
+  const std::int64_t resized =
+      settings.aspect == Aspect::ignored ? settings.resize : settings.resize * pixels / shorter;
+  const double scale = static_cast<double>(pixels) / static_cast<double>(resized);
+  // Where resize_and_crop puts it: halves go to the even neighbour, of the padding to zero.
+  const std::int64_t margin = resized - settings.crop;
+  const double begin = margin < 0 ? static_cast<double>(margin / 2) : std::nearbyint(static_cast<double>(margin) / 2);
+  return {begin * scale, settings.crop * scale};
+}
+
+}  // namespace
+
+/// A photograph as the network sees it.
+struct Segmenter::View {
+  Image input;
+  Seen x, y;
+};
+
+Segmenter::Segmenter(const SegmenterOptions& options)
+    : options_(options),
+      model_(options.model.load()),
+      shape_(input_shape(options, model_.graph)),
+      compile_(options.run.compile_options(1)),
+      threads_(options.run.threads > 0 ? options.run.threads : ThreadPool::default_threads()) {
+  input_ = input_names(model_.graph)[0];
+  print_warnings(model_);
+  const bool fixed = shape_[2] != open && shape_[3] != open;
+  if (options.size > 0 && fixed) {
+    throw Error(
+        fmt::format("--size: the model's input {} is of one size, {}", detail::quote(input_), shape_.to_string()));
+  }
+  if (!options.labels.empty()) model_.labels = read_labels(options.labels);
+  if (model_.graph.outputs().empty()) throw Error(options.model.source() + ": the model has no output");
+  const auto& nodes = model_.graph.nodes();
+  compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
+                                             : options.output};
+  compile_.photos = model_.preprocess.value_or(torchvision_imagenet());
+  if (fixed) compile(shape_[2], shape_[3]);  // what is wrong with it is then said once
+}
+
+void Segmenter::compile(std::int64_t height, std::int64_t width) {
+  const std::int64_t n = std::max<std::int64_t>(shape_[0], 1);
+  const Shape wanted = {n, height, width, 3};
+  if (plan_ && plan_->input_shapes()[0] == wanted) return;
+  plan_.reset();  // two would take the memory of both
+  compile_.input_shapes[input_] = {n, 3, height, width};
+  plan_.emplace(model_.graph.compile(compile_));
+  const Shape& scores = plan_->output_shapes()[0];
+  const DType dtype = plan_->output_dtypes()[0];
+  if (scores.rank() != 4 || scores[0] != n || scores[1] < 2 || scores[1] > ClassMap::most_classes || scores[2] < 1 ||
+      scores[3] < 1 || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) {
+    throw Error(
+        fmt::format("{}: expected scores [N, classes, h, w] of 2 or more classes, {} is {} {}; --output-name "
+                    "names another node",
+                    options_.model.source(), compile_.outputs[0], name(dtype), scores.to_string()));
+  }
+  name_classes(scores[1]);
+}
+
+void Segmenter::name_classes(std::int64_t classes) {
+  const auto count = static_cast<std::size_t>(classes);
+  if (model_.labels.empty() && count == voc_classes.size())
+    model_.labels.assign(voc_classes.begin(), voc_classes.end());
+  if (!model_.labels.empty() && model_.labels.size() != count) {
+    throw Error(fmt::format("{}: expected {} labels, one for each class, got {}",
+                            options_.labels.empty() ? options_.model.source() : options_.labels, count,
+                            model_.labels.size()));
+  }
+}
+
+std::string Segmenter::class_name(std::size_t index) const {
+  return index < model_.labels.size() ? detail::printable(model_.labels[index]) : fmt::format("class {}", index);
+}
+
+bool Segmenter::has_background() const {
+  if (model_.labels.empty()) return false;
+  std::string name = model_.labels[0];
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return name == "background" || name == "__background__";
+}
+
+Segmenter::View Segmenter::view_of(const Image& photo) const {
+  const auto is = [&](int i, std::int64_t side) { return shape_[i] == side || shape_[i] == open; };
+  const bool as_given = options_.size == 0 && options_.model.input_shapes.empty();
+  if (const auto& p = model_.preprocess; p && as_given && is(2, p->crop) && is(3, p->crop)) {
+    const std::int64_t shorter = std::min(photo.width, photo.height);
+    return {resize_and_crop(photo, *p), cropped(photo.width, shorter, *p), cropped(photo.height, shorter, *p)};
+  }
+  // All of it, in its own proportions where the model lets it.
+  const double shorter = std::min(photo.width, photo.height), longer = std::max(photo.width, photo.height);
+  const double size = options_.size > 0 ? options_.size : SegmenterOptions::usual_size;
+  const double scale = std::min(size / shorter, size * most_aspect / longer);
+  const auto side = [&](int i, int pixels) {
+    const std::int64_t rounded = std::llround(pixels * scale / step) * step;
+    return shape_[i] == open ? std::clamp(rounded, step, most_side) : shape_[i];
+  };
+  const std::int64_t width = side(3, photo.width), height = side(2, photo.height);
+  return {detail::resize_bilinear(photo, width, height, {0, 0, static_cast<int>(width), static_cast<int>(height)}),
+          {0, static_cast<double>(photo.width)},
+          {0, static_cast<double>(photo.height)}};
+}
+
+Segmenter::Answer Segmenter::segment(const Image& photo) {
+  const View view = view_of(photo);
+  compile(view.input.height, view.input.width);
+  // A model of a fixed batch has the photograph in all of it.
+  Tensor input(plan_->input_shapes()[0], DType::u8);
+  for (std::int64_t i = 0; i < input.shape()[0]; ++i) {
+    std::ranges::copy(view.input.rgb, input.slice(i, i + 1).values<std::uint8_t>().begin());
+  }
+  const Tensor scores = plan_->run(input).slice(0, 1).to(DType::f32);
+  Answer answer{class_map(scores, view.x, view.y, photo.width, photo.height, threads_),
+                {},
+                {input.shape()[0], 3, view.input.height, view.input.width},
+                plan_->output_shapes()[0]};
+  const std::vector<std::int64_t> counts = answer.map.counts(scores.shape()[1]);
+  std::int64_t seen = 0;
+  for (const std::int64_t count : counts) seen += count;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    answer.segments.push_back(
+        {static_cast<int>(i), class_name(i), static_cast<double>(counts[i]) / static_cast<double>(seen)});
+  }
+  std::ranges::stable_sort(answer.segments, std::ranges::greater(), &Segment::share);
+  return answer;
+}
+
+}  // namespace lamina::app
