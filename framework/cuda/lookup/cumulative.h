@@ -6,7 +6,8 @@
 
 namespace lamina::cuda {
 
-/// See cpu/lookup/cumulative.h; in the memory of CUDA device `device`: f16, bf16, f32 and f64 in double precision, i32, i64.
+/// See cpu/lookup/cumulative.h; in the memory of CUDA device `device`: f16, bf16, f32 and f64 in double precision, i32,
+/// i64.
 void cumulative(int device, const CumulativeProblem& problem, const detail::LineExtents& extents, DType dtype,
                 const void* input, void* output, Stream stream);
 
