@@ -31,7 +31,7 @@ compile() {  # SOURCE [FLAG...]
 }
 
 objects=()
-for file in "$source"/framework/{cpu,kernel}/*.cpp "$source"/framework/cpu/*/*.cpp "$source/framework/base/thread_pool.cpp" \
+for file in "$source"/framework/{cpu,kernel}/{,*/}*.cpp "$source/framework/base/thread_pool.cpp" \
   "$source/framework/tensor/dtype.cpp"; do
   compile "$file" -Wall -Wextra -Werror
 done

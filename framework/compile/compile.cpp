@@ -4,6 +4,7 @@
 #include <new>
 
 #include "lamina/base/error.h"
+#include "lamina/compile/buffers.h"
 #include "lamina/compile/program.h"
 #include "lamina/graph/graph.h"
 #include "lamina/plan/plan_impl.h"
@@ -45,93 +46,13 @@ class Compiler {
     detail::settle_options(graph_, plan_->options);
     plan_->pool = std::make_unique<ThreadPool>(plan_->options.threads);
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
-    assign_buffers();
+    buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
     place_buffers();
   }
 
-  int& buffer_of(int value) { return buffer_of_[static_cast<std::size_t>(value)]; }
+  int buffer_of(int value) const { return buffer_of_[static_cast<std::size_t>(value)]; }
   Plan::Impl::Buffer& buffer(int index) { return plan_->buffers[static_cast<std::size_t>(index)]; }
-  int end() const { return static_cast<int>(program_.operations.size()); }
-
-  void new_buffer(int value, int step) {
-    const Program::Value& v = program_.value(value);
-    Plan::Impl::Buffer buffer;
-    try {
-      buffer.life = {detail::bytes_of(v.shape, v.format), step, step};
-    } catch (const Error& error) {
-      fail(v.name, ": ", error.what());
-    }
-    plan_->buffers.push_back(std::move(buffer));
-    buffer_of(value) = static_cast<int>(plan_->buffers.size()) - 1;
-    readers_.push_back(0);
-  }
-
-  void add_constants() {
-    for (std::size_t v = 0; v < program_.values.size(); ++v) {
-      const Tensor& constant = program_.values[v].constant;
-      if (!constant.defined()) continue;
-      new_buffer(static_cast<int>(v), 0);
-      Plan::Impl::Buffer& made = plan_->buffers.back();
-      made.constant = constant.reinterpret({static_cast<std::int64_t>(constant.bytes())}, DType::u8);
-      if (plan_->options.device.is_cuda()) plan_->memory.parameters += constant.bytes();
-    }
-  }
-
-  /// Steps are numbered by operation. A buffer lives from the one that writes it to the last that reads it.
-  void assign_buffers() {
-    buffer_of_.assign(program_.values.size(), none);
-    count_readers();
-    for (const int input : program_.inputs) {
-      new_buffer(input, 0);
-      buffer(buffer_of(input)).input = true;
-    }
-    add_constants();
-    for (int step = 0; step < end(); ++step) {
-      const Operation& op = program_.operations[static_cast<std::size_t>(step)];
-      if (shares_operand(op)) {
-        buffer_of(op.output) = buffer_of(op.inputs[0]);
-      } else {
-        new_buffer(op.output, step);
-      }
-      // A result written over its operand has readers of its own; a view's were counted with its source.
-      if (!op.view) {
-        readers_[static_cast<std::size_t>(buffer_of(op.output))] = reads_of_class_[static_cast<std::size_t>(op.output)];
-      }
-      for (const int input : op.inputs) extend(input, step);
-      extend(op.output, step);
-    }
-    for (const int output : program_.outputs) extend(output, end());
-    for (const auto& [name, value] : program_.kept) extend(value, end());
-  }
-
-  void extend(int value, int step) {
-    detail::Lifetime& life = buffer(buffer_of(value)).life;
-    life.last = std::max(life.last, step);
-  }
-
-  bool shares_operand(const Operation& op) {
-    if (op.view) return true;
-    if (!op.module->in_place() || plan_->options.keep_all) return false;
-    const Program::Value &operand = program_.value(op.inputs[0]), &result = program_.value(op.output);
-    if (operand.format != result.format || operand.shape != result.shape) return false;
-    // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
-    const int source = buffer_of(op.inputs[0]);
-    return !buffer(source).input && !buffer(source).constant.defined() &&
-           readers_[static_cast<std::size_t>(source)] == 1;
-  }
-
-  /// How many operations, or the caller, read a value or a view of it.
-  void count_readers() {
-    reads_of_class_.assign(program_.values.size(), 0);
-    for (const int output : program_.outputs) ++reads_of_class_[static_cast<std::size_t>(output)];
-    for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
-      for (const int input : op->inputs) {
-        reads_of_class_[static_cast<std::size_t>(input)] +=
-            op->view ? reads_of_class_[static_cast<std::size_t>(op->output)] : 1;
-      }
-    }
-  }
 
   void prepare_steps() {
     for (const Operation& op : program_.operations) {
@@ -277,10 +198,8 @@ class Compiler {
   const Graph& graph_;
   std::unique_ptr<Plan::Impl> plan_;
   Program program_;
-  std::vector<int> reads_of_class_;  // by value, see count_readers
-  std::vector<int> readers_;         // the same, by buffer
-  std::vector<int> buffer_of_;       // by value
-  std::vector<std::size_t> homed_;   // buffers that live in the arena
+  std::vector<int> buffer_of_;      // by value
+  std::vector<std::size_t> homed_;  // buffers that live in the arena
   detail::Arena arena_;
 };
 

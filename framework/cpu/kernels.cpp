@@ -1,4 +1,5 @@
-// The tables of a CPU's smaller kernels: one row each, f32 nchw. Those that take any dtype are in array_kernels.cpp.
+// The tables of a CPU's smaller kernels: one row each, f32 nchw. Those of arrays of any dtype and shape are
+// in array/, lookup/ and product/.
 
 #include "lamina/kernel/kernel.h"
 
@@ -7,13 +8,11 @@
 #include "lamina/cpu/elementwise.h"
 #include "lamina/cpu/local_response_norm.h"
 #include "lamina/cpu/normalize.h"
-#include "lamina/cpu/pointwise_loop.h"
 #include "lamina/cpu/pool2d/pool2d.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
-#include "lamina/kernel/extents.h"
 #include "lamina/kernel/make_operator.h"
-#include "lamina/kernel/pointwise_rules.h"
+#include "lamina/kernel/rules/extents.h"
 
 namespace lamina {
 namespace {
@@ -26,13 +25,6 @@ using Outputs = std::span<Tensor>;
 template <class Problem>
 bool plain(const Problem&, const Preparation& p) {
   return p.is_plain();
-}
-
-std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  return make_operator("elementwise", [loop = cpu::PointwiseLoop(problem, p)](Inputs inputs, Outputs outputs,
-                                                                              const Execution& execution) {
-    loop(inputs, outputs[0], *execution.pool);
-  });
 }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
@@ -103,7 +95,6 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
       });
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", detail::is_computable, prepare_pointwise}};
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
 constexpr Kernel<ConcatProblem> concat[] = {{"copies", takes_concat, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
@@ -114,7 +105,6 @@ constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictur
 }  // namespace
 
 // clang-format off
-template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cpu() { return pointwise; }
 template <> std::span<const Kernel<AffineProblem>> Kernels<AffineProblem>::cpu() { return affine; }
 template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cpu() { return concat; }
 template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cpu() { return softmax; }

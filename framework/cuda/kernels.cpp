@@ -1,20 +1,18 @@
-// The tables of a GPU's smaller kernels: activations of f32, f16 or bf16, one row each. Those that take any dtype are
-// in array_kernels.cpp.
+// The tables of a GPU's smaller kernels: activations of f32, f16 or bf16, one row each. Those of arrays of any
+// dtype and shape are in array/, lookup/ and product/.
 
 #include "lamina/kernel/kernel.h"
 
 #include <algorithm>
 
-#include "lamina/cuda/broadcast.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/local_response_norm.h"
 #include "lamina/cuda/normalize.h"
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/softmax.h"
-#include "lamina/kernel/extents.h"
 #include "lamina/kernel/make_operator.h"
-#include "lamina/kernel/pointwise_rules.h"
+#include "lamina/kernel/rules/extents.h"
 
 namespace lamina {
 namespace {
@@ -29,42 +27,6 @@ int index(const Preparation& p) { return p.device.device.index; }
 template <class Problem>
 bool keeps_format(const Problem&, const Preparation& p) {
   return p.keeps_format();
-}
-
-bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
-  const DType dtype = p.input().format.dtype;
-  return detail::is_computable(problem, p) && p.keeps_format() && problem.compute == DType::f32 &&
-         (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) &&
-         p.inputs.size() <= cuda::max_pointwise_operands && std::ranges::all_of(p.inputs, whole) &&
-         cuda::packs_take(problem.chain);
-}
-
-/// Not to turn a whole array's layout on its way, which goes against the grain of memory: where there are operands of
-/// the output's size, one of them lies as it does.
-bool takes_broadcast(const PointwiseProblem& problem, const Preparation& p) {
-  if (!detail::is_computable(problem, p)) return false;
-  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
-  const auto alike = [&](const View& input) {
-    return whole(input) && detail::same_order(input.shape, input.format.layout, p.output().format.layout);
-  };
-  return p.inputs.size() <= cuda::Broadcast::max_inputs && problem.chain.size() <= cuda::Broadcast::max_steps &&
-         (std::ranges::none_of(p.inputs, whole) || std::ranges::any_of(p.inputs, alike));
-}
-
-std::unique_ptr<Operator> prepare_broadcast(const PointwiseProblem& problem, const Preparation& p) {
-  return make_operator("elementwise", [broadcast = cuda::Broadcast(problem, p), device = index(p)](
-                                          Inputs inputs, Outputs outputs, const Execution& execution) {
-    broadcast.run(device, inputs, outputs[0], execution.stream);
-  });
-}
-
-std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  return make_operator("elementwise",
-                       [problem, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cuda::pointwise(device, outputs[0].dtype(), problem.chain, inputs, outputs[0].raw(),
-                                         outputs[0].numel(), execution.stream);
-                       });
 }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
@@ -148,8 +110,6 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
                        });
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise},
-                                                  {"broadcast", takes_broadcast, prepare_broadcast}};
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
 constexpr Kernel<ConcatProblem> concat[] = {{"copies", keeps_format, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
@@ -161,7 +121,6 @@ constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, 
 }  // namespace
 
 // clang-format off
-template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cuda() { return pointwise; }
 template <> std::span<const Kernel<AffineProblem>> Kernels<AffineProblem>::cuda() { return affine; }
 template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cuda() { return concat; }
 template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cuda() { return softmax; }

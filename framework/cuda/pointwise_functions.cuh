@@ -6,7 +6,7 @@
 
 #include "lamina/kernel/pointwise.h"
 
-/// The functions of cpu/pointwise.cpp and cpu/pointwise_whole.cpp, of one element each.
+/// The functions of cpu/array/pointwise.cpp and pointwise_whole.cpp, of one element each.
 namespace lamina::cuda {
 
 /// A step of a chain with numbers of the type that is computed in.

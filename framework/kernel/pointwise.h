@@ -10,7 +10,7 @@
 namespace lamina {
 
 /// value = f(value), f(value, x) or f(value, x, y). What each computes is in docs/ops.md and, to read, in
-/// cpu/pointwise.cpp. The order is that of `pointwise_functions`.
+/// cpu/array/pointwise.cpp. The order is that of `pointwise_functions`.
 enum class Pointwise : std::uint8_t {
   // of one
   relu,

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "lamina/cpu/matmul.h"
+#include "lamina/cpu/product/matmul.h"
 #include "lamina/cpu/reference.h"
 #include "lamina/kernel/make_operator.h"
 #include "support/problem_data.h"

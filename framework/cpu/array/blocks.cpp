@@ -1,0 +1,167 @@
+#include "lamina/cpu/array/blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "lamina/base/error.h"
+#include "lamina/tensor/visit.h"
+
+namespace lamina::cpu {
+namespace {
+
+template <class F>
+void with_size(std::size_t size, F&& f) {
+  switch (size) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    default: return f(std::uint64_t{});
+  }
+}
+
+/// Towards zero, to the nearest that there is, NaN to 0.
+template <std::integral To, std::floating_point From>
+To to_whole(From value) {
+  // 2^digits is the first float past the largest To, and exact, unlike the largest To itself.
+  const From limit = std::ldexp(From{1}, std::numeric_limits<To>::digits);
+  if (!(value < limit)) return value >= limit ? std::numeric_limits<To>::max() : To{0};
+  const From lowest = std::is_signed_v<To> ? -limit : From{0};
+  return value <= lowest ? std::numeric_limits<To>::min() : static_cast<To>(value);
+}
+
+/// A float that rounds to any shorter one as `value` does: what is cut off leaves a last bit of 1.
+float rounded_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto exact = static_cast<double>(nearest);
+  if (exact == value || value != value) return nearest;
+  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::abs(exact) > std::abs(value)) --bits;  // towards zero
+  return std::bit_cast<float>(bits | 1u);
+}
+
+/// The same of whole numbers. A double holds 53 bits of them; the twelve below the top 52 become one.
+float rounded_to_odd(std::uint64_t value) {
+  if (value >> 53 != 0) value = (value >> 12 | static_cast<std::uint64_t>((value & 4095u) != 0)) << 12;
+  return rounded_to_odd(static_cast<double>(value));
+}
+float rounded_to_odd(std::int64_t value) {
+  return value < 0 ? -rounded_to_odd(0 - static_cast<std::uint64_t>(value))
+                   : rounded_to_odd(static_cast<std::uint64_t>(value));
+}
+float rounded_to_odd(float value) { return value; }
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<From, half> || std::is_same_v<From, bfloat16>) {
+    return convert<To>(to_float(value));
+  } else if constexpr (std::is_same_v<To, half>) {
+    return to_half(rounded_to_odd(value));
+  } else if constexpr (std::is_same_v<To, bfloat16>) {
+    return to_bfloat16(rounded_to_odd(value));
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return to_whole<To>(value);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+void gather(const std::byte* from, std::int64_t stride, std::int64_t count, std::size_t size, std::byte* to) {
+  if (stride == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(count) * size);
+    return;
+  }
+  with_size(size, [=]<class T>(T) {
+    const T* source = reinterpret_cast<const T*>(from);
+    T* target = reinterpret_cast<T*>(to);
+    if (stride == 0) {
+      std::fill_n(target, count, *source);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) target[i] = source[i * stride];
+    }
+  });
+}
+
+void gather(const std::byte* from, const std::int64_t* places, std::int64_t count, std::size_t size, std::uint64_t fill,
+            std::byte* to) {
+  with_size(size, [=]<class T>(T) {
+    const T* source = reinterpret_cast<const T*>(from);
+    T* target = reinterpret_cast<T*>(to);
+    for (std::int64_t i = 0; i < count; ++i) target[i] = places[i] < 0 ? static_cast<T>(fill) : source[places[i]];
+  });
+}
+
+/// Run by run along the innermost axis.
+void gather(std::span<const detail::WalkAxis> axes, std::size_t array, const std::byte* from, std::int64_t first,
+            std::int64_t count, std::size_t size, std::byte* to) {
+  const std::size_t last = axes.size() - 1;
+  const std::int64_t stride = axes[last].strides[array];
+  std::array<std::int64_t, Shape::max_rank> at{};
+  std::int64_t rest = first, offset = 0;
+  for (std::size_t axis = axes.size(); axis-- > 0;) {
+    at[axis] = rest % axes[axis].extent;
+    rest /= axes[axis].extent;
+    offset += at[axis] * axes[axis].strides[array];
+  }
+  while (true) {
+    const std::int64_t run = std::min(count, axes[last].extent - at[last]);
+    gather(from + offset * static_cast<std::int64_t>(size), stride, run, size, to);
+    to += static_cast<std::size_t>(run) * size;
+    count -= run;
+    if (count == 0) return;
+    offset -= at[last] * stride;
+    at[last] = 0;
+    for (std::size_t axis = last; axis-- > 0;) {
+      offset += axes[axis].strides[array];
+      if (++at[axis] < axes[axis].extent) break;
+      offset -= at[axis] * axes[axis].strides[array];
+      at[axis] = 0;
+    }
+  }
+}
+
+template <class T>
+void load(DType dtype, const void* from, T* to, std::int64_t count) {
+  if (dtype == DType::boolean) {  // whose bytes may be any that are not 0
+    const auto* source = static_cast<const std::uint8_t*>(from);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(source[i] != 0);
+    return;
+  }
+  detail::visit(dtype, [=]<class From>(std::type_identity<From>) {
+    const auto* source = static_cast<const From*>(from);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = convert<T>(source[i]);
+  });
+}
+
+template <class T>
+void store(DType dtype, const T* from, void* to, std::int64_t count) {
+  if (dtype == DType::boolean) {
+    auto* target = static_cast<std::uint8_t*>(to);
+    for (std::int64_t i = 0; i < count; ++i) target[i] = from[i] != T{0};
+    return;
+  }
+  detail::visit(dtype, [=]<class To>(std::type_identity<To>) {
+    auto* target = static_cast<To*>(to);
+    for (std::int64_t i = 0; i < count; ++i) target[i] = convert<To>(from[i]);
+  });
+}
+
+// clang-format off
+template void load(DType, const void*, float*, std::int64_t);
+template void load(DType, const void*, double*, std::int64_t);
+template void load(DType, const void*, std::int64_t*, std::int64_t);
+template void load(DType, const void*, std::uint64_t*, std::int64_t);
+template void store(DType, const float*, void*, std::int64_t);
+template void store(DType, const double*, void*, std::int64_t);
+template void store(DType, const std::int64_t*, void*, std::int64_t);
+template void store(DType, const std::uint64_t*, void*, std::int64_t);
+// clang-format on
+
+}  // namespace lamina::cpu

@@ -1,0 +1,64 @@
+// The tables of a CPU's kernels for arrays of any shape: functions of their elements, moves, reductions, norms.
+
+#include "lamina/cpu/array/move.h"
+#include "lamina/cpu/array/norm.h"
+#include "lamina/cpu/array/pointwise_loop.h"
+#include "lamina/cpu/array/reduce.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/norm_rules.h"
+#include "lamina/kernel/rules/pointwise_rules.h"
+#include "lamina/kernel/rules/reduce_plan.h"
+
+namespace lamina {
+namespace {
+
+using detail::make_operator;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("elementwise", [loop = cpu::PointwiseLoop(problem, p)](Inputs inputs, Outputs outputs,
+                                                                              const Execution& execution) {
+    loop(inputs, outputs[0], *execution.pool);
+  });
+}
+
+std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  return make_operator("copies", [move = cpu::Move(detail::move_plan(problem, dtype), size_of(dtype))](
+                                     Inputs inputs, Outputs outputs, const Execution& execution) {
+    move(inputs[0], outputs[0], *execution.pool);
+  });
+}
+
+std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Preparation& p) {
+  return make_operator("blocks",
+                       [reduce = cpu::Reduce(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         reduce(inputs[0], outputs[0], *execution.pool);
+                       });
+}
+
+std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation&) {
+  return make_operator("three passes", {.parameters = problem.scale.bytes() + problem.shift.bytes()},
+                       [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cpu::norm(problem, inputs[0], outputs[0], *execution.pool);
+                       });
+}
+
+constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", detail::is_computable, prepare_pointwise}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", detail::is_movable, prepare_move}};
+constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
+constexpr Kernel<NormProblem> norm[] = {{"rows", detail::is_normalisable, prepare_norm}};
+
+}  // namespace
+
+// clang-format off
+template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cpu() { return pointwise; }
+template <> std::span<const Kernel<MoveProblem>> Kernels<MoveProblem>::cpu() { return move; }
+template <> std::span<const Kernel<ReduceProblem>> Kernels<ReduceProblem>::cpu() { return reduce; }
+template <> std::span<const Kernel<NormProblem>> Kernels<NormProblem>::cpu() { return norm; }
+// clang-format on
+
+}  // namespace lamina

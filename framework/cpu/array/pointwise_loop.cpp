@@ -1,0 +1,131 @@
+#include "lamina/cpu/array/pointwise_loop.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lamina/base/math.h"
+#include "lamina/cpu/array/blocks.h"
+#include "lamina/cpu/array/pointwise.h"
+#include "lamina/kernel/rules/walk.h"
+
+namespace lamina::cpu {
+namespace {
+
+// Elements of one task: long enough to hide the hand-out, short enough to balance.
+constexpr std::int64_t chunk = 16384;
+
+template <class T>
+struct alignas(64) Block {
+  T values[static_cast<std::size_t>(block<T>)];
+};
+
+}  // namespace
+
+PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation& p)
+    : problem_(problem), axes_(detail::broadcast_walk(p.output(), p.inputs)) {
+  if (problem_.chain.empty()) problem_.chain.push_back({Pointwise::identity});
+  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+    const auto is = [&](std::size_t like) {
+      return std::ranges::all_of(axes_, [&](const detail::WalkAxis& axis) {
+        return axis.strides[i + 1] == (like == 0 ? axis.strides[0] : 0);
+      });
+    };
+    // Where there is but one element, both are so; that of an empty output is never read.
+    kinds_.push_back(is(0) ? Kind::contiguous : is(1) ? Kind::one_for_all : Kind::strided);
+  }
+}
+
+/// One thread's part of a run.
+template <class T>
+class PointwiseLoop::Worker {
+ public:
+  Worker(const PointwiseLoop& loop, std::span<const Tensor> inputs, Tensor& output)
+      : loop_(loop), inputs_(inputs), output_(output) {
+    const auto same = [&](const Tensor& input) { return input.raw() == output.raw(); };
+    direct_ = output.dtype() == dtype_of<T> && std::ranges::none_of(inputs, same);
+  }
+
+  void work(std::int64_t begin, std::int64_t end) {
+    const std::size_t size = size_of(output_.dtype());
+    for (std::int64_t first = begin; first < end; first += block<T>) {
+      const std::int64_t count = std::min(block<T>, end - first);
+      std::byte* const target = static_cast<std::byte*>(output_.raw()) + static_cast<std::size_t>(first) * size;
+      // Each step writes to one of two blocks and reads the other; the last one to the output, if it can.
+      const T* value = operand(0, first, count, value_);
+      T* result = value_.values;
+      const PointwiseChain& chain = loop_.problem_.chain;
+      for (const PointwiseStep& step : chain) {
+        const int operands = describe(step.function).operands;
+        const T* const x = operands < 2 ? value : operand_or_number(step.operand, step.a, first, count, x_);
+        const T* const y = operands < 3 ? value : operand_or_number(step.second, step.b, first, count, y_);
+        result = value == value_.values ? result_.values : value_.values;
+        if (direct_ && &step == &chain.back()) result = reinterpret_cast<T*>(target);
+        apply(step.function, StepOperands<T>{value, x, y}, result, count);
+        value = result;
+      }
+      if (!direct_) store(output_.dtype(), value, target, count);
+    }
+  }
+
+ private:
+  const T* operand_or_number(int index, double number, std::int64_t first, std::int64_t count, Block<T>& space) {
+    if (index >= 0) return operand(static_cast<std::size_t>(index), first, count, space);
+    std::fill_n(space.values, count, load_one<T>(number));
+    return space.values;
+  }
+
+  /// Elements [first, first + count) of the output's, where they are or in `space`.
+  const T* operand(std::size_t index, std::int64_t first, std::int64_t count, Block<T>& space) {
+    const Tensor& input = inputs_[index];
+    const DType dtype = input.dtype();
+    const auto* memory = static_cast<const std::byte*>(input.raw());
+    switch (loop_.kinds_[index]) {
+      case Kind::contiguous:
+        memory += static_cast<std::size_t>(first) * size_of(dtype);
+        if (dtype == dtype_of<T>) return reinterpret_cast<const T*>(memory);
+        load(dtype, memory, space.values, count);
+        break;
+      case Kind::one_for_all:
+        load(dtype, memory, space.values, 1);
+        std::fill(space.values + 1, space.values + count, space.values[0]);
+        break;
+      case Kind::strided:
+        if (dtype == dtype_of<T>) {
+          gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype),
+                 reinterpret_cast<std::byte*>(space.values));
+        } else {
+          gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype), raw_);
+          load(dtype, raw_, space.values, count);
+        }
+        break;
+    }
+    return space.values;
+  }
+
+  const PointwiseLoop& loop_;
+  std::span<const Tensor> inputs_;
+  Tensor& output_;
+  bool direct_ = false;
+  Block<T> value_, result_, x_, y_;
+  alignas(64) std::byte raw_[block<T> * 8];
+};
+
+template <class T>
+void PointwiseLoop::run(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
+  const std::int64_t count = output.numel();
+  pool.parallel_for(detail::ceil_div(count, chunk), [&](std::int64_t task, int) {
+    Worker<T> worker(*this, inputs, output);
+    worker.work(task * chunk, std::min(count, (task + 1) * chunk));
+  });
+}
+
+void PointwiseLoop::operator()(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
+  switch (problem_.compute) {
+    case DType::f64: return run<double>(inputs, output, pool);
+    case DType::i64: return run<std::int64_t>(inputs, output, pool);
+    case DType::u64: return run<std::uint64_t>(inputs, output, pool);
+    default: return run<float>(inputs, output, pool);
+  }
+}
+
+}  // namespace lamina::cpu

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/walk.h"
+#include "lamina/tensor/tensor.h"
+
+namespace lamina::cpu {
+
+/// A chain of functions over operands of any dtype that broadcast: block by block they are converted to the type that
+/// is computed in, every step is a loop over the block, and the result is converted as it is stored. What is contiguous
+/// and of that type already is worked on where it lies.
+class PointwiseLoop {
+ public:
+  /// Of a problem that detail::is_computable.
+  PointwiseLoop(const PointwiseProblem& problem, const Preparation& preparation);
+
+  /// The output may be an input of its shape and dtype.
+  void operator()(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
+
+ private:
+  enum class Kind { contiguous, one_for_all, strided };
+
+  template <class T>
+  class Worker;
+
+  template <class T>
+  void run(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
+
+  PointwiseProblem problem_;
+  std::vector<detail::WalkAxis> axes_;
+  std::vector<Kind> kinds_;  // by input
+};
+
+}  // namespace lamina::cpu

@@ -1,0 +1,49 @@
+#include "lamina/cpu/lookup/cumulative.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lamina/base/math.h"
+
+namespace lamina::cpu {
+namespace {
+
+using detail::LineExtents;
+
+constexpr std::int64_t columns = 64;  // neighbours along `inner`, so that whole cache lines are read
+
+template <class T, class A>
+void scan(const CumulativeProblem& problem, const LineExtents& e, const T* input, T* output, ThreadPool& pool) {
+  const std::int64_t across = detail::ceil_div(e.inner, columns);
+  pool.parallel_for(e.outer * across, [&](std::int64_t item, int) {
+    const std::int64_t first = item % across * columns, count = std::min(columns, e.inner - first);
+    const std::int64_t base = item / across * e.extent * e.inner + first;
+    A running[columns];
+    std::fill_n(running, count, static_cast<A>(problem.product ? 1 : 0));
+    for (std::int64_t i = 0; i < e.extent; ++i) {
+      const std::int64_t at = base + (problem.reverse ? e.extent - 1 - i : i) * e.inner;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const A value = static_cast<A>(input[at + c]), before = running[c];
+        running[c] = problem.product ? before * value : before + value;
+        output[at + c] = static_cast<T>(problem.exclusive ? before : running[c]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void cumulative(const CumulativeProblem& problem, const LineExtents& extents, DType dtype, const void* input,
+                void* output, ThreadPool& pool) {
+  const auto as = [&]<class T, class A>(T, A) {
+    scan<T, A>(problem, extents, static_cast<const T*>(input), static_cast<T*>(output), pool);
+  };
+  switch (dtype) {
+    case DType::f64: return as(double{}, double{});
+    case DType::i32: return as(std::int32_t{}, std::uint32_t{});
+    case DType::i64: return as(std::int64_t{}, std::uint64_t{});
+    default: return as(float{}, double{});
+  }
+}
+
+}  // namespace lamina::cpu

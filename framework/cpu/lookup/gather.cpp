@@ -1,0 +1,74 @@
+#include "lamina/cpu/lookup/gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lamina/base/math.h"
+#include "lamina/cpu/lookup/index.h"
+
+namespace lamina::cpu {
+namespace {
+
+using detail::IndexExtents;
+
+constexpr std::int64_t piece = 4096;  // elements of an item of work
+
+template <class Index>
+void slices(const IndexExtents& e, std::size_t size, const std::byte* data, const Index* indices, std::byte* output,
+            ThreadPool& pool) {
+  if (e.inner == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(e.inner) * size;
+  const std::int64_t count = e.outer * e.places, each = std::max<std::int64_t>(1, piece / e.inner);
+  // take reads the same indices for each outer slice, nd has some for each.
+  const bool shared = e.kind == GatherKind::take;
+  pool.parallel_for(detail::ceil_div(count, each), [&](std::int64_t item, int) {
+    for (std::int64_t i = item * each; i < std::min(count, (item + 1) * each); ++i) {
+      const std::int64_t batch = i / e.places, index = shared ? i % e.places : i;
+      const std::int64_t slice = slice_of(e, indices + index * e.depth);
+      std::byte* const to = output + static_cast<std::size_t>(i) * bytes;
+      if (slice < 0) {
+        std::memset(to, 0, bytes);
+      } else {
+        std::memcpy(to, data + static_cast<std::size_t>(batch * e.reach + slice) * bytes, bytes);
+      }
+    }
+  });
+}
+
+template <class Index, class T>
+void elements(const IndexExtents& e, const T* data, const Index* indices, T* output, ThreadPool& pool) {
+  std::int64_t count = 1;
+  for (int d = 0; d < e.rank; ++d) count *= e.index_extents[static_cast<std::size_t>(d)];
+  const std::int64_t step = e.data_strides[static_cast<std::size_t>(e.dim)];
+  pool.parallel_for(detail::ceil_div(count, piece), [&](std::int64_t item, int) {
+    Walk walk(e, item * piece);
+    for (std::int64_t i = item * piece; i < std::min(count, (item + 1) * piece); ++i, walk.next()) {
+      const std::int64_t place = place_of(indices[i], e.reach);
+      output[i] = place < 0 ? T{} : data[walk.offset() + place * step];
+    }
+  });
+}
+
+}  // namespace
+
+void gather(const IndexExtents& e, std::size_t size, DType index_type, const void* data, const void* indices,
+            void* output, ThreadPool& pool) {
+  with_index_type(index_type, [&](auto* type) {
+    using Index = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+    const auto* at = static_cast<const Index*>(indices);
+    if (e.kind != GatherKind::elements) {
+      return slices(e, size, static_cast<const std::byte*>(data), at, static_cast<std::byte*>(output), pool);
+    }
+    const auto as = [&](auto word) {
+      elements(e, static_cast<const decltype(word)*>(data), at, static_cast<decltype(word)*>(output), pool);
+    };
+    switch (size) {
+      case 1: return as(std::uint8_t{});
+      case 2: return as(std::uint16_t{});
+      case 4: return as(std::uint32_t{});
+      default: return as(std::uint64_t{});
+    }
+  });
+}
+
+}  // namespace lamina::cpu

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/tensor/dtype.h"
+
+/// Indices as gather and scatter read them.
+namespace lamina::cpu {
+
+/// Where index i is among `extent`: negative ones count from the end; -1: outside.
+inline std::int64_t place_of(std::int64_t i, std::int64_t extent) {
+  if (i < 0) i += extent;  // no index is so low that this overflows: extents are not negative
+  return i >= 0 && i < extent ? i : -1;
+}
+
+/// The slice that the `depth` components at `indices` name; -1: outside.
+template <class Index>
+std::int64_t slice_of(const detail::IndexExtents& e, const Index* indices) {
+  std::int64_t slice = 0;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(e.depth); ++d) {
+    const std::int64_t place = place_of(indices[d], e.extents[d]);
+    if (place < 0) return -1;
+    slice += place * e.strides[d];
+  }
+  return slice;
+}
+
+/// Calls f with a null pointer to the type of indices.
+template <class F>
+void with_index_type(DType dtype, F&& f) {
+  dtype == DType::i32 ? f(static_cast<const std::int32_t*>(nullptr)) : f(static_cast<const std::int64_t*>(nullptr));
+}
+
+/// Coordinates in row-major order, with the offset of the data that they name but for dimension `dim`.
+class Walk {
+ public:
+  /// Begins at element `first` of the indices.
+  Walk(const detail::IndexExtents& extents, std::int64_t first) : e_(extents) {
+    for (int d = e_.rank - 1; d >= 0; --d) {
+      const auto at = static_cast<std::size_t>(d);
+      coordinates_[at] = first % e_.index_extents[at];
+      first /= e_.index_extents[at];
+      if (d != e_.dim) offset_ += coordinates_[at] * e_.data_strides[at];
+    }
+  }
+  std::int64_t offset() const { return offset_; }
+  std::int64_t coordinate(int d) const { return coordinates_[static_cast<std::size_t>(d)]; }
+
+  void next() {
+    for (int d = e_.rank - 1; d >= 0; --d) {
+      const auto at = static_cast<std::size_t>(d);
+      const std::int64_t step = d == e_.dim ? 0 : e_.data_strides[at];
+      offset_ += step;
+      if (++coordinates_[at] < e_.index_extents[at]) return;
+      offset_ -= coordinates_[at] * step;
+      coordinates_[at] = 0;
+    }
+  }
+
+ private:
+  const detail::IndexExtents& e_;
+  std::array<std::int64_t, Shape::max_rank> coordinates_{};
+  std::int64_t offset_ = 0;
+};
+
+}  // namespace lamina::cpu

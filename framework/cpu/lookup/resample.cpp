@@ -1,0 +1,124 @@
+#include "lamina/cpu/lookup/resample.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lamina/base/math.h"
+
+namespace lamina::cpu {
+namespace {
+
+using Axis = ResampleProblem::Axis;
+
+/// The shape as [dimensions up to the last that is resampled, width]: what follows that one is moved as a whole; if
+/// nothing does, the width is its own, and its taps are taken within a row.
+struct Rows {
+  int rank = 0;  // of what is before the width
+  std::array<const Axis*, Shape::max_rank> axes{};
+  std::array<std::int64_t, Shape::max_rank> extents{}, steps{};  // of the output; elements of the input
+  const Axis* within = nullptr;
+  std::int64_t in_width = 1, out_width = 1, count = 1;
+
+  Rows(const ResampleProblem& problem, const Shape& in, const Shape& out) {
+    int last = -1;
+    for (const Axis& axis : problem.axes) last = std::max(last, axis.dim);
+    const int dims = static_cast<int>(in.rank());
+    for (const Axis& axis : problem.axes) {
+      if (axis.dim == dims - 1) {
+        within = &axis;
+      } else {
+        axes[static_cast<std::size_t>(axis.dim)] = &axis;
+      }
+    }
+    rank = within != nullptr ? last : last + 1;
+    for (int d = rank; d < dims; ++d) in_width *= in[d], out_width *= out[d];
+    std::int64_t step = in_width;
+    for (int d = rank - 1; d >= 0; --d) {
+      const auto at = static_cast<std::size_t>(d);
+      extents[at] = out[d], steps[at] = step;
+      step *= in[d];
+      count *= out[d];
+    }
+  }
+};
+
+/// Calls body(offset, weight) for every combination of the taps of one output row, the last dimension fastest.
+template <class Body>
+void for_each_tap(const Rows& rows, std::int64_t row, const Body& body) {
+  std::array<std::int64_t, Shape::max_rank> place{};
+  std::array<int, Shape::max_rank> tap{};
+  std::int64_t base = 0;
+  for (int d = rows.rank - 1; d >= 0; --d) {
+    const auto at = static_cast<std::size_t>(d);
+    place[at] = row % rows.extents[at];
+    row /= rows.extents[at];
+    if (rows.axes[at] == nullptr) base += place[at] * rows.steps[at];
+  }
+  for (;;) {
+    std::int64_t offset = base;
+    float weight = 1;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(rows.rank); ++d) {
+      if (rows.axes[d] == nullptr) continue;
+      const auto at = static_cast<std::size_t>(place[d] * rows.axes[d]->taps + tap[d]);
+      offset += rows.axes[d]->indices[at] * rows.steps[d];
+      weight *= rows.axes[d]->weights[at];
+    }
+    body(offset, weight);
+    int d = rows.rank - 1;
+    for (; d >= 0; --d) {
+      const auto at = static_cast<std::size_t>(d);
+      if (rows.axes[at] == nullptr) continue;
+      if (++tap[at] < rows.axes[at]->taps) break;
+      tap[at] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+void take_within(const Axis& axis, std::int64_t width, const float* row, float* output) {
+  const int* index = axis.indices.data();
+  const float* weight = axis.weights.data();
+  for (std::int64_t i = 0; i < width; ++i, index += axis.taps, weight += axis.taps) {
+    float sum = 0;
+    for (int t = 0; t < axis.taps; ++t) sum += weight[t] * row[index[t]];
+    output[i] = sum;
+  }
+}
+
+}  // namespace
+
+std::size_t resample_workspace(const ResampleProblem& problem, const Shape& in, int threads) {
+  const Rows rows(problem, in, in);
+  if (rows.within == nullptr) return 0;
+  return static_cast<std::size_t>(threads * detail::round_up<std::int64_t>(rows.in_width, 16)) * sizeof(float);
+}
+
+void resample(const ResampleProblem& problem, const Shape& in, const Shape& out, const float* input, float* output,
+              ThreadPool& pool, float* workspace) {
+  const Rows rows(problem, in, out);
+  if (rows.out_width == 0) return;
+  const bool across = std::any_of(rows.axes.begin(), rows.axes.end(), [](auto* axis) { return axis != nullptr; });
+  // Several short rows are one item of work.
+  const std::int64_t each = std::max<std::int64_t>(1, 4096 / std::max(rows.in_width, rows.out_width));
+  pool.parallel_for(detail::ceil_div(rows.count, each), [&](std::int64_t item, int worker) {
+    for (std::int64_t row = item * each; row < std::min(rows.count, (item + 1) * each); ++row) {
+      float* const to = output + row * rows.out_width;
+      float* const sums =
+          rows.within == nullptr ? to : workspace + worker * detail::round_up<std::int64_t>(rows.in_width, 16);
+      bool first = true;
+      for_each_tap(rows, row, [&](std::int64_t offset, float weight) {
+        const float* const from = input + offset;
+        if (!across && rows.within != nullptr) return take_within(*rows.within, rows.out_width, from, to);
+        if (first) {
+          for (std::int64_t i = 0; i < rows.in_width; ++i) sums[i] = weight * from[i];
+        } else {
+          for (std::int64_t i = 0; i < rows.in_width; ++i) sums[i] += weight * from[i];
+        }
+        first = false;
+      });
+      if (across && rows.within != nullptr) take_within(*rows.within, rows.out_width, sums, to);
+    }
+  });
+}
+
+}  // namespace lamina::cpu

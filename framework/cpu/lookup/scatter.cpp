@@ -1,0 +1,124 @@
+#include "lamina/cpu/lookup/scatter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "lamina/base/math.h"
+#include "lamina/cpu/lookup/index.h"
+#include "lamina/tensor/visit.h"
+
+namespace lamina::cpu {
+namespace {
+
+using detail::IndexExtents;
+
+template <class T>
+T sum(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a || b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
+T product(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a && b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
+/// NaN if one of them is.
+template <class T>
+T larger(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+T smaller(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+template <class T>
+T reduce(ScatterReduction reduction, T a, T b) {
+  if constexpr (std::is_same_v<T, half>) {
+    return to_half(reduce(reduction, to_float(a), to_float(b)));
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return to_bfloat16(reduce(reduction, to_float(a), to_float(b)));
+  } else {
+    switch (reduction) {
+      case ScatterReduction::add: return sum(a, b);
+      case ScatterReduction::mul: return product(a, b);
+      case ScatterReduction::max: return larger(a, b);
+      case ScatterReduction::min: return smaller(a, b);
+      case ScatterReduction::none: break;
+    }
+    return b;
+  }
+}
+
+template <class Index, class T>
+void slices(const IndexExtents& e, ScatterReduction reduction, const Index* indices, const T* updates, T* output,
+            ThreadPool& pool) {
+  // Threads share out the elements of slices, so that each sees the updates in their order.
+  const std::int64_t width = std::max<std::int64_t>(64, detail::ceil_div<std::int64_t>(e.inner, pool.threads()));
+  pool.parallel_for(detail::ceil_div(e.inner, width), [&](std::int64_t item, int) {
+    const std::int64_t first = item * width, last = std::min(e.inner, first + width);
+    for (std::int64_t u = 0; u < e.places; ++u) {
+      const std::int64_t slice = slice_of(e, indices + u * e.depth);
+      if (slice < 0) continue;
+      const T* const from = updates + u * e.inner;
+      T* const to = output + slice * e.inner;
+      if (reduction == ScatterReduction::none) {
+        std::copy(from + first, from + last, to + first);
+      } else {
+        for (std::int64_t i = first; i < last; ++i) to[i] = reduce(reduction, to[i], from[i]);
+      }
+    }
+  });
+}
+
+template <class Index, class T>
+void elements(const IndexExtents& e, ScatterReduction reduction, const Index* indices, const T* updates, T* output,
+              ThreadPool& pool) {
+  // Threads share out the coordinates before `dim`: updates that meet in one place have them in common.
+  std::int64_t before = 1, after = 1;
+  for (int d = 0; d < e.rank; ++d) (d < e.dim ? before : after) *= e.index_extents[static_cast<std::size_t>(d)];
+  if (after == 0) return;
+  const std::int64_t step = e.data_strides[static_cast<std::size_t>(e.dim)];
+  pool.parallel_for(before, [&](std::int64_t item, int) {
+    Walk walk(e, item * after);
+    for (std::int64_t i = item * after; i < (item + 1) * after; ++i, walk.next()) {
+      const std::int64_t place = place_of(indices[i], e.reach);
+      if (place < 0) continue;
+      T& to = output[walk.offset() + place * step];
+      to = reduce(reduction, to, updates[i]);
+    }
+  });
+}
+
+}  // namespace
+
+void scatter(const IndexExtents& e, ScatterReduction reduction, DType dtype, DType index_type, const void* data,
+             std::int64_t size, const void* indices, const void* updates, void* output, ThreadPool& pool) {
+  if (size == 0) return;
+  if (output != data) std::memcpy(output, data, static_cast<std::size_t>(size) * size_of(dtype));
+  with_index_type(index_type, [&](auto* index) {
+    detail::visit(dtype, [&](auto type) {
+      using T = typename decltype(type)::type;
+      const auto* at = static_cast<decltype(index)>(indices);
+      const auto run = e.kind == GatherKind::elements ? elements<std::remove_cvref_t<decltype(*index)>, T>
+                                                      : slices<std::remove_cvref_t<decltype(*index)>, T>;
+      run(e, reduction, at, static_cast<const T*>(updates), static_cast<T*>(output), pool);
+    });
+  });
+}
+
+}  // namespace lamina::cpu

@@ -1,0 +1,172 @@
+// Elementwise work on operands of any dtype, layout and shape that broadcasts.
+//
+// In f32 a thread owns four neighbours of the output, wherever all operands have them beside each other or are one
+// number for all four: one access each, and one look for where they are. Else, and for the last few, it owns one.
+// Operands are converted to the type that is computed in as they are loaded, and the result as it is stored. A block is
+// 256 threads; no shared memory. Preconditions: none; the output may be an input that lies as it does.
+
+#include <algorithm>
+
+#include "lamina/cuda/array/any_element.cuh"
+#include "lamina/cuda/array/broadcast.h"
+#include "lamina/cuda/array/walk.cuh"
+#include "lamina/cuda/pointwise_functions.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int vector = 4;
+
+enum class Kind : std::uint8_t { contiguous, one_for_all, strided };
+
+struct Operand {
+  const void* memory;
+  DType dtype;
+  Kind kind;
+  bool inner;  ///< neighbours of the output have neighbours of it; otherwise they share one
+  std::int64_t strides[Shape::max_rank];
+};
+
+template <class T>
+struct Chain {
+  Axes<Shape::max_rank> axes;
+  int steps = 0, inputs = 0;
+  void* output;
+  DType dtype;
+  ChainStep<T> step[Broadcast::max_steps];
+  Operand operands[Broadcast::max_inputs];
+};
+
+/// Elements that are worked on together: of float alone, the others being rare.
+template <class T>
+inline constexpr int width = std::is_same_v<T, float> ? vector : 1;
+
+template <class T, int n>
+struct Values {
+  T values[n];
+};
+
+/// Elements of an operand, for those of the output from `index` on. Not inlined, nor is what follows: one copy of the
+/// code for thirteen dtypes is enough.
+template <int n, class T>
+__device__ __noinline__ Values<T, n> fetch(const Operand* from, const Axes<Shape::max_rank>* axes, std::int64_t index) {
+  Values<T, n> result;
+  std::int64_t offset = from->kind == Kind::contiguous ? index : 0;
+  if (from->kind == Kind::strided) offset = axes->offset(from->strides, index);
+  if (n == 1 || from->inner) {
+    load<n>(from->dtype, from->memory, offset, result.values);
+  } else {
+    T one[1];
+    load<1>(from->dtype, from->memory, offset, one);
+#pragma unroll
+    for (int j = 0; j < n; ++j) result.values[j] = one[0];
+  }
+  return result;
+}
+
+template <class T>
+__device__ inline T function_of(Pointwise function, T v, T x, T y) {
+  if constexpr (std::is_integral_v<T>) return whole_function(function, v, x, y);
+  if constexpr (std::is_floating_point_v<T>) return float_function(function, v, x, y);
+}
+
+template <int n, class T>
+__device__ inline void compute(const Chain<T>& chain, std::int64_t index) {
+  const auto operand = [&](int which, T number) {
+    if (which >= 0) return fetch<n, T>(&chain.operands[which], &chain.axes, index);
+    Values<T, n> result;
+#pragma unroll
+    for (int j = 0; j < n; ++j) result.values[j] = number;
+    return result;
+  };
+  Values<T, n> values = operand(0, T{});
+  for (int s = 0; s < chain.steps; ++s) {
+    const ChainStep<T>& step = chain.step[s];
+    const Values<T, n> x = operand(step.operand, step.a), y = operand(step.second, step.b);
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_common(step.function)) {
+        apply_common(step.function, values.values, x.values, y.values);
+        continue;
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      values.values[j] = function_of(step.function, values.values[j], x.values[j], y.values[j]);
+    }
+  }
+  store<n>(chain.dtype, values.values, chain.output, index);
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    broadcast_kernel(const __grid_constant__ Chain<T> chain, std::int64_t vectors, std::int64_t count) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  if constexpr (width < T >> 1) {
+    for (std::int64_t i = first; i < vectors; i += step) compute<width<T>>(chain, i * width<T>);
+  }
+  for (std::int64_t i = vectors * width<T> + first; i < count; i += step) compute<1>(chain, i);
+}
+
+/// Whether an address is a multiple of what four elements of that dtype are loaded by.
+bool aligned(const void* memory, DType dtype) {
+  const std::size_t bytes = std::min<std::size_t>(16, vector * size_of(dtype));
+  return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0;
+}
+
+}  // namespace
+
+Broadcast::Broadcast(const PointwiseProblem& problem, const Preparation& p)
+    : problem_(problem), axes_(detail::broadcast_walk(p.output(), p.inputs)) {}
+
+template <class T>
+void Broadcast::start(std::span<const Tensor> inputs, Tensor& output, Stream stream) const {
+  const std::int64_t count = output.numel();
+  Chain<T> chain{};
+  chain.axes.wide = count >= narrow_count;
+  for (const detail::WalkAxis& axis : axes_) chain.axes.add(axis.extent);
+  for (const PointwiseStep& step : problem_.chain) chain.step[chain.steps++] = step_as<T>(step);
+  chain.output = output.raw();
+  chain.dtype = output.dtype();
+  // Four at a time must not straddle the end of a run of neighbours; in a single run the last few go one by one.
+  const detail::WalkAxis& inner = axes_.back();
+  bool whole = aligned(output.raw(), output.dtype()) && (axes_.size() == 1 || inner.extent % vector == 0);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Operand& operand = chain.operands[chain.inputs++];
+    operand.memory = inputs[i].raw();
+    operand.dtype = inputs[i].dtype();
+    operand.inner = inner.strides[i + 1] != 0;
+    bool contiguous = true, one_for_all = true;
+    for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
+      const std::int64_t stride = axes_[axis].strides[i + 1];
+      operand.strides[axis] = stride;
+      contiguous &= stride == axes_[axis].strides[0];
+      one_for_all &= stride == 0;
+      if (operand.inner && axis + 1 < axes_.size()) whole &= stride % vector == 0;
+    }
+    operand.kind = one_for_all ? Kind::one_for_all : contiguous ? Kind::contiguous : Kind::strided;
+    if (operand.inner) whole &= inner.strides[i + 1] == 1 && aligned(operand.memory, operand.dtype);
+  }
+  const std::int64_t vectors = whole && width<T> > 1 ? count / vector : 0;
+  const Launch how = {.grid = dim3(grid_for(vectors > 0 ? vectors : count, threads)), .block = dim3(threads)};
+  launch_kernel(broadcast_kernel<T>, how, stream, chain, vectors, count);
+}
+
+void Broadcast::run(int device, std::span<const Tensor> inputs, Tensor& output, Stream stream) const {
+  if (output.numel() == 0) return;
+  const DeviceGuard guard(device);
+  switch (problem_.compute) {
+    case DType::f64: return start<double>(inputs, output, stream);
+    case DType::i64: return start<std::int64_t>(inputs, output, stream);
+    case DType::u64: return start<std::uint64_t>(inputs, output, stream);
+    default: return start<float>(inputs, output, stream);
+  }
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,121 @@
+// The tables of a GPU's kernels for arrays of any shape: functions of their elements, moves, reductions, norms.
+
+#include <algorithm>
+
+#include "lamina/cuda/array/broadcast.h"
+#include "lamina/cuda/array/move.h"
+#include "lamina/cuda/array/norm.h"
+#include "lamina/cuda/array/reduce.h"
+#include "lamina/cuda/elementwise.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/norm_rules.h"
+#include "lamina/kernel/rules/pointwise_rules.h"
+#include "lamina/kernel/rules/reduce_plan.h"
+
+namespace lamina {
+namespace {
+
+using detail::floats;
+using detail::make_operator;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+int index(const Preparation& p) { return p.device.device.index; }
+
+bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
+  const DType dtype = p.input().format.dtype;
+  return detail::is_computable(problem, p) && p.keeps_format() && problem.compute == DType::f32 &&
+         (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) &&
+         p.inputs.size() <= cuda::max_pointwise_operands && std::ranges::all_of(p.inputs, whole) &&
+         cuda::packs_take(problem.chain);
+}
+
+/// Not to turn a whole array's layout on its way, which goes against the grain of memory: where there are operands of
+/// the output's size, one of them lies as it does.
+bool takes_broadcast(const PointwiseProblem& problem, const Preparation& p) {
+  if (!detail::is_computable(problem, p)) return false;
+  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
+  const auto alike = [&](const View& input) {
+    return whole(input) && detail::same_order(input.shape, input.format.layout, p.output().format.layout);
+  };
+  return p.inputs.size() <= cuda::Broadcast::max_inputs && problem.chain.size() <= cuda::Broadcast::max_steps &&
+         (std::ranges::none_of(p.inputs, whole) || std::ranges::any_of(p.inputs, alike));
+}
+
+std::unique_ptr<Operator> prepare_broadcast(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("elementwise", [broadcast = cuda::Broadcast(problem, p), device = index(p)](
+                                          Inputs inputs, Outputs outputs, const Execution& execution) {
+    broadcast.run(device, inputs, outputs[0], execution.stream);
+  });
+}
+
+std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("elementwise",
+                       [problem, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::pointwise(device, outputs[0].dtype(), problem.chain, inputs, outputs[0].raw(),
+                                         outputs[0].numel(), execution.stream);
+                       });
+}
+
+bool takes_move(const MoveProblem& problem, const Preparation& p) {
+  return cuda::Move::takes(problem) && detail::is_movable(problem, p);
+}
+
+std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  const std::size_t alignment = std::min(p.input().alignment, p.output().alignment);
+  cuda::Move move(index(p), detail::move_plan(problem, dtype), size_of(dtype), alignment);
+  return make_operator("copies", {.parameters = move.parameter_bytes()},
+                       [move](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         move.run(inputs[0], outputs[0], execution.stream);
+                       });
+}
+
+std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Preparation& p) {
+  return make_operator("threads that meet", [reduce = cuda::Reduce(problem, p), device = index(p)](
+                                                Inputs inputs, Outputs outputs, const Execution& execution) {
+    reduce.run(device, inputs[0], outputs[0], execution.stream);
+  });
+}
+
+bool takes_norm(const NormProblem& problem, const Preparation& p) {
+  return detail::is_normalisable(problem, p) && p.input().format == p.output().format &&
+         p.input().format.dtype != DType::f64;
+}
+
+std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
+  const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
+  const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
+  const cuda::NormSettings settings = {.length = problem.length,
+                                       .eps = static_cast<float>(problem.eps),
+                                       .centred = problem.centred,
+                                       .inner = problem.inner,
+                                       .channels = problem.channels};
+  return make_operator("one pass", {.parameters = scale.bytes() + shift.bytes()},
+                       [=, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::NormSettings with = settings;
+                         with.scale = floats(scale), with.shift = floats(shift);  // which the operator keeps
+                         cuda::norm(device, with, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
+                                    outputs[0].numel(), execution.stream);
+                       });
+}
+
+constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise},
+                                                  {"broadcast", takes_broadcast, prepare_broadcast}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move}};
+constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
+constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
+
+}  // namespace
+
+// clang-format off
+template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cuda() { return pointwise; }
+template <> std::span<const Kernel<MoveProblem>> Kernels<MoveProblem>::cuda() { return move; }
+template <> std::span<const Kernel<ReduceProblem>> Kernels<ReduceProblem>::cuda() { return reduce; }
+template <> std::span<const Kernel<NormProblem>> Kernels<NormProblem>::cuda() { return norm; }
+// clang-format on
+
+}  // namespace lamina

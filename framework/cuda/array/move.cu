@@ -1,0 +1,202 @@
+// Moving elements of 1, 2, 4, 8 or 16 bytes; the host makes wide ones of neighbours that stay together.
+//
+// A thread owns an element of the output at a time, a warp neighbours of it: what it writes is coalesced, what it reads
+// is as far as the axes allow. Where the innermost axis goes across the input and another along it (a transposition,
+// whatever stands before, between and behind), blocks of 32 x 8 threads turn tiles of 32 x 32 in shared memory, at most
+// 16.5 KB; a pitch of 33 keeps columns free of bank conflicts. Preconditions: none.
+
+#include <algorithm>
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/array/move.h"
+#include "lamina/cuda/array/walk.cuh"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int tile = 32;
+constexpr int tile_rows = 8;
+
+/// Where elements come from.
+struct Source {
+  Axes<Move::max_axes> axes;
+  std::int64_t strides[Move::max_axes];
+  const std::int64_t* tables[Move::max_axes];  // null: the stride
+  std::int64_t base;
+
+  /// The offset of element `index`, or -1.
+  __device__ std::int64_t offset(std::int64_t index) const {
+    std::int64_t sum = base;
+    bool outside = false;
+    axes.visit(index, [&](int axis, std::int64_t at) {
+      const std::int64_t* table = tables[axis];
+      const std::int64_t step = table == nullptr ? at * strides[axis] : table[at];
+      outside |= table != nullptr && step < 0;
+      sum += step;
+    });
+    return outside ? -1 : sum;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    move_kernel(const __grid_constant__ Source source, const T* __restrict__ input, T* __restrict__ output, T fill,
+                std::int64_t count) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
+    const std::int64_t offset = source.offset(i);
+    output[i] = offset < 0 ? fill : input[offset];
+  }
+}
+
+/// Tiles of the turned axis, along which input elements are neighbours, and the innermost one.
+struct Tiles {
+  Source others;                         // of the other axes, the turned one and the innermost with extent 1
+  std::int64_t pitches[Move::max_axes];  // of the output, by axis of `others`
+  std::int64_t turned, turned_pitch;     // extent; elements of the output from one to the next
+  std::int64_t inner, inner_stride;      // extent; elements of the input from one to the next
+  std::int64_t turned_tiles, inner_tiles;
+};
+
+template <class T>
+__global__ void __launch_bounds__(tile* tile_rows)
+    turn_kernel(const __grid_constant__ Tiles t, const T* __restrict__ input, T* __restrict__ output, T fill,
+                std::int64_t tiles) {
+  __shared__ T shared[tile][tile + 1];
+  let_successor_start();
+  wait_for_predecessor();
+  const auto x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  for (std::int64_t number = blockIdx.x; number < tiles; number += gridDim.x) {
+    const std::int64_t place = number / (t.turned_tiles * t.inner_tiles);
+    const std::int64_t a = number % t.turned_tiles * tile, b = number / t.turned_tiles % t.inner_tiles * tile;
+    const std::int64_t from = t.others.offset(place), to = t.others.axes.offset(t.pitches, place);
+    for (int j = y; j < tile && b + j < t.inner; j += tile_rows) {
+      if (a + x < t.turned) shared[j][x] = from < 0 ? fill : input[from + (b + j) * t.inner_stride + a + x];
+    }
+    __syncthreads();
+    for (int j = y; j < tile && a + j < t.turned; j += tile_rows) {
+      if (b + x < t.inner) output[to + (a + j) * t.turned_pitch + b + x] = shared[x][j];
+    }
+    __syncthreads();
+  }
+}
+
+struct alignas(16) Sixteen {
+  std::uint64_t words[2];
+};
+
+template <class F>
+void with_size(std::size_t size, F&& f) {
+  switch (size) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    case 8: return f(std::uint64_t{});
+    default: return f(Sixteen{});
+  }
+}
+
+/// `pattern` holds the bits of the smallest element as often as they fit.
+template <class T>
+T filling(std::uint64_t pattern) {
+  if constexpr (std::is_same_v<T, Sixteen>) {
+    return {pattern, pattern};
+  } else {
+    return static_cast<T>(pattern);
+  }
+}
+
+}  // namespace
+
+Move::Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment)
+    : device_(device), plan_(plan), size_(element_size) {
+  for (std::size_t bits = 8 * element_size; bits < 64; bits *= 2) plan_.fill |= plan_.fill << bits;
+  if (plan_.outside) plan_.axes = {{.extent = plan_.count}}, plan_.base = -1;
+  widen(alignment);
+  const std::vector<MoveProblem::Axis>& axes = plan_.axes;
+  const MoveProblem::Axis& inner = axes.back();
+  // Few neighbours of either kind would leave most of a tile empty.
+  const auto fills_tiles = [](const MoveProblem::Axis& axis) { return axis.offsets.empty() && axis.extent >= 4; };
+  if (fills_tiles(inner) && inner.stride != 0 && inner.stride != 1) {
+    for (std::size_t i = 0; i + 1 < axes.size(); ++i) {
+      if (fills_tiles(axes[i]) && axes[i].stride == 1) turned_ = static_cast<int>(i);
+    }
+  }
+  std::vector<std::int64_t> tables;
+  for (const MoveProblem::Axis& axis : axes) tables.insert(tables.end(), axis.offsets.begin(), axis.offsets.end());
+  tables_ = Constant(device, tables.data(), tables.size() * sizeof(std::int64_t));
+}
+
+/// Makes one of two neighbours that always stay together, as long as there are such.
+void Move::widen(std::size_t alignment) {
+  const auto even = [](std::int64_t n) { return n % 2 == 0; };
+  while (size_ < 16 && alignment % (2 * size_) == 0) {
+    MoveProblem::Axis& inner = plan_.axes.back();
+    bool together = inner.offsets.empty() && inner.stride == 1 && even(inner.extent) && even(plan_.base);
+    for (std::size_t i = 0; i + 1 < plan_.axes.size(); ++i) {
+      together &= even(plan_.axes[i].stride);
+      for (const std::int64_t offset : plan_.axes[i].offsets) together &= offset == -1 || even(offset);
+    }
+    if (!together) return;
+    for (std::size_t i = 0; i + 1 < plan_.axes.size(); ++i) {
+      plan_.axes[i].stride /= 2;
+      for (std::int64_t& offset : plan_.axes[i].offsets) offset = offset == -1 ? -1 : offset / 2;
+    }
+    inner.extent /= 2;
+    plan_.base /= 2;
+    plan_.count /= 2;
+    size_ *= 2;
+  }
+}
+
+void Move::run(const Tensor& input, Tensor& output, Stream stream) const {
+  if (plan_.count == 0) return;
+  const DeviceGuard guard(device_);
+  const bool wide = plan_.count >= narrow_count;
+  const std::size_t last = plan_.axes.size() - 1;
+  Source source{};
+  source.axes.wide = wide;
+  source.base = plan_.base;
+  Tiles tiles{};
+  tiles.turned = tiles.inner = 1;
+  const auto* table = tables_.as<std::int64_t>();
+  std::int64_t pitch = plan_.count;
+  for (std::size_t i = 0; i <= last; ++i) {
+    const MoveProblem::Axis& axis = plan_.axes[i];
+    const auto place = static_cast<std::size_t>(source.axes.count);
+    const bool turned = static_cast<int>(i) == turned_, inner = turned_ >= 0 && i == last;
+    pitch /= axis.extent;
+    if (turned) tiles.turned = axis.extent, tiles.turned_pitch = pitch;
+    if (inner) tiles.inner = axis.extent, tiles.inner_stride = axis.stride;
+    source.tables[place] = axis.offsets.empty() ? nullptr : table;
+    source.strides[place] = axis.stride;
+    tiles.pitches[place] = pitch;
+    source.axes.add(turned || inner ? 1 : axis.extent);
+    if (!axis.offsets.empty()) table += axis.extent;
+  }
+  with_size(size_, [&]<class T>(T) {
+    const auto* from = static_cast<const T*>(input.raw());
+    auto* to = static_cast<T*>(output.raw());
+    const T fill = filling<T>(plan_.fill);
+    if (turned_ >= 0) {
+      tiles.others = source;
+      tiles.turned_tiles = detail::ceil_div<std::int64_t>(tiles.turned, tile);
+      tiles.inner_tiles = detail::ceil_div<std::int64_t>(tiles.inner, tile);
+      const std::int64_t count = plan_.count / tiles.turned / tiles.inner * tiles.turned_tiles * tiles.inner_tiles;
+      launch_kernel(turn_kernel<T>, {.grid = dim3(grid_for(count, 1)), .block = dim3(tile, tile_rows)}, stream, tiles,
+                    from, to, fill, count);
+      return;
+    }
+    launch_kernel(move_kernel<T>, {.grid = dim3(grid_for(plan_.count, threads)), .block = dim3(threads)}, stream,
+                  source, from, to, fill, plan_.count);
+  });
+}
+
+}  // namespace lamina::cuda

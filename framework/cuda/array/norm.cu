@@ -1,0 +1,156 @@
+// Norms of rows. A warp owns a row of up to 256 elements, and a block of 256 or 512 threads a longer one. Up to 8192
+// elements are held in registers, so that memory is read once; longer rows are read three times, which the L2 cache
+// mostly bears.
+//
+// The mean is that of the differences from the row's first element, and the variance that of the differences from the
+// mean: neither loses a small spread around a large value. Sums are of at most 16 elements a thread, or Kahan's.
+// Shared memory: 128 bytes. Preconditions: none.
+
+#include "lamina/cuda/array/norm.h"
+#include "lamina/cuda/array/walk.cuh"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int warp = 32;
+
+/// Not inlined: rare, and large.
+__device__ __noinline__ std::int64_t divided(std::int64_t element, std::int64_t inner, std::int64_t channels) {
+  return element / inner % channels;
+}
+
+/// Which channel an element belongs to.
+struct Channels {
+  std::int64_t inner, channels;
+  Divider by_inner, by_channels;
+  enum class Way { in_row, narrow, wide } way;
+
+  __device__ std::int64_t operator()(std::int64_t element, std::int64_t in_row) const {
+    if (way == Way::in_row) return in_row;
+    if (way == Way::wide) return divided(element, inner, channels);
+    const std::uint32_t line = by_inner.quotient(static_cast<std::uint32_t>(element));
+    return line - by_channels.quotient(line) * static_cast<std::uint32_t>(channels);
+  }
+};
+
+/// The sum over the `threads` threads that share a row, for each of them. A block's meet in shared memory.
+template <int threads>
+__device__ inline float sum_of_row(float value, float* shared) {
+#pragma unroll
+  for (int distance = warp / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  if constexpr (threads > warp) {
+    if (threadIdx.x % warp == 0) shared[threadIdx.x / warp] = value;
+    __syncthreads();
+    value = 0;
+#pragma unroll
+    for (int w = 0; w < threads / warp; ++w) value += shared[w];
+    __syncthreads();  // before anybody writes the next sum
+  }
+  return value;
+}
+
+/// threads: that share a row; items: elements that each holds, 0 if the row is read again.
+template <class T, int threads, int items>
+__global__ void __launch_bounds__(threads > 256 ? threads : 256)
+    norm_kernel(const T* input, T* output, std::int64_t rows, const __grid_constant__ NormSettings s,
+                const __grid_constant__ Channels channels) {
+  __shared__ float shared[warp];
+  let_successor_start();
+  wait_for_predecessor();
+  constexpr int rows_of_block = threads > warp ? 1 : 256 / warp;
+  const int lane = static_cast<int>(threadIdx.x) % threads;
+  const std::int64_t step = std::int64_t{gridDim.x} * rows_of_block;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * rows_of_block + static_cast<int>(threadIdx.x) / threads;
+       row < rows; row += step) {
+    const T* x = input + row * s.length;
+    float held[items > 0 ? items : 1];
+    if constexpr (items > 0) {
+#pragma unroll
+      for (int k = 0; k < items; ++k) {
+        const int i = lane + k * threads;
+        held[k] = i < s.length ? to_f32(x[i]) : 0.0f;
+      }
+    }
+    const auto each = [&](auto f) {
+      if constexpr (items > 0) {
+#pragma unroll
+        for (int k = 0; k < items; ++k) {
+          const int i = lane + k * threads;
+          if (i < s.length) f(held[k], i);
+        }
+      } else {
+        for (std::int64_t i = lane; i < s.length; i += threads) f(to_f32(x[i]), i);
+      }
+    };
+    // Kahan's where a thread has many elements; elsewhere the plain sum is as good.
+    const auto sum = [&](auto f) {
+      float total = 0;
+      if constexpr (items > 0) {
+        each([&](float v, std::int64_t) { total += f(v); });
+      } else {
+        float lost = 0;
+        each([&](float v, std::int64_t) {
+          const float y = f(v) - lost, next = __fadd_rn(total, y);
+          lost = __fsub_rn(__fsub_rn(next, total), y);
+          total = next;
+        });
+      }
+      return sum_of_row<threads>(total, shared);
+    };
+    const auto length = static_cast<float>(s.length);
+    const float first = s.centred ? to_f32(x[0]) : 0.0f;
+    if constexpr (threads > warp) __syncthreads();  // the row's first element is read before it is written over
+    const float mean = s.centred ? sum([&](float v) { return v - first; }) / length : 0.0f;
+    const float squares = sum([&](float v) {
+      const float d = v - first - mean;
+      return d * d;
+    });
+    const float factor = 1.0f / sqrtf(squares / length + s.eps);
+    T* y = output + row * s.length;
+    each([&](float v, std::int64_t i) {
+      const std::int64_t c = channels(row * s.length + i, i);
+      const float normalised = (v - first - mean) * factor;
+      const float scaled = s.scale == nullptr ? normalised : normalised * s.scale[c];
+      y[i] = from_f32<T>(s.shift == nullptr ? scaled : scaled + s.shift[c]);
+    });
+  }
+}
+
+}  // namespace
+
+void norm(int device, const NormSettings& settings, DType dtype, const void* input, void* output, std::int64_t count,
+          Stream stream) {
+  if (count == 0) return;
+  const DeviceGuard guard(device);
+  Channels channels = {settings.inner, settings.channels, Divider(1), Divider(1), Channels::Way::wide};
+  if (settings.inner == 1 && settings.channels == settings.length) {
+    channels.way = Channels::Way::in_row;
+  } else if (count < narrow_count && settings.inner < narrow_count && settings.channels < narrow_count) {
+    channels.by_inner = Divider(settings.inner);
+    channels.by_channels = Divider(settings.channels);
+    channels.way = Channels::Way::narrow;
+  }
+  const std::int64_t rows = count / settings.length;
+  with_element_type(dtype, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    const auto start = [&](auto kernel, int block, int rows_of_block) {
+      launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(static_cast<unsigned>(block))},
+                    stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings, channels);
+    };
+    if (settings.length <= 256) {
+      start(norm_kernel<T, warp, 8>, 256, 8);
+    } else if (settings.length <= 1024) {
+      start(norm_kernel<T, 256, 4>, 256, 1);
+    } else if (settings.length <= 8192) {
+      start(norm_kernel<T, 512, 16>, 512, 1);
+    } else {
+      start(norm_kernel<T, 512, 0>, 512, 1);
+    }
+  });
+}
+
+}  // namespace lamina::cuda

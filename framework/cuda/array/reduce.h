@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/rules/reduce_plan.h"
+#include "lamina/tensor/tensor.h"
+
+namespace lamina::cuda {
+
+/// Reductions, in the memory of a CUDA device; those of f32, f16 and bf16 in compensated sums of f32.
+class Reduce {
+ public:
+  /// Of a problem that detail::is_reducible.
+  Reduce(const ReduceProblem& problem, const Preparation& preparation);
+
+  void run(int device, const Tensor& input, Tensor& output, Stream stream) const;
+
+ private:
+  template <class T>
+  void start(const Tensor& input, Tensor& output, Stream stream) const;
+  template <class T, class State>
+  void launch(const Tensor& input, Tensor& output, Stream stream) const;
+
+  ReduceProblem problem_;
+  detail::ReducePlan plan_;
+  DType compute_;
+};
+
+}  // namespace lamina::cuda

@@ -1,0 +1,107 @@
+// Elements at places that indices say. A thread owns one word of the output: of slices the largest word of at most 16
+// bytes that divides them, so that neighbours read neighbours; else one element.
+//
+// Shared memory: none. Preconditions: none.
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/lookup/gather.h"
+#include "lamina/cuda/lookup/index.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::IndexExtents;
+
+constexpr int threads = 256;
+
+/// `words` of a slice.
+template <class Word>
+__global__ void __launch_bounds__(threads)
+    gather_slices_kernel(const Word* __restrict__ data, const Indices indices, Word* __restrict__ output,
+                         std::int64_t words, const __grid_constant__ IndexExtents e) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t count = e.outer * e.places * words, step = std::int64_t{gridDim.x} * threads;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
+    const std::int64_t which = i / words, word = i - which * words, batch = which / e.places;
+    const std::int64_t index = e.kind == GatherKind::take ? which - batch * e.places : which;
+    const std::int64_t slice = slice_of(e, indices, index * e.depth);
+    output[i] = slice < 0 ? Word{} : data[(batch * e.reach + slice) * words + word];
+  }
+}
+
+template <class Word>
+__global__ void __launch_bounds__(threads)
+    gather_elements_kernel(const Word* __restrict__ data, const Indices indices, Word* __restrict__ output,
+                           std::int64_t count, const __grid_constant__ IndexExtents e) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
+    const std::int64_t place = place_of(indices[i], e.reach);
+    std::int64_t rest = i, offset = place * e.data_strides[e.dim];
+#pragma unroll 1
+    for (int d = e.rank - 1; d >= 0; --d) {
+      const std::int64_t next = rest / e.index_extents[d];
+      if (d != e.dim) offset += (rest - next * e.index_extents[d]) * e.data_strides[d];
+      rest = next;
+    }
+    output[i] = place < 0 ? Word{} : data[offset];
+  }
+}
+
+/// Calls f with a word of `size` bytes, 1, 2, 4, 8 or 16.
+template <class F>
+void with_word(std::size_t size, F&& f) {
+  switch (size) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    case 8: return f(std::uint64_t{});
+    default: return f(Pack<std::uint64_t>{});
+  }
+}
+
+std::size_t largest_word(std::size_t slice, const void* data, const void* output) {
+  for (const std::size_t size : {16, 8, 4, 2}) {
+    const auto fits = [&](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % size == 0; };
+    if (slice % size == 0 && fits(data) && fits(output)) return size;
+  }
+  return 1;
+}
+
+}  // namespace
+
+void gather(int device, const IndexExtents& e, std::size_t size, DType index_type, const void* data,
+            const void* indices, void* output, Stream stream) {
+  const DeviceGuard guard(device);
+  const bool by_element = e.kind == GatherKind::elements;
+  const std::size_t slice = static_cast<std::size_t>(e.inner) * size;
+  std::int64_t count = e.outer * e.places * e.inner;
+  if (by_element) {
+    count = 1;
+    for (int d = 0; d < e.rank; ++d) count *= e.index_extents[d];
+  }
+  if (count == 0) return;
+  const Indices at(index_type, indices);
+  with_word(by_element ? size : largest_word(slice, data, output), [&](auto word) {
+    using Word = decltype(word);
+    const auto* from = static_cast<const Word*>(data);
+    auto* to = static_cast<Word*>(output);
+    if (by_element) {
+      launch_kernel(gather_elements_kernel<Word>, {dim3(grid_for(count, threads)), dim3(threads)}, stream, from, at, to,
+                    count, e);
+    } else {
+      const auto words = static_cast<std::int64_t>(slice / sizeof(Word));
+      launch_kernel(gather_slices_kernel<Word>, {dim3(grid_for(e.outer * e.places * words, threads)), dim3(threads)},
+                    stream, from, at, to, words, e);
+    }
+  });
+}
+
+}  // namespace lamina::cuda

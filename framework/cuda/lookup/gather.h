@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/tensor/dtype.h"
+
+namespace lamina::cuda {
+
+/// See cpu/lookup/gather.h; in the memory of CUDA device `device`.
+void gather(int device, const detail::IndexExtents& extents, std::size_t size, DType index_type, const void* data,
+            const void* indices, void* output, Stream stream);
+
+}  // namespace lamina::cuda

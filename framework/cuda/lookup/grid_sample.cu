@@ -1,0 +1,154 @@
+// Images sampled where a grid says. A thread owns one output pixel of up to 8 channels: it finds the taps once, and
+// neighbours in a warp write neighbouring pixels.
+//
+// Shared memory: none. Preconditions: none; whatever the grid holds, only pixels of the image are read.
+
+#include <algorithm>
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/lookup/grid_sample.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int threads = 256, channels_at_once = 8;
+
+struct Settings {
+  GridPadding padding;
+  bool align_corners;
+};
+
+__device__ inline float reflected(float x, float twice_low, float twice_high) {
+  if (twice_low == twice_high) return 0;
+  const float low = twice_low / 2, span = (twice_high - twice_low) / 2;
+  x = fabsf(x - low);
+  const float extra = fmodf(x, span);
+  return fmodf(floorf(x / span), 2.0f) == 0 ? extra + low : span - extra + low;
+}
+
+__device__ inline float padded(float x, std::int64_t size, const Settings& s) {
+  const auto pixels = static_cast<float>(size);
+  if (s.padding == GridPadding::reflection) {
+    x = s.align_corners ? reflected(x, 0, 2 * (pixels - 1)) : reflected(x, -1, 2 * pixels - 1);
+  }
+  if (s.padding != GridPadding::zeros) x = fminf(pixels - 1, fmaxf(x, 0.0f));  // fmaxf gives 0 for NaN
+  return fabsf(x) < 0x1p30f ? x : -100.0f;
+}
+
+template <int count>
+struct Taps {
+  std::int64_t place[count];  // -1: outside
+  float weight[count];
+
+  __device__ void set(int i, float x, std::int64_t size, float w) {
+    const auto at = static_cast<std::int64_t>(x);
+    place[i] = at >= 0 && at < size ? at : -1;
+    weight[i] = w;
+  }
+};
+
+/// Keys' cubic, a = -0.75.
+__device__ inline float near(float x) { return ((-0.75f + 2) * x - (-0.75f + 3)) * x * x + 1; }
+__device__ inline float far(float x) { return ((-0.75f * x - 5 * -0.75f) * x + 8 * -0.75f) * x - 4 * -0.75f; }
+
+/// One tap for nearest, two for linear, four for cubic.
+template <int count>
+__device__ inline Taps<count> taps_of(float coordinate, std::int64_t size, const Settings& s) {
+  Taps<count> taps;
+  const auto pixels = static_cast<float>(size);
+  float x = s.align_corners ? (coordinate + 1) / 2 * (pixels - 1) : ((coordinate + 1) * pixels - 1) / 2;
+  if constexpr (count == 4) {
+    if (!(fabsf(x) < 0x1p30f)) x = -100;
+    const float low = floorf(x), t = x - low;
+    const float weights[] = {far(t + 1), near(t), near(1 - t), far(2 - t)};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) taps.set(i, padded(low + static_cast<float>(i - 1), size, s), size, weights[i]);
+  } else {
+    x = padded(x, size, s);
+    if constexpr (count == 1) {
+      taps.set(0, nearbyintf(x), size, 1);
+    } else {
+      const float low = floorf(x);
+      taps.set(0, low, size, low + 1 - x);
+      taps.set(1, low + 1, size, x - low);
+    }
+  }
+  return taps;
+}
+
+/// Over dimension `d` (0: x) and those within; what is outside counts as 0, whatever its weight.
+template <int d, int dims, int count, class T>
+__device__ inline float sum_of(const Taps<count> (&taps)[dims], const std::int64_t (&steps)[3], const T* from,
+                               float weight) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (taps[d].place[i] < 0) continue;
+    const T* const at = from + taps[d].place[i] * steps[d];
+    if constexpr (d == 0) {
+      sum += weight * taps[0].weight[i] * to_f32(*at);
+    } else {
+      sum += sum_of<d - 1, dims>(taps, steps, at, weight * taps[d].weight[i]);
+    }
+  }
+  return sum;
+}
+
+template <int count, int dims, class T, class G>
+__global__ void __launch_bounds__(threads)
+    grid_sample_kernel(const T* __restrict__ input, const G* __restrict__ grid, T* __restrict__ output,
+                       const GridExtents e, const Settings settings) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t steps[3] = {1, e.sizes[0], e.sizes[0] * e.sizes[1]};
+  const std::int64_t plane = e.sizes[0] * e.sizes[1] * e.sizes[2];
+  const std::int64_t groups = (e.channels + channels_at_once - 1) / channels_at_once;
+  const std::int64_t step = std::int64_t{gridDim.x} * threads, work = e.images * groups * e.pixels;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < work; i += step) {
+    const std::int64_t pixel = i % e.pixels, n = i / e.pixels / groups,
+                       first = i / e.pixels % groups * channels_at_once;
+    Taps<count> taps[dims];
+#pragma unroll
+    for (int d = 0; d < dims; ++d) {
+      taps[d] = taps_of<count>(to_f32(grid[(n * e.pixels + pixel) * dims + d]), e.sizes[d], settings);
+    }
+    const std::int64_t last = min(e.channels, first + channels_at_once);
+    for (std::int64_t c = first; c < last; ++c) {
+      const float sum = sum_of<dims - 1, dims>(taps, steps, input + (n * e.channels + c) * plane, 1.0f);
+      output[(n * e.channels + c) * e.pixels + pixel] = from_f32<T>(sum);
+    }
+  }
+}
+
+}  // namespace
+
+void grid_sample(int device, const GridSampleProblem& problem, const GridExtents& e, DType dtype, DType grid_type,
+                 const void* input, const void* grid, void* output, Stream stream) {
+  if (e.images * e.channels * e.pixels == 0) return;
+  const DeviceGuard guard(device);
+  const Settings settings = {problem.padding, problem.align_corners};
+  const std::int64_t groups = (e.channels + channels_at_once - 1) / channels_at_once;
+  const Launch how = {dim3(grid_for(e.images * groups * e.pixels, threads)), dim3(threads)};
+  with_element_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const auto with_grid = [&]<class G>(const G* places) {
+      const auto run = [&](auto kernel) {
+        launch_kernel(kernel, how, stream, static_cast<const T*>(input), places, static_cast<T*>(output), e, settings);
+      };
+      if (problem.mode == GridMode::cubic) return run(grid_sample_kernel<4, 2, T, G>);
+      const bool linear = problem.mode == GridMode::linear;
+      if (e.dims == 2) return run(linear ? grid_sample_kernel<2, 2, T, G> : grid_sample_kernel<1, 2, T, G>);
+      run(linear ? grid_sample_kernel<2, 3, T, G> : grid_sample_kernel<1, 3, T, G>);
+    };
+    if (grid_type == DType::f32) {
+      with_grid(static_cast<const float*>(grid));
+    } else {
+      with_grid(static_cast<const T*>(grid));
+    }
+  });
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,150 @@
+// Updates put in at places that indices say, in their order, without atomic operations: sums of floats have the same
+// bits every time. A thread owns one line of updates (along `dim`, or the same element of all slices) and of it the
+// places that are `part` modulo `parts`, a power of two: it reads all indices of the line and takes those updates that
+// are its own. Parts are what keeps a GPU busy where lines are few.
+//
+// Shared memory: none. Preconditions: the output holds the data.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/lookup/index.cuh"
+#include "lamina/cuda/lookup/scatter.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/tensor/visit.h"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::IndexExtents;
+
+constexpr int threads = 128;
+
+template <class T>
+__device__ inline T reduce(ScatterReduction reduction, T a, T b) {
+  if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) {
+    return from_f32<T>(reduce(reduction, to_f32(a), to_f32(b)));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    const bool either = reduction == ScatterReduction::add || reduction == ScatterReduction::max;
+    return either ? a || b : a && b;
+  } else {
+    // Whole numbers wrap: as unsigned ones of 64 bits.
+    using Wide = std::conditional_t<std::is_integral_v<T>, unsigned long long, T>;
+    switch (reduction) {
+      case ScatterReduction::add: return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+      case ScatterReduction::mul: return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+      case ScatterReduction::max: return a > b || a != a ? a : b;
+      case ScatterReduction::min: return a < b || a != a ? a : b;
+      case ScatterReduction::none: break;
+    }
+    return b;
+  }
+}
+
+/// Of what lines are made, and how many threads share one.
+struct Lines {
+  std::int64_t count = 1, updates = 1, parts = 1;
+  std::int64_t index_step = 1, update_step = 1, data_step = 1;  // from one update to the next, from place to place
+};
+
+template <bool none, class T>
+__global__ void __launch_bounds__(threads)
+    scatter_kernel(const Indices indices, const T* __restrict__ updates, T* output, ScatterReduction reduction,
+                   const Lines lines, const __grid_constant__ IndexExtents e) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+#pragma unroll 1
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < lines.count * lines.parts; i += step) {
+    const std::int64_t part = i / lines.count, line = i - part * lines.count;
+    std::int64_t index_at = 0, update_at = line, data_at = line;
+    if (e.kind == GatherKind::elements) {
+      std::int64_t rest = line, index_stride = 1;
+      data_at = 0;
+#pragma unroll 1
+      for (int d = e.rank - 1; d >= 0; index_stride *= e.index_extents[d--]) {
+        if (d == e.dim) continue;
+        const std::int64_t next = rest / e.index_extents[d], place = rest - next * e.index_extents[d];
+        index_at += place * index_stride;
+        data_at += place * e.data_strides[d];
+        rest = next;
+      }
+      update_at = index_at;
+    }
+#pragma unroll 1
+    for (std::int64_t u = 0; u < lines.updates; ++u) {
+      const std::int64_t place = slice_of(e, indices, index_at + u * lines.index_step);
+      if (place < 0 || (place & (lines.parts - 1)) != part) continue;
+      T& to = output[data_at + place * lines.data_step];
+      const T update = updates[update_at + u * lines.update_step];
+      if constexpr (none) {
+        to = update;
+      } else {
+        to = reduce(reduction, to, update);
+      }
+    }
+  }
+}
+
+Lines lines_of(const IndexExtents& e) {
+  Lines lines;
+  if (e.kind == GatherKind::elements) {
+    for (int d = 0; d < e.rank; ++d) {
+      if (d != e.dim) lines.count *= e.index_extents[d];
+      if (d > e.dim) lines.index_step *= e.index_extents[d];
+    }
+    lines.updates = e.index_extents[e.dim];
+    lines.update_step = lines.index_step;
+    lines.data_step = e.data_strides[e.dim];
+  } else {
+    lines = {
+        .count = e.inner, .updates = e.places, .index_step = e.depth, .update_step = e.inner, .data_step = e.inner};
+  }
+  // More parts than places, or than would find a place on the GPU, only read indices again.
+  const std::int64_t most = std::min<std::int64_t>({e.reach, lines.updates, 4096});
+  while (lines.parts < most && lines.parts * lines.count < 65536) lines.parts *= 2;
+  return lines;
+}
+
+/// What the device calls T.
+template <class T>
+using DeviceType = std::conditional_t<std::is_same_v<T, half>, __half,
+                                      std::conditional_t<std::is_same_v<T, bfloat16>, __nv_bfloat16, T>>;
+
+template <class T>
+struct Bits {
+  using Type = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+};
+
+}  // namespace
+
+void scatter(int device, const IndexExtents& e, ScatterReduction reduction, DType dtype, DType index_type,
+             const void* data, std::int64_t size, const void* indices, const void* updates, void* output,
+             Stream stream) {
+  if (size == 0) return;
+  const DeviceGuard guard(device);
+  if (data != output) copy_on_device(device, output, data, static_cast<std::size_t>(size) * size_of(dtype), stream);
+  const Lines lines = lines_of(e);
+  if (lines.count == 0 || lines.updates == 0) return;
+  const dim3 grid(grid_for(lines.count * lines.parts, threads));
+  const Indices at(index_type, indices);
+  detail::visit(dtype, [&](auto type) {
+    using Stored = typename decltype(type)::type;
+    const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
+      launch_kernel(scatter_kernel<none, T>, {grid, dim3(threads)}, stream, at, static_cast<const T*>(updates),
+                    static_cast<T*>(output), reduction, lines, e);
+    };
+    if (reduction == ScatterReduction::none) {
+      run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
+    } else {
+      run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
+    }
+  });
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,254 @@
+// The first k along the middle of [outer, extent, inner]. A block of 256 threads owns a line.
+//
+// Elements are compared as unsigned numbers in the order of the values, followed by the place, so that no two are equal
+// and the result does not depend on the order in which threads work. Lines of up to 2048 elements are sorted in shared
+// memory (at most 32 KB) by bitonic merges. Of longer ones the k-th number is found first, 8 bits at a time from the
+// top, by histograms (radix selection); then the k that are not beyond it are collected and sorted, in shared memory
+// or, if they are more than 2048, in the workspace.
+//
+// Preconditions: extent < 2^32.
+// Sources: Batcher, "Sorting networks and their applications", 1968; Alabi et al., "Fast k-selection algorithms for
+// graphics processing units", 2012.
+
+#include <algorithm>
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/lookup/topk.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::LineExtents;
+
+constexpr int threads = 256, buckets = 256;
+constexpr std::int64_t most_in_shared = 2048, most_blocks = 264;
+static_assert(threads == buckets, "a thread clears a bucket");
+
+/// Key and place, for values of at most 32 bits in one word.
+struct Short {
+  static constexpr int digits = 8;
+  std::uint64_t word;
+  __device__ static Short of(std::uint64_t key, std::uint32_t place) { return {key << 32 | place}; }
+  __device__ static Short last() { return {~std::uint64_t{0}}; }
+  __device__ std::uint32_t place() const { return static_cast<std::uint32_t>(word); }
+  __device__ bool before(const Short& b) const { return word < b.word; }
+  /// Bits 8d to 8d + 7.
+  __device__ unsigned digit(int d) const { return static_cast<unsigned>(word >> 8 * d) & 0xffu; }
+  /// Whether all digits above d are those of b.
+  __device__ bool same_above(const Short& b, int d) const {
+    return d == 7 || word >> 8 * (d + 1) == b.word >> 8 * (d + 1);
+  }
+  __device__ void set(int d, unsigned value) {
+    word = (word & ~(std::uint64_t{0xff} << 8 * d)) | std::uint64_t{value} << 8 * d;
+  }
+};
+
+struct Long {
+  static constexpr int digits = 12;
+  std::uint64_t key;
+  std::uint32_t at;
+  __device__ static Long of(std::uint64_t key, std::uint32_t place) { return {key, place}; }
+  __device__ static Long last() { return {~std::uint64_t{0}, ~std::uint32_t{0}}; }
+  __device__ std::uint32_t place() const { return at; }
+  __device__ bool before(const Long& b) const { return key != b.key ? key < b.key : at < b.at; }
+  __device__ unsigned digit(int d) const {
+    return (d < 4 ? at >> 8 * d : static_cast<unsigned>(key >> 8 * (d - 4))) & 0xffu;
+  }
+  __device__ bool same_above(const Long& b, int d) const {
+    if (d < 3) return key == b.key && at >> 8 * (d + 1) == b.at >> 8 * (d + 1);
+    return d == 3 ? key == b.key : d == 11 || key >> 8 * (d - 3) == b.key >> 8 * (d - 3);
+  }
+  __device__ void set(int d, unsigned value) {
+    if (d < 4) {
+      at = (at & ~(0xffu << 8 * d)) | value << 8 * d;
+    } else {
+      key = (key & ~(std::uint64_t{0xff} << 8 * (d - 4))) | std::uint64_t{value} << 8 * (d - 4);
+    }
+  }
+};
+
+/// Element i of a line; kernels are compiled once for all dtypes of a width, for what takes the time is sorting.
+struct Values {
+  const void* data;
+  DType dtype;
+
+  template <class T>
+  __device__ T get(std::int64_t i) const {
+    return static_cast<const T*>(data)[i];
+  }
+  __device__ static std::uint64_t ordered(float x) {
+    if (isnan(x)) return 0xffffffffu;
+    const unsigned bits = __float_as_uint(x == 0.0f ? 0.0f : x);
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  }
+  __device__ static std::uint64_t ordered(double x) {
+    if (isnan(x)) return ~std::uint64_t{0};
+    const auto bits = static_cast<std::uint64_t>(__double_as_longlong(x == 0.0 ? 0.0 : x));
+    return (bits & sign) != 0 ? ~bits : bits | sign;
+  }
+  __device__ static std::uint64_t ordered(std::int32_t x) { return static_cast<std::uint32_t>(x) ^ 0x80000000u; }
+
+  /// An unsigned number in the order of the values: NaN is the largest, both zeros are equal. Of 32 bits for Short.
+  template <class W>
+  __device__ std::uint64_t key(std::int64_t i) const {
+    if constexpr (W::digits == Long::digits) {
+      switch (dtype) {
+        case DType::f64: return ordered(get<double>(i));
+        case DType::i64: return get<std::uint64_t>(i) ^ sign;
+        default: return get<std::uint64_t>(i);
+      }
+    } else {
+      switch (dtype) {
+        case DType::f32: return ordered(get<float>(i));
+        case DType::f16: return ordered(to_f32(get<__half>(i)));
+        case DType::bf16: return ordered(to_f32(get<__nv_bfloat16>(i)));
+        case DType::i32: return ordered(get<std::int32_t>(i));
+        case DType::i16: return ordered(static_cast<std::int32_t>(get<std::int16_t>(i)));
+        case DType::i8: return ordered(static_cast<std::int32_t>(get<std::int8_t>(i)));
+        case DType::u32: return get<std::uint32_t>(i);
+        case DType::u16: return get<std::uint16_t>(i);
+        default: return get<std::uint8_t>(i);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+};
+
+/// By the whole block; `size` is a power of two.
+template <class W>
+__device__ void sort(W* words, std::int64_t size) {
+  for (std::int64_t run = 2; run <= size; run *= 2) {
+    for (std::int64_t distance = run / 2; distance > 0; distance /= 2) {
+      __syncthreads();
+#pragma unroll 1
+      for (std::int64_t i = threadIdx.x; i < size / 2; i += threads) {
+        const std::int64_t within = i & (distance - 1), low = 2 * (i - within) + within, high = low + distance;
+        const W a = words[low], b = words[high];
+        if (((low & run) == 0) == b.before(a)) words[low] = b, words[high] = a;
+      }
+    }
+  }
+  __syncthreads();
+}
+
+struct Arguments {
+  LineExtents extents;
+  std::int64_t k, sorted;  // sorted: the power of two that is sorted
+  bool largest, places;
+  int size;  // bytes of an element
+};
+
+template <class W>
+__global__ void __launch_bounds__(threads)
+    topk_kernel(const Values input, void* output, W* workspace, const Arguments args) {
+  __shared__ W shared[most_in_shared];
+  __shared__ unsigned histogram[buckets];
+  __shared__ unsigned count, chosen, left;
+  let_successor_start();
+  wait_for_predecessor();
+  const LineExtents e = args.extents;
+  W* const words = args.sorted <= most_in_shared ? shared : workspace + blockIdx.x * args.sorted;
+  for (std::int64_t line = blockIdx.x; line < e.outer * e.inner; line += gridDim.x) {
+    const std::int64_t begin = line / e.inner * e.extent * e.inner + line % e.inner;
+    const auto word = [&](std::int64_t i) {
+      const std::uint64_t key = input.template key<W>(begin + i * e.inner);
+      constexpr std::uint64_t all = W::digits == Long::digits ? ~std::uint64_t{0} : 0xffffffffu;
+      return W::of(args.largest ? key ^ all : key, static_cast<std::uint32_t>(i));
+    };
+    const std::int64_t taken = e.extent <= args.sorted ? e.extent : args.k;
+    if (e.extent <= args.sorted) {
+      for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) words[i] = word(i);
+    } else {
+      // The k-th word: digits from the top, each the one at which as many are reached.
+      W kth = W::last();
+      if (threadIdx.x == 0) left = static_cast<unsigned>(args.k);
+      for (int d = W::digits - 1; d >= 0; --d) {
+        histogram[threadIdx.x] = 0;
+        __syncthreads();
+#pragma unroll 1
+        for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
+          const W w = word(i);
+          if (w.same_above(kth, d) || d == W::digits - 1) atomicAdd(&histogram[w.digit(d)], 1u);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+          unsigned b = 0, rest = left;
+          while (b < buckets - 1 && histogram[b] < rest) rest -= histogram[b++];
+          chosen = b;
+          left = rest;
+        }
+        __syncthreads();
+        kth.set(d, chosen);
+        // All of the bucket are wanted: whatever follows is not beyond, for kth has ones there.
+        if (histogram[chosen] == left) break;
+        __syncthreads();
+      }
+      if (threadIdx.x == 0) count = 0;
+      __syncthreads();
+#pragma unroll 1
+      for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
+        const W w = word(i);
+        if (!kth.before(w)) words[atomicAdd(&count, 1u)] = w;
+      }
+    }
+    for (std::int64_t i = taken + threadIdx.x; i < args.sorted; i += threads) words[i] = W::last();
+    sort(words, args.sorted);
+    const std::int64_t first = line / e.inner * args.k * e.inner + line % e.inner;
+    for (std::int64_t i = threadIdx.x; i < args.k; i += threads) {
+      const std::int64_t place = words[i].place();
+      const std::int64_t from = begin + place * e.inner, to = first + i * e.inner;
+      if (args.places) {
+        static_cast<std::int64_t*>(output)[to] = place;
+        continue;
+      }
+      switch (args.size) {
+        case 1: static_cast<std::uint8_t*>(output)[to] = input.get<std::uint8_t>(from); break;
+        case 2: static_cast<std::uint16_t*>(output)[to] = input.get<std::uint16_t>(from); break;
+        case 4: static_cast<std::uint32_t*>(output)[to] = input.get<std::uint32_t>(from); break;
+        default: static_cast<std::uint64_t*>(output)[to] = input.get<std::uint64_t>(from);
+      }
+    }
+    __syncthreads();  // before the next line is put where this one is read
+  }
+}
+
+/// What is sorted of each line.
+std::int64_t sorted_size(const TopKProblem& problem, const LineExtents& e) {
+  const std::int64_t needed = e.extent <= most_in_shared ? e.extent : problem.k;
+  std::int64_t size = 2;
+  while (size < needed) size *= 2;
+  return size;
+}
+
+/// Blocks that have a place of their own in the workspace.
+std::int64_t blocks(const LineExtents& e) { return std::min(e.outer * e.inner, most_blocks); }
+
+}  // namespace
+
+std::size_t topk_workspace(const TopKProblem& problem, const LineExtents& e, DType dtype) {
+  const std::int64_t sorted = sorted_size(problem, e);
+  if (sorted <= most_in_shared) return 0;
+  const std::size_t word = size_of(dtype) == 8 ? sizeof(Long) : sizeof(Short);
+  return static_cast<std::size_t>(blocks(e)) * static_cast<std::size_t>(sorted) * word;
+}
+
+void topk(int device, const TopKProblem& problem, const LineExtents& e, DType dtype, const void* input, void* output,
+          void* workspace, Stream stream) {
+  if (e.outer * e.inner == 0 || problem.k == 0) return;
+  const DeviceGuard guard(device);
+  const Arguments args = {
+      e, problem.k, sorted_size(problem, e), problem.largest, problem.places, static_cast<int>(size_of(dtype))};
+  const std::int64_t grid = args.sorted <= most_in_shared ? e.outer * e.inner : blocks(e);
+  const auto run = [&]<class W>(W*) {
+    launch_kernel(topk_kernel<W>, {dim3(grid_for(grid, 1)), dim3(threads)}, stream, Values{input, dtype}, output,
+                  static_cast<W*>(workspace), args);
+  };
+  args.size == 8 ? run(static_cast<Long*>(nullptr)) : run(static_cast<Short*>(nullptr));
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,224 @@
+// Attention by fp32 multiply-adds, without L x S memory: a block of 256 threads owns BR rows of one image and group,
+// and runs over the positions BC at a time with a softmax that is kept up to date. The 16 threads of half a warp own
+// BR / 16 rows: of their scores every 16th column each, of their outputs every 16th pack of four. Queries, keys, values
+// and weights lie in shared memory as f32 (at most 75,520 bytes, dynamic), rows 16 bytes longer than D so that
+// neighbouring keys fall into different banks.
+//
+// Preconditions: D and E at most `most`. What a row does not see is not read into its sums, whatever it holds.
+// Sources: Dao et al., "FlashAttention", 2022; Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/product/attention.h"
+#include "lamina/cuda/product/attention_rows.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+using detail::AttentionExtents;
+
+constexpr int threads = 256, side = 16;
+
+template <int most_, int BR_, int BC_>
+struct Tile {
+  static constexpr int most = most_, BR = BR_, BC = BC_;
+  static constexpr int TR = BR / side, TC = BC / side, packs = most / (4 * side);
+  static constexpr int pitch = most + 4;
+  static constexpr int floats = (BR + BC) * pitch + BC * most + BR * (BC + 1);
+  static_assert(BR % side == 0 && BC % side == 0 && most % (4 * side) == 0, "threads are a square of 16 x 16");
+};
+using Narrow = Tile<64, 64, 64>;
+using Middle = Tile<128, 64, 32>;
+using Wide = Tile<256, 32, 16>;
+
+/// Combines the values of the 16 threads of half a warp.
+template <class Combine>
+__device__ inline float over_half_warp(float value, Combine combine) {
+#pragma unroll
+  for (int distance = side / 2; distance > 0; distance /= 2) {
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  return value;
+}
+
+/// `rows` rows of `columns` elements in memory as f32 [Rows, pitch] in shared memory, zeros beyond.
+template <int Rows, int most, int pitch, class T>
+__device__ inline void load_rows(float* to, const T* from, std::int64_t rows, int columns) {
+  for (int i = static_cast<int>(threadIdx.x); i < Rows * most; i += threads) {
+    const int row = i / most, column = i % most;
+    to[row * pitch + column] =
+        row < rows && column < columns ? to_f32(from[std::int64_t{row} * columns + column]) : 0.0f;
+  }
+}
+
+template <class Tile, class T>
+__global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restrict__ q,     // [N, H, L, D]
+                                                               const T* __restrict__ k,     // [N, G, S, D]
+                                                               const T* __restrict__ v,     // [N, G, S, E]
+                                                               const T* __restrict__ mask,  // or null
+                                                               T* __restrict__ output,      // [N, H, L, E]
+                                                               const __grid_constant__ AttentionExtents e) {
+  constexpr int BR = Tile::BR, BC = Tile::BC, TR = Tile::TR, TC = Tile::TC, packs = Tile::packs;
+  constexpr int pitch = Tile::pitch, most = Tile::most;
+  extern __shared__ __align__(16) float memory[];
+  float* const queries = memory;
+  float* const keys = queries + BR * pitch;
+  float* const values = keys + BC * pitch;
+  float* const weights = values + BC * most;
+  let_successor_start();
+  wait_for_predecessor();
+  const int tx = static_cast<int>(threadIdx.x) % side, first_row = static_cast<int>(threadIdx.x) / side * TR;
+  const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
+  for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
+    const AttentionRows rows(e, pair);
+    const std::int64_t block_row = std::int64_t{blockIdx.x} * BR, all_row = pair * rows.count + block_row;
+    __syncthreads();  // everybody is done with the last pair
+    load_rows<BR, most, pitch>(queries, q + all_row * e.depth, rows.count - block_row, depth);
+    const std::int64_t end = rows.range(block_row, BR).most;
+    std::int64_t seen[TR];
+    float largest[TR], sum[TR], out[TR][4 * packs] = {};
+#pragma unroll
+    for (int r = 0; r < TR; ++r) {
+      seen[r] = rows.seen(block_row + first_row + r);
+      largest[r] = -INFINITY;
+      sum[r] = 0;
+    }
+    for (std::int64_t position = 0; position < end; position += BC) {
+      const std::int64_t at = pair * e.positions + position;
+      __syncthreads();  // everybody is done with the last positions
+      load_rows<BC, most, pitch>(keys, k + at * e.depth, e.positions - position, depth);
+      load_rows<BC, most, most>(values, v + at * e.width, e.positions - position, width);
+      __syncthreads();
+      float score[TR][TC] = {};
+      for (int d = 0; d < depth; d += 4) {
+        float4 x[TR], y[TC];
+#pragma unroll
+        for (int r = 0; r < TR; ++r) x[r] = *reinterpret_cast<const float4*>(queries + (first_row + r) * pitch + d);
+#pragma unroll
+        for (int c = 0; c < TC; ++c) y[c] = *reinterpret_cast<const float4*>(keys + (tx + side * c) * pitch + d);
+#pragma unroll
+        for (int r = 0; r < TR; ++r) {
+#pragma unroll
+          for (int c = 0; c < TC; ++c) {
+            score[r][c] = fmaf(x[r].x, y[c].x, score[r][c]);
+            score[r][c] = fmaf(x[r].y, y[c].y, score[r][c]);
+            score[r][c] = fmaf(x[r].z, y[c].z, score[r][c]);
+            score[r][c] = fmaf(x[r].w, y[c].w, score[r][c]);
+          }
+        }
+      }
+      bool whole = true;
+#pragma unroll
+      for (int r = 0; r < TR; ++r) {
+        whole = whole && seen[r] >= position + BC;
+        float most_here = largest[r];
+#pragma unroll
+        for (int c = 0; c < TC; ++c) {
+          const std::int64_t column = position + tx + side * c;
+          float s = score[r][c] * static_cast<float>(e.scale);
+          if (column >= seen[r]) {
+            s = -INFINITY;
+          } else if (mask != nullptr) {
+            s += to_f32(mask[rows.mask(block_row + first_row + r) + column * e.mask[3]]);
+          }
+          score[r][c] = s;
+          most_here = fmaxf(most_here, s);  // NaN is left out here, and found again by the exponentials
+        }
+        most_here = over_half_warp(most_here, [](float a, float b) { return fmaxf(a, b); });
+        // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
+        const float base = most_here == -INFINITY ? 0.0f : most_here;
+        float added = 0;
+#pragma unroll
+        for (int c = 0; c < TC; ++c) {
+          const float p = expf(score[r][c] - base);
+          added += p;
+          weights[(first_row + r) * (BC + 1) + tx + side * c] = p;
+        }
+        added = over_half_warp(added, [](float a, float b) { return a + b; });
+        const float factor = largest[r] == -INFINITY ? 1.0f : expf(largest[r] - base);
+        sum[r] = sum[r] * factor + added;
+        largest[r] = most_here;
+#pragma unroll
+        for (int j = 0; j < 4 * packs; ++j) out[r][j] *= factor;
+      }
+      __syncwarp();                    // a half warp's weights are its own
+      float here[TR][4 * packs] = {};  // chains of BC terms
+      const auto add = [&]<bool all>(std::bool_constant<all>) {
+#pragma unroll 4
+        for (int c = 0; c < BC; ++c) {
+#pragma unroll
+          for (int p = 0; p < packs; ++p) {
+            const float4 y = *reinterpret_cast<const float4*>(values + c * most + 4 * (tx + side * p));
+#pragma unroll
+            for (int r = 0; r < TR; ++r) {
+              if (!all && position + c >= seen[r]) continue;
+              const float w = weights[(first_row + r) * (BC + 1) + c];
+              here[r][4 * p] = fmaf(w, y.x, here[r][4 * p]);
+              here[r][4 * p + 1] = fmaf(w, y.y, here[r][4 * p + 1]);
+              here[r][4 * p + 2] = fmaf(w, y.z, here[r][4 * p + 2]);
+              here[r][4 * p + 3] = fmaf(w, y.w, here[r][4 * p + 3]);
+            }
+          }
+        }
+      };
+      whole ? add(std::true_type()) : add(std::false_type());
+#pragma unroll
+      for (int r = 0; r < TR; ++r) {
+#pragma unroll
+        for (int j = 0; j < 4 * packs; ++j) out[r][j] += here[r][j];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < TR; ++r) {
+      const std::int64_t row = first_row + r;
+      if (block_row + row >= rows.count) continue;
+      const float divisor = sum[r] == 0.0f ? 1.0f : sum[r];  // a row that sees nothing is 0
+#pragma unroll
+      for (int j = 0; j < 4 * packs; ++j) {
+        const int column = 4 * (tx + side * (j / 4)) + j % 4;
+        if (column < width) output[(all_row + row) * width + column] = from_f32<T>(out[r][j] / divisor);
+      }
+    }
+  }
+}
+
+/// Calls f with the tile for heads that wide.
+template <class F>
+auto with_tile(const AttentionExtents& e, F&& f) {
+  const std::int64_t most = std::max(e.depth, e.width);
+  return most <= Narrow::most ? f(Narrow()) : most <= Middle::most ? f(Middle()) : f(Wide());
+}
+
+}  // namespace
+
+int attention_shared_bytes(const AttentionExtents& e) {
+  return with_tile(e, [](auto tile) { return decltype(tile)::floats * static_cast<int>(sizeof(float)); });
+}
+
+void attention(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
+  const std::int64_t pairs = e.images * e.groups;
+  if (pairs == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
+  const DeviceGuard guard(device);
+  with_element_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_tile(e, [&](auto tile) {
+      using Tile = decltype(tile);
+      constexpr int bytes = Tile::floats * static_cast<int>(sizeof(float));
+      const auto kernel = attention_kernel<Tile, T>;
+      reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
+      const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, Tile::BR);
+      const dim3 grid(grid_for(blocks, 1), static_cast<unsigned>(std::min<std::int64_t>(pairs, 65535)));
+      launch_kernel(kernel, {.grid = grid, .block = dim3(threads), .shared_bytes = bytes}, stream,
+                    static_cast<const T*>(p.q), static_cast<const T*>(p.k), static_cast<const T*>(p.v),
+                    static_cast<const T*>(p.mask), static_cast<T*>(p.output), e);
+    });
+  });
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/tensor/dtype.h"
+
+namespace lamina::cuda {
+
+struct AttentionPointers {
+  const void* q = nullptr;     // [N, H, L, D]
+  const void* k = nullptr;     // [N, G, S, D]
+  const void* v = nullptr;     // [N, G, S, E]
+  const void* mask = nullptr;  // as the extents say, or null
+  void* output = nullptr;      // [N, H, L, E]
+};
+
+/// softmax(scale * q k' + mask) v in the memory of CUDA device `device`, in fp32 multiply-adds; f32, f16 or bf16.
+/// D and E are at most attention_most_depth.
+void attention(int device, DType dtype, const detail::AttentionExtents& extents, const AttentionPointers& pointers,
+               Stream stream);
+inline constexpr std::int64_t attention_most_depth = 256;
+/// Bytes of shared memory of a block.
+int attention_shared_bytes(const detail::AttentionExtents& extents);
+
+/// The same on tensor cores (mma.sync, sm_80): f16 or bf16, D and E at most attention_mma_most_depth.
+void attention_mma(int device, DType dtype, const detail::AttentionExtents& extents, const AttentionPointers& pointers,
+                   Stream stream);
+inline constexpr std::int64_t attention_mma_most_depth = 128;
+
+}  // namespace lamina::cuda

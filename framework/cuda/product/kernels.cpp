@@ -1,0 +1,113 @@
+// The tables of a GPU's products of matrices.
+
+#include <algorithm>
+
+#include "lamina/cuda/product/attention.h"
+#include "lamina/cuda/product/matmul.h"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/lookup_extents.h"
+
+namespace lamina {
+namespace {
+
+using detail::floats;
+using detail::make_operator;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+int index(const Preparation& p) { return p.device.device.index; }
+
+DType dtype_of(const Preparation& p) { return p.input().format.dtype; }
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+/// f32, f16 or bf16.
+bool is_activation(DType dtype) { return dtype == DType::f32 || is_half(dtype); }
+
+bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
+  return detail::is_matmul(problem, p) && is_activation(dtype_of(p)) && p.inputs[1].format.dtype == dtype_of(p) &&
+         p.output().format.dtype == dtype_of(p);
+}
+
+bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= cuda::matmul_most_rows;
+}
+
+std::unique_ptr<Operator> prepare_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  return make_operator("b read once", [e = detail::matmul_extents(problem, p), device = index(p)](
+                                          Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::matmul_rows(device, outputs[0].dtype(), e, inputs[0].raw(), inputs[1].raw(), outputs[0].raw(),
+                      execution.stream);
+  });
+}
+
+bool takes_matmul_mma(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && is_half(dtype_of(p)) && p.device.architecture >= 80;
+}
+
+std::unique_ptr<Operator> prepare_matmul_mma(const MatMulProblem& problem, const Preparation& p) {
+  return make_operator("mma.sync", [e = detail::matmul_extents(problem, p), device = index(p),
+                                    multiprocessors = p.device.multiprocessors](Inputs inputs, Outputs outputs,
+                                                                                const Execution& execution) {
+    cuda::matmul_mma(device, multiprocessors, outputs[0].dtype(), e, inputs[0].raw(), inputs[1].raw(), outputs[0].raw(),
+                     execution.stream);
+  });
+}
+
+bool takes_matmul(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && dtype_of(p) == DType::f32;
+}
+
+std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Preparation& p) {
+  return make_operator("multiply-adds", [e = detail::matmul_extents(problem, p), device = index(p)](
+                                            Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::matmul(device, e, floats(inputs[0]), floats(inputs[1]), floats(outputs[0]), execution.stream);
+  });
+}
+
+/// The wider one of keys and values.
+std::int64_t most_depth(const AttentionProblem& problem, const Preparation& p) {
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  return std::max(e.depth, e.width);
+}
+
+bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
+  return detail::is_attention(problem, p) && is_half(dtype_of(p)) && p.device.architecture >= 80 &&
+         most_depth(problem, p) <= cuda::attention_mma_most_depth;
+}
+
+bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
+  return detail::is_attention(problem, p) && is_activation(dtype_of(p)) &&
+         most_depth(problem, p) <= cuda::attention_most_depth &&
+         cuda::attention_shared_bytes(detail::attention_extents(problem, p)) <= p.device.shared_bytes;
+}
+
+template <auto run>
+std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
+  return make_operator("online softmax", [e = detail::attention_extents(problem, p), device = index(p)](
+                                             Inputs inputs, Outputs outputs, const Execution& execution) {
+    run(device, outputs[0].dtype(), e,
+        {.q = inputs[0].raw(),
+         .k = inputs[1].raw(),
+         .v = inputs[2].raw(),
+         .mask = e.masked ? inputs[3].raw() : nullptr,
+         .output = outputs[0].raw()},
+        execution.stream);
+  });
+}
+
+constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_matmul_rows},
+                                            {"mma", takes_matmul_mma, prepare_matmul_mma},
+                                            {"tiles", takes_matmul, prepare_matmul}};
+constexpr Kernel<AttentionProblem> attention[] = {{"mma", takes_attention_mma, prepare_attention<cuda::attention_mma>},
+                                                  {"online", takes_attention, prepare_attention<cuda::attention>}};
+
+}  // namespace
+
+// clang-format off
+template <> std::span<const Kernel<MatMulProblem>> Kernels<MatMulProblem>::cuda() { return matmul; }
+template <> std::span<const Kernel<AttentionProblem>> Kernels<AttentionProblem>::cuda() { return attention; }
+// clang-format on
+
+}  // namespace lamina

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "lamina/kernel/rules/lookup_extents.h"
+
+namespace lamina::cuda {
+
+/// Where the operands of a batch begin; see MatMulExtents::operands.
+__device__ inline detail::MatMulExtents::Offsets operands(const detail::MatMulExtents& e, std::int64_t batch) {
+  detail::MatMulExtents::Offsets at{0, 0};
+  for (int d = 0; d < e.batch_rank; ++d) {
+    const std::int64_t next = batch / e.extents[d], i = batch - next * e.extents[d];
+    batch = next;
+    at.a += i * e.a_strides[d];
+    at.b += i * e.b_strides[d];
+  }
+  return at;
+}
+
+}  // namespace lamina::cuda

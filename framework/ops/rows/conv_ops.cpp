@@ -1,0 +1,102 @@
+// Convolutions over one, two and three dimensions by the layer for two.
+
+#include <algorithm>
+
+#include "lamina/layers/conv2d.h"
+#include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
+#include "lamina/ops/rows/convolve.h"
+#include "lamina/ops/rows/transposed.h"
+#include "lamina/ops/table.h"
+
+namespace lamina::detail {
+namespace {
+
+/// Both sides alike, or as good as: what the layer's own padding does.
+bool is_symmetric(const Window& w) { return window_count(w, w.begin, w.begin, false) == w.out; }
+
+int convolve_images(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows,
+                    int groups) {
+  std::vector<Picks> padded;
+  for (std::size_t d = 0; d < windows.size(); ++d) {
+    Window& w = windows[d];
+    if (is_symmetric(w)) continue;
+    padded.push_back(places_of(e, static_cast<int>(d) + 2, -w.begin, w.in + w.begin + w.end, w.in));
+    w.in += w.begin + w.end;
+    w.begin = w.end = 0;
+  }
+  if (!padded.empty()) x = pick(e, x, padded);
+  const Window &h = windows[0], &w = windows[1];
+  const auto size = [&e](std::int64_t height, std::int64_t width) {
+    return Size2d(to_int(e, height), to_int(e, width));
+  };
+  Conv2d conv({.in = to_int(e, e.shape(x)[1]),
+               .out = to_int(e, weight.shape()[0]),
+               .kernel = size(h.kernel, w.kernel),
+               .stride = size(h.stride, w.stride),
+               .padding = size(h.begin, w.begin),
+               .dilation = size(h.dilation, w.dilation),
+               .groups = groups,
+               .bias = bias.defined()});
+  conv.set_weight(weight);
+  if (bias.defined()) conv.set_bias(bias);
+  return e.add(std::move(conv), {x});
+}
+
+/// The positions in depth that one output sees become channels of a picture.
+int convolve_volumes(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const std::vector<Window>& windows,
+                     int groups) {
+  const Window& depth = windows[0];
+  if (depth.begin > 0 || depth.end > 0)
+    x = pick(e, x, {places_of(e, 2, -depth.begin, depth.in + depth.begin + depth.end, depth.in)});
+  const Shape from = e.shape(x), filter = weight.shape();
+  const std::int64_t pixels = count_of(from, 3, 5);
+  const Shape slices = {from[0], depth.out, from[1], depth.kernel, pixels};
+  (void)slices.numel();  // throws Error if there are more than can be counted
+  const MoveProblem unfold = {.axes = {{.extent = slices[0], .stride = from[1] * from[2] * pixels},
+                                       {.extent = slices[1], .stride = std::min(depth.stride, from[2]) * pixels},
+                                       {.extent = slices[2], .stride = from[2] * pixels},
+                                       {.extent = slices[3], .stride = std::min(depth.dilation, from[2]) * pixels},
+                                       {.extent = slices[4], .stride = 1}}};
+  const int images = e.move(x, unfold, {from[0] * depth.out, from[1] * depth.kernel, from[3], from[4]});
+  const Tensor flat = weight.view({filter[0], filter[1] * filter[2], filter[3], filter[4]});
+  const int maps = convolve_images(e, images, flat, bias, {windows[1], windows[2]}, groups);
+  const Shape to = e.shape(maps);
+  const int volumes = e.reshape(maps, {from[0], depth.out, to[1], to[2], to[3]});
+  return e.permute(volumes, std::vector<int>{0, 2, 1, 3, 4});
+}
+
+int conv(Expansion& e) {
+  const int x = as_f32(e, e.input(0)), rank = e.rank(x);
+  const Shape shape = e.shape(x);
+  const Tensor weight = known_f32(e, 1);
+  const Tensor bias = e.has(2) ? known_f32(e, 2) : Tensor();
+  const int groups = e.attributes().integer("group", 1);
+  if (rank < 3 || rank > 5) e.refuse("expected an operand with 1 to 3 spatial dimensions, got ", shape);
+  if (static_cast<int>(weight.shape().rank()) != rank)
+    e.refuse("weights ", weight.shape(), " do not fit an operand ", shape);
+  if (groups < 1 || shape[1] % groups != 0 || weight.shape()[1] != shape[1] / groups)
+    e.refuse("weights ", weight.shape(), " of ", groups, " groups do not fit an operand ", shape);
+  const auto filter = weight.shape().extents();
+  const std::vector<Window> windows = read_windows(e, shape, {filter.begin() + 2, filter.end()});
+  return e.cast(convolve(e, x, weight, bias, windows, groups), e.dtype(e.input(0)));
+}
+
+constexpr OpRow rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}};
+
+}  // namespace
+
+int convolve(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows, int groups) {
+  if (windows.size() == 3) return convolve_volumes(e, x, weight, bias, windows, groups);
+  if (windows.size() == 2) return convolve_images(e, x, weight, bias, std::move(windows), groups);
+  const Shape shape = e.shape(x), filter = weight.shape();
+  windows.insert(windows.begin(), Window());
+  const int row = convolve_images(e, e.reshape(x, {shape[0], shape[1], 1, shape[2]}),
+                                  weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups);
+  const Shape to = e.shape(row);
+  return e.reshape(row, {to[0], to[1], to[3]});
+}
+
+std::span<const OpRow> conv_ops() { return rows; }
+
+}  // namespace lamina::detail

@@ -1,0 +1,229 @@
+// Pictures of another size.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lamina/base/math.h"
+#include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
+#include "lamina/ops/rows/taps.h"
+#include "lamina/ops/table.h"
+
+namespace lamina::detail {
+namespace {
+
+/// One dimension that is resized.
+struct Side {
+  int axis = 0;
+  double scale = 1;
+  std::int64_t out = 0;
+  double roi_begin = 0, roi_end = 1;
+};
+
+std::int64_t checked_extent(const Expansion& e, double extent) {
+  if (!(extent >= 0 && extent <= static_cast<double>(longest_list))) e.refuse("cannot make an extent of ", extent);
+  return static_cast<std::int64_t>(extent);
+}
+
+/// One scale that all sides keep, so that they fit inside the sizes or cover them.
+void keep_aspect_ratio(Expansion& e, std::vector<Side>& sides, const Shape& from) {
+  const std::string policy = e.attributes().text("keep_aspect_ratio_policy", "stretch");
+  if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
+    e.refuse("there is no keep_aspect_ratio_policy ", policy);
+  if (policy == "stretch" || sides.empty()) return;
+  double scale = sides[0].scale;
+  for (const Side& side : sides)
+    scale = policy == "not_larger" ? std::min(scale, side.scale) : std::max(scale, side.scale);
+  for (Side& side : sides) {
+    side.scale = scale;
+    side.out = checked_extent(e, std::floor(scale * static_cast<double>(from[side.axis]) + 0.5));
+  }
+}
+
+/// What the operands roi, scales and sizes say; operand i and so on.
+std::vector<Side> read_sides(Expansion& e, const Shape& from, int roi, int scales, int sizes) {
+  const int rank = static_cast<int>(from.rank());
+  std::vector<std::int64_t> all;
+  for (int d = 0; d < rank; ++d) all.push_back(d);
+  const std::vector<int> axes = axes_of(e, e.attributes().integers("axes", all), rank);
+  const auto numbers = [&](int i) { return i >= 0 && e.has(i) ? e.numbers(i) : std::vector<double>(); };
+  const std::vector<double> factors = numbers(scales), wanted = numbers(sizes), box = numbers(roi);
+  const std::vector<double>& given = wanted.empty() ? factors : wanted;
+  if (given.size() != axes.size() || (!wanted.empty() && !factors.empty()))
+    e.refuse("expected scales or sizes for ", axes.size(), " dimensions, got ", factors.size(), " scales and ",
+             wanted.size(), " sizes");
+  std::vector<Side> sides;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    Side side = {.axis = axes[i]};
+    const std::int64_t in = from[side.axis];
+    if (in < 1 && given[i] != (wanted.empty() ? 1 : 0)) e.refuse("cannot resize ", from);
+    if (wanted.empty()) {
+      side.scale = given[i];
+      if (!(side.scale > 0)) e.refuse("cannot have a scale of ", side.scale);
+      // In f32, as the frameworks that models come from do: 2.3 * 10 is 23.
+      side.out = checked_extent(e, std::floor(static_cast<float>(side.scale) * static_cast<float>(in)));
+    } else {
+      side.out = checked_extent(e, given[i]);
+      side.scale = in == 0 ? 1 : static_cast<double>(side.out) / static_cast<double>(in);
+    }
+    if (!box.empty()) {
+      if (box.size() != 2 * axes.size()) e.refuse("expected ", 2 * axes.size(), " numbers as roi, got ", box.size());
+      side.roi_begin = box[i];
+      side.roi_end = box[i + axes.size()];
+    }
+    sides.push_back(side);
+  }
+  if (!wanted.empty()) keep_aspect_ratio(e, sides, from);
+  return sides;
+}
+
+/// Where each output element lies in the input.
+std::vector<double> coordinates(Expansion& e, const std::string& mode, const Side& side, std::int64_t extent) {
+  const auto in = static_cast<double>(extent);
+  const double out = side.scale * in, scale = side.scale;
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < side.out; ++i) {
+    const auto x = static_cast<double>(i);
+    if (mode == "half_pixel") {
+      result.push_back((x + 0.5) / scale - 0.5);
+    } else if (mode == "pytorch_half_pixel") {
+      result.push_back(out == 1 ? -0.5 : (x + 0.5) / scale - 0.5);
+    } else if (mode == "half_pixel_symmetric") {
+      const double adjustment = static_cast<double>(side.out) / out;
+      result.push_back(in / 2 * (1 - adjustment) + (x + 0.5) / scale - 0.5);
+    } else if (mode == "align_corners") {
+      result.push_back(out == 1 ? 0 : x * (in - 1) / (out - 1));
+    } else if (mode == "asymmetric") {
+      result.push_back(x / scale);
+    } else if (mode == "tf_crop_and_resize") {
+      const double length = (side.roi_end - side.roi_begin) * (in - 1);
+      result.push_back(side.roi_begin * (in - 1) + (out == 1 ? length / 2 : x * length / (out - 1)));
+    } else {
+      e.refuse("there is no coordinate_transformation_mode ", mode);
+    }
+    // Beyond any input, and small enough to count with.
+    if (!(std::abs(result.back()) <= 1e15)) e.refuse("its coordinates are too large");
+  }
+  return result;
+}
+
+/// The settings of both ops.
+struct Settings {
+  std::string mode, transformation, nearest;
+  bool antialias = false, exclude_outside = false;
+  double cubic_a = -0.75, extrapolation = 0;
+};
+
+int resize(Expansion& e, const Settings& settings, const std::vector<Side>& sides) {
+  const int operand = e.input(0);
+  const Shape from = e.shape(operand);
+  std::vector<Picks> picks, outside;
+  ResampleProblem problem;
+  Shape to = from;
+  for (const Side& side : sides) {
+    const std::int64_t in = from[side.axis];
+    to.set(side.axis, side.out);
+    const bool whole = side.roi_begin == 0 && side.roi_end == 1;
+    if (side.out == in && (in == 0 || (std::abs(side.scale - 1) <= 1e-9 && whole))) continue;
+    const std::vector<double> places = coordinates(e, settings.transformation, side, in);
+    Picks seen = {.axis = side.axis, .places = {}};
+    bool all_seen = true;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const bool inside = settings.transformation != "tf_crop_and_resize" ||
+                          (places[i] >= 0 && places[i] <= static_cast<double>(in - 1));
+      all_seen &= inside;
+      const auto itself = static_cast<std::int64_t>(i);
+      seen.places.push_back(!inside                      ? -1
+                            : settings.mode == "nearest" ? nearest(e, settings.nearest, places[i], in)
+                                                         : itself);
+    }
+    if (settings.mode == "nearest") {
+      picks.push_back(std::move(seen));
+      continue;
+    }
+    if (!all_seen) outside.push_back(std::move(seen));
+    const TapFilter filter = {.cubic = settings.mode == "cubic",
+                              .a = settings.cubic_a,
+                              .scale = settings.antialias ? std::min(side.scale, 1.0) : 1.0,
+                              .exclude_outside = settings.exclude_outside};
+    problem.axes.push_back(make_taps(e, filter, side.axis, places, in));
+  }
+  if (!picks.empty()) return pick(e, operand, picks, settings.extrapolation);
+  if (problem.axes.empty()) return operand;
+  const DType dtype = e.dtype(operand);
+  int y = e.solve(std::move(problem), to, DType::f32, {e.cast(operand, DType::f32)});
+  if (!outside.empty()) y = pick(e, y, outside, settings.extrapolation);
+  return e.cast(is_float(dtype) ? y : e.pointwise(Pointwise::round, {y}), dtype);
+}
+
+void check_mode(const Expansion& e, const Settings& settings) {
+  if (settings.mode != "nearest" && settings.mode != "linear" && settings.mode != "cubic")
+    e.refuse("there is no mode ", settings.mode);
+  if (settings.mode == "nearest" && settings.antialias) e.refuse("antialias is not for the mode nearest");
+}
+
+int resize_op(Expansion& e) {
+  AttributeReader& a = e.attributes();
+  Settings settings;
+  settings.mode = a.text("mode", "nearest");
+  settings.transformation = a.text("coordinate_transformation_mode", "half_pixel");
+  settings.nearest = a.text("nearest_mode", "round_prefer_floor");
+  settings.antialias = a.boolean("antialias", false);
+  settings.exclude_outside = a.boolean("exclude_outside", false);
+  settings.cubic_a = a.number("cubic_coeff_a", -0.75);
+  settings.extrapolation = a.number("extrapolation_value", 0);
+  a.text("keep_aspect_ratio_policy", "stretch");
+  check_mode(e, settings);
+  const bool crop = settings.transformation == "tf_crop_and_resize";
+  if (crop && !e.has(1)) e.refuse("tf_crop_and_resize needs a roi");
+  return resize(e, settings, read_sides(e, e.shape(e.input(0)), crop ? 1 : -1, 2, 3));
+}
+
+int upsample(Expansion& e) {
+  Settings settings = {
+      .mode = e.attributes().text("mode", "nearest"), .transformation = "asymmetric", .nearest = "floor"};
+  if (settings.mode == "bilinear") settings.mode = "linear";
+  check_mode(e, settings);
+  return resize(e, settings, read_sides(e, e.shape(e.input(0)), -1, 1, -1));
+}
+
+/// Channels that become blocks of pixels: the block's rows and columns stand before the other channels (DCR) or after
+/// them.
+int depth_to_space(Expansion& e) {
+  const int x = e.input(0);
+  const Shape from = e.shape(x);
+  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
+  const std::string mode = e.attributes().text("mode", "DCR");
+  const auto square = checked_mul(block, block);
+  if (from.rank() != 4 || block < 1 || !square || from[1] % *square != 0) {
+    e.refuse("expected an input [N, C, H, W] whose channels divide by ", block, " x ", block, ", got ", from);
+  }
+  const std::int64_t channels = from[1] / *square;
+  const Shape split = mode == "CRD" ? Shape{from[0], channels, block, block, from[2], from[3]}
+                                    : Shape{from[0], block, block, channels, from[2], from[3]};
+  const std::array<int, 6> crd = {0, 1, 4, 2, 5, 3}, dcr = {0, 3, 4, 1, 5, 2};
+  const int turned = e.permute(e.reshape(x, split), mode == "CRD" ? crd : dcr);
+  return e.reshape(turned, {from[0], channels, from[2] * block, from[3] * block});
+}
+
+int space_to_depth(Expansion& e) {
+  const int x = e.input(0);
+  const Shape from = e.shape(x);
+  const std::int64_t block = e.attributes().long_integer("blocksize", 0);
+  if (from.rank() != 4 || block < 1 || from[2] % block != 0 || from[3] % block != 0) {
+    e.refuse("expected an input [N, C, H, W] whose sides divide by ", block, ", got ", from);
+  }
+  const int split = e.reshape(x, {from[0], from[1], from[2] / block, block, from[3] / block, block});
+  const std::array<int, 6> order = {0, 3, 5, 1, 2, 4};
+  return e.reshape(e.permute(split, order), {from[0], from[1] * block * block, from[2] / block, from[3] / block});
+}
+
+constexpr OpRow rows[] = {
+    {"DepthToSpace", depth_to_space}, {"Resize", resize_op}, {"SpaceToDepth", space_to_depth}, {"Upsample", upsample}};
+
+}  // namespace
+
+std::span<const OpRow> resize_ops() { return rows; }
+
+}  // namespace lamina::detail
