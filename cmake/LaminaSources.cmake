@@ -21,11 +21,16 @@ function(lamina_sources)
     target_sources(lamina_objects PRIVATE ${sources})
   endif()
   if(arg_SMALL)
-    set(options -Os)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-      list(APPEND options -Wno-maybe-uninitialized)  # false alarms in std::optional
-    endif()
-    set_source_files_properties(${sources} TARGET_DIRECTORY lamina_objects
-                                PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${options}>")
+    lamina_small(${sources})
   endif()
+endfunction()
+
+# lamina_small(FILE...): what runs seldom is better small than fast.
+function(lamina_small)
+  set(options -Os)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    list(APPEND options -Wno-maybe-uninitialized)  # false alarms in std::optional
+  endif()
+  set_source_files_properties(${ARGN} TARGET_DIRECTORY lamina_objects
+                              PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${options}>")
 endfunction()
