@@ -115,10 +115,17 @@ TEST(ResizeOps, GridsOfTheIdentitySeeThePicture) {
     EXPECT_EQ(grid.shape(), (Shape{1, 3, 4, 2}));
     expect_close(evaluate(Op("GridSample", attributes), {x, grid}), x.shape(), doubles(x), 1e-5, "identity");
   }
+  const Tensor solid = ramp({1, 2, 3, 4, 2}),
+               still = Tensor::from(std::vector<float>{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}, {1, 3, 4});
+  const Tensor in_space = evaluate(Op("AffineGrid"), {still, sizes({1, 2, 3, 4, 2})});
+  EXPECT_EQ(in_space.shape(), (Shape{1, 3, 4, 2, 3}));
+  expect_close(evaluate(Op("GridSample"), {solid, in_space}), solid.shape(), doubles(solid), 1e-5,
+               "in three dimensions");
   EXPECT_EQ(refusal(Op("AffineGrid"), {theta, sizes({1})}),
             "AffineGrid: expected a size [N, C, H, W] or [N, C, D, H, W]");
   EXPECT_EQ(refusal(Op("GridSample"), {x, x}),
-            "GridSample: expected operands [N, C, H, W] and [N, OH, OW, 2], got [1, 2, 3, 4] and [1, 2, 3, 4]");
+            "GridSample: expected operands [N, C, H, W] and [N, OH, OW, 2], or [N, C, D, H, W] and "
+            "[N, OD, OH, OW, 3], got [1, 2, 3, 4] and [1, 2, 3, 4]");
 }
 
 }  // namespace

@@ -26,9 +26,14 @@ int grid_sample(Expansion& e) {
                     padding = e.attributes().text("padding_mode", "zeros");
   const int x = as_f32(e, e.input(0)), grid = as_f32(e, e.input(1));
   const Shape from = e.shape(x), at = e.shape(grid);
-  if (from.rank() != 4 || at.rank() != 4 || at[3] != 2 || at[0] != from[0])
-    e.refuse("expected operands [N, C, H, W] and [N, OH, OW, 2], got ", from, " and ", at);
-  if (from[2] < 1 || from[3] < 1) e.refuse("there is nothing in an operand ", from);
+  const std::size_t rank = from.rank();
+  if ((rank != 4 && rank != 5) || at.rank() != rank || at[-1] != static_cast<int>(rank) - 2 || at[0] != from[0])
+    e.refuse("expected operands [N, C, H, W] and [N, OH, OW, 2], or [N, C, D, H, W] and [N, OD, OH, OW, 3], got ", from,
+             " and ", at);
+  if (std::ranges::any_of(from.extents().subspan(2), [](auto n) { return n < 1; }))
+    e.refuse("there is nothing in an operand ", from);
+  std::vector<std::int64_t> to = {from[0], from[1]};
+  to.insert(to.end(), at.begin() + 1, at.end() - 1);
   const GridSampleProblem problem = {
       .mode = choice<M>(e, "mode", mode,
                         {{"linear", M::linear},
@@ -39,7 +44,8 @@ int grid_sample(Expansion& e) {
       .padding = choice<P>(e, "padding_mode", padding,
                            {{"zeros", P::zeros}, {"border", P::border}, {"reflection", P::reflection}}),
       .align_corners = e.attributes().boolean("align_corners", false)};
-  return e.cast(e.solve(problem, {from[0], from[1], at[1], at[2]}, DType::f32, {x, grid}), e.dtype(e.input(0)));
+  if (problem.mode == GridMode::cubic && rank == 5) e.refuse("cubic is for pictures, got ", from);
+  return e.cast(e.solve(problem, to_shape(to), DType::f32, {x, grid}), e.dtype(e.input(0)));
 }
 
 /// Coordinates of the pixels' centres, with a 1 behind them, times the rows of theta.
