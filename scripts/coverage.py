@@ -4,15 +4,14 @@
     scripts/coverage.py --lamina build/release/bin/lamina                              # everything: hours
     scripts/coverage.py --only 'classification/.*by onnx' --shard 1/4 --device cuda
     scripts/coverage.py --prepare                                                      # only write the ONNX files
-    scripts/coverage.py --report docs/coverage.md
 
 Sets: torchvision's 80 classifiers, 6 segmentation networks, 3 backbones of its detectors; and of each file of timm's
 models the first of its sorted names with at most 50 M parameters. Ways: by torch.onnx.export, and by export_torch.py.
-A case is "SET/NAME by WAY". It is passed if the relative L2 error of all outputs together is below 1e-4 (--rtol for
-another precision), or, in a network so chaotic that PyTorch's own float32 is further than that from its float64, within
-three times PyTorch's error; refused if the exporter or Lamina say that they cannot; wrong otherwise, a crash and a late answer
-included. Parameters and running statistics are all drawn afresh, and one block in the middle of each network is zeroed in
-PyTorch: where that moves the output by less than 1 %, the case is wrong, since it would show nothing.
+A case is "SET/NAME by WAY". It is passed if the relative L2 error of all outputs together is below --rtol, or, in a
+network so chaotic that PyTorch's own float32 is further than that from its float64, within three times PyTorch's error;
+refused if the exporter or Lamina say that they cannot; wrong otherwise, a crash and a late answer included. Parameters
+and running statistics are drawn afresh, and one block in the middle of each network is zeroed in PyTorch: where that
+moves the output by less than 1 %, the case is wrong, since it would show nothing.
 
 Results are kept in --work and a run goes on where the last one of the same lamina stopped. Needs torch, torchvision,
 timm, onnx, onnxscript and NumPy, and compares with ONNX Runtime too where that is installed; it downloads nothing. None
@@ -46,8 +45,8 @@ def parse_arguments():
     parser.add_argument("--exporter", choices=["dynamo", "script"], default="dynamo",
                         help="which of torch.onnx.export's two; where it fails the other one is tried")
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--rtol", type=float, help="relative L2 error of the outputs; by default 1e-4 on the CPU in fp32, "
-                        "2e-3 elsewhere: a block that is wrong moves the output by 1e-2 or more")
+    parser.add_argument("--rtol", type=float, help="relative L2 error of the outputs; by default 1e-4 on the CPU, 2e-3 "
+                        "on a GPU: a block that is wrong moves the output by 1e-2 or more")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one network")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch, in each of the jobs")
     parser.add_argument("--prepare", action="store_true", help="write the ONNX files, inputs and expected outputs alone")
@@ -55,7 +54,7 @@ def parse_arguments():
     parser.add_argument("--ops", type=Path, help="write the ops of all ONNX files there, by how many networks need each")
     a = parser.parse_args()
     if a.rtol is None:
-        a.rtol = 1e-4 if a.device == "cpu" and a.precision == "fp32" else 2e-3
+        a.rtol = 1e-4 if a.device == "cpu" else 2e-3
     return a
 
 
