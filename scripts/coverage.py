@@ -13,9 +13,7 @@ refused if the exporter or Lamina say that they cannot; wrong otherwise, a crash
 and running statistics are drawn afresh, and one block in the middle of each network is zeroed in PyTorch: where that
 moves the output by less than 1 %, the case is wrong, since it would show nothing.
 
-Results are kept in --work and a run goes on where the last one of the same lamina stopped. Needs torch, torchvision,
-timm, onnx, onnxscript and NumPy, and compares with ONNX Runtime too where that is installed; it downloads nothing. None
-of them is needed to build, run or test Lamina.
+A run goes on where the last one of the same lamina stopped. Needs torch, torchvision, timm, onnx, onnxscript, NumPy.
 """
 
 import argparse
@@ -53,8 +51,7 @@ def parse_arguments():
     parser.add_argument("--discard", action="store_true", help="remove a network's files when it has run")
     parser.add_argument("--ops", type=Path, help="write the ops of all ONNX files there, by how many networks need each")
     a = parser.parse_args()
-    if a.rtol is None:
-        a.rtol = 1e-4 if a.device == "cpu" else 2e-3
+    a.rtol = a.rtol or (1e-4 if a.device == "cpu" else 2e-3)
     return a
 
 
