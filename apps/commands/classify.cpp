@@ -61,11 +61,10 @@ Preprocess preprocess_of(const Model& model, const Options& options) {
 class Classifier {
  public:
   Classifier(const Model& model, int top, const CompileOptions& options)
-      : probabilities_(
-            model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() == "softmax" ||
-            model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])].module->op() == "Softmax"),
-        top_(top),
-        plan_(model.graph.compile(options)) {}
+      : top_(top), plan_(model.graph.compile(options)) {
+    const Graph::Node& output = model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])];
+    probabilities_ = output.module->op() == "softmax" || output.module->op() == "Softmax";
+  }
 
   std::vector<Answer> classify(const PhotoBatches::Batch& batch) {
     const Tensor output = plan_.run(batch.input);
@@ -80,7 +79,7 @@ class Classifier {
   }
 
  private:
-  bool probabilities_;  // the network gives them itself
+  bool probabilities_ = false;  // the network gives them itself
   int top_;
   Plan plan_;
 };

@@ -143,7 +143,8 @@ class Fuser {
 }  // namespace
 
 Program fuse(const Graph& graph, const CompileOptions& options) {
-  const Resolved resolved = resolve(graph, options);
+  Resolved resolved = resolve(graph, options);
+  find_batch(graph, options, resolved);
   return Fuser(resolved, options).fuse(graph, resolved);
 }
 

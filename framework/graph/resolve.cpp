@@ -22,8 +22,7 @@ class Resolver {
     result_.end.assign(nodes_.size(), 0);
   }
 
-  /// `batched`: find out which outputs have the batch in front.
-  Resolved resolve(bool batched) {
+  Resolved resolve() {
     if (options_.batch < 1) fail("batch: expected 1 or more, got ", options_.batch);
     check_names();
     choose_outputs();
@@ -39,7 +38,6 @@ class Resolver {
       result_.end[i] = result_.network.size();
     }
     for (const int output : outputs_) result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
-    if (batched) find_batch();
     return std::move(result_);
   }
 
@@ -75,33 +73,6 @@ class Resolver {
       for (const int input : nodes_[i].inputs) {
         if (input >= 0) needed_[static_cast<std::size_t>(input)] = true;
       }
-    }
-  }
-
-  /// Outputs that have one row more where the batch is one more.
-  void find_batch() {
-    result_.output_batched.assign(outputs_.size(), false);
-    for (const int input : graph_.inputs()) {
-      const Graph::Node& node = nodes_[static_cast<std::size_t>(input)];
-      if (options_.constants.contains(node.name)) continue;
-      const bool given = options_.input_shapes.contains(node.name);
-      result_.input_batched.push_back(!given && node.shape->rank() > 0 && (*node.shape)[0] == batch);
-    }
-    // One image is the least: there is nothing to leave out.
-    if (options_.batch == 1) return;
-    CompileOptions fewer = options_;
-    fewer.keep_all = false;
-    --fewer.batch;
-    try {
-      const Resolved other = Resolver(graph_, fewer).resolve(false);
-      for (std::size_t i = 0; i < outputs_.size(); ++i) {
-        Shape shape = result_.network[result_.outputs[i]].shape;
-        if (shape.rank() == 0 || shape[0] != options_.batch) continue;
-        shape.set(0, fewer.batch);
-        result_.output_batched[i] = other.network[other.outputs[i]].shape == shape;
-      }
-    } catch (const Error&) {
-      // It takes this batch and no other.
     }
   }
 
@@ -176,7 +147,34 @@ class Resolver {
 
 }  // namespace
 
-Resolved resolve(const Graph& graph, const CompileOptions& options) { return Resolver(graph, options).resolve(true); }
+Resolved resolve(const Graph& graph, const CompileOptions& options) { return Resolver(graph, options).resolve(); }
+
+/// Outputs that have one row less where the batch is one less.
+void find_batch(const Graph& graph, const CompileOptions& options, Resolved& resolved) {
+  resolved.output_batched.assign(resolved.outputs.size(), false);
+  for (const int input : graph.inputs()) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
+    if (options.constants.contains(node.name)) continue;
+    const bool given = options.input_shapes.contains(node.name);
+    resolved.input_batched.push_back(!given && node.shape->rank() > 0 && (*node.shape)[0] == batch);
+  }
+  // One image is the least: there is nothing to leave out.
+  if (options.batch == 1) return;
+  CompileOptions fewer = options;
+  fewer.keep_all = false;
+  --fewer.batch;
+  try {
+    const Resolved other = resolve(graph, fewer);
+    for (std::size_t i = 0; i < resolved.outputs.size(); ++i) {
+      Shape shape = resolved.network[resolved.outputs[i]].shape;
+      if (shape.rank() == 0 || shape[0] != options.batch) continue;
+      shape.set(0, fewer.batch);
+      resolved.output_batched[i] = other.network[other.outputs[i]].shape == shape;
+    }
+  } catch (const Error&) {
+    // It takes this batch and no other.
+  }
+}
 
 }  // namespace lamina::detail
 

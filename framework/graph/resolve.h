@@ -19,12 +19,15 @@ struct Resolved {
   std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
   std::vector<int> outputs;  ///< of the network
   std::vector<std::string> output_names;
-  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch
+  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch: see find_batch
 };
 
 /// Puts in the batch, open extents and constants, and expands every Op. What only the outputs do not need is left out,
 /// unless `options.keep_all`. Throws Error naming the node that does not fit, UnboundInputs as that says.
 Resolved resolve(const Graph& graph, const CompileOptions& options);
+
+/// For a Plan: fills in which inputs and outputs have the batch in front. Resolves once more, with a smaller batch.
+void find_batch(const Graph& graph, const CompileOptions& options, Resolved& resolved);
 
 /// The name of a node's parameter in state dicts: "features.0.weight"; of a Constant, the node's own.
 inline std::string parameter_key(const std::string& node, const std::string& parameter) {

@@ -4,6 +4,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
+#include "lamina/layers/run_once.h"
 
 namespace lamina {
 
@@ -47,7 +48,6 @@ Tensor Module::forward(std::span<const Tensor> inputs) const {
   if (inputs.empty()) detail::fail(op(), ": expected an input");
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  std::vector<View> views;
   for (const Tensor& input : inputs) {
     if (!input.defined()) detail::fail(op(), ": expected f32 input, got ", input.description());
     if (input.device() != inputs[0].device()) {
@@ -55,17 +55,23 @@ Tensor Module::forward(std::span<const Tensor> inputs) const {
     }
     shapes.push_back(input.shape());
     dtypes.push_back(input.dtype());
-    views.push_back({.shape = input.shape(), .format = {.dtype = input.dtype()}});
   }
   const DType dtype = output_dtype(dtypes);
   const Shape shape = output_shape(shapes);
   if (is_view(shapes)) return inputs[0].view(shape);
 
-  const Device device = inputs[0].device();
-  ThreadPool pool(device.is_cpu() ? ThreadPool::default_threads() : 1);
+  const int threads = inputs[0].device().is_cpu() ? ThreadPool::default_threads() : 1;
+  return detail::run_once(*this, inputs, shape, dtype, threads);
+}
+
+Tensor detail::run_once(const Module& module, std::span<const Tensor> inputs, Shape shape, DType dtype, int threads) {
+  std::vector<View> views;
+  for (const Tensor& input : inputs) views.push_back({.shape = input.shape(), .format = {.dtype = input.dtype()}});
   const View result = {.shape = shape, .format = {.dtype = dtype}};
+  const Device device = inputs[0].device();
+  ThreadPool pool(threads);
   const auto prepared =
-      prepare({.inputs = views, .outputs = {&result, 1}, .device = describe(device), .threads = pool.threads()});
+      module.prepare({.inputs = views, .outputs = {&result, 1}, .device = describe(device), .threads = pool.threads()});
   Tensor output(shape, dtype, device);
   Tensor workspace(Shape{static_cast<std::int64_t>(prepared->workspace_bytes())}, DType::u8, device);
   prepared->run(inputs, {&output, 1}, {.pool = &pool, .workspace = workspace.raw()});

@@ -129,21 +129,9 @@ int Expansion::move(int node, MoveProblem problem, Shape shape) {
   return solve(std::move(problem), shape, dtype(node), {node});
 }
 
-namespace {
-
-/// How far elements are from one another along each axis of a row-major tensor.
-std::vector<std::int64_t> strides_of(const Shape& shape) {
-  std::vector<std::int64_t> strides(shape.rank(), 1);
-  for (std::size_t d = shape.rank(); d-- > 1;)
-    strides[d - 1] = strides[d] * std::max<std::int64_t>(shape.extents()[d], 1);
-  return strides;
-}
-
-}  // namespace
-
 int Expansion::permute(int node, std::span<const int> order) {
   const Shape from = shape(node);
-  const std::vector<std::int64_t> strides = strides_of(from);
+  const std::vector<std::int64_t> strides = row_major_strides(from);
   MoveProblem problem;
   std::vector<std::int64_t> extents;
   bool same = true;  // but for extents of 1, which lie anywhere
@@ -160,19 +148,9 @@ int Expansion::permute(int node, std::span<const int> order) {
 }
 
 int Expansion::slice(int node, int axis, std::int64_t begin, std::int64_t end) {
-  Shape to = shape(node);
-  const std::vector<std::int64_t> strides = strides_of(to);
-  if (begin == 0 && end == to[axis]) return node;
-  if (end - begin > longest_list) refuse("a part of ", end - begin, " elements is too long");
-  MoveProblem problem;
-  for (int d = 0; d < static_cast<int>(to.rank()); ++d) {
-    const std::int64_t stride = strides[static_cast<std::size_t>(d)];
-    MoveProblem::Axis one = {.extent = d == axis ? end - begin : to[d], .stride = stride};
-    for (std::int64_t i = begin; d == axis && i < end; ++i) one.offsets.push_back(i * stride);
-    problem.axes.push_back(std::move(one));
-  }
-  to.set(axis, end - begin);
-  return move(node, std::move(problem), to);
+  const std::int64_t extent = shape(node)[axis];
+  if (begin == 0 && end == extent) return node;
+  return pick(*this, node, {places_of(*this, axis, begin, end - begin, extent)});
 }
 
 int Expansion::join(std::vector<int> nodes, int axis) {

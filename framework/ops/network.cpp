@@ -1,8 +1,8 @@
 #include "lamina/ops/network.h"
 
 #include "lamina/base/error.h"
-#include "lamina/base/thread_pool.h"
 #include "lamina/layers/checks.h"
+#include "lamina/layers/run_once.h"
 
 namespace lamina::detail {
 namespace {
@@ -12,17 +12,7 @@ constexpr std::size_t largest_constant = std::size_t{1} << 30;
 
 Tensor evaluate(const Module& module, std::span<const Tensor> inputs, std::span<const Shape> shapes, Shape shape,
                 DType dtype) {
-  if (module.is_view(shapes)) return inputs[0].view(shape);
-  std::vector<View> views;
-  for (const Tensor& input : inputs) views.push_back({.shape = input.shape(), .format = {.dtype = input.dtype()}});
-  const View result = {.shape = shape, .format = {.dtype = dtype}};
-  ThreadPool pool(1);
-  const auto prepared = module.prepare(
-      {.inputs = views, .outputs = {&result, 1}, .device = describe(Device::cpu()), .threads = pool.threads()});
-  Tensor output(shape, dtype);
-  Tensor workspace(Shape{static_cast<std::int64_t>(prepared->workspace_bytes())}, DType::u8);
-  prepared->run(inputs, {&output, 1}, {.pool = &pool, .workspace = workspace.raw()});
-  return output;
+  return module.is_view(shapes) ? inputs[0].view(shape) : run_once(module, inputs, shape, dtype, 1);
 }
 
 }  // namespace

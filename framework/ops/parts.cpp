@@ -45,6 +45,7 @@ int pick(Expansion& e, int node, const std::vector<Picks>& picks, double fill) {
     const auto d = static_cast<std::size_t>(axis);
     MoveProblem::Axis& one = problem.axes[d];
     one.extent = extents[d] = static_cast<std::int64_t>(places.size());
+    one.offsets.clear();  // of an axis that is listed twice, the last counts
     for (const std::int64_t place : places) one.offsets.push_back(place < 0 ? -1 : place * strides[d]);
   }
   const Shape to = to_shape(extents);

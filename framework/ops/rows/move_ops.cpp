@@ -14,33 +14,6 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-Shape shape_of(const Extents& extents) { return Shape(std::span<const std::int64_t>(extents)); }
-
-/// A walk over a tensor as it is: to be changed along some axes.
-MoveProblem as_is(const Shape& shape) {
-  MoveProblem problem;
-  std::int64_t stride = 1;
-  for (int d = static_cast<int>(shape.rank()); d-- > 0;) {
-    problem.axes.insert(problem.axes.begin(), {.extent = shape[d], .stride = stride});
-    stride *= std::max<std::int64_t>(shape[d], 1);
-  }
-  return problem;
-}
-
-/// Along axis `d`, the elements whose places are `places`; -1: none.
-void pick(MoveProblem& problem, int d, const Extents& places) {
-  MoveProblem::Axis& axis = problem.axes[static_cast<std::size_t>(d)];
-  axis.extent = static_cast<std::int64_t>(places.size());
-  axis.offsets.clear();
-  for (const std::int64_t place : places) axis.offsets.push_back(place < 0 ? -1 : place * axis.stride);
-}
-
-int moved(Expansion& e, int x, MoveProblem problem) {
-  Extents extents;
-  for (const MoveProblem::Axis& axis : problem.axes) extents.push_back(axis.extent);
-  return e.move(x, std::move(problem), shape_of(extents));
-}
-
 int transpose(Expansion& e) {
   const int rank = e.rank(e.input(0));
   Extents reversed(static_cast<std::size_t>(rank));
@@ -83,17 +56,15 @@ int slice(Expansion& e) {
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
     e.refuse("expected as many starts, ends, axes and steps");
   }
-  MoveProblem problem = as_is(e.shape(x));
-  bool whole = true;
+  std::vector<Picks> picks;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d];
-    const Extents places = slice_places(e, extent, starts[i], ends[i], steps[i]);
+    Extents places = slice_places(e, extent, starts[i], ends[i], steps[i]);
     const bool all = static_cast<std::int64_t>(places.size()) == extent && steps[i] == 1;
-    if (!all) pick(problem, d, places);
-    whole &= all;
+    if (!all) picks.push_back({d, std::move(places)});
   }
-  return whole ? x : moved(e, x, std::move(problem));
+  return picks.empty() ? x : pick(e, x, picks);
 }
 
 /// Parts along an axis, of the sizes that operand 1 says, or "num_outputs" of them with the last one smaller; "output"
@@ -149,9 +120,8 @@ int pad(Expansion& e) {
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
   if (e.has(3)) axes = e.integers(3);
   if (pads.size() != 2 * axes.size()) e.refuse("expected ", 2 * axes.size(), " pads, got ", pads.size());
-  MoveProblem problem = as_is(e.shape(x));
-  if (mode == "constant" && e.has(2)) problem.fill = e.number(2);
-  bool some = false;
+  const double fill = mode == "constant" && e.has(2) ? e.number(2) : 0;
+  std::vector<Picks> picks;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d], before = pads[i], after = pads[i + axes.size()];
@@ -161,12 +131,11 @@ int pad(Expansion& e) {
     }
     if (before == 0 && after == 0) continue;
     if (extent == 0 && mode != "constant") e.refuse("there is nothing to repeat in input ", e.shape(x));
-    some = true;
-    Extents places;
-    for (std::int64_t j = -before; j < extent + after; ++j) places.push_back(padded_place(j, extent, mode));
-    pick(problem, d, places);
+    picks.push_back({d, {}});
+    for (std::int64_t j = -before; j < extent + after; ++j)
+      picks.back().places.push_back(padded_place(j, extent, mode));
   }
-  return some ? moved(e, x, std::move(problem)) : x;
+  return picks.empty() ? x : pick(e, x, picks, fill);
 }
 
 /// NumPy's broadcasting to a shape: both ways.
@@ -176,19 +145,19 @@ int expand(Expansion& e) {
   const Shape from = e.shape(x);
   while (to.size() < from.rank()) to.insert(to.begin(), 1);
   const std::size_t missing = to.size() - from.rank();
-  MoveProblem walk = as_is(from);
+  const Extents strides = row_major_strides(from);
   MoveProblem problem;
   for (std::size_t d = 0; d < to.size(); ++d) {
     MoveProblem::Axis axis = {.extent = to[d], .stride = 0};
     if (d >= missing) {
       const std::int64_t extent = from.extents()[d - missing];
       if (to[d] == 1 || to[d] == -1) axis.extent = to[d] = extent;
-      if (extent != 1 && extent != to[d]) e.refuse("cannot expand ", from, " to ", shape_of(to));
-      if (extent != 1) axis.stride = walk.axes[d - missing].stride;
+      if (extent != 1 && extent != to[d]) e.refuse("cannot expand ", from, " to ", to_shape(to));
+      if (extent != 1) axis.stride = strides[d - missing];
     }
     problem.axes.push_back(std::move(axis));
   }
-  const Shape result = shape_of(to);
+  const Shape result = to_shape(to);
   if (result.numel() == from.numel()) return e.reshape(x, result);
   return e.move(x, std::move(problem), result);
 }
@@ -197,18 +166,19 @@ int tile(Expansion& e) {
   const int x = e.input(0);
   const Extents repeats = e.integers(1);
   if (static_cast<int>(repeats.size()) != e.rank(x)) e.refuse("expected ", e.rank(x), " repeats, got ", repeats.size());
-  const MoveProblem walk = as_is(e.shape(x));
+  const Shape from = e.shape(x);
+  const Extents strides = row_major_strides(from);
   MoveProblem problem;
   Extents to;
   for (std::size_t d = 0; d < repeats.size(); ++d) {
-    const auto extent = checked_mul(repeats[d], walk.axes[d].extent);
+    const auto extent = checked_mul(repeats[d], from.extents()[d]);
     if (repeats[d] < 0 || !extent) e.refuse("cannot repeat an axis ", repeats[d], " times");
     to.push_back(*extent);
     problem.axes.push_back({.extent = repeats[d], .stride = 0});
-    problem.axes.push_back(walk.axes[d]);
+    problem.axes.push_back({.extent = from.extents()[d], .stride = strides[d]});
   }
-  if (shape_of(to) == e.shape(x)) return x;
-  return e.move(x, std::move(problem), shape_of(to));
+  if (to_shape(to) == from) return x;
+  return e.move(x, std::move(problem), to_shape(to));
 }
 
 /// As torch.roll: elements move by "shifts" along "dims" and come in again at the other end.
@@ -216,18 +186,17 @@ int roll(Expansion& e) {
   const int x = e.input(0), rank = e.rank(x);
   const Extents shifts = e.attributes().integers("shifts", {}), dims = e.attributes().integers("dims", {});
   if (shifts.size() != dims.size()) e.refuse("expected as many shifts as dims");
-  MoveProblem problem = as_is(e.shape(x));
+  std::vector<Picks> picks;
   for (std::size_t i = 0; i < dims.size(); ++i) {
     const int d = e.axis_of(dims[i], rank);
     const std::int64_t extent = e.shape(x)[d];
     if (extent == 0) return x;
     if (extent > longest_list) e.refuse("an axis of ", extent, " is too long");
-    Extents places;
-    for (std::int64_t j = 0; j < extent; ++j) places.push_back((j - shifts[i] % extent + extent) % extent);
-    if (!problem.axes[static_cast<std::size_t>(d)].offsets.empty()) e.refuse("axis ", d, " stands twice in dims");
-    pick(problem, d, places);
+    if (std::ranges::find(picks, d, &Picks::axis) != picks.end()) e.refuse("axis ", d, " stands twice in dims");
+    picks.push_back({d, {}});
+    for (std::int64_t j = 0; j < extent; ++j) picks.back().places.push_back((j - shifts[i] % extent + extent) % extent);
   }
-  return moved(e, x, std::move(problem));
+  return pick(e, x, picks);
 }
 
 /// The upper or the lower triangle of the last two axes, 0 elsewhere.
@@ -257,17 +226,15 @@ int center_crop_pad(Expansion& e) {
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
   axes = e.attributes().integers("axes", axes);
   if (axes.size() != to.size()) e.refuse("expected ", axes.size(), " extents, got ", to.size());
-  MoveProblem problem = as_is(e.shape(x));
+  std::vector<Picks> picks;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d];
     if (to[i] < 0 || to[i] > longest_list) e.refuse("there is no extent ", to[i]);
     const std::int64_t first = to[i] > extent ? -((to[i] - extent) / 2) : (extent - to[i]) / 2;
-    Extents places;
-    for (std::int64_t j = first; j < first + to[i]; ++j) places.push_back(j >= 0 && j < extent ? j : -1);
-    pick(problem, d, places);
+    picks.push_back(places_of(e, d, first, to[i], extent));
   }
-  return moved(e, x, std::move(problem));
+  return pick(e, x, picks);
 }
 
 constexpr OpRow rows[] = {{"CenterCropPad", center_crop_pad},

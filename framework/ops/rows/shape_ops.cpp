@@ -14,8 +14,6 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-Shape shape_of(const Extents& extents) { return Shape(std::span<const std::int64_t>(extents)); }
-
 /// 0 takes the input's extent there, one -1 what is left.
 int reshape(Expansion& e) {
   const int x = e.input(0);
@@ -43,8 +41,8 @@ int reshape(Expansion& e) {
     if (known == 0 || from.numel() % known != 0) e.refuse("cannot divide input ", from, " by ", known);
     *rest = from.numel() / known;
   }
-  if (shape_of(to).numel() != from.numel()) e.refuse("cannot read ", from, " as ", shape_of(to));
-  return e.reshape(x, shape_of(to));
+  if (to_shape(to).numel() != from.numel()) e.refuse("cannot read ", from, " as ", to_shape(to));
+  return e.reshape(x, to_shape(to));
 }
 
 int flatten(Expansion& e) {
@@ -73,7 +71,7 @@ int squeeze(Expansion& e) {
   for (std::size_t d = 0; d < drop.size(); ++d) {
     if (!drop[d]) to.push_back(from.extents()[d]);
   }
-  return e.reshape(e.input(0), shape_of(to));
+  return e.reshape(e.input(0), to_shape(to));
 }
 
 int unsqueeze(Expansion& e) {
@@ -85,7 +83,7 @@ int unsqueeze(Expansion& e) {
   std::ranges::sort(axes);
   if (std::ranges::adjacent_find(axes) != axes.end()) e.refuse("an axis was given twice");
   for (const int axis : axes) to.insert(to.begin() + axis, 1);
-  return e.reshape(e.input(0), shape_of(to));
+  return e.reshape(e.input(0), to_shape(to));
 }
 
 int whole_numbers(Expansion& e, const Extents& values, Shape shape) {
@@ -115,7 +113,7 @@ int constant_of_shape(Expansion& e) {
   if (!dtype) e.refuse("there is no type ", name);
   const auto numbers = e.attributes().numbers("value", {0});
   if (numbers.size() != 1) e.refuse("expected one value");
-  const Shape to = shape_of(extents);
+  const Shape to = to_shape(extents);
   MoveProblem problem;
   for (const std::int64_t extent : to) problem.axes.push_back({.extent = extent});
   return e.move(e.scalar(numbers[0], *dtype), std::move(problem), to);
