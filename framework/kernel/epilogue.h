@@ -17,6 +17,7 @@ struct Prologue {
 };
 
 /// What is done to a result before it is stored: the chain, then max pooling, after which the output is the pooled map.
+/// Operands of the chain are inputs 1, 2, ... of the operation, all of the shape of the result.
 struct Epilogue {
   PointwiseChain chain = {};
   std::optional<PoolGeometry> pool = {};
@@ -24,6 +25,17 @@ struct Epilogue {
   /// What every kernel knows: nothing, or one ReLU, and no pooling.
   bool is_simple() const { return !pool && has_simple_chain(); }
   bool has_simple_chain() const { return chain.empty() || (chain.size() == 1 && relu()); }
+  /// What fuller kernels know: functions of the element alone, among them at most one addition of input 1, and no
+  /// pooling.
+  bool is_residual() const {
+    int additions = 0;
+    for (const PointwiseStep& step : chain) {
+      if (step.second >= 0) return false;
+      if (step.operand < 0) continue;
+      if (step.function != Pointwise::add || step.operand != 1 || ++additions > 1) return false;
+    }
+    return !pool;
+  }
   /// The chain ends in a ReLU.
   bool relu() const { return !chain.empty() && chain.back() == PointwiseStep{Pointwise::relu}; }
 };
