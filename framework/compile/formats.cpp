@@ -189,7 +189,7 @@ class Negotiator {
 }  // namespace
 
 std::vector<Format> formats(const Program::Value& value, const CompileOptions& options) {
-  if (options.device.is_cpu() || value.format.dtype != DType::f32) return {{.dtype = value.format.dtype}};
+  if (value.format.dtype != DType::f32) return {{.dtype = value.format.dtype}};
   std::vector<DType> types = {DType::f32};
   if (const DType type = storage_type(options.precision); type != types[0]) types.insert(types.begin(), type);
   std::vector<Format> result;

@@ -1,13 +1,16 @@
-// The tables of a CPU's smaller kernels: one row each, f32 nchw. Those of arrays of any dtype and shape are
-// in array/, lookup/ and product/.
+// The tables of a CPU's smaller kernels: activations of f32 or bf16, nchw or nhwc. Those of arrays of any dtype and
+// shape are in array/, lookup/ and product/.
 
 #include "lamina/kernel/kernel.h"
 
 #include <algorithm>
 
-#include "lamina/cpu/elementwise.h"
+#include "lamina/cpu/affine.h"
+#include "lamina/cpu/concat.h"
+#include "lamina/cpu/convert.h"
 #include "lamina/cpu/local_response_norm.h"
 #include "lamina/cpu/normalize.h"
+#include "lamina/cpu/pool2d/channels.h"
 #include "lamina/cpu/pool2d/pool2d.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
@@ -27,34 +30,35 @@ bool plain(const Problem&, const Preparation& p) {
   return p.is_plain();
 }
 
+/// f32 or bf16, in and out.
+bool keeps_float(const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  return p.keeps_format() && (dtype == DType::f32 || dtype == DType::bf16);
+}
+
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
-  return p.is_plain() && problem.epilogue.is_simple();
+  return keeps_float(p) && problem.epilogue.is_simple();
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
-  const Activation a = detail::activation_of(p.input().shape);
+  const cpu::AffineKernel& kernel = cpu::best_kernel(cpu::affine_kernels(), p.device);
   return make_operator("scale and shift", {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem, a](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::scale_and_shift(floats(inputs[0]), floats(problem.scale), floats(problem.shift),
-                                              floats(outputs[0]), a.images, a.channels, a.pixels,
-                                              problem.epilogue.relu(), *execution.pool);
+                       [problem, &kernel, format = p.input().format, a = detail::activation_of(p.input().shape)](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cpu::scale_and_shift(kernel, format, a, inputs[0].raw(), floats(problem.scale),
+                                              floats(problem.shift), outputs[0].raw(), problem.epilogue.relu(),
+                                              *execution.pool);
                        });
 }
 
 /// Bytes are copied, whatever they stand for.
-bool takes_concat(const ConcatProblem&, const Preparation& p) {
-  return p.keeps_format() && p.input().format.layout == Layout::nchw;
-}
+bool takes_concat(const ConcatProblem&, const Preparation& p) { return p.keeps_format(); }
 
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  return make_operator("copies", [extents = detail::concat_extents(problem, p),
-                                  size = static_cast<std::int64_t>(size_of(p.input().format.dtype))](
-                                     Inputs inputs, Outputs outputs, const Execution& execution) {
-    auto* out = static_cast<std::byte*>(outputs[0].raw());
-    for (std::size_t i = 0; i < inputs.size(); out += size * extents.widths[i++]) {
-      cpu::copy_rows(static_cast<const std::byte*>(inputs[i].raw()), out, extents.rows, size * extents.widths[i],
-                     size * extents.pitch, *execution.pool);
-    }
+  detail::ConcatExtents extents = detail::concat_extents(problem, p);
+  for (std::int64_t& width : extents.widths) width *= static_cast<std::int64_t>(size_of(p.input().format.dtype));
+  return make_operator("copies", [extents](Inputs inputs, Outputs outputs, const Execution& execution) {
+    cpu::concat(inputs, extents.widths, static_cast<std::byte*>(outputs[0].raw()), extents.rows, *execution.pool);
   });
 }
 
@@ -80,6 +84,39 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
                        });
 }
 
+bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
+  const PoolGeometry& g = problem.geometry;
+  const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
+  return keeps_float(p) && p.input().format.layout == Layout::nhwc && (problem.kind == PoolKind::largest || !dilated);
+}
+
+std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const Preparation& p) {
+  const cpu::ChannelPoolKernel& kernel = cpu::best_kernel(cpu::channel_pool_kernels(), p.device);
+  return make_operator("windows of all channels",
+                       [problem, &kernel, channels = p.input().shape[1], dtype = p.input().format.dtype](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cpu::channel_pool2d(problem.kind, kernel, problem.geometry, channels, dtype, inputs[0].raw(),
+                                             outputs[0].raw(), *execution.pool);
+                       });
+}
+
+bool takes_conversion(const ConversionProblem&, const Preparation& p) {
+  const auto known = [](const View& view) {
+    const DType dtype = view.format.dtype;
+    return view.pitch == 0 && (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16);
+  };
+  return known(p.input()) && known(p.output());
+}
+
+std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Preparation& p) {
+  const Format from = p.input().format, to = p.output().format;
+  return make_operator(
+      detail::concat("conversion from ", from, " to ", to),
+      [=, a = detail::activation_of(p.input().shape)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        cpu::convert(a, from, inputs[0].raw(), to, outputs[0].raw(), *execution.pool);
+      });
+}
+
 bool takes_pictures(const NormalizationProblem&, const Preparation& p) { return p.output().format == Format{}; }
 
 std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
@@ -99,7 +136,9 @@ constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_aff
 constexpr Kernel<ConcatProblem> concat[] = {{"copies", takes_concat, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
-constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool}};
+constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool},
+                                        {"channels", takes_channel_pool, prepare_channel_pool}};
+constexpr Kernel<ConversionProblem> conversion[] = {{"conversion", takes_conversion, prepare_conversion}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, prepare_normalization}};
 
 }  // namespace
@@ -111,7 +150,7 @@ template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cpu
 template <> std::span<const Kernel<LocalResponseProblem>> Kernels<LocalResponseProblem>::cpu() { return local_response; }
 template <> std::span<const Kernel<PoolProblem>> Kernels<PoolProblem>::cpu() { return pool; }
 template <> std::span<const Kernel<NormalizationProblem>> Kernels<NormalizationProblem>::cpu() { return normalization; }
-template <> std::span<const Kernel<ConversionProblem>> Kernels<ConversionProblem>::cpu() { return {}; }  // one format
+template <> std::span<const Kernel<ConversionProblem>> Kernels<ConversionProblem>::cpu() { return conversion; }
 // clang-format on
 
 }  // namespace lamina

@@ -89,8 +89,14 @@ LinearProblem Linear::problem(std::span<const Shape> inputs) const {
           .epilogue = {.chain = chain_}};
 }
 
+/// On a GPU the weights are copied, and may be put in the order of any layout. On the CPU plans share the module's:
+/// better to turn the image.
 bool Linear::takes(const Preparation& preparation) const {
-  return Layer::takes(flattens_ ? FlatInput(preparation).preparation : preparation);
+  if (!flattens_) return Layer::takes(preparation);
+  const View& image = preparation.input();
+  const bool in_order = detail::same_order(image.shape, image.format.layout, Layout::nchw);
+  if (preparation.device.device.is_cpu() && !in_order) return false;
+  return Layer::takes(FlatInput(preparation).preparation);
 }
 
 std::unique_ptr<Operator> Linear::prepare(const Preparation& preparation) const {

@@ -104,12 +104,20 @@ TEST(Formats, AFlattenedImageIsInOrder) {
   EXPECT_EQ(converted(program_of(g)), (std::vector{Layout::nhwc, Layout::nchw}));
 }
 
-TEST(Formats, TheCpuHasOne) {
+TEST(Formats, TheCpuKeepsImagesChannelsLastToo) {
+  using List = std::vector<Format>;
+  const detail::Program::Value image = {.name = "a", .shape = {1, 4, 3, 5}, .format = {}};
+  const detail::Program::Value vector = {.name = "a", .shape = {1, 4}, .format = {}};
+  const Format last = {DType::f32, Layout::nhwc};
+  const Format short_last = {DType::bf16, Layout::nhwc}, short_planes = {DType::bf16};
+  EXPECT_EQ(detail::formats(image, {}), (List{last, {}}));
+  EXPECT_EQ(detail::formats(vector, {}), List{{}});
+  EXPECT_EQ(detail::formats(image, {.precision = Precision::bf16}), (List{short_last, short_planes, last, {}}));
+
   Graph g;
   const Value x = g.input("input", {batch, 4, 3, 5});
-  g.output(g.add("a", Picky({plain, nhwc}), x));
-  EXPECT_EQ(detail::formats({.name = "a", .shape = {1, 4, 3, 5}, .format = {}}, {}), std::vector{Format{}});
-  EXPECT_TRUE(converted(program_of(g, {.threads = 1})).empty());
+  g.output(g.add("a", Picky({nhwc}), x));
+  EXPECT_EQ(converted(program_of(g, {.threads = 1})), (std::vector{Layout::nhwc, Layout::nchw}));
 }
 
 TEST(Formats, PoolingIsFoldedIntoWhatOffersIt) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/pool2d/window.h"
 
 namespace lamina::cpu {
 
@@ -21,21 +22,6 @@ std::size_t pool2d_workspace(const PoolGeometry& g, int threads) {
 }
 
 namespace {
-
-/// [begin, end) of the window of output `index` along one side of an average, cut at the input's edges. Its cells on
-/// the padding count too, but none that ceil_mode lets it reach beyond: torch.nn.AvgPool2d's rule.
-struct AverageWindow {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t cells = 0;  // with those on the padding
-
-  AverageWindow(int index, int extent, int kernel, int stride, int padding) {
-    const std::int64_t first = std::int64_t{index} * stride - padding;
-    const std::int64_t last = std::min(first + kernel, std::int64_t{extent} + padding);
-    cells = last - first;
-    begin = std::max<std::int64_t>(first, 0);
-    end = std::min<std::int64_t>(last, extent);
-  }
-};
 
 /// Calls body(plane, rows) for all planes, `rows` being the thread's own part of the workspace, `neutral` at first.
 /// Threads take stretches of planes, some for each: neighbouring planes share cache lines, and fetching a task costs
@@ -70,9 +56,7 @@ void avg_pool2d(const PoolKernel& kernel, const PoolGeometry& g, const float* in
       for (int ow = 0; ow < g.out_width; ++ow) {
         const AverageWindow columns(ow, g.in_width, g.kernel_width, g.stride_width, g.padding_width);
         const bool empty = height.begin >= height.end || columns.begin >= columns.end;
-        const std::int64_t cells = g.count_padding ? height.cells * columns.cells
-                                                   : (height.end - height.begin) * (columns.end - columns.begin);
-        out[ow] = empty ? 0.0f : out[ow] / static_cast<float>(cells);
+        out[ow] = empty ? 0.0f : out[ow] / static_cast<float>(cells(g, height, columns));
       }
     }
   });
@@ -84,23 +68,17 @@ void adaptive_avg_pool2d(const PoolGeometry& g, const float* input, float* outpu
     std::copy_n(input, g.planes * g.in_pixels(), output);
     return;
   }
-  const auto begin = [](std::int64_t i, std::int64_t in, std::int64_t out) { return i * in / out; };
-  const auto end = [](std::int64_t i, std::int64_t in, std::int64_t out) {
-    return detail::ceil_div((i + 1) * in, out);
-  };
   for_planes(g, pool, workspace, 0.0f, [&](std::int64_t plane, float* row) {
     const float* image = input + plane * g.in_pixels();
     float* out = output + plane * g.out_pixels();
     for (int oh = 0; oh < g.out_height; ++oh, out += g.out_width) {
-      const std::int64_t first = begin(oh, g.in_height, g.out_height);
-      const std::int64_t last = end(oh, g.in_height, g.out_height);
+      const auto [first, last] = covering(oh, g.in_height, g.out_height);
       std::fill_n(row, g.in_width, 0.0f);
       for (std::int64_t ih = first; ih < last; ++ih) {
         for (int i = 0; i < g.in_width; ++i) row[i] += image[ih * g.in_width + i];
       }
       for (int ow = 0; ow < g.out_width; ++ow) {
-        const std::int64_t left = begin(ow, g.in_width, g.out_width);
-        const std::int64_t right = end(ow, g.in_width, g.out_width);
+        const auto [left, right] = covering(ow, g.in_width, g.out_width);
         float sum = 0;
         for (std::int64_t iw = left; iw < right; ++iw) sum += row[iw];
         out[ow] = sum / static_cast<float>((last - first) * (right - left));

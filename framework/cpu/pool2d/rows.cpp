@@ -14,13 +14,12 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/pool2d/rows.h"
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
 namespace {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 struct Largest {
   template <class D>
@@ -44,28 +43,6 @@ struct Sum {
     return hn::Add(a, b);
   }
 };
-
-template <class D>
-constexpr int lanes_of(D) {
-  return static_cast<int>(hn::MaxLanes(D()));
-}
-
-/// Calls body(d, i) so that vectors of `d` starting at the i's cover [0, count), some elements perhaps twice.
-template <class Body>
-HWY_INLINE void for_vectors(int count, const Body& body) {
-  const auto cover = [&](auto d) {
-    constexpr int lanes = lanes_of(d);
-    for (int i = 0; i + lanes < count; i += lanes) body(d, i);
-    body(d, count - lanes);
-  };
-  const hn::ScalableTag<float> full;
-  const hn::CappedTag<float, 8> eight;
-  const hn::CappedTag<float, 4> four;
-  if (count >= lanes_of(full)) return cover(full);
-  if (count >= lanes_of(eight)) return cover(eight);
-  if (count >= lanes_of(four)) return cover(four);
-  if (count > 0) cover(hn::CappedTag<float, 1>());
-}
 
 /// out[i] = the combination of row[i * stride + k * dilation] over k, for a stride of 1 or 2.
 template <class Op, int stride, class D>
@@ -98,7 +75,7 @@ HWY_INLINE void combine_rows(const PoolGeometry& g, const float* plane, int oh, 
   const std::int64_t inside_end = top >= g.in_height ? 0 : detail::ceil_div(g.in_height - top, dilation);
   const std::int64_t last = std::min<std::int64_t>(inside_end, g.kernel_height);
   float* const inside = row + g.padding_width;
-  for_vectors(g.in_width, [&](auto d, int i) {
+  for_vectors(g.in_width, [&](auto d, std::int64_t i) {
     auto total = Op::neutral(d);
     for (std::int64_t k = first; k < last; ++k) {
       total = Op::combine(total, hn::LoadU(d, plane + (top + k * dilation) * g.in_width + i));
@@ -110,10 +87,11 @@ HWY_INLINE void combine_rows(const PoolGeometry& g, const float* plane, int oh, 
 template <class Op>
 HWY_INLINE void combine_columns(const PoolGeometry& g, const float* row, float* out) {
   switch (g.stride_width) {
-    case 1: for_vectors(g.out_width, [&](auto d, int i) { combine_columns_at<Op, 1>(d, g, row + i, out + i); }); break;
+    case 1:
+      for_vectors(g.out_width, [&](auto d, std::int64_t i) { combine_columns_at<Op, 1>(d, g, row + i, out + i); });
+      break;
     case 2:
-      for_vectors(g.out_width,
-                  [&](auto d, int i) { combine_columns_at<Op, 2>(d, g, row + std::int64_t{2} * i, out + i); });
+      for_vectors(g.out_width, [&](auto d, std::int64_t i) { combine_columns_at<Op, 2>(d, g, row + 2 * i, out + i); });
       break;
     default:
       for (int i = 0; i < g.out_width; ++i) {

@@ -1,0 +1,88 @@
+// Scale and shift, written once and compiled for each instruction set by Highway.
+
+#include "lamina/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/affine.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+
+#include "lamina/base/math.h"
+#include "lamina/cpu/affine.h"
+#include "lamina/cpu/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void affine(const AffineKernel::Rows& r) {
+  for (std::int64_t row = 0; row < r.rows; ++row) {
+    const T* in = static_cast<const T*>(r.input) + row * r.length;
+    T* out = static_cast<T*>(r.output) + row * r.length;
+    const auto at = [&](auto d, std::int64_t i) {
+      const auto scale = r.one_for_row ? hn::Set(d, r.scale[row]) : hn::LoadU(d, r.scale + i);
+      const auto shift = r.one_for_row ? hn::Set(d, r.shift[row]) : hn::LoadU(d, r.shift + i);
+      auto y = hn::MulAdd(load_floats(d, in + i), scale, shift);
+      if (r.relu) y = hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::Zero(d), y);
+      store_floats(d, y, out + i);
+    };
+    // No element twice: the output may be the input.
+    const hn::ScalableTag<float> full;
+    const hn::CappedTag<float, 1> one;
+    std::int64_t i = 0;
+    for (; i + lanes_of(full) <= r.length; i += lanes_of(full)) at(full, i);
+    for (; i < r.length; ++i) at(one, i);
+  }
+}
+
+constexpr AffineKernel kernel = {LAMINA_SIMD_SET, affine<float>, affine<bfloat16>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lamina::cpu {
+
+std::span<const AffineKernel> affine_kernels() {
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  return supported_kernels(std::span<const AffineKernel>(kernels));
+}
+
+void scale_and_shift(const AffineKernel& kernel, Format format, const Activation& a, const void* input,
+                     const float* scale, const float* shift, void* output, bool relu, ThreadPool& pool) {
+  // Elements of a task: long enough to hide the hand-out, short enough to balance.
+  constexpr std::int64_t chunk = 16384;
+  const auto run = format.dtype == DType::bf16 ? kernel.bf16 : kernel.f32;
+  const auto size = static_cast<std::int64_t>(size_of(format.dtype));
+  const bool planes = format.layout == Layout::nchw;
+  const std::int64_t length = planes ? a.pixels : a.channels, rows = a.size() / std::max<std::int64_t>(length, 1);
+  const std::int64_t step = std::max<std::int64_t>(chunk / std::max<std::int64_t>(length, 1), 1);
+  pool.parallel_for(detail::ceil_div(rows, step), [=](std::int64_t task, int) {
+    const std::int64_t last = std::min(rows, (task + 1) * step);
+    for (std::int64_t row = task * step; row < last;) {
+      // Rows of planes up to the last channel.
+      const std::int64_t channel = planes ? row % a.channels : 0;
+      const std::int64_t count = planes ? std::min(last - row, a.channels - channel) : last - row;
+      run({.input = static_cast<const std::byte*>(input) + row * length * size,
+           .scale = scale + channel,
+           .shift = shift + channel,
+           .output = static_cast<std::byte*>(output) + row * length * size,
+           .rows = count,
+           .length = length,
+           .one_for_row = planes,
+           .relu = relu});
+      row += count;
+    }
+  });
+}
+
+}  // namespace lamina::cpu
+#endif

@@ -1,0 +1,95 @@
+// Pooling windows of images stored channels last, written once and compiled for each instruction set by Highway: lanes
+// are channels, so that windows of any size, stride and dilation are the same loop.
+
+#include "lamina/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/pool2d/channel_windows.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <array>
+
+#include "lamina/cpu/pool2d/channels.h"
+#include "lamina/cpu/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+/// Of n neighbouring vectors of channels: many short chains of operations, and whole cache lines.
+template <class T, int n, class D>
+HWY_INLINE void largest_at(D d, const PixelWindow& w, std::int64_t channel) {
+  hn::Vec<D> total[n];
+  for (auto& v : total) v = hn::Neg(hn::Inf(d));
+  const T* row = static_cast<const T*>(w.first) + channel;
+  for (std::int64_t r = 0; r < w.rows; ++r, row += w.row) {
+    const T* pixel = row;
+    for (std::int64_t c = 0; c < w.columns; ++c, pixel += w.column) {
+      for (int i = 0; i < n; ++i) {
+        const auto x = load_floats(d, pixel + i * lanes_of(d));
+        // NaN must win whichever side it is on, and comparisons with it are false.
+        total[i] = hn::IfThenElse(hn::Or(hn::Lt(total[i], x), hn::IsNaN(x)), x, total[i]);
+      }
+    }
+  }
+  for (int i = 0; i < n; ++i) store_floats(d, total[i], static_cast<T*>(w.output) + channel + i * lanes_of(d));
+}
+
+template <class T, int n, class D>
+HWY_INLINE void mean_at(D d, const PixelWindow& w, std::int64_t channel) {
+  hn::Vec<D> total[n];
+  for (auto& v : total) v = hn::Zero(d);
+  const T* row = static_cast<const T*>(w.first) + channel;
+  for (std::int64_t r = 0; r < w.rows; ++r, row += w.row) {
+    hn::Vec<D> sum[n];
+    for (auto& v : sum) v = hn::Zero(d);
+    const T* pixel = row;
+    for (std::int64_t c = 0; c < w.columns; ++c, pixel += w.column) {
+      for (int i = 0; i < n; ++i) sum[i] = hn::Add(sum[i], load_floats(d, pixel + i * lanes_of(d)));
+    }
+    for (int i = 0; i < n; ++i) total[i] = hn::Add(total[i], sum[i]);
+  }
+  const auto divisor = hn::Set(d, w.divisor);
+  for (int i = 0; i < n; ++i) {
+    store_floats(d, hn::Div(total[i], divisor), static_cast<T*>(w.output) + channel + i * lanes_of(d));
+  }
+}
+
+template <class T, bool mean>
+void window(const PixelWindow& w) {
+  const auto at = [&](auto d, auto n, std::int64_t channel) {
+    if constexpr (mean) {
+      mean_at<T, decltype(n)::value>(d, w, channel);
+    } else {
+      largest_at<T, decltype(n)::value>(d, w, channel);
+    }
+  };
+  const hn::ScalableTag<float> full;
+  constexpr int four = 4 * lanes_of(full);
+  std::int64_t channel = 0;
+  for (; channel + four <= w.channels; channel += four) at(full, std::integral_constant<int, 4>(), channel);
+  for_vectors(w.channels - channel,
+              [&](auto d, std::int64_t i) { at(d, std::integral_constant<int, 1>(), channel + i); });
+}
+
+constexpr ChannelPoolKernel kernel = {
+    LAMINA_SIMD_SET, {window<float, false>, window<float, true>}, {window<bfloat16, false>, window<bfloat16, true>}};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lamina::cpu {
+
+std::span<const ChannelPoolKernel> channel_pool_kernels() {
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  return supported_kernels(std::span<const ChannelPoolKernel>(kernels));
+}
+
+}  // namespace lamina::cpu
+#endif

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/simd.h"
+#include "lamina/kernel/problems.h"
+#include "lamina/tensor/dtype.h"
+
+namespace lamina::cpu {
+
+/// Pixels of an image stored channels last that become one.
+struct PixelWindow {
+  const void* first;  // channels of the first pixel
+  std::int64_t rows, columns;
+  std::int64_t row, column;  // elements from one to the next
+  std::int64_t channels;
+  float divisor;  // of a sum
+  void* output;   // [channels]
+};
+
+/// One window for all channels, compiled for one instruction set.
+struct ChannelPoolKernel {
+  using Window = void (*)(const PixelWindow& window);
+  struct Windows {
+    Window largest;  // NaN if there is one in the window, -inf for a window without pixels
+    Window mean;     // sums of rows, summed, by the divisor
+  };
+  InstructionSet set;
+  Windows f32, bf16;
+};
+
+/// Those that this machine runs, the fastest first; the last one needs no vectors.
+std::span<const ChannelPoolKernel> channel_pool_kernels();
+
+/// pool2d() of activations stored channels last: input [images, H, W, channels], output [images, OH, OW, channels].
+void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& geometry, std::int64_t channels,
+                    DType dtype, const void* input, void* output, ThreadPool& pool);
+
+}  // namespace lamina::cpu

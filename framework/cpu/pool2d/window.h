@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "lamina/base/math.h"
+#include "lamina/kernel/pool_geometry.h"
+
+/// Which pixels along one side of an image a pooling window covers.
+namespace lamina::cpu {
+
+/// [begin, end) of the window of output `index` of an average, cut at the input's edges. Its cells on the padding count
+/// too, but none that ceil_mode lets it reach beyond: torch.nn.AvgPool2d's rule.
+struct AverageWindow {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t cells = 0;  // with those on the padding
+
+  AverageWindow(int index, int extent, int kernel, int stride, int padding) {
+    const std::int64_t first = std::int64_t{index} * stride - padding;
+    const std::int64_t last = std::min(first + kernel, std::int64_t{extent} + padding);
+    cells = last - first;
+    begin = std::max<std::int64_t>(first, 0);
+    end = std::min<std::int64_t>(last, extent);
+  }
+};
+
+/// What the sum over a window is divided by.
+inline std::int64_t cells(const PoolGeometry& g, const AverageWindow& rows, const AverageWindow& columns) {
+  return g.count_padding ? rows.cells * columns.cells : (rows.end - rows.begin) * (columns.end - columns.begin);
+}
+
+/// [begin, end) of window `index` of `out` that cover `in` pixels.
+struct CoveringWindow {
+  std::int64_t begin, end;
+};
+inline CoveringWindow covering(std::int64_t index, std::int64_t in, std::int64_t out) {
+  return {index * in / out, detail::ceil_div((index + 1) * in, out)};
+}
+
+/// Taps [first, last) of a window, `dilation` pixels apart from its corner on, that are inside the image.
+struct InsideTaps {
+  std::int64_t first, last;
+  InsideTaps(std::int64_t corner, int extent, int kernel, int dilation)
+      : first(corner >= 0 ? 0 : detail::ceil_div(-corner, std::int64_t{dilation})),
+        last(corner >= extent
+                 ? 0
+                 : std::min<std::int64_t>(detail::ceil_div(extent - corner, std::int64_t{dilation}), kernel)) {
+    last = std::max(first, last);
+  }
+};
+
+}  // namespace lamina::cpu

@@ -1,0 +1,82 @@
+// What kernels that Highway compiles for each instruction set share: vectors of floats of any length, from and to
+// memory of f32 or bf16.
+
+#if defined(LAMINA_CPU_VECTORS) == defined(HWY_TARGET_TOGGLE)
+#ifdef LAMINA_CPU_VECTORS
+#undef LAMINA_CPU_VECTORS
+#else
+#define LAMINA_CPU_VECTORS
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "lamina/tensor/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+constexpr int lanes_of(D) {
+  return static_cast<int>(hn::MaxLanes(D()));
+}
+
+/// Calls body(d, i) so that vectors of `d` starting at the i's cover [0, count), some elements perhaps twice.
+template <class Body>
+HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
+  const auto cover = [&](auto d) {
+    constexpr int lanes = lanes_of(d);
+    for (std::int64_t i = 0; i + lanes < count; i += lanes) body(d, i);
+    body(d, count - lanes);
+  };
+  const hn::ScalableTag<float> full;
+  const hn::CappedTag<float, 8> eight;
+  const hn::CappedTag<float, 4> four;
+  if (count >= lanes_of(full)) return cover(full);
+  if (count >= lanes_of(eight)) return cover(eight);
+  if (count >= lanes_of(four)) return cover(four);
+  const hn::CappedTag<float, 1> one;
+  for (std::int64_t i = 0; i < count; ++i) body(one, i);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_floats(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_floats(D d, const bfloat16* from) {
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto bits = hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
+}
+
+template <class D>
+HWY_INLINE void store_floats(D d, hn::Vec<D> value, float* to) {
+  hn::StoreU(value, d, to);
+}
+/// To nearest even; NaN stays one.
+template <class D>
+HWY_INLINE void store_floats(D, hn::Vec<D> value, bfloat16* to) {
+  const hn::RebindToUnsigned<D> words;
+  const hn::RebindToSigned<D> whole;
+  const hn::Rebind<std::uint16_t, D> halves;
+  const auto bits = hn::BitCast(words, value);
+  const auto last = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(last, hn::Set(words, 0x7fffu)));
+  const auto quiet = hn::Or(bits, hn::Set(words, 0x400000u));
+  const auto nan = hn::RebindMask(words, hn::IsNaN(value));
+  const auto upper = hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded));
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, upper)), halves, reinterpret_cast<std::uint16_t*>(to));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+#endif
