@@ -54,4 +54,15 @@ std::optional<PointwiseFunction> find_pointwise(std::string_view name) {
   return found == std::end(functions) ? std::nullopt : std::optional(*found);
 }
 
+int inputs_of(const PointwiseChain& chain) {
+  int inputs = 1;
+  for (const PointwiseStep& step : chain) inputs = std::max({inputs, step.operand + 1, step.second + 1});
+  return inputs;
+}
+
+bool is_commutative(Pointwise function) {
+  using enum Pointwise;
+  return function == add || function == mul || function == min || function == max;
+}
+
 }  // namespace lamina

@@ -113,4 +113,10 @@ struct PointwiseStep {
 /// those that are continuous.
 using PointwiseChain = std::vector<PointwiseStep>;
 
+/// How many inputs an operation has that computes such a chain.
+int inputs_of(const PointwiseChain& chain);
+
+/// f(x, y) = f(y, x)
+bool is_commutative(Pointwise function);
+
 }  // namespace lamina

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lamina/layers/absorption.h"
 #include "lamina/layers/checks.h"
-#include "lamina/layers/elementwise.h"
 
 namespace lamina {
 
@@ -46,9 +46,10 @@ Shape BatchNorm2d::output_shape(std::span<const Shape> inputs) const {
   return input;
 }
 
-std::shared_ptr<const Module> BatchNorm2d::absorb(const Module& next) const {
+Module::Absorbed BatchNorm2d::absorb(const Module& next, std::span<const Operand> operands) const {
   auto longer = std::make_shared<BatchNorm2d>(*this);
-  return detail::append(longer->chain_, next) ? longer : nullptr;
+  if (!detail::append(longer->chain_, next, operands)) return {};
+  return {.module = std::move(longer)};
 }
 
 AffineProblem BatchNorm2d::problem(std::span<const Shape>) const {

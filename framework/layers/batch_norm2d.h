@@ -32,7 +32,8 @@ class LAMINA_API BatchNorm2d : public Layer<AffineProblem> {
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool in_place() const override { return true; }
-  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  using Module::absorb;
+  Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   AffineProblem problem(std::span<const Shape> inputs) const override;
 
  private:

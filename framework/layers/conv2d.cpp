@@ -1,10 +1,13 @@
 #include "lamina/layers/conv2d.h"
 
+#include <algorithm>
+
 #include "lamina/base/error.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/layers/absorption.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/checks.h"
-#include "lamina/layers/elementwise.h"
 
 namespace lamina {
 namespace {
@@ -104,7 +107,10 @@ ConvGeometry Conv2d::geometry(const Shape& input) const {
 }
 
 Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
-  if (inputs.size() != 1) detail::fail("conv2d: expected 1 input, got ", inputs.size());
+  if (static_cast<int>(inputs.size()) != inputs_of(chain_)) {
+    detail::fail("conv2d: expected ", inputs_of(chain_), inputs_of(chain_) == 1 ? " input" : " inputs", ", got ",
+                 inputs.size());
+  }
   const ConvGeometry g = geometry(inputs[0]);
   const Shape map = {inputs[0][0], g.out_channels, g.out_height, g.out_width};
   return pool_ ? pool_->output_shape({&map, 1}) : map;
@@ -120,37 +126,42 @@ ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
   return result;
 }
 
-std::shared_ptr<const Module> Conv2d::absorb(const Module& next) const {
-  if (pool_) return nullptr;
-  if (const auto* norm = dynamic_cast<const BatchNorm2d*>(&next)) return scaled(*norm);
+Module::Absorbed Conv2d::absorb(const Module& next, std::span<const Operand> operands) const {
+  if (pool_) return {};
+  if (const auto* norm = dynamic_cast<const BatchNorm2d*>(&next)) {
+    const auto [scale, shift] = norm->coefficients();
+    const auto values = [](const Tensor& tensor) {
+      return std::vector(tensor.values<float>().begin(), tensor.values<float>().end());
+    };
+    return {.module = scaled({.scale = values(scale), .shift = values(shift)})};
+  }
+  if (const auto factors = detail::per_channel(next, operands, options_.out, 2)) {
+    if (auto folded = scaled(*factors)) return {.module = std::move(folded), .parameters = true};
+  }
   auto longer = std::make_shared<Conv2d>(*this);
   if (const auto* pool = dynamic_cast<const MaxPool2d*>(&next)) {
     longer->pool_ = *pool;
-    return longer;
+  } else if (!detail::append(longer->chain_, next, operands)) {
+    return {};
   }
-  return detail::append(longer->chain_, next) ? longer : nullptr;
+  return {.module = std::move(longer)};
 }
 
-/// With the normalisation in the weights and the bias.
-std::shared_ptr<const Module> Conv2d::scaled(const BatchNorm2d& norm) const {
-  if (!chain_.empty() || norm.options().channels != options_.out || !weight().defined()) return nullptr;
+/// With the factors in the weights and in the bias; null if that cannot be.
+std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) const {
+  const std::size_t channels = std::max(factors.scale.size(), factors.shift.size());
+  if (!chain_.empty() || channels != static_cast<std::size_t>(options_.out) || !weight().defined()) return nullptr;
   if (options_.bias && !bias().defined()) return nullptr;
-  const auto [scale, shift] = norm.coefficients();
-  Tensor new_weight = weight().clone();
-  Tensor new_bias = shift.clone();
-  const std::span<float> weights = new_weight.values<float>();
-  const std::size_t filter = weights.size() / static_cast<std::size_t>(options_.out);
-  for (std::size_t c = 0; c < static_cast<std::size_t>(options_.out); ++c) {
-    const float factor = scale.values<float>()[c];
-    for (float& w : weights.subspan(c * filter, filter)) w *= factor;
-    if (options_.bias) new_bias.values<float>()[c] += bias().values<float>()[c] * factor;
-  }
   Conv2dOptions options = options_;
   options.bias = true;
   auto folded = std::make_shared<Conv2d>(options);
-  folded->set_parameter("weight", std::move(new_weight));
-  folded->set_parameter("bias", std::move(new_bias));
+  folded->set_parameter("weight", factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
+  folded->set_parameter("bias", detail::scaled_and_shifted(bias(), factors));
   return folded;
+}
+
+bool Conv2d::takes(const Preparation& preparation) const {
+  return detail::operands_fit(preparation) && Layer::takes(preparation);
 }
 
 std::vector<std::string_view> conv_algorithms(DeviceType device) {

@@ -6,8 +6,9 @@
 #include "lamina/layers/pool2d.h"
 
 namespace lamina {
-
-class BatchNorm2d;
+namespace detail {
+struct PerChannel;
+}
 
 struct Conv2dOptions {
   int in = 0;         ///< input channels
@@ -43,13 +44,16 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
-  /// A BatchNorm2d becomes part of the weights and the bias; functions of one element and then a max pooling are done
-  /// to the result before it is stored.
-  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  /// A BatchNorm2d, or known factors and summands of the channels, become part of the weights and the bias; functions
+  /// of the elements, additions of other inputs among them, and then a max pooling are done to the result before it is
+  /// stored.
+  using Module::absorb;
+  Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   ConvProblem problem(std::span<const Shape> inputs) const override;
+  bool takes(const Preparation& preparation) const override;
 
  private:
-  std::shared_ptr<const Module> scaled(const BatchNorm2d& norm) const;
+  std::shared_ptr<const Conv2d> scaled(const detail::PerChannel& factors) const;
 
   Conv2dOptions options_;
   PointwiseChain chain_;           // of the epilogue

@@ -1,8 +1,10 @@
 #include "lamina/layers/elementwise.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lamina/base/error.h"
+#include "lamina/layers/absorption.h"
 
 namespace lamina {
 
@@ -34,8 +36,7 @@ Shape detail::broadcast(std::string_view op, std::span<const Shape> inputs) {
 }
 
 Shape Elementwise::output_shape(std::span<const Shape> inputs) const {
-  int operands = 1;
-  for (const PointwiseStep& step : chain_) operands = std::max({operands, step.operand + 1, step.second + 1});
+  const int operands = inputs_of(chain_);
   if (inputs.size() != static_cast<std::size_t>(operands)) {
     fail(op(), ": expected ", operands, operands == 1 ? " input" : " inputs", ", got ", inputs.size());
   }
@@ -44,22 +45,55 @@ Shape Elementwise::output_shape(std::span<const Shape> inputs) const {
 
 DType Elementwise::output_dtype(std::span<const DType>) const { return output_; }
 
-std::shared_ptr<const Module> Elementwise::absorb(const Module& next) const {
-  if (compute_ != DType::f32 || output_ != DType::f32) return nullptr;
-  auto longer = std::make_shared<Elementwise>(*this);
-  return detail::append(longer->chain_, next) ? longer : nullptr;
+namespace {
+
+/// What x f(x) and their like are called: the steps from the element of input 0 on, in the order of exporters.
+struct Idiom {
+  PointwiseChain steps;
+  Pointwise function;
+};
+
+bool alike(const PointwiseStep& a, const PointwiseStep& b) {
+  const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-6 * std::abs(y); };
+  return a.function == b.function && a.operand == b.operand && a.second == b.second && near(a.a, b.a) && near(a.b, b.b);
+}
+
+PointwiseChain simplified(PointwiseChain chain) {
+  using enum Pointwise;
+  constexpr double root = 1.41421356237309515;
+  const PointwiseStep times_x = {.function = mul, .operand = 0};
+  static const Idiom idioms[] = {{{{.function = sigmoid}, times_x}, silu},
+                                 {{{.function = hard_sigmoid, .a = 1.0 / 6, .b = 0.5}, times_x}, hard_swish},
+                                 {{{.function = softplus}, {.function = tanh}, times_x}, mish},
+                                 {{{.function = div, .a = root},
+                                   {.function = erf},
+                                   {.function = add, .a = 1},
+                                   times_x,
+                                   {.function = mul, .a = 0.5}},
+                                  gelu},
+                                 {{{.function = mul, .a = 1 / root},
+                                   {.function = erf},
+                                   {.function = add, .a = 1},
+                                   times_x,
+                                   {.function = mul, .a = 0.5}},
+                                  gelu}};
+  for (const auto& [steps, function] : idioms) {
+    if (chain.size() < steps.size() || !std::equal(steps.begin(), steps.end(), chain.begin(), alike)) continue;
+    chain.erase(chain.begin() + 1, chain.begin() + static_cast<std::ptrdiff_t>(steps.size()));
+    chain[0] = {.function = function};
+  }
+  return chain;
+}
+
+}  // namespace
+
+Module::Absorbed Elementwise::absorb(const Module& next, std::span<const Operand> operands) const {
+  if (compute_ != DType::f32 || output_ != DType::f32) return {};
+  PointwiseChain chain = chain_;
+  if (!detail::append(chain, next, operands)) return {};
+  return {.module = std::make_shared<Elementwise>(simplified(std::move(chain)))};
 }
 
 PointwiseProblem Elementwise::problem(std::span<const Shape>) const { return {chain_, compute_}; }
-
-bool detail::append(PointwiseChain& chain, const Module& next) {
-  const auto* functions = dynamic_cast<const Elementwise*>(&next);
-  if (functions == nullptr || functions->compute() != DType::f32 || functions->output() != DType::f32) return false;
-  for (const PointwiseStep& step : functions->chain()) {
-    if (step.operand >= 0 || step.second >= 0) return false;
-  }
-  chain.insert(chain.end(), functions->chain().begin(), functions->chain().end());
-  return true;
-}
 
 }  // namespace lamina

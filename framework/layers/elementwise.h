@@ -22,8 +22,9 @@ class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
   DType output_dtype(std::span<const DType> inputs) const override;
   /// The output has the first input's shape, or it is written elsewhere.
   bool in_place() const override { return true; }
-  /// A function of one element that follows is one more step.
-  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  /// Functions that follow are further steps. x sigmoid(x) and their like become the function that they are.
+  using Module::absorb;
+  Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   PointwiseProblem problem(std::span<const Shape> inputs) const override;
 
  private:
@@ -51,9 +52,6 @@ class LAMINA_API Add : public Elementwise {
 };
 
 namespace detail {
-/// The chain with `next` behind it; false if that is no function of one f32 element.
-bool append(PointwiseChain& chain, const Module& next);
-
 /// The shape that all of `inputs` broadcast to, as NumPy's do. Throws Error if they do not.
 Shape broadcast(std::string_view op, std::span<const Shape> inputs);
 }  // namespace detail

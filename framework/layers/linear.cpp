@@ -2,8 +2,9 @@
 
 #include "lamina/base/in_parallel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/layers/absorption.h"
 #include "lamina/layers/checks.h"
-#include "lamina/layers/elementwise.h"
 #include "lamina/layers/views.h"
 
 namespace lamina {
@@ -33,12 +34,15 @@ Tensor channels_last(const Tensor& weight, const Shape& image) {
 /// An image that is read in the order in which it is stored, as a row.
 struct FlatInput {
   View row;
+  std::vector<View> operands;
   Preparation preparation;
 
   explicit FlatInput(const Preparation& p) : row(p.input()), preparation(p) {
     row.shape = Flatten().output_shape({&row.shape, 1});
     row.format.layout = Layout::nchw;
-    preparation.inputs = {&row, 1};
+    operands.assign(p.inputs.begin(), p.inputs.end());
+    operands[0] = row;
+    preparation.inputs = operands;
   }
 };
 
@@ -53,8 +57,11 @@ Linear::Linear(const LinearOptions& options) : options_(options) {
 }
 
 Shape Linear::output_shape(std::span<const Shape> inputs) const {
-  const Shape& given = detail::lone_input(op(), inputs);
-  const Shape input = flattens_ ? Flatten().output_shape(inputs) : given;
+  if (static_cast<int>(inputs.size()) != inputs_of(chain_)) {
+    fail(op(), ": expected ", inputs_of(chain_), inputs_of(chain_) == 1 ? " input" : " inputs", ", got ",
+         inputs.size());
+  }
+  const Shape input = flattens_ ? Flatten().output_shape(inputs.first(1)) : inputs[0];
   if (input.rank() < 2) fail("linear: expected input [N, ..., in], got ", input);
   if (input[-1] != options_.in) {
     fail("linear: expected ", options_.in, " input features, got ", input[-1], " (input ", input, ')');
@@ -75,9 +82,25 @@ std::shared_ptr<const Linear> Linear::after_flatten() const {
   return longer;
 }
 
-std::shared_ptr<const Module> Linear::absorb(const Module& next) const {
+Module::Absorbed Linear::absorb(const Module& next, std::span<const Operand> operands) const {
+  if (const auto factors = detail::per_channel(next, operands, options_.out, 0); factors && chain_.empty()) {
+    if (auto folded = scaled(*factors)) return {.module = std::move(folded), .parameters = true};
+  }
   auto longer = std::make_shared<Linear>(*this);
-  return detail::append(longer->chain_, next) ? longer : nullptr;
+  if (!detail::append(longer->chain_, next, operands)) return {};
+  return {.module = std::move(longer)};
+}
+
+/// With the factors in the weights and in the bias; null if those are not set.
+std::shared_ptr<const Linear> Linear::scaled(const detail::PerChannel& factors) const {
+  if (!weight().defined() || (options_.bias && !bias().defined())) return nullptr;
+  LinearOptions options = options_;
+  options.bias = true;
+  auto folded = std::make_shared<Linear>(options);
+  folded->flattens_ = flattens_;
+  folded->set_weight(factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
+  folded->set_bias(detail::scaled_and_shifted(bias(), factors));
+  return folded;
 }
 
 LinearProblem Linear::problem(std::span<const Shape> inputs) const {
@@ -92,6 +115,7 @@ LinearProblem Linear::problem(std::span<const Shape> inputs) const {
 /// On a GPU the weights are copied, and may be put in the order of any layout. On the CPU plans share the module's:
 /// better to turn the image.
 bool Linear::takes(const Preparation& preparation) const {
+  if (!detail::operands_fit(preparation)) return false;
   if (!flattens_) return Layer::takes(preparation);
   const View& image = preparation.input();
   const bool in_order = detail::same_order(image.shape, image.format.layout, Layout::nchw);

@@ -3,6 +3,9 @@
 #include "lamina/layers/layer.h"
 
 namespace lamina {
+namespace detail {
+struct PerChannel;
+}
 
 struct LinearOptions {
   int in = 0;   ///< input features
@@ -32,12 +35,16 @@ class LAMINA_API Linear : public Layer<LinearProblem> {
   Shape output_shape(std::span<const Shape> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
   /// Functions of one element that follow are done to the result before it is stored.
-  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  /// So is the addition of a tensor, an input of its own; a known bias becomes the layer's, known factors its weights'.
+  using Module::absorb;
+  Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   LinearProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:
+  std::shared_ptr<const Linear> scaled(const detail::PerChannel& factors) const;
+
   LinearOptions options_;
   PointwiseChain chain_;  // of the epilogue
   bool flattens_ = false;

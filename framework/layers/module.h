@@ -47,9 +47,25 @@ class LAMINA_API Module {
   virtual bool is_view(std::span<const Shape> /*inputs*/) const { return false; }
   /// The output may be written over the first input.
   virtual bool in_place() const { return false; }
-  /// The one module that computes `next` of this module's output, or null if there is none. Whether it can run is for
-  /// its `takes` to say. Throws Error if a parameter was never set.
-  virtual std::shared_ptr<const Module> absorb(const Module& /*next*/) const { return nullptr; }
+
+  /// What an input of a module that follows is to the two as one.
+  struct Operand {
+    static constexpr int own = -1;
+    int input = own;       ///< which input of the two, those of the first one first; own: what the first one gives
+    Tensor constant = {};  ///< its elements, if they are the same in every run
+  };
+  struct Absorbed {
+    std::shared_ptr<const Module> module = {};  ///< null: there is none
+    bool parameters = false;                    ///< the operands have become parameters, and are no inputs
+  };
+  /// The one module that computes `next` of this module's output, which is one of the inputs of `next`, all of them in
+  /// order. Whether it can run is for its `takes` to say. Throws Error if a parameter was never set.
+  virtual Absorbed absorb(const Module& /*next*/, std::span<const Operand> /*operands*/) const { return {}; }
+  /// The same where `next` has no other input.
+  std::shared_ptr<const Module> absorb(const Module& next) const {
+    const Operand own;
+    return absorb(next, {&own, 1}).module;
+  }
 
   /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
   /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.

@@ -31,10 +31,11 @@ std::unique_ptr<Operator> Flatten::prepare(const Preparation&) const {
   detail::fail("flatten: a view has no operator");
 }
 
-std::shared_ptr<const Module> Flatten::absorb(const Module& next) const {
-  if (dynamic_cast<const Dropout*>(&next) != nullptr) return std::make_shared<Flatten>();
+Module::Absorbed Flatten::absorb(const Module& next, std::span<const Operand>) const {
+  if (dynamic_cast<const Dropout*>(&next) != nullptr) return {.module = std::make_shared<Flatten>()};
   const auto* linear = dynamic_cast<const Linear*>(&next);
-  return linear == nullptr ? nullptr : linear->after_flatten();
+  if (linear == nullptr) return {};
+  return {.module = linear->after_flatten()};
 }
 
 /// The elements of an image in another order than nchw would be joined in that order.

@@ -28,7 +28,8 @@ class LAMINA_API Flatten : public Module {
   DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
   bool is_view(std::span<const Shape>) const override { return true; }
   /// A Dropout disappears; a Linear reads the image as it is stored, see Linear::after_flatten.
-  std::shared_ptr<const Module> absorb(const Module& next) const override;
+  using Module::absorb;
+  Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };

@@ -21,11 +21,11 @@ class Picky final : public Module {
       : layouts_(std::move(layouts)), pools_(pools) {}
   std::string_view op() const override { return "picky"; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
-  std::shared_ptr<const Module> absorb(const Module& next) const override {
-    if (pooled_) return nullptr;
+  Absorbed absorb(const Module& next, std::span<const Operand>) const override {
+    if (pooled_ || (next.op() != "relu" && next.op() != "max_pool2d")) return {};
     auto longer = std::make_shared<Picky>(*this);
     longer->pooled_ = next.op() == "max_pool2d";
-    return longer->pooled_ || next.op() == "relu" ? longer : nullptr;
+    return {.module = longer};
   }
   bool takes(const Preparation& p) const override {
     const std::pair layouts(p.input().format.layout, p.output().format.layout);

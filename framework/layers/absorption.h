@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lamina/kernel/pointwise.h"
+#include "lamina/layers/module.h"
+
+/// What layers do with those that they absorb.
+namespace lamina::detail {
+
+/// The chain with `next` behind it, whose inputs are `operands`; false if that is no function of f32 elements, or not
+/// of the chain's value.
+bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands);
+
+/// What a module that follows does, if that is scale x + shift with a known number for each of `channels` along
+/// dimension -1 - `trailing` of the output.
+struct PerChannel {
+  std::vector<float> scale, shift;  ///< empty: 1, 0
+};
+std::optional<PerChannel> per_channel(const Module& next, std::span<const Module::Operand> operands,
+                                      std::int64_t channels, std::size_t trailing);
+
+/// A weight whose every row [rows, ...] is multiplied by its number; bias scale + shift, an undefined bias being 0.
+Tensor scaled_rows(const Tensor& weight, std::span<const float> scale);
+Tensor scaled_and_shifted(const Tensor& bias, const PerChannel& factors);
+
+}  // namespace lamina::detail

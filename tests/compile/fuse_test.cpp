@@ -1,0 +1,157 @@
+// Which nodes become part of others, and that nothing changes by it.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lamina/compile/program.h"
+#include "lamina/layers/conv2d.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/linear.h"
+#include "lamina/ops/op.h"
+#include "support/networks.h"
+
+namespace lamina {
+namespace {
+
+using test::random_tensor;
+
+Value constant(Graph& g, const std::string& name, Tensor value) {
+  return g.add(name, Constant(std::move(value)), std::initializer_list<Value>{});
+}
+Value op(Graph& g, const std::string& name, const char* what, std::vector<Value> inputs) {
+  return g.add(name, std::make_shared<Op>(what), inputs);
+}
+
+/// The operations that are left, each as "module: names of what it took in".
+std::vector<std::string> fused(const Graph& graph) {
+  CompileOptions options = {.batch = 2, .threads = 1};
+  options.description = describe(Device::cpu());
+  std::vector<std::string> result;
+  for (const auto& operation : detail::fuse(graph, options).operations) {
+    result.push_back(std::string(operation.module->op()) + ": " + operation.fused);
+  }
+  return result;
+}
+
+/// The same elements with and without fusion, within rounding.
+void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
+  Plan together = graph.compile({.batch = 2, .threads = 1});
+  Plan apart = graph.compile({.batch = 2, .threads = 1, .fuse = false});
+  const Tensor x = together.run(inputs)[0], y = apart.run(inputs)[0];
+  ASSERT_EQ(x.shape(), y.shape());
+  for (std::size_t i = 0; i < x.values<float>().size(); ++i) {
+    const float a = x.values<float>()[i], b = y.values<float>()[i];
+    ASSERT_TRUE(std::abs(a - b) <= 1e-5f * (1 + std::abs(b)) || (std::isnan(a) && std::isnan(b)))
+        << i << ": " << a << ", " << b;
+  }
+}
+
+struct Idiom {
+  const char* name;
+  std::function<Value(Graph&, Value)> build;
+};
+
+TEST(Fuse, WhatExportersWriteIsOneFunction) {
+  const Idiom idioms[] = {
+      {"silu",
+       [](Graph& g, Value x) {
+         return op(g, "y", "Mul", {x, op(g, "s", "Sigmoid", {x})});
+       }},
+      {"silu",
+       [](Graph& g, Value x) {
+         return op(g, "y", "Mul", {op(g, "s", "Sigmoid", {x}), x});
+       }},
+      {"mish",
+       [](Graph& g, Value x) {
+         return op(g, "y", "Mul", {x, op(g, "t", "Tanh", {op(g, "s", "Softplus", {x})})});
+       }},
+      {"gelu",
+       [](Graph& g, Value x) {
+         const auto number = [&](const char* name, float v) {
+           return constant(g, name, Tensor::from(std::vector{v}, Shape{}));
+         };
+         const Value scaled = op(g, "scaled", "Div", {x, number("root", 1.41421356f)});
+         const Value sum = op(g, "sum", "Add", {number("one", 1), op(g, "erf", "Erf", {scaled})});
+         return op(g, "y", "Mul", {number("half", 0.5f), op(g, "product", "Mul", {x, sum})});
+       }},
+  };
+  for (const Idiom& idiom : idioms) {
+    Graph g;
+    g.output(idiom.build(g, g.input("x", {batch, 3, 4, 5})));
+    const std::vector<std::string> operations = fused(g);
+    ASSERT_EQ(operations.size(), 1u) << idiom.name;
+    EXPECT_EQ(operations[0].substr(0, 4), idiom.name);
+    expect_same(g, {random_tensor({2, 3, 4, 5}, 1)});
+  }
+}
+
+TEST(Fuse, AChainStandsWhereItsLastOperandIsReady) {
+  Graph g;
+  const Value x = g.input("x", {batch, 3, 4, 5}), y = g.input("y", {batch, 3, 4, 5});
+  const Value a = g.add("a", Sigmoid(), x);
+  const Value b = op(g, "b", "Tanh", {g.add("c", Sigmoid(), y)});
+  g.output(g.add("relu", ReLU(), g.add("sum", Add(), {a, b})));
+  EXPECT_EQ(fused(g), (std::vector<std::string>{"sigmoid: ", "sigmoid: b, sum, relu"}));
+  expect_same(g, {random_tensor({2, 3, 4, 5}, 1), random_tensor({2, 3, 4, 5}, 2)});
+}
+
+TEST(Fuse, WhatAnotherReadsStays) {
+  Graph g;
+  const Value x = g.input("x", {batch, 3, 4, 5});
+  const Value a = g.add("a", Sigmoid(), x);
+  const Value b = g.add("b", Sigmoid(), a);
+  g.output(g.add("sum", Add(), {a, b}));  // a twice: by b, and by the sum
+  g.output(a);
+  EXPECT_EQ(fused(g), (std::vector<std::string>{"sigmoid: ", "sigmoid: sum"}));
+  expect_same(g, {random_tensor({2, 3, 4, 5}, 1)});
+}
+
+/// A factor for each image and channel is computed once, not for every pixel.
+TEST(Fuse, ABroadcastOperandIsComputedBefore) {
+  Graph g;
+  const Value x = g.input("x", {batch, 3, 4, 5}), s = g.input("s", {batch, 3, 1, 1});
+  g.output(op(g, "y", "Mul", {x, g.add("sigmoid", Sigmoid(), s)}));
+  EXPECT_EQ(fused(g), (std::vector<std::string>{"sigmoid: ", "mul: "}));
+  expect_same(g, {random_tensor({2, 3, 4, 5}, 1), random_tensor({2, 3, 1, 1}, 2)});
+}
+
+TEST(Fuse, KnownFactorsBecomeParameters) {
+  Graph g;
+  const Value x = g.input("x", {batch, 3, 6, 5});
+  Value y = g.add("conv", Conv2d({.in = 3, .out = 8, .kernel = 3, .bias = false}), x);
+  test::randomize(g);
+  y = op(g, "scaled", "Mul", {y, constant(g, "scale", random_tensor({1, 8, 1, 1}, 3))});
+  y = op(g, "shifted", "Add", {constant(g, "shift", random_tensor({8, 1, 1}, 4)), y});
+  y = op(g, "lowered", "Sub", {y, constant(g, "mean", random_tensor({1, 8, 1, 1}, 5))});
+  g.output(y);
+  EXPECT_EQ(fused(g), std::vector<std::string>{"conv2d: scaled, shifted, lowered"});
+  expect_same(g, {random_tensor({2, 3, 6, 5}, 1)});
+}
+
+TEST(Fuse, ABiasAfterAProductIsTheLayers) {
+  Graph g;
+  const Value x = g.input("x", {batch, 7, 6});
+  Value y = op(g, "product", "MatMul", {x, constant(g, "weight", random_tensor({6, 9}, 1))});
+  y = op(g, "sum", "Add", {constant(g, "bias", random_tensor({9}, 2)), y});
+  g.output(y);
+  EXPECT_EQ(fused(g), std::vector<std::string>{"linear: sum"});
+  expect_same(g, {random_tensor({2, 7, 6}, 3)});
+}
+
+/// Along the rows instead: no bias.
+TEST(Fuse, AnotherShapeThanTheChannelsIsNoParameter) {
+  Graph g;
+  const Value x = g.input("x", {batch, 6, 6});
+  Value y = op(g, "product", "MatMul", {x, constant(g, "weight", random_tensor({6, 6}, 1))});
+  y = op(g, "sum", "Add", {y, constant(g, "bias", random_tensor({6, 1}, 2))});
+  g.output(y);
+  EXPECT_EQ(fused(g).size(), 2u);
+  expect_same(g, {random_tensor({2, 6, 6}, 3)});
+}
+
+}  // namespace
+}  // namespace lamina
