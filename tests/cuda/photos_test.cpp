@@ -187,9 +187,9 @@ TEST_P(CudaPhotos, ErrorsSayWhatWasExpected) {
   Plan plan = network().compile({.device = gpu(), .batch = 2, .photos = torchvision_imagenet()});
   const auto run = [&](const Tensor& input) { return [&plan, input] { (void)plan.run(std::vector<Tensor>{input}); }; };
   expect_error(run(random_tensor({2, 3, 64, 64}, 1).to(gpu())),
-               {"input: expected u8 [2, 64, 64, 3] as compiled, got f32 [2, 3, 64, 64] on cuda:0"});
+               {"input: expected u8 [2, 64, 64, 3] as compiled, got f32 [2, 3, 64, 64] on " + to_string(gpu())});
   expect_error(run(random_photos({2, 64, 64, 1}, 1).to(gpu())),
-               {"expected u8 [2, 64, 64, 3] as compiled, got u8 [2, 64, 64, 1] on cuda:0"});
+               {"expected u8 [2, 64, 64, 3] as compiled, got u8 [2, 64, 64, 1] on " + to_string(gpu())});
   expect_error(run(random_photos({3, 64, 64, 3}, 1)), {"got u8 [3, 64, 64, 3] on cpu"});
 }
 
