@@ -18,14 +18,23 @@ bool is_device_syntax(std::string_view text) {
   return text.find_first_not_of("0123456789", 5) == std::string_view::npos;
 }
 
+bool is_devices_syntax(std::string_view text) {
+  if (text == "cuda:all") return true;
+  const std::size_t comma = text.find(',');
+  if (!is_device_syntax(text.substr(0, comma))) return false;
+  return comma == std::string_view::npos || is_devices_syntax(text.substr(comma + 1));
+}
+
 }  // namespace
 
-CLI::Validator device_syntax() {
+CLI::Validator device_syntax(bool several) {
   return CLI::Validator(
-      [](std::string& text) {
-        return is_device_syntax(text) ? "" : "expected auto, cpu, cuda or cuda:INDEX, got \"" + text + '"';
+      [several](std::string& text) {
+        if (several ? is_devices_syntax(text) : is_device_syntax(text)) return std::string();
+        return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"",
+                           several ? ", several with commas between, or cuda:all" : "", text);
       },
-      "auto|cpu|cuda[:INDEX]");
+      several ? "auto|cpu|cuda[:INDEX,...]|cuda:all" : "auto|cpu|cuda[:INDEX]");
 }
 
 CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
@@ -75,8 +84,10 @@ CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& d
       description);
 }
 
-void RunOptions::add_to(CLI::App& command) {
-  command.add_option("--device", device, "where to run")->check(device_syntax())->capture_default_str();
+void RunOptions::add_to(CLI::App& command, bool several) {
+  command.add_option("--device", device, several ? "where to run; batches go to whichever is free" : "where to run")
+      ->check(device_syntax(several))
+      ->capture_default_str();
   command.add_option("--precision", precision, "arithmetic; all but fp32 need a GPU")
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
@@ -96,7 +107,7 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
   if (device == "auto" && best_device().is_cpu() && cuda::backend_info().built) {
     fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
   }
-  return {.device = parse_device(device),
+  return {.device = devices().front(),
           .batch = n,
           .precision = parse_precision(precision),
           .linear_weights = linear_weights == "bf16"  ? DType::bf16

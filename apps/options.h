@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <string>
+#include <vector>
 
 namespace lamina::app {
 
@@ -15,8 +16,11 @@ struct RunOptions {
   std::string linear_weights = "f32";
   int threads = 0;
 
-  /// Adds --device, --precision, --algorithm, --linear-weights and --threads.
-  void add_to(CLI::App& command);
+  /// Adds --device, --precision, --algorithm, --linear-weights and --threads. Where the command runs on `several`
+  /// devices, --device may name more than one.
+  void add_to(CLI::App& command, bool several = false);
+  /// What --device names, the first of them the CompileOptions' own. Throws Error if one cannot be used here.
+  std::vector<Device> devices() const { return parse_devices(device); }
   /// For a batch of n. Throws Error if the device cannot be used here; where `auto` means the CPU in a build with CUDA,
   /// stderr says why.
   CompileOptions compile_options(std::int64_t n) const;
@@ -31,8 +35,8 @@ CLI::Validator one_of(std::vector<std::string> words);
 /// Accepts these words and the names of the convolutions that this build has, on any device.
 CLI::Validator algorithm_name(std::vector<std::string> words);
 
-/// Accepts auto, cpu, cuda and cuda:INDEX.
-CLI::Validator device_syntax();
+/// Accepts auto, cpu, cuda and cuda:INDEX; where there may be several, also lists of them, and cuda:all.
+CLI::Validator device_syntax(bool several = false);
 
 /// Accepts what `parse` accepts, and turns its Error into a usage error.
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description);

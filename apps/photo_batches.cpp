@@ -22,13 +22,14 @@ std::unique_ptr<ThreadPool> start_decoders() {
 }  // namespace
 
 PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess,
-                           const ImageOptions& options, std::size_t batch, Device device)
+                           const ImageOptions& options, std::size_t batch, Device device, std::size_t held)
     : rest_(photos),
       preprocess_(preprocess),
       orientation_(options.orientation),
       memory_(options.memory),
       size_(batch),
-      decoders_(start_decoders()) {
+      decoders_(start_decoders()),
+      batches_(held + 1) {
   const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.crop, 3};
   for (Batch& slot : batches_) {
     slot.input = device.is_cuda() ? Tensor::pinned(shape, DType::u8) : Tensor(shape, DType::u8);
@@ -41,7 +42,7 @@ const PhotoBatches::Batch* PhotoBatches::next() {
   if (!pending_.valid()) return nullptr;
   pending_.get();
   const Batch& ready = batches_[slot_];
-  start(1 - slot_);
+  start((slot_ + 1) % batches_.size());
   return &ready;
 }
 

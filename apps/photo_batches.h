@@ -2,7 +2,6 @@
 
 #include <lamina/lamina.h>
 
-#include <array>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -25,11 +24,12 @@ class PhotoBatches {
     Tensor input;  ///< u8 [batch, crop, crop, 3]; rows of unreadable and absent photographs hold anything
   };
 
-  /// Begins to decode, into memory that `device` takes inputs from fastest. `photos` must outlive this object.
+  /// Begins to decode, into memory that `device` takes inputs from fastest. `photos` must outlive this object. Whoever
+  /// takes batches holds up to `held` of them at a time.
   PhotoBatches(std::span<const std::filesystem::path> photos, const Preprocess& preprocess, const ImageOptions& options,
-               std::size_t batch, Device device);
+               std::size_t batch, Device device, std::size_t held = 1);
 
-  /// The next batch, or null after the last. The batch before it is overwritten from now on.
+  /// The next batch, or null after the last. The one that came `held` batches before it is overwritten from now on.
   const Batch* next();
 
  private:
@@ -43,9 +43,9 @@ class PhotoBatches {
   MemoryBudget memory_;  // of all that are decoded at a time
   std::size_t size_;
   std::unique_ptr<ThreadPool> decoders_;
-  std::array<Batch, 2> batches_;
-  std::size_t slot_ = 0;       // of the batch under way
-  std::future<void> pending_;  // last: its destructor waits for the work on the others
+  std::vector<Batch> batches_;  // used in turn
+  std::size_t slot_ = 0;        // of the batch under way
+  std::future<void> pending_;   // last: its destructor waits for the work on the others
 };
 
 }  // namespace lamina::app

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <future>
 
 #include "inputs.h"
 #include "lamina/base/names.h"
@@ -82,7 +83,9 @@ Segmenter::Segmenter(const SegmenterOptions& options)
       model_(options.model.load()),
       shape_(input_shape(options, model_.graph)),
       compile_(options.run.compile_options(1)),
+      devices_(options.run.devices()),
       threads_(options.run.threads > 0 ? options.run.threads : ThreadPool::default_threads()) {
+  threads_ = std::max(1, threads_ / static_cast<int>(at_once()));
   input_ = input_names(model_.graph)[0];
   print_warnings(model_);
   const bool fixed = shape_[2] != open && shape_[3] != open;
@@ -96,18 +99,19 @@ Segmenter::Segmenter(const SegmenterOptions& options)
   compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
                                              : options.output};
   compile_.photos = model_.preprocess.value_or(torchvision_imagenet());
-  if (fixed) compile(shape_[2], shape_[3]);  // what is wrong with it is then said once
+  if (fixed) (void)pool_for(shape_[2], shape_[3]);  // what is wrong with it is then said once
 }
 
-void Segmenter::compile(std::int64_t height, std::int64_t width) {
+std::shared_ptr<PlanPool> Segmenter::pool_for(std::int64_t height, std::int64_t width) {
+  const std::scoped_lock lock(mutex_);
   const std::int64_t n = std::max<std::int64_t>(shape_[0], 1);
   const Shape wanted = {n, height, width, 3};
-  if (plan_ && plan_->input_shapes()[0] == wanted) return;
-  plan_.reset();  // two would take the memory of both
+  if (pool_ && pool_->plan().input_shapes()[0] == wanted) return pool_;
+  pool_.reset();  // two would take the memory of both
   compile_.input_shapes[input_] = {n, 3, height, width};
-  plan_.emplace(model_.graph.compile(compile_));
-  const Shape& scores = plan_->output_shapes()[0];
-  const DType dtype = plan_->output_dtypes()[0];
+  pool_ = std::make_shared<PlanPool>(model_.graph, compile_, PoolOptions{.devices = devices_, .plans_per_device = 1});
+  const Shape& scores = pool_->plan().output_shapes()[0];
+  const DType dtype = pool_->plan().output_dtypes()[0];
   if (scores.rank() != 4 || scores[0] != n || scores[1] < 2 || scores[1] > ClassMap::most_classes || scores[2] < 1 ||
       scores[3] < 1 || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) {
     throw Error(
@@ -116,6 +120,7 @@ void Segmenter::compile(std::int64_t height, std::int64_t width) {
                     options_.model.source(), compile_.outputs[0], name(dtype), scores.to_string()));
   }
   name_classes(scores[1]);
+  return pool_;
 }
 
 void Segmenter::name_classes(std::int64_t classes) {
@@ -163,17 +168,23 @@ Segmenter::View Segmenter::view_of(const Image& photo) const {
 
 Segmenter::Answer Segmenter::segment(const Image& photo) {
   const View view = view_of(photo);
-  compile(view.input.height, view.input.width);
+  const std::shared_ptr<PlanPool> pool = pool_for(view.input.height, view.input.width);
   // A model of a fixed batch has the photograph in all of it.
-  Tensor input(plan_->input_shapes()[0], DType::u8);
+  Tensor input(pool->plan().input_shapes()[0], DType::u8);
   for (std::int64_t i = 0; i < input.shape()[0]; ++i) {
     std::ranges::copy(view.input.rgb, input.slice(i, i + 1).values<std::uint8_t>().begin());
   }
-  const Tensor scores = plan_->run(input).slice(0, 1).to(DType::f32);
-  Answer answer{class_map(scores, view.x, view.y, photo.width, photo.height, threads_),
+  std::promise<PoolAnswer> promise;
+  pool->submit({input}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
+  const PoolAnswer run = promise.get_future().get();
+  if (!run.error.empty()) throw Error(run.error);
+  const Tensor scores = run.outputs[0].slice(0, 1).to(DType::f32);
+  ThreadPool threads(threads_);
+  Answer answer{class_map(scores, view.x, view.y, photo.width, photo.height, threads),
                 {},
                 {input.shape()[0], 3, view.input.height, view.input.width},
-                plan_->output_shapes()[0]};
+                run.outputs[0].shape(),
+                run.device};
   const std::vector<std::int64_t> counts = answer.map.counts(scores.shape()[1]);
   std::int64_t seen = 0;
   for (const std::int64_t count : counts) seen += count;

@@ -3,7 +3,8 @@
 #include <lamina/lamina.h>
 
 #include <filesystem>
-#include <optional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct SegmenterOptions {
   static constexpr int usual_size = 520;  // of torchvision's segmentation networks
 };
 
-/// A network that gives scores [1, classes, h, w] for a photograph, run on one photograph after another.
+/// A network that gives scores [1, classes, h, w] for a photograph. Photographs may come from several threads: they run
+/// on whichever device is free.
 class Segmenter {
  public:
   /// Throws Error if the model has another form.
@@ -35,19 +37,22 @@ class Segmenter {
     ClassMap map;
     std::vector<Segment> segments;  ///< the classes that occur, the largest first
     Shape input, scores;
+    Device device;
   };
 
   Answer segment(const Image& photo);
 
   /// Whether class 0 stands for what belongs to no class.
   bool has_background() const;
-  Device device() const { return compile_.device; }
+  /// How many photographs are worth having under way at a time.
+  std::size_t at_once() const { return devices_.size() > 1 ? 2 * devices_.size() : 1; }
 
  private:
   struct View;
 
   View view_of(const Image& photo) const;
-  void compile(std::int64_t height, std::int64_t width);
+  /// Plans for photographs of that size. Those of another size go, when nobody runs them any more.
+  std::shared_ptr<PlanPool> pool_for(std::int64_t height, std::int64_t width);
   void name_classes(std::int64_t classes);
   std::string class_name(std::size_t index) const;
 
@@ -56,8 +61,10 @@ class Segmenter {
   std::string input_;  // its name
   Shape shape_;        // of the input, with what --input-shape says
   CompileOptions compile_;
-  std::optional<Plan> plan_;  // for photographs of the last one's shape
-  ThreadPool threads_;
+  std::vector<Device> devices_;
+  int threads_;  // of one photograph
+  std::mutex mutex_;
+  std::shared_ptr<PlanPool> pool_;  // for photographs of the last one's size
 };
 
 }  // namespace lamina::app

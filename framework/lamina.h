@@ -27,5 +27,6 @@
 #include "lamina/layers/views.h"
 #include "lamina/ops/op.h"
 #include "lamina/plan/plan.h"
+#include "lamina/pool/plan_pool.h"
 #include "lamina/tensor/device.h"
 #include "lamina/tensor/tensor.h"

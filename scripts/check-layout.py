@@ -16,7 +16,7 @@ from pathlib import Path
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
 LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "layers": 4, "ops": 5,
-          "plan": 6, "graph": 7, "onnx": 8, "compile": 9, "lamina.h": 10}
+          "plan": 6, "graph": 7, "onnx": 8, "compile": 9, "pool": 10, "lamina.h": 11}
 # The same inside framework/cuda; whatever is not named stands above these.
 CUDA_LEVELS = {"runtime": 0, "ptx": 1, "tensor_core": 2}
 OPERATIONS = 3  # conv2d, linear, pool2d, ...

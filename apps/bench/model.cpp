@@ -3,19 +3,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <future>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
-#include <thread>
 
 #include "bench/timer.h"
 #include "inputs.h"
 #include "lamina/base/text_table.h"
-#include "lamina/cuda/runtime/stream.h"
 #include "model_options.h"
 #include "options.h"
 #include "pictures/text.h"
@@ -77,37 +74,32 @@ std::vector<Tensor> random_inputs(const Plan& plan, std::string_view where) {
   return inputs;
 }
 
-/// Images per second of several plans at once, each on a thread, and on a GPU a stream, of its own: what one of them
-/// uploads then overlaps with what another computes.
-double rate_of_plans(const Graph& graph, const CompileOptions& compile, const Options& options) {
+/// Images per second of a pool that is kept busy from host memory: what one plan uploads overlaps with what another
+/// computes.
+double rate_of_pool(const Graph& graph, const CompileOptions& compile, const PoolOptions& pool_options,
+                    const Options& options) {
   using Clock = std::chrono::steady_clock;
-  std::vector<Plan> plans;
-  for (int i = 0; i < options.plans; ++i) plans.push_back(graph.compile(compile));
-  const std::vector<Tensor> inputs = random_inputs(plans[0], options.inputs);
-  std::atomic<std::int64_t> runs = 0;
-  std::atomic<bool> counting = false, stop = false;
-  std::vector<std::future<void>> threads;
-  for (Plan& plan : plans) {
-    threads.push_back(std::async(std::launch::async, [&] {
-      std::optional<cuda::OwnedStream> stream;
-      if (compile.device.is_cuda()) stream.emplace(compile.device.index);
-      while (!stop) {
-        (void)plan.run(inputs, stream ? stream->get() : nullptr);
-        if (stream) cuda::synchronize(compile.device.index, stream->get());
-        if (counting) ++runs;
-      }
-    }));
+  PlanPool pool(graph, compile, pool_options);
+  const std::vector<Tensor> inputs = random_inputs(pool.plan(), options.inputs == "host" ? "host" : "pinned");
+  std::deque<std::future<std::vector<Tensor>>> under_way;
+  const auto run_for = [&](double seconds) {
+    const auto start = Clock::now();
+    const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+    std::int64_t runs = 0;
+    for (; passed() < seconds; ++runs) {
+      while (under_way.size() < 2 * pool.workers().size()) under_way.push_back(pool.submit(inputs));
+      (void)under_way.front().get();
+      under_way.pop_front();
+    }
+    return static_cast<double>(runs * options.batch) / passed();
+  };
+  (void)run_for(options.seconds / 2);  // warm-up
+  const double rate = run_for(options.seconds);
+  while (!under_way.empty()) {
+    (void)under_way.front().get();
+    under_way.pop_front();
   }
-  const std::chrono::duration<double> half(options.seconds / 2);
-  std::this_thread::sleep_for(half);  // warm-up
-  const auto start = Clock::now();
-  counting = true;
-  std::this_thread::sleep_for(2 * half);
-  const std::int64_t counted = runs;
-  const std::chrono::duration<double> passed = Clock::now() - start;
-  stop = true;
-  for (std::future<void>& thread : threads) thread.get();
-  return static_cast<double>(counted * options.batch) / passed.count();
+  return rate;
 }
 
 void write_json(const std::string& path, const Plan& plan, const Timing& whole, std::span<const StepTime> steps) {
@@ -166,8 +158,15 @@ void bench(const Options& options) {
   fmt::print("a whole run of batch {}: {:.3f} ms (p10 {:.3f}, p90 {:.3f}), {:.1f} images/s\non {}, in {}\n",
              options.batch, whole.median, whole.p10, whole.p90, static_cast<double>(options.batch) / whole.median * 1e3,
              describe_device(device, plan.options().threads), name(plan.options().precision));
-  if (options.plans > 1) {
-    fmt::print("{} plans at once: {:.1f} images/s\n", options.plans, rate_of_plans(model.graph, compile, options));
+  const PoolOptions pool = {.devices = options.run.devices(), .plans_per_device = options.plans, .max_queue = 1 << 30};
+  if (pool.devices.size() > 1 || options.plans > 1) {
+    const std::size_t count = pool.devices.size();
+    fmt::print("{}{} plan{} at once{}: {:.1f} images/s{}\n", count > 1 ? fmt::format("{} devices, ", count) : "",
+               options.plans, options.plans > 1 ? "s" : "", count > 1 ? " on each" : "",
+               rate_of_pool(model.graph, compile, pool, options),
+               device.is_cpu()            ? ""
+               : options.inputs == "host" ? " from ordinary host memory"
+                                          : " from pinned host memory");
   }
 }
 
@@ -186,21 +185,25 @@ void add_bench_model(CLI::App& group) {
                    "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
       ->check(one_of({"device", "pinned", "host"}))
       ->capture_default_str();
-  command->add_option("--plans", options->plans, "also say how many images/s so many plans together do")
+  command
+      ->add_option("--plans", options->plans,
+                   "also say how many images/s so many plans of each device do from host memory")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();
   command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
-  options->run.add_to(*command);
+  options->run.add_to(*command, true);
   command->footer(
       "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole\n"
       "run is one launch of the captured graph, and from host inputs also their upload and the download of the\n"
-      "scores; steps are timed one by one, each with its own launch, so their sum is larger.\n"
+      "scores; steps are timed one by one, each with its own launch, so their sum is larger. Of several devices, the\n"
+      "first is timed so, and then how many images/s all do together.\n"
       "Examples:\n"
       "  lamina bench model --arch alexnet --batch 8\n"
       "  lamina bench model --arch alexnet --batch 256 --precision fp16 --photos --inputs pinned --plans 2\n"
+      "  lamina bench model --arch resnet18 --batch 256 --precision fp16 --photos --device cuda:all --plans 2\n"
       "  lamina bench model --model weights/digits.safetensors");
   command->callback([options] { bench(*options); });
 }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
@@ -57,23 +59,28 @@ Preprocess preprocess_of(const Model& model, const Options& options) {
   return *model.preprocess;
 }
 
-/// Runs batches of photographs through a network that ends in scores.
+/// Runs batches of photographs through a network that ends in scores, on all devices that were asked for.
 class Classifier {
  public:
-  Classifier(const Model& model, int top, const CompileOptions& options)
-      : top_(top), plan_(model.graph.compile(options)) {
+  Classifier(const Model& model, int top, const CompileOptions& compile, const PoolOptions& pool)
+      : top_(top), pool_(model.graph, compile, pool) {
     const Graph::Node& output = model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])];
     probabilities_ = output.module->op() == "softmax" || output.module->op() == "Softmax";
   }
 
-  std::vector<Answer> classify(const PhotoBatches::Batch& batch) {
-    const Tensor output = plan_.run(batch.input);
+  void begin(const PhotoBatches::Batch& batch) { pending_.emplace_back(&batch, pool_.submit({batch.input})); }
+  std::size_t pending() const { return pending_.size(); }
+
+  /// The answers of the batch that was begun first.
+  std::vector<Answer> finish() {
+    const auto [batch, output] = std::pair(pending_.front().first, pending_.front().second.get()[0]);
+    pending_.pop_front();
     const Tensor scores = probabilities_ ? output : softmax(output);
     std::vector<Answer> answers;
-    for (std::size_t i = 0; i < batch.photos.size(); ++i) {
+    for (std::size_t i = 0; i < batch->photos.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      answers.push_back({batch.photos[i], {}, batch.errors[i]});
-      if (batch.errors[i].empty()) answers.back().classes = top_k(scores.slice(row, row + 1), top_);
+      answers.push_back({batch->photos[i], {}, batch->errors[i]});
+      if (batch->errors[i].empty()) answers.back().classes = top_k(scores.slice(row, row + 1), top_);
     }
     return answers;
   }
@@ -81,7 +88,8 @@ class Classifier {
  private:
   bool probabilities_ = false;  // the network gives them itself
   int top_;
-  Plan plan_;
+  std::deque<std::pair<const PhotoBatches::Batch*, std::future<std::vector<Tensor>>>> pending_;
+  PlanPool pool_;
 };
 
 std::string class_name(const Model& model, int index) {
@@ -169,14 +177,17 @@ void classify(const Options& options) {
     compile.input_shapes[input.name] = {n, 3, preprocess.crop, preprocess.crop};
   }
   compile.photos = preprocess;
-  PhotoBatches batches(photos, preprocess, options.photos.image(), batch_size,
-                       compile.device);  // decodes while the plan is compiled
-  Classifier classifier(model, options.top, compile);
+  const PoolOptions pool = {.devices = options.run.devices(), .max_queue = std::int64_t{1} << 20};
+  // On several devices, two batches of each are under way.
+  const std::size_t under_way = pool.devices.size() > 1 ? 2 * pool.devices.size() : 1;
+  PhotoBatches batches(photos, preprocess, options.photos.image(), batch_size, compile.device,
+                       under_way);  // decodes while the plans are compiled
+  Classifier classifier(model, options.top, compile, pool);
   Report report(model, options);
   Progress progress(photos.size(), "images");
   std::size_t failed = 0;
-  while (const PhotoBatches::Batch* batch = batches.next()) {
-    const std::vector<Answer> answers = classifier.classify(*batch);
+  const auto finish = [&] {
+    const std::vector<Answer> answers = classifier.finish();
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
@@ -186,7 +197,12 @@ void classify(const Options& options) {
     }
     std::fflush(stdout);
     progress.advance(answers.size());
+  };
+  while (const PhotoBatches::Batch* batch = batches.next()) {
+    classifier.begin(*batch);
+    if (classifier.pending() == under_way) finish();
   }
+  while (classifier.pending() > 0) finish();
   progress.clear();
   report.finish();
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -214,7 +230,7 @@ void add_classify(CLI::App& app) {
       ->capture_default_str();
   auto* json = command->add_flag("--json", options->json, "answer in JSON");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
-  options->run.add_to(*command);
+  options->run.add_to(*command, true);
   command->footer(
       "Names the most probable classes. A photograph that cannot be read is reported and skipped; the exit code is\n"
       "then 1.\n"

@@ -2,7 +2,9 @@
 #include <lamina/lamina.h>
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
@@ -43,37 +45,52 @@ struct Told {
   }
 };
 
-/// Writes the picture, says what is in it, and returns the same for a program.
-nlohmann::ordered_json process(Segmenter& segmenter, const Options& options, const fs::path& photo,
-                               const fs::path& out) {
+/// What became of a photograph, for people and for a program.
+struct Outcome {
+  std::string text;
+  nlohmann::ordered_json json;
+  std::string error;
+};
+
+/// Writes the picture and says what is in it.
+Outcome process(Segmenter& segmenter, const Options& options, const fs::path& photo, const fs::path& out) {
   Image image = read_image(photo, options.photos.image());
   const auto start = std::chrono::steady_clock::now();
   Segmenter::Answer answer = segmenter.segment(image);
   const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
+  Outcome outcome;
   auto classes = nlohmann::ordered_json::array();
   for (const Segment& s : answer.segments) {
     classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}});
   }
-  nlohmann::ordered_json json = {
-      {"photo", photo.string()}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
-  if (options.prints()) {
-    fmt::print("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(photo.string()), image.width,
-               image.height, answer.input.to_string(), answer.scores.to_string(), passed.count(),
-               to_string(segmenter.device()));
-  }
+  outcome.json = {{"photo", photo.string()}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
   Told told(answer.segments);
-  if (options.prints()) {
-    for (const Segment& s : told.segments) fmt::print("  {:6.2f} %  {}\n", 100 * s.share, s.name);
-    if (!told.footnote.empty()) fmt::print("  {}\n", told.footnote);
-  }
+  outcome.text = fmt::format("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(photo.string()),
+                             image.width, image.height, answer.input.to_string(), answer.scores.to_string(),
+                             passed.count(), to_string(answer.device));
+  for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
+  if (!told.footnote.empty()) outcome.text += fmt::format("  {}\n", told.footnote);
   write_png(out, draw({.title = photo.filename().string(),
                        .photo = std::move(image),
                        .map = std::move(answer.map),
                        .segments = std::move(told.segments),
                        .footnote = std::move(told.footnote),
                        .background = segmenter.has_background()}));
-  if (options.prints()) fmt::print("  wrote {}\n", detail::printable(out.string()));
-  return json;
+  outcome.text += fmt::format("  wrote {}\n", detail::printable(out.string()));
+  return outcome;
+}
+
+/// The same, where a failure is an outcome too.
+Outcome outcome_of(Segmenter& segmenter, const Options& options, const fs::path& photo, const fs::path& out) {
+  std::string error;
+  try {
+    return process(segmenter, options, photo, out);
+  } catch (const Error& failure) {
+    error = failure.what();
+  } catch (const std::bad_alloc&) {
+    error = photo.string() + ": out of memory";
+  }
+  return {.text = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
 }
 
 void segment(const Options& options) {
@@ -83,24 +100,28 @@ void segment(const Options& options) {
   pictures.make_directory();
   auto list = nlohmann::ordered_json::array();
   bool failed = missing;
-  const auto report = [&](const fs::path& photo, const std::string& error) {
-    complain(error);
-    list.push_back({{"photo", photo.string()}, {"error", error}});
-    failed = true;
-  };
   Progress progress(photos.size(), "photographs");
-  for (const fs::path& photo : photos) {
+  std::deque<std::future<Outcome>> under_way;  // reported in the order of the photographs
+  const auto finish = [&] {
+    Outcome outcome = under_way.front().get();
+    under_way.pop_front();
     progress.clear();
-    try {
-      list.push_back(process(segmenter, options, photo, pictures.next(photo)));
-    } catch (const Error& error) {
-      report(photo, error.what());
-    } catch (const std::bad_alloc&) {
-      report(photo, photo.string() + ": out of memory");
+    if (options.prints()) fmt::print("{}", outcome.text);
+    if (!outcome.error.empty()) {
+      complain(outcome.error);
+      failed = true;
     }
+    list.push_back(std::move(outcome.json));
     std::fflush(stdout);
     progress.advance();
+  };
+  const auto how = segmenter.at_once() > 1 ? std::launch::async : std::launch::deferred;
+  for (const fs::path& photo : photos) {
+    under_way.push_back(
+        std::async(how, [&, photo, out = pictures.next(photo)] { return outcome_of(segmenter, options, photo, out); }));
+    if (under_way.size() >= segmenter.at_once()) finish();
   }
+  while (!under_way.empty()) finish();
   progress.clear();
   // A file name need not be UTF-8; JSON must be.
   const std::string json = list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
@@ -130,7 +151,7 @@ void add_segment(CLI::App& app) {
   command->add_option("--out", options->out,
                       "the picture to write, or a directory for several (default: PHOTO-segments.png here)");
   command->add_option("--json", options->json, "also write each class's share of the area as JSON; - for stdout");
-  segmenter.run.add_to(*command);
+  segmenter.run.add_to(*command, true);
   command->footer(
       "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"
       "share of the area. A class 0 called background is left as it is. The model's output is scores\n"

@@ -204,6 +204,12 @@ std::span<const DType> Plan::input_dtypes() const { return impl().input_dtypes; 
 std::span<const Shape> Plan::output_shapes() const { return impl().output_shapes; }
 std::span<const DType> Plan::output_dtypes() const { return impl().output_dtypes; }
 
+bool Plan::batched() const {
+  const auto each = [](const Impl::Port& port) { return port.batched; };
+  const Impl& p = impl();
+  return std::ranges::all_of(p.inputs, each) && std::ranges::all_of(p.outputs, each);
+}
+
 Tensor Plan::output(std::string_view name) const {
   Impl& p = impl();
   const Impl::Busy busy(p);

@@ -110,6 +110,9 @@ class LAMINA_API Plan {
   std::span<const DType> input_dtypes() const;
   std::span<const Shape> output_shapes() const;
   std::span<const DType> output_dtypes() const;
+  /// Whether each image is by itself: every input and every output has the batch as its first extent. Then fewer images
+  /// than the batch may be given.
+  bool batched() const;
 
   /// The output of that name as the last run left it. Throws Error if there is none.
   Tensor output(std::string_view name) const;

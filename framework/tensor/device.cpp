@@ -1,5 +1,6 @@
 #include "lamina/tensor/device.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "lamina/base/error.h"
@@ -25,6 +26,25 @@ Device parse_device(std::string_view text) {
   if (!valid) detail::fail("device: expected auto, cpu, cuda or cuda:INDEX, got \"", text, '"');
   detail::require_cuda_device(index);
   return Device::cuda(index);
+}
+
+std::vector<Device> parse_devices(std::string_view text) {
+  std::vector<Device> devices;
+  if (text == "cuda:all") {
+    detail::require_cuda_device(0);
+    for (int i = 0; i < detail::cuda_device_count(); ++i) devices.push_back(Device::cuda(i));
+    return devices;
+  }
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const Device device = parse_device(text.substr(begin, end - begin));
+    if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
+      detail::fail("device: ", device, " is named twice in \"", text, '"');
+    }
+    devices.push_back(device);
+    begin = end + 1;
+  }
+  return devices;
 }
 
 Device best_device() noexcept { return detail::cuda_device_count() > 0 ? Device::cuda(0) : Device::cpu(); }

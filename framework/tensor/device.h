@@ -3,6 +3,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lamina/base/export.h"
 
@@ -30,6 +31,10 @@ LAMINA_API std::ostream& operator<<(std::ostream& out, Device device);
 /// Reads "auto" (= best_device()), "cpu", "cuda" or "cuda:1". Throws Error for anything else,
 /// and for a CUDA device that cannot be used here, saying why.
 LAMINA_API Device parse_device(std::string_view text);
+
+/// Reads one device or several, each once: "cuda:0,cuda:2", or "cuda:all", every one that this build can use here.
+/// Throws Error as `parse_device` does, and if there is none.
+LAMINA_API std::vector<Device> parse_devices(std::string_view text);
 
 /// CUDA device 0 when there is one that this build can use, else the CPU. Never throws.
 LAMINA_API Device best_device() noexcept;

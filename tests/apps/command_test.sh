@@ -27,6 +27,8 @@ expect 2 'required' run --model "$model"
 expect 2 'lamina: --precision: expected one of fp32, tf32, fp16, bf16; got "fp8"' features "$photo" --model "$model" --precision fp8
 expect 2 'algorithm' features "$photo" --model "$model" --algorithm fastest
 expect 2 'device' features "$photo" --model "$model" --device tpu
+expect 2 'got "cpu,cpu"' features "$photo" --model "$model" --device cpu,cpu
+expect 2 'several with commas between, or cuda:all, got "cpu,tpu"' classify "$photo" --model "$model" --device cpu,tpu
 expect 2 'threads' features "$photo" --model "$model" --threads -3
 
 # features
@@ -143,6 +145,8 @@ for batch in 1 2 16; do
   check "classify agrees with PyTorch in batches of $batch" same_answers answers.csv
 done
 expect 0 '[0-9.]+ %  (cat|cup|rocket|person|nothing)' classify "$photo" --model "$classifier"
+expect 1 'cpu is named twice' classify "$photo" --model "$classifier" --device cpu,cpu
+expect 1 'cuda:99 ' classify "$photo" --model "$classifier" --device cuda:99
 expect 1 'broken.png' classify photos --model "$classifier"
 expect 1 '3 of 4 images classified' classify photos --model "$classifier"
 check 'JSON with the error of the broken one' python3 -c 'import json,sys; d=json.load(sys.stdin); assert len(d)==4 and sum("error" in a for a in d)==1' \

@@ -8,16 +8,13 @@
 #include "lamina/cuda/convert.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/layer_cases.h"
+#include "support/on_gpu.h"
 
 namespace lamina {
 namespace {
 
-class CudaLayers : public testing::Test {
- protected:
-  void SetUp() override {
-    if (detail::cuda_device_count() == 0) GTEST_SKIP() << detail::cuda_unavailable_reason();
-  }
-};
+class CudaLayers : public test::OnGpu {};
+LAMINA_ON_GPUS(CudaLayers);
 
 Graph graph_of(const test::LayerCase& c) {
   Graph g;
@@ -37,12 +34,11 @@ double relative_error(const Tensor& a, const Tensor& b) {
   return std::sqrt(error / norm);
 }
 
-TEST_F(CudaLayers, AgreeWithTheReference) {
+TEST_P(CudaLayers, AgreeWithTheReference) {
   for (const test::LayerCase& c : test::layer_cases()) {
     const Graph g = graph_of(c);
-    Plan plan = g.compile({.device = Device::cuda()});
-    Tensor output =
-        Tensor::from(std::vector<float>(c.expected.size(), NAN), plan.output_shapes()[0]).to(Device::cuda());
+    Plan plan = g.compile({.device = gpu()});
+    Tensor output = Tensor::from(std::vector<float>(c.expected.size(), NAN), plan.output_shapes()[0]).to(gpu());
     plan.run_into(c.inputs, {&output, 1});
     const Tensor host = output.to(Device::cpu());
     EXPECT_EQ(test::mismatch(c, host.values<float>()), "") << c.name << " (" << plan.summary() << ')';
@@ -51,15 +47,15 @@ TEST_F(CudaLayers, AgreeWithTheReference) {
 
 /// A layer's inputs all in one format, its output in another.
 struct InFormats {
-  InFormats(const Module& layer, std::span<const Tensor> tensors, Precision precision, Format from, Format to) {
+  InFormats(Device gpu, const Module& layer, std::span<const Tensor> tensors, Precision precision, Format from,
+            Format to) {
     std::vector<Shape> shapes;
     for (const Tensor& x : tensors) {
       shapes.push_back(x.shape());
       inputs.push_back({.shape = x.shape(), .format = from});
     }
     output = {.shape = layer.output_shape(shapes), .format = to};
-    preparation = {
-        .inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cuda()), .precision = precision};
+    preparation = {.inputs = inputs, .outputs = {&output, 1}, .device = describe(gpu), .precision = precision};
   }
   InFormats(const InFormats&) = delete;
   InFormats& operator=(const InFormats&) = delete;
@@ -71,26 +67,27 @@ struct InFormats {
 
 /// What a layer's kernel makes of inputs stored in one format when it gives another, as f32 nchw on the host.
 Tensor run_in(const Module& layer, std::span<const Tensor> tensors, const InFormats& formats) {
-  const auto convert = [](const Tensor& x, const Shape& logical, Format from, Format to) {
-    Tensor y(logical, to.dtype, Device::cuda());
-    cuda::convert(0, detail::activation_of(logical), from, x.raw(), to, y.raw(), nullptr);
+  const Device gpu = formats.preparation.device.device;
+  const auto convert = [gpu](const Tensor& x, const Shape& logical, Format from, Format to) {
+    Tensor y(logical, to.dtype, gpu);
+    cuda::convert(gpu.index, detail::activation_of(logical), from, x.raw(), to, y.raw(), nullptr);
     return y;
   };
   std::vector<Tensor> inputs;
   for (const Tensor& x : tensors) {
-    inputs.push_back(convert(x.to(Device::cuda()), x.shape(), {}, formats.preparation.input().format));
+    inputs.push_back(convert(x.to(gpu), x.shape(), {}, formats.preparation.input().format));
   }
   const auto op = layer.prepare(formats.preparation);
   const auto& [shape, format, pitch, alignment] = formats.output;
   const Tensor poison =
       Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), NAN), shape).to(format.dtype);
-  Tensor result = poison.to(Device::cuda());
-  Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, Device::cuda());
+  Tensor result = poison.to(gpu);
+  Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, gpu);
   op->run(inputs, {&result, 1}, {.workspace = workspace.raw()});
   return convert(result, shape, format, {}).to(Device::cpu());
 }
 
-TEST_F(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
+TEST_P(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
   struct Kind {
     Precision precision;
     DType dtype;
@@ -110,7 +107,7 @@ TEST_F(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
         for (const Layout to : {Layout::nchw, Layout::nhwc}) {
           if (shapes[0].rank() != 4 && (from == Layout::nhwc || to == Layout::nhwc)) continue;
           const Format input = {kind.dtype, from}, output = {kind.dtype, to};
-          const InFormats formats(*c.module, c.inputs, kind.precision, input, output);
+          const InFormats formats(gpu(), *c.module, c.inputs, kind.precision, input, output);
           if (!c.module->takes(formats.preparation)) continue;
           ++pairs;
           const Tensor y = run_in(*c.module, c.inputs, formats);
@@ -123,7 +120,7 @@ TEST_F(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
 }
 
 /// Every pair of formats, at sizes around the tile and the vector; the values are exact in all three types.
-TEST_F(CudaLayers, ConversionsKeepEveryElement) {
+TEST_P(CudaLayers, ConversionsKeepEveryElement) {
   for (const Shape& shape :
        std::vector<Shape>{{1, 1, 1, 1}, {2, 3, 7, 5}, {3, 33, 4, 8}, {1, 64, 31, 1}, {2, 130, 9, 11}}) {
     Tensor x(shape);
@@ -136,11 +133,10 @@ TEST_F(CudaLayers, ConversionsKeepEveryElement) {
         for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
           for (const Layout other : {Layout::nchw, Layout::nhwc}) {
             const Format one = {first, layout}, two = {second, other};
-            Tensor u(shape, first, Device::cuda()), v(shape, second, Device::cuda()),
-                y(shape, DType::f32, Device::cuda());
-            cuda::convert(0, a, {}, x.to(Device::cuda()).raw(), one, u.raw(), nullptr);
-            cuda::convert(0, a, one, u.raw(), two, v.raw(), nullptr);
-            cuda::convert(0, a, two, v.raw(), {}, y.raw(), nullptr);
+            Tensor u(shape, first, gpu()), v(shape, second, gpu()), y(shape, DType::f32, gpu());
+            cuda::convert(gpu().index, a, {}, x.to(gpu()).raw(), one, u.raw(), nullptr);
+            cuda::convert(gpu().index, a, one, u.raw(), two, v.raw(), nullptr);
+            cuda::convert(gpu().index, a, two, v.raw(), {}, y.raw(), nullptr);
             const Tensor host = y.to(Device::cpu());
             ASSERT_TRUE(std::ranges::equal(host.values<float>(), x.values<float>())) << shape << one << " to " << two;
             if (layout != Layout::nhwc) continue;
@@ -158,7 +154,7 @@ TEST_F(CudaLayers, ConversionsKeepEveryElement) {
 }
 
 /// Linear layers of every precision: K terms, each product within the precision's bound of its scale.
-TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
+TEST_P(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
   struct Size {
     std::int64_t rows;
     int in, out;
@@ -175,7 +171,7 @@ TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
       const std::vector<double> truth = test::reference_linear(linear, x);
       Graph g;
       g.output(g.add("linear", linear, g.input("input", x.shape())));
-      Plan plan = g.compile({.device = Device::cuda(), .precision = precision});
+      Plan plan = g.compile({.device = gpu(), .precision = precision});
       const Tensor y = plan.run(x);
       for (std::size_t i = 0; i < truth.size(); ++i) {
         // In 16 bits the operands' own rounding comes on top: truth is of the unrounded ones.
@@ -188,7 +184,7 @@ TEST_F(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
 }
 
 /// An image in either order and its weights in the same: every kernel of the layer (few rows, cuBLAS, tensor cores).
-TEST_F(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
+TEST_P(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
     const DType dtype = storage_type(precision);
     for (const Shape& image :
@@ -202,7 +198,7 @@ TEST_F(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
       for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
         for (const DType output : {dtype, DType::f32}) {
           const Format input = {dtype, layout};
-          const InFormats formats(*flattened, {&x, 1}, precision, input, {output});
+          const InFormats formats(gpu(), *flattened, {&x, 1}, precision, input, {output});
           ASSERT_TRUE(flattened->takes(formats.preparation));
           const Tensor y = run_in(*flattened, {&x, 1}, formats);
           for (std::size_t i = 0; i < truth.size(); ++i) {
@@ -216,18 +212,18 @@ TEST_F(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
   }
 }
 
-TEST_F(CudaLayers, KeepNan) {
+TEST_P(CudaLayers, KeepNan) {
   Tensor x = test::drawn({1, 1, 5, 5}, 1);
   x.values<float>()[12] = NAN;
-  const Tensor largest = MaxPool2d({.kernel = 3, .stride = 1})(x.to(Device::cuda())).to(Device::cpu());
+  const Tensor largest = MaxPool2d({.kernel = 3, .stride = 1})(x.to(gpu())).to(Device::cpu());
   for (const float y : largest.values<float>()) EXPECT_TRUE(std::isnan(y));
   const Tensor row = Tensor::from(std::vector<float>{1, NAN, 2}, {1, 3});
-  const Tensor none = Softmax()(row.to(Device::cuda())).to(Device::cpu());
+  const Tensor none = Softmax()(row.to(gpu())).to(Device::cpu());
   for (const float y : none.values<float>()) EXPECT_TRUE(std::isnan(y));
 }
 
 /// Whole networks against the CPU, node by node and fused.
-TEST_F(CudaLayers, NetworksAgreeWithTheCpu) {
+TEST_P(CudaLayers, NetworksAgreeWithTheCpu) {
   for (const char* name : {"tiny-alexnet", "tiny-resnet", "layers"}) {
     const std::string golden = std::string(LAMINA_TEST_DATA) + "/golden/" + name;
     const Model model = load_model(golden + ".safetensors");
@@ -237,7 +233,7 @@ TEST_F(CudaLayers, NetworksAgreeWithTheCpu) {
       inputs.push_back(expected.at(model.graph.nodes()[static_cast<std::size_t>(node)].name));
     }
     for (const bool fuse : {true, false}) {
-      Plan plan = model.graph.compile({.device = Device::cuda(), .batch = 2, .fuse = fuse});
+      Plan plan = model.graph.compile({.device = gpu(), .batch = 2, .fuse = fuse});
       plan.run(inputs);
       for (const std::string& output : plan.output_names()) {
         const Tensor a = plan.output(output), b = expected.at(output);
@@ -253,7 +249,7 @@ TEST_F(CudaLayers, NetworksAgreeWithTheCpu) {
 }
 
 /// Every node of whole networks in the narrow precisions, whatever formats its kernels chose, fused and not.
-TEST_F(CudaLayers, NetworksAgreeWithTheCpuInEveryPrecision) {
+TEST_P(CudaLayers, NetworksAgreeWithTheCpuInEveryPrecision) {
   for (const Precision precision : {Precision::tf32, Precision::fp16, Precision::bf16}) {
     for (const char* name : {"tiny-alexnet", "tiny-resnet"}) {
       const Model model = load_model(std::string(LAMINA_TEST_DATA) + "/golden/" + name + ".safetensors");
@@ -262,14 +258,14 @@ TEST_F(CudaLayers, NetworksAgreeWithTheCpuInEveryPrecision) {
       const std::vector<Tensor> inputs = {test::drawn(shape, 7)};
       Plan truth = graph.compile({.batch = 3, .keep_all = true});
       truth.run(inputs);
-      Plan kept = graph.compile({.device = Device::cuda(), .batch = 3, .precision = precision, .keep_all = true});
+      Plan kept = graph.compile({.device = gpu(), .batch = 3, .precision = precision, .keep_all = true});
       kept.run(inputs);
       const double tolerance = precision == Precision::bf16 ? 2e-2 : 3e-3;
       for (const Graph::Node& node : graph.nodes()) {
         const double error = relative_error(kept.activation(node.name).to(Device::cpu()), truth.activation(node.name));
         EXPECT_LT(error, tolerance) << name << ' ' << node.name << " in " << lamina::name(precision);
       }
-      Plan fused = graph.compile({.device = Device::cuda(), .batch = 3, .precision = precision});
+      Plan fused = graph.compile({.device = gpu(), .batch = 3, .precision = precision});
       const auto outputs = fused.run(inputs);
       EXPECT_LT(relative_error(outputs[0], truth.run(inputs)[0]), tolerance) << fused.summary();
     }

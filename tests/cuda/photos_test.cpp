@@ -11,6 +11,7 @@
 #include "lamina/graph/model.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/file_test.h"
+#include "support/on_gpu.h"
 
 namespace lamina {
 namespace {
@@ -20,12 +21,8 @@ using test::normalized;
 using test::random_photos;
 using test::random_tensor;
 
-class CudaPhotos : public testing::Test {
- protected:
-  void SetUp() override {
-    if (detail::cuda_device_count() == 0) GTEST_SKIP() << detail::cuda_unavailable_reason();
-  }
-};
+class CudaPhotos : public test::OnGpu {};
+LAMINA_ON_GPUS(CudaPhotos);
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
@@ -44,11 +41,11 @@ Tensor channels_last(const Tensor& nchw) {
 
 /// Every format, sizes around the pixels that a thread takes at a time, memory that starts on no round address, and
 /// nothing written beyond the output.
-TEST_F(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
+TEST_P(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
   constexpr std::int64_t guard = 64;
   for (const Preprocess& settings : test::normalizations()) {
     const detail::LevelTable levels = detail::level_table(settings);
-    const Tensor table = Tensor::from(std::span<const float>(levels.values), {3, 256}).to(Device::cuda());
+    const Tensor table = Tensor::from(std::span<const float>(levels.values), {3, 256}).to(gpu());
     for (const auto& [n, h, w] : std::initializer_list<std::array<std::int64_t, 3>>{
              {1, 1, 1}, {3, 1, 7}, {2, 2, 4}, {3, 3, 5}, {2, 8, 33}, {1, 227, 227}, {5, 224, 224}, {66000, 1, 2}}) {
       const Tensor photos = random_photos({n, h, w, 3}, static_cast<unsigned>(n + w));
@@ -60,12 +57,12 @@ TEST_F(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
             if (n > 1000 && shift > 0) continue;
             SCOPED_TRACE((testing::Message() << photos.shape() << " to " << Format{dtype, layout} << ", " << shift));
             const std::int64_t count = photos.numel(), bytes = count * static_cast<std::int64_t>(size_of(dtype));
-            Tensor input(Shape{count + shift}, DType::u8, Device::cuda());
+            Tensor input(Shape{count + shift}, DType::u8, gpu());
             input.slice(shift, count + shift).copy_from(photos.view({count}));
-            Tensor output(Shape{bytes + 2 * guard}, DType::u8, Device::cuda());
-            cuda::fill_bytes(0, output.raw(), 0xFF, output.bytes(), nullptr);
+            Tensor output(Shape{bytes + 2 * guard}, DType::u8, gpu());
+            cuda::fill_bytes(gpu().index, output.raw(), 0xFF, output.bytes(), nullptr);
             const std::int64_t begin = shift == 1 ? guard - static_cast<std::int64_t>(size_of(dtype)) : guard;
-            cuda::normalize(0, {n, 3, h * w}, input.slice(shift, count + shift).raw(),
+            cuda::normalize(gpu().index, {n, 3, h * w}, input.slice(shift, count + shift).raw(),
                             static_cast<const float*>(table.raw()), settings.order == ChannelOrder::bgr,
                             {dtype, layout}, output.slice(begin, begin + bytes).raw(), nullptr);
             const Tensor found = output.to(Device::cpu());
@@ -82,12 +79,12 @@ TEST_F(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
   }
   expect_error(
       [] {
-        cuda::normalize(0, {1, 4, 9}, nullptr, nullptr, false, {}, nullptr, nullptr);
+        cuda::normalize(gpu().index, {1, 4, 9}, nullptr, nullptr, false, {}, nullptr, nullptr);
       },
       {"3 channels, not 4"});
   expect_error(
       [] {
-        cuda::normalize(0, {1, 3, 9}, nullptr, nullptr, false, {DType::u8, Layout::nhwc}, nullptr, nullptr);
+        cuda::normalize(gpu().index, {1, 3, 9}, nullptr, nullptr, false, {DType::u8, Layout::nhwc}, nullptr, nullptr);
       },
       {"u8"});
 }
@@ -104,13 +101,13 @@ Graph network() {
   return g;
 }
 
-TEST_F(CudaPhotos, APlanGivesTheBitsOfANormalizedTensorInEveryPrecision) {
+TEST_P(CudaPhotos, APlanGivesTheBitsOfANormalizedTensorInEveryPrecision) {
   const Graph graph = network();
   for (const Preprocess& settings : {torchvision_imagenet(), caffe_imagenet()}) {
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
       for (const std::int64_t n : {1, 3}) {
         SCOPED_TRACE(testing::Message() << name(precision) << ", " << n);
-        const CompileOptions plain = {.device = Device::cuda(), .batch = n, .precision = precision};
+        const CompileOptions plain = {.device = gpu(), .batch = n, .precision = precision};
         CompileOptions options = plain;
         options.photos = settings;
         Plan plan = graph.compile(options), plain_plan = graph.compile(plain);
@@ -139,60 +136,60 @@ TEST_F(CudaPhotos, APlanGivesTheBitsOfANormalizedTensorInEveryPrecision) {
   }
 }
 
-TEST_F(CudaPhotos, ReplayedRunsReadWhatIsThereNow) {
+TEST_P(CudaPhotos, ReplayedRunsReadWhatIsThereNow) {
   const Graph graph = network();
   const Preprocess settings = torchvision_imagenet();
-  Plan plan = graph.compile({.device = Device::cuda(), .batch = 2, .precision = Precision::fp16, .photos = settings});
-  Plan plainly = graph.compile({.device = Device::cuda(), .batch = 2, .precision = Precision::fp16, .capture = false});
+  Plan plan = graph.compile({.device = gpu(), .batch = 2, .precision = Precision::fp16, .photos = settings});
+  Plan plainly = graph.compile({.device = gpu(), .batch = 2, .precision = Precision::fp16, .capture = false});
   std::vector<Tensor> device, expected;
   std::vector<std::vector<Tensor>> outputs;
-  const Tensor batch_of_all = Tensor({22, 64, 64, 3}, DType::u8, Device::cuda());
+  const Tensor batch_of_all = Tensor({22, 64, 64, 3}, DType::u8, gpu());
   for (unsigned i = 0; i < 11; ++i) {  // more addresses than a Plan remembers: parts of one tensor
     const Tensor photos = random_photos({2, 64, 64, 3}, i);
     device.push_back(batch_of_all.slice(2 * i, 2 * i + 2));
     device.back().copy_from(photos);
     expected.push_back(plainly.run(std::vector<Tensor>{normalized(photos, settings)})[0].clone());
-    outputs.push_back({Tensor(plan.output_shapes()[0], DType::f32, Device::cuda()),
-                       Tensor(plan.output_shapes()[1], DType::f32, Device::cuda())});
+    outputs.push_back(
+        {Tensor(plan.output_shapes()[0], DType::f32, gpu()), Tensor(plan.output_shapes()[1], DType::f32, gpu())});
   }
-  cuda::OwnedStream stream(0);
+  cuda::OwnedStream stream(gpu().index);
   for (const std::size_t i : {0, 0, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1, 10, 10, 10}) {
     plan.run_into(std::vector<Tensor>{device[i]}, outputs[i], stream.get());
-    cuda::synchronize(0, stream.get());
+    cuda::synchronize(gpu().index, stream.get());
     EXPECT_TRUE(same_bits(outputs[i][0].to(Device::cpu()), expected[i])) << i;
   }
   device[10].copy_from(random_photos({2, 64, 64, 3}, 4));
   plan.run_into(std::vector<Tensor>{device[10]}, outputs[10], stream.get());
-  cuda::synchronize(0, stream.get());
+  cuda::synchronize(gpu().index, stream.get());
   EXPECT_TRUE(same_bits(outputs[10][0].to(Device::cpu()), expected[4]));
 }
 
 /// The memory that inputs are uploaded to serves later activations too.
-TEST_F(CudaPhotos, EveryProfiledRunHasTheInput) {
+TEST_P(CudaPhotos, EveryProfiledRunHasTheInput) {
   Graph g;
   Value x = g.input("input", {batch, 3, 32, 32});
   for (const char* name : {"a", "b", "c"}) x = g.add(name, Conv2d({.in = 3, .out = 3, .kernel = 3, .padding = 1}), x);
   g.output(x);
   test::randomize(g);
   for (const bool photos : {false, true}) {
-    CompileOptions options = {.device = Device::cuda()};
+    CompileOptions options = {.device = gpu()};
     if (photos) options.photos = torchvision_imagenet();
     Plan plan = g.compile(options);
     const Tensor host = photos ? random_photos({1, 32, 32, 3}, 1) : random_tensor({1, 3, 32, 32}, 1);
-    const Tensor result = plan.run(std::vector<Tensor>{host.to(Device::cuda())})[0];  // in the Plan's memory
+    const Tensor result = plan.run(std::vector<Tensor>{host.to(gpu())})[0];  // in the Plan's memory
     const Tensor expected = result.to(Device::cpu());
     (void)plan.profile(std::vector<Tensor>{host}, 3);
     EXPECT_TRUE(same_bits(result.to(Device::cpu()), expected));
   }
 }
 
-TEST_F(CudaPhotos, ErrorsSayWhatWasExpected) {
-  Plan plan = network().compile({.device = Device::cuda(), .batch = 2, .photos = torchvision_imagenet()});
+TEST_P(CudaPhotos, ErrorsSayWhatWasExpected) {
+  Plan plan = network().compile({.device = gpu(), .batch = 2, .photos = torchvision_imagenet()});
   const auto run = [&](const Tensor& input) { return [&plan, input] { (void)plan.run(std::vector<Tensor>{input}); }; };
-  expect_error(run(random_tensor({2, 3, 64, 64}, 1).to(Device::cuda())),
-               {"input: expected u8 [2, 64, 64, 3] as compiled, got f32 [2, 3, 64, 64] on cuda:0"});
-  expect_error(run(random_photos({2, 64, 64, 1}, 1).to(Device::cuda())),
-               {"expected u8 [2, 64, 64, 3] as compiled, got u8 [2, 64, 64, 1] on cuda:0"});
+  expect_error(run(random_tensor({2, 3, 64, 64}, 1).to(gpu())),
+               {"input: expected u8 [2, 64, 64, 3] as compiled, got f32 [2, 3, 64, 64] on " + to_string(gpu())});
+  expect_error(run(random_photos({2, 64, 64, 1}, 1).to(gpu())),
+               {"expected u8 [2, 64, 64, 3] as compiled, got u8 [2, 64, 64, 1] on " + to_string(gpu())});
   expect_error(run(random_photos({3, 64, 64, 3}, 1)), {"got u8 [3, 64, 64, 3] on cpu"});
 }
 

@@ -17,7 +17,6 @@ namespace {
 using Hash = std::array<std::uint64_t, 2>;
 
 struct Key {
-  int device;
   std::size_t bytes;
   Hash hash;
 
@@ -65,6 +64,19 @@ Hash hash_of(const void* data, std::size_t bytes) {
   return hashes.size() == 1 ? hashes[0] : hash_of_piece(hashes.data(), hashes.size() * sizeof(Hash));
 }
 
+/// What one device has: others upload meanwhile.
+struct Constants {
+  std::mutex mutex;
+  std::map<Key, std::weak_ptr<const Buffer>> known;
+};
+
+Constants& constants_of(int device) {
+  static std::mutex mutex;
+  static std::map<int, Constants> devices;
+  const std::scoped_lock lock(mutex);
+  return devices[device];
+}
+
 }  // namespace
 
 Constant::Constant(int device, const void* host, std::size_t bytes) {
@@ -73,9 +85,8 @@ Constant::Constant(int device, const void* host, std::size_t bytes) {
     memory_ = std::make_shared<Buffer>(device, bytes);
     return;
   }
-  static std::mutex mutex;
-  static std::map<Key, std::weak_ptr<const Buffer>> known;
-  const Key key = {device, bytes, hash_of(host, bytes)};
+  const Key key = {bytes, hash_of(host, bytes)};
+  auto& [mutex, known] = constants_of(device);
   // Held while uploading: of two threads that compile the same network, one waits and then shares.
   const std::scoped_lock lock(mutex);
   if (const auto found = known.find(key); found != known.end()) memory_ = found->second.lock();

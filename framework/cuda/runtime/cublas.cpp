@@ -101,7 +101,13 @@ class CublasOnDevice final : public Cublas {
     const DeviceGuard guard(device_);
     check_cublas(library().create(&handle_), "cublasCreate");
   }
-  ~CublasOnDevice() override { (void)library().destroy(handle_); }
+  ~CublasOnDevice() override {
+    try {
+      const DeviceGuard guard(device_);
+      (void)library().destroy(handle_);
+    } catch (const Error&) {  // the driver is gone, and the handle with it
+    }
+  }
   CublasOnDevice(const CublasOnDevice&) = delete;
   CublasOnDevice& operator=(const CublasOnDevice&) = delete;
 

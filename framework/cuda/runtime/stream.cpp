@@ -60,28 +60,51 @@ cudaGraphExec_t instantiate(int device, const std::function<void(Stream)>& recor
   return executable;
 }
 
+/// Destructors also run while the process ends and the driver is gone: a failure there has nobody to tell.
+template <class Destroy>
+void on_device(int device, const Destroy& destroy) noexcept {
+  try {
+    const DeviceGuard guard(device);
+    destroy();
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
-// Destructors also run while the process ends and the driver is gone: a failure there has nobody to tell.
-void DestroyStream::operator()(void* stream) const noexcept { (void)cudaStreamDestroy(native(stream)); }
-void DestroyEvent::operator()(void* event) const noexcept { (void)cudaEventDestroy(native_event(event)); }
+void DestroyStream::operator()(void* stream) const noexcept {
+  on_device(device, [&] { (void)cudaStreamDestroy(native(stream)); });
+}
+void DestroyEvent::operator()(void* event) const noexcept {
+  on_device(device, [&] { (void)cudaEventDestroy(native_event(event)); });
+}
 void FreePinned::operator()(void* memory) const noexcept { (void)cudaFreeHost(memory); }
 void DestroyGraph::operator()(void* graph) const noexcept {
-  (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+  on_device(device, [&] { (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); });
 }
 
 OwnedStream::OwnedStream(int device) : handle_(create_stream(device), {device}) {}
 
-Event::Event(int device) : handle_(create_event(device)) {}
+Event::Event(int device) : handle_(create_event(device), {device}) {}
 
-void Event::record(Stream stream) { check(cudaEventRecord(native_event(handle_.get()), native(stream))); }
+void Event::record(Stream stream) {
+  const DeviceGuard guard(device());  // whose default stream null is
+  check(cudaEventRecord(native_event(handle_.get()), native(stream)));
+}
 
-void Event::hold(Stream stream) const { check(cudaStreamWaitEvent(native(stream), native_event(handle_.get()), 0)); }
+void Event::hold(Stream stream) const {
+  const DeviceGuard guard(device());
+  check(cudaStreamWaitEvent(native(stream), native_event(handle_.get()), 0));
+}
 
-void Event::synchronize() const { check(cudaEventSynchronize(native_event(handle_.get()))); }
+void Event::synchronize() const {
+  const DeviceGuard guard(device());
+  check(cudaEventSynchronize(native_event(handle_.get())));
+}
 
 float Event::milliseconds(const Event& from, const Event& to) {
   to.synchronize();
+  const DeviceGuard guard(to.device());
   float result = 0;
   check(cudaEventElapsedTime(&result, native_event(from.handle_.get()), native_event(to.handle_.get())));
   return result;
@@ -90,9 +113,10 @@ float Event::milliseconds(const Event& from, const Event& to) {
 PinnedBuffer::PinnedBuffer(std::size_t bytes) : memory_(allocate_pinned(bytes)), bytes_(bytes) {}
 
 CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>& record)
-    : handle_(instantiate(device, record)) {}
+    : handle_(instantiate(device, record), {device}) {}
 
 void CapturedGraph::launch(Stream stream) const {
+  const DeviceGuard guard(handle_.get_deleter().device);
   check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_.get()), native(stream)));
 }
 

@@ -5,7 +5,8 @@
 #include <memory>
 
 /// Streams, events, pinned memory, asynchronous copies and captured work, without a CUDA type: no_cuda.cpp has the
-/// same symbols. Everything here throws Error when CUDA refuses.
+/// same symbols. Everything here throws Error when CUDA refuses, works from any thread whatever device is current
+/// there, and leaves that one current.
 namespace lamina::cuda {
 
 /// A cudaStream_t; null is the default stream.
@@ -16,12 +17,14 @@ struct DestroyStream {
   void operator()(void* stream) const noexcept;
 };
 struct DestroyEvent {
+  int device = 0;
   void operator()(void* event) const noexcept;
 };
 struct FreePinned {
   void operator()(void* memory) const noexcept;
 };
 struct DestroyGraph {
+  int device = 0;
   void operator()(void* graph) const noexcept;
 };
 
@@ -40,6 +43,7 @@ class OwnedStream {
 class Event {
  public:
   explicit Event(int device);
+  /// `stream` is one of the event's device; null: that device's default stream.
   void record(Stream stream);
   /// Makes `stream` wait, on the device, until the recorded point is reached.
   void hold(Stream stream) const;
@@ -49,6 +53,8 @@ class Event {
   static float milliseconds(const Event& from, const Event& to);
 
  private:
+  int device() const { return handle_.get_deleter().device; }
+
   std::unique_ptr<void, DestroyEvent> handle_;
 };
 
@@ -72,6 +78,7 @@ class CapturedGraph {
   /// Runs `record` on a capturing stream of `device`: what it enqueues there is recorded, not executed. It must not
   /// allocate or wait. Other threads may go on using the device.
   CapturedGraph(int device, const std::function<void(Stream)>& record);
+  /// `stream` is one of the same device; null: its default stream.
   void launch(Stream stream) const;
 
  private:
