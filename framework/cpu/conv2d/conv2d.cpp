@@ -3,6 +3,7 @@
 #include "lamina/cpu/conv2d/conv2d.h"
 
 #include "lamina/cpu/conv2d/blocked.h"
+#include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -24,6 +25,35 @@ cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor>
           .bias = floats(problem.bias),
           .output = floats(outputs[0]),
           .relu = problem.epilogue.relu()};
+}
+
+/// Channels last to channels last, with whatever else of the epilogue is done to single elements.
+bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
+  constexpr Format format = {DType::f32, Layout::nhwc};
+  const auto stored = [&](const View& view) { return view.format == format && view.pitch == 0; };
+  return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
+         stored(p.input()) && stored(p.output()) && (!cpu::reads_residual(problem.epilogue) || stored(p.inputs[1]));
+}
+
+template <class Conv, class Kernel>
+std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Preparation& p, const Kernel& kernel) {
+  const Conv conv(problem.geometry, kernel, p.threads);
+  Tensor packed(Shape{conv.packed_size()});
+  conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
+  return make_operator(detail::concat(conv.description(), ", ", name(kernel.set)),
+                       {.workspace = conv.workspace(), .parameters = packed.bytes()},
+                       [conv, packed, epilogue = cpu::row_epilogue(problem.epilogue)](
+                           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+                         conv.run({.input = floats(inputs[0]),
+                                   .packed = floats(packed),
+                                   .residual = inputs.size() > 1 ? floats(inputs[1]) : nullptr,
+                                   .output = floats(outputs[0])},
+                                  epilogue, *execution.pool, static_cast<float*>(execution.workspace));
+                       });
+}
+
+std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
+  return prepare_rows<cpu::ChannelsLastConv>(problem, p, cpu::best_kernel(cpu::channels_last_kernels(), p.device));
 }
 
 std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
@@ -77,7 +107,8 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
-constexpr Kernel<ConvProblem> table[] = {{"blocked", takes, prepare_blocked, blocked_pays},
+constexpr Kernel<ConvProblem> table[] = {{"channels_last", takes_channels_last, prepare_channels_last},
+                                         {"blocked", takes, prepare_blocked, blocked_pays},
                                          {"eigen", takes, prepare_eigen},
                                          {"im2col", takes, prepare_im2col},
                                          {"direct", takes, prepare_direct}};
