@@ -4,6 +4,7 @@
 
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
+#include "lamina/cpu/conv2d/lanes.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -54,6 +55,22 @@ std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Prepara
 
 std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
   return prepare_rows<cpu::ChannelsLastConv>(problem, p, cpu::best_kernel(cpu::channels_last_kernels(), p.device));
+}
+
+const cpu::LanesKernel& lanes_kernel(const Preparation& p) { return cpu::best_kernel(cpu::lanes_kernels(), p.device); }
+
+bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
+  return takes_channels_last(problem, p) && cpu::LanesConv::takes(problem.geometry, lanes_kernel(p));
+}
+
+/// A group that fills a vector by itself is quicker with its inputs broadcast.
+bool lanes_pay(const ConvProblem& problem, const Preparation& p) {
+  const int most = p.device.instructions == InstructionSet::avx512 ? 8 : 4;
+  return problem.geometry.group_out_channels() <= most;
+}
+
+std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& p) {
+  return prepare_rows<cpu::LanesConv>(problem, p, lanes_kernel(p));
 }
 
 std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
@@ -107,7 +124,8 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
-constexpr Kernel<ConvProblem> table[] = {{"channels_last", takes_channels_last, prepare_channels_last},
+constexpr Kernel<ConvProblem> table[] = {{"lanes", takes_lanes, prepare_lanes, lanes_pay},
+                                         {"channels_last", takes_channels_last, prepare_channels_last},
                                          {"blocked", takes, prepare_blocked, blocked_pays},
                                          {"eigen", takes, prepare_eigen},
                                          {"im2col", takes, prepare_im2col},

@@ -11,6 +11,7 @@
 #include <ostream>
 #include <string>
 
+#include "lamina/cpu/conv2d/lanes.h"
 #include "support/contract.h"
 #include "support/guarded.h"
 #include "support/pointwise_reference.h"
@@ -47,7 +48,7 @@ struct Operands {
 
 struct Kernel {
   std::string name;
-  bool (*takes)(const ConvGeometry& g);
+  std::function<bool(const ConvGeometry&)> takes;
   std::function<void(const ConvGeometry&, const Operands&, const RowEpilogue&, ThreadPool&)> run;
 };
 
@@ -74,6 +75,10 @@ std::vector<Kernel> kernels() {
   for (const ChannelsLastKernel& kernel : channels_last_kernels()) {
     result.push_back({named("dense", kernel.set), [](const ConvGeometry&) { return true; },
                       [&kernel](auto&&... all) { run_conv<ChannelsLastConv>(kernel, all...); }});
+  }
+  for (const LanesKernel& kernel : lanes_kernels()) {
+    result.push_back({named("lanes", kernel.set), [&kernel](const ConvGeometry& g) { return LanesConv::takes(g, kernel); },
+                      [&kernel](auto&&... all) { run_conv<LanesConv>(kernel, all...); }});
   }
   return result;
 }
