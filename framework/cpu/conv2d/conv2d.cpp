@@ -3,6 +3,8 @@
 #include "lamina/cpu/conv2d/conv2d.h"
 
 #include "lamina/cpu/conv2d/blocked.h"
+#include "lamina/cpu/conv2d/channels_last.h"
+#include "lamina/cpu/conv2d/lanes.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -24,6 +26,51 @@ cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor>
           .bias = floats(problem.bias),
           .output = floats(outputs[0]),
           .relu = problem.epilogue.relu()};
+}
+
+/// Channels last to channels last, with whatever else of the epilogue is done to single elements.
+bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
+  constexpr Format format = {DType::f32, Layout::nhwc};
+  const auto stored = [&](const View& view) { return view.format == format && view.pitch == 0; };
+  return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
+         stored(p.input()) && stored(p.output()) && (!cpu::reads_residual(problem.epilogue) || stored(p.inputs[1]));
+}
+
+template <class Conv, class Kernel>
+std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Preparation& p, const Kernel& kernel) {
+  const Conv conv(problem.geometry, kernel, p.threads);
+  Tensor packed(Shape{conv.packed_size()});
+  conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
+  return make_operator(detail::concat(conv.description(), ", ", name(kernel.set)),
+                       {.workspace = conv.workspace(), .parameters = packed.bytes()},
+                       [conv, packed, epilogue = cpu::row_epilogue(problem.epilogue)](
+                           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+                         conv.run({.input = floats(inputs[0]),
+                                   .packed = floats(packed),
+                                   .residual = inputs.size() > 1 ? floats(inputs[1]) : nullptr,
+                                   .output = floats(outputs[0])},
+                                  epilogue, *execution.pool, static_cast<float*>(execution.workspace));
+                       });
+}
+
+std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
+  return prepare_rows<cpu::ChannelsLastConv>(problem, p, cpu::best_kernel(cpu::channels_last_kernels(), p.device));
+}
+
+const cpu::LanesKernel& lanes_kernel(const Preparation& p) { return cpu::best_kernel(cpu::lanes_kernels(), p.device); }
+
+bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
+  return takes_channels_last(problem, p) && cpu::LanesConv::takes(problem.geometry, lanes_kernel(p));
+}
+
+/// A group that fills a vector by itself is quicker with its inputs broadcast.
+bool lanes_pay(const ConvProblem& problem, const Preparation& p) {
+  const int most = p.device.instructions == InstructionSet::avx512 ? 8 : 4;
+  return problem.geometry.group_out_channels() <= most;
+}
+
+std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& p) {
+  return prepare_rows<cpu::LanesConv>(problem, p, lanes_kernel(p));
 }
 
 std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
@@ -77,7 +124,9 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
-constexpr Kernel<ConvProblem> table[] = {{"blocked", takes, prepare_blocked, blocked_pays},
+constexpr Kernel<ConvProblem> table[] = {{"lanes", takes_lanes, prepare_lanes, lanes_pay},
+                                         {"channels_last", takes_channels_last, prepare_channels_last},
+                                         {"blocked", takes, prepare_blocked, blocked_pays},
                                          {"eigen", takes, prepare_eigen},
                                          {"im2col", takes, prepare_im2col},
                                          {"direct", takes, prepare_direct}};

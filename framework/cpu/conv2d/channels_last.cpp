@@ -1,0 +1,364 @@
+// The channels-last convolution around its kernel: packing, the division of work, rows between zeros.
+
+#include "lamina/cpu/conv2d/channels_last.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+
+namespace lamina::cpu {
+namespace {
+
+using detail::ceil_div;
+using detail::round_up;
+
+/// Floats in a cache line: buffers start on one.
+constexpr std::int64_t line = 16;
+/// The longest chain of multiply-adds: docs/precision.md.
+constexpr std::int64_t chunk_terms = 128;
+/// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
+/// chunk of its input: each half of a 1 MB L2.
+constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10;
+
+/// Part `index` of [0, count) split into `n` parts as equal as can be.
+template <class T>
+T part_begin(T count, std::int64_t n, std::int64_t index) {
+  return static_cast<T>(std::int64_t{count} * index / n);
+}
+
+/// A 1x1 kernel that reads every pixel once sees no images: all pixels of the batch are one row.
+ConvGeometry flattened(ConvGeometry g) {
+  if (g.kernel_height * g.kernel_width != 1 || g.stride_height * g.stride_width != 1) return g;
+  if (g.padding_height + g.padding_width != 0) return g;
+  const std::int64_t pixels = g.batch * g.out_pixels();
+  if (pixels > std::numeric_limits<int>::max()) return g;
+  g.batch = g.in_height = g.out_height = 1;
+  g.in_width = g.out_width = static_cast<int>(pixels);
+  return g;
+}
+
+}  // namespace
+
+/// The pixels and blocks of a task, and where it reads.
+struct ChannelsLastConv::Task {
+  std::int64_t first_image = 0, last_image = 0;
+  int first_row = 0, last_row = 0;        // of each image
+  int first_column = 0, last_column = 0;  // of each row
+  int first_block = 0, last_block = 0;    // of all groups
+  // The value at image row `row` (column -padding_width, the group's channel c) is at
+  // input + image * image_pitch + row * row_pitch + c.
+  const float* input = nullptr;
+  std::int64_t image_pitch = 0, row_pitch = 0, pixel = 0;
+  int first_channel = 0, channels = 0;  // that `input` has
+  int top = 0, bottom = 0;              // rows that were copied
+
+  std::int64_t pixels() const {
+    return (last_image - first_image) * (last_row - first_row) * (last_column - first_column);
+  }
+};
+
+ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads)
+    : geometry_(flattened(geometry)), kernel_(&kernel), threads_(threads) {
+  const ConvGeometry& g = geometry_;
+  const int filters = geometry.group_out_channels(), size = kernel.vectors * kernel.lanes;
+  wide_ = (filters + kernel.lanes - 1) / size;  // the last may lack less than a vector
+  blocks_ = wide_ + std::max(0, ceil_div(filters - wide_ * size, kernel.lanes));
+  const std::int64_t k = geometry.reduction();
+  // Pixels that lie a multiple of 4 KB apart share the 8 to 12 lines of a set of L1, which weights need too.
+  const std::int64_t pixel = std::int64_t{g.stride_width} * g.in_channels;
+  tile_ = pixel % 1024 == 0 ? std::min(kernel.pixels, 8) : kernel.pixels;
+  chunk_ = std::min(k, round_up(ceil_div(k, ceil_div(k, chunk_terms)), line));
+  chunks_ = ceil_div(k, chunk_);
+  divide();
+}
+
+int ChannelsLastConv::first_filter(int block) const {
+  return std::min(block, wide_) * kernel_->vectors * kernel_->lanes + std::max(0, block - wide_) * kernel_->lanes;
+}
+
+/// Image rows that `rows` output rows read.
+std::int64_t ChannelsLastConv::rows_read(std::int64_t rows) const {
+  const ConvGeometry& g = geometry_;
+  const std::int64_t window = (rows - 1) * g.stride_height + (g.kernel_height - 1) * g.dilation_height + 1;
+  return std::min<std::int64_t>(window, g.in_height);
+}
+
+void ChannelsLastConv::divide() {
+  const ConvGeometry& g = geometry_;
+  const auto k = static_cast<double>(g.reduction());
+  const std::int64_t blocks = std::int64_t{g.groups} * blocks_;
+  const std::int64_t copied_row = (g.in_width + 2 * std::int64_t{g.padding_width}) * g.in_channels;
+  // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again, copying rows and
+  // reading weights, against idle threads. docs/cpu.md has the rates.
+  const double block_cost = 0.5 * k * (wide_ > 0 ? kernel_->vectors : 1);
+  const double weight_cost = 0.16 * k * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
+  const double read_cost = copies() ? 0.0 : 0.2 * k;
+  const double copy_cost = copies() ? 0.15 * static_cast<double>(copied_row) : 0.0;
+  constexpr double task_cost = 3000;
+  double least = std::numeric_limits<double>::max();
+  const auto consider = [&](std::int64_t images, std::int64_t bands, std::int64_t spans) {
+    const std::int64_t rows = ceil_div<std::int64_t>(g.out_height, bands);
+    const std::int64_t pixels = images * rows * ceil_div<std::int64_t>(g.out_width, spans);
+    const std::int64_t copy = copies() ? images * rows_read(rows) * copied_row : 0;
+    const bool least_work = images == 1 && rows == 1 && (copies() || pixels <= tile_);
+    for (std::int64_t parts = 1; parts <= blocks; ++parts) {
+      const std::int64_t part = ceil_div(blocks, parts);
+      const std::int64_t filters = part * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
+      const std::int64_t part_copy = g.groups == 1 ? copy : std::min(copy, ceil_div(copy, parts) * 2);
+      const std::int64_t sums = pixels * (chunk_ + (chunks_ > 1 ? filters : 0));
+      if ((part_copy > copy_floats || sums > sum_floats) && !(least_work && parts == blocks)) continue;
+      const auto tasks = ceil_div(g.batch, images) * bands * spans * parts;
+      const double copying = copy_cost * static_cast<double>(copies() ? images * rows_read(rows) : 0) /
+                             (g.groups == 1 ? 1.0 : static_cast<double>(parts));
+      const double task = (static_cast<double>(pixels) * block_cost + weight_cost) * static_cast<double>(part) +
+                          static_cast<double>(pixels) * read_cost + copying + task_cost;
+      // The second term: threads rarely start together or run equally fast, so a long last task is a risk.
+      const double cost =
+          task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads_)) + (threads_ > 1 ? task / 32 : 0);
+      if (cost >= least) continue;
+      least = cost;
+      images_ = images, bands_ = bands, spans_ = spans, block_parts_ = static_cast<int>(parts);
+      copy_floats_ = round_up(part_copy, line);
+      sum_floats_ = chunks_ > 1 ? round_up(pixels * filters, line) : 0;
+    }
+  };
+  for (std::int64_t images = std::min<std::int64_t>(g.batch, 64); images > 1; --images) consider(images, 1, 1);
+  for (std::int64_t rows = g.out_height; rows >= 1; --rows) {
+    const std::int64_t bands = ceil_div<std::int64_t>(g.out_height, rows);
+    consider(1, bands, 1);
+    rows = ceil_div<std::int64_t>(g.out_height, bands);  // fewer rows make as many bands
+  }
+  const std::int64_t most = ceil_div<std::int64_t>(g.out_width, tile_);
+  for (std::int64_t spans = 2; spans <= most && !copies(); spans += 1 + spans / 16) consider(1, g.out_height, spans);
+}
+
+std::string ChannelsLastConv::description() const {
+  return detail::concat("channels last: ", (wide_ > 0 ? kernel_->vectors : 1) * kernel_->lanes, " filters x ", tile_,
+                        " pixels in registers");
+}
+
+std::int64_t ChannelsLastConv::packed_size() const {
+  return geometry_.groups * (round_up<std::int64_t>(padded(), line) + geometry_.reduction() * padded());
+}
+
+void ChannelsLastConv::pack(const float* weight, const float* bias, float* packed) const {
+  const ConvGeometry& g = geometry_;
+  const std::int64_t k = g.reduction(), filters = g.group_out_channels(), channels = g.group_in_channels();
+  const std::int64_t taps = std::int64_t{g.kernel_height} * g.kernel_width;
+  const std::int64_t biases = round_up<std::int64_t>(padded(), line);
+  std::fill(packed, packed + packed_size(), 0.0f);
+  for (int group = 0; group < g.groups && bias != nullptr; ++group) {
+    std::copy_n(bias + group * filters, filters, packed + group * biases);
+  }
+  packed += g.groups * biases;
+  for (int group = 0; group < g.groups; ++group) {
+    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      const std::int64_t begin = chunk * chunk_, end = std::min(k, begin + chunk_);
+      for (int b = 0; b < blocks_; ++b) {
+        const int first = first_filter(b);
+        const auto exist = std::min<std::int64_t>(block_size(b), filters - first);
+        for (std::int64_t i = begin; i < end; ++i, packed += block_size(b)) {
+          const std::int64_t tap = i / channels, channel = i % channels;
+          for (std::int64_t f = 0; f < exist; ++f) {
+            packed[f] = weight[((group * filters + first + f) * channels + channel) * taps + tap];
+          }
+        }
+      }
+    }
+  }
+}
+
+std::size_t ChannelsLastConv::workspace() const {
+  return static_cast<std::size_t>((copy_floats_ + sum_floats_) * threads_) * sizeof(float);
+}
+
+/// Writes the rows that the task reads, of the channels that it reads, between the zeros that pad them left and right.
+void ChannelsLastConv::copy_rows(const Task& t, const float* input, float* copy) const {
+  const ConvGeometry& g = geometry_;
+  const std::int64_t left = std::int64_t{g.padding_width} * t.channels;
+  for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
+    for (int row = t.top; row < t.bottom; ++row, copy += t.row_pitch) {
+      const float* from =
+          input + (n * g.in_pixels() + std::int64_t{row} * g.in_width) * g.in_channels + t.first_channel;
+      std::fill_n(copy, left, 0.0f);
+      if (t.channels == g.in_channels) {
+        std::memcpy(copy + left, from, static_cast<std::size_t>(g.in_width) * g.in_channels * sizeof(float));
+      } else {
+        for (int column = 0; column < g.in_width; ++column) {
+          std::copy_n(from + std::int64_t{column} * g.in_channels, t.channels,
+                      copy + left + std::int64_t{column} * t.channels);
+        }
+      }
+      std::fill(copy + left + std::int64_t{g.in_width} * t.channels, copy + t.row_pitch, 0.0f);
+    }
+  }
+}
+
+/// The stretches of terms [begin, end) of the reduction, weights `size` filters wide.
+int ChannelsLastConv::stretches_of(std::int64_t begin, std::int64_t end, int size, const Task& t, Stretch* out) const {
+  const ConvGeometry& g = geometry_;
+  const std::int64_t channels = g.group_in_channels();
+  // Where a pixel has no channels but these, neighbouring taps of a row are neighbours in memory.
+  const bool rows = t.channels == channels && g.dilation_width == 1;
+  const std::int64_t most = rows ? channels * g.kernel_width : channels;
+  int count = 0;
+  for (std::int64_t i = begin; i < end; ++count) {
+    const std::int64_t tap = i / channels, row = tap / g.kernel_width, column = tap % g.kernel_width;
+    const std::int64_t n = std::min(most - i % most, end - i);
+    out[count] = {row * g.dilation_height * t.row_pitch + column * g.dilation_width * t.channels + i % channels,
+                  (i - begin) * size, static_cast<int>(n), static_cast<int>(row)};
+    i += n;
+  }
+  return count;
+}
+
+void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, const RowEpilogue& epilogue,
+                                float* sums) const {
+  const ConvGeometry& g = geometry_;
+  const std::int64_t k = g.reduction(), pixels = t.pixels();
+  const std::int64_t biases = round_up<std::int64_t>(padded(), line);
+  const int columns = t.last_column - t.first_column;
+  const int row_tiles = ceil_div(columns, tile_);
+  const std::int64_t tiles = (t.last_image - t.first_image) * (t.last_row - t.first_row) * row_tiles;
+  const auto padded_filter = [&](int block) {
+    return std::int64_t{block / blocks_} * padded() + first_filter(block % blocks_);
+  };
+  for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    const std::int64_t begin = chunk * chunk_, end = std::min(k, begin + chunk_), terms = end - begin;
+    const bool last = chunk + 1 == chunks_;
+    const auto weights = [&](std::int64_t from, std::int64_t count, int block) {
+      return p.packed + g.groups * biases + (block / blocks_) * k * padded() + from * padded() +
+             count * first_filter(block % blocks_);
+    };
+    for (int b = t.first_block; b < t.last_block; ++b) {
+      const int group = b / blocks_, block = b % blocks_, size = block_size(block), filter = first_filter(block);
+      const auto& functions = block < wide_ ? kernel_->wide : kernel_->narrow;
+      Stretch all[chunk_terms], some[chunk_terms];
+      const int count = stretches_of(begin, end, size, t, all);
+      ChannelsLastTile tile;
+      tile.pixel = std::int64_t{g.stride_width} * t.channels;
+      tile.weights = weights(begin, terms, b);
+      // Every tile fetches its share of the weights that follow.
+      const float* next = tile.weights;
+      if (b + 1 < t.last_block) {
+        next = weights(begin, terms, b + 1);
+      } else if (!last) {
+        next = weights(end, std::min(k - end, chunk_), t.first_block);
+      }
+      const std::int64_t share = next == tile.weights ? 0 : ceil_div(terms * size, tiles);
+      tile.fetch_step = ceil_div(share, terms);
+      tile.fetch = next;
+      tile.filters = last ? std::min(size, g.group_out_channels() - filter) : size;
+      if (last && (epilogue.adds || epilogue.clamps())) tile.finish = &epilogue;
+      float* block_sums = sums + (padded_filter(b) - padded_filter(t.first_block)) * pixels;
+      const std::int64_t channel = std::int64_t{group} * g.group_out_channels() + filter;
+      const float* const input = t.input + std::int64_t{group} * g.group_in_channels() - t.first_channel;
+      for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
+        for (int oh = t.first_row; oh < t.last_row; ++oh) {
+          // Rows of the kernel that fall outside of the image are left out.
+          const int top = oh * g.stride_height - g.padding_height;
+          tile.stretches = all;
+          tile.count = count;
+          if (top < 0 || top + (g.kernel_height - 1) * g.dilation_height >= g.in_height) {
+            const auto inside = [&](const Stretch& s) {
+              const std::int64_t row = top + std::int64_t{s.kernel_row} * g.dilation_height;
+              return row >= 0 && row < g.in_height;
+            };
+            tile.stretches = some;
+            tile.count = static_cast<int>(std::copy_if(all, all + count, some, inside) - some);
+          }
+          const float* const row = input + (n - t.first_image) * t.image_pitch + top * t.row_pitch;
+          const std::int64_t place = (n * g.out_pixels() + std::int64_t{oh} * g.out_width) * g.out_channels + channel;
+          for (int i = 0; i < row_tiles; ++i) {
+            const int from = t.first_column + part_begin(columns, row_tiles, i);
+            const int to = t.first_column + part_begin(columns, row_tiles, i + 1);
+            tile.input = row + from * tile.pixel;
+            tile.before = chunk == 0 ? p.packed + group * biases + filter : block_sums;
+            tile.next_before = chunk == 0 ? 0 : size;
+            tile.output = block_sums;
+            tile.pitch = size;
+            if (last) {
+              tile.output = p.output + place + std::int64_t{from} * g.out_channels;
+              tile.pitch = g.out_channels;
+              if (epilogue.adds) tile.residual = p.residual + place + std::int64_t{from} * g.out_channels;
+            }
+            functions[to - from - 1](tile);
+            tile.fetch += share;
+            block_sums += std::int64_t{to - from} * size;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// What the registers do not compute, on the rows just written.
+void ChannelsLastConv::finish(const Task& t, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const {
+  const ConvGeometry& g = geometry_;
+  const auto channel = [&](int block) {
+    const int filter = std::min(first_filter(block % blocks_), g.group_out_channels());
+    return std::int64_t{block / blocks_} * g.group_out_channels() + filter;
+  };
+  const std::int64_t first = channel(t.first_block), channels = channel(t.last_block) - first;
+  const std::int64_t columns = t.last_column - t.first_column;
+  // Pixels of all channels lie side by side.
+  const bool whole = channels == g.out_channels;
+  for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
+    for (int oh = t.first_row; oh < t.last_row; ++oh) {
+      for (std::int64_t column = 0; column < (whole ? 1 : columns); ++column) {
+        const std::int64_t pixel = n * g.out_pixels() + std::int64_t{oh} * g.out_width + t.first_column + column;
+        const std::int64_t at = pixel * g.out_channels + first;
+        apply_rest(epilogue.rest, p.residual == nullptr ? nullptr : p.residual + at, p.output + at,
+                   whole ? columns * channels : channels);
+      }
+    }
+  }
+}
+
+void ChannelsLastConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, ThreadPool& pool,
+                           float* workspace) const {
+  const ConvGeometry& g = geometry_;
+  const int blocks = g.groups * blocks_;
+  const std::int64_t parts = ceil_div(g.batch, images_) * bands_ * spans_;
+  pool.parallel_for(parts * block_parts_, [&](std::int64_t index, int worker) {
+    Task t;
+    t.first_block = part_begin(blocks, block_parts_, index % block_parts_);
+    t.last_block = part_begin(blocks, block_parts_, index % block_parts_ + 1);
+    index /= block_parts_;
+    t.first_column = part_begin(g.out_width, spans_, index % spans_);
+    t.last_column = part_begin(g.out_width, spans_, index % spans_ + 1);
+    index /= spans_;
+    t.first_row = part_begin(g.out_height, bands_, index % bands_);
+    t.last_row = part_begin(g.out_height, bands_, index % bands_ + 1);
+    index /= bands_;
+    t.first_image = part_begin(g.batch, ceil_div(g.batch, images_), index);
+    t.last_image = part_begin(g.batch, ceil_div(g.batch, images_), index + 1);
+    float* const copy = workspace + worker * (copy_floats_ + sum_floats_);
+    if (copies()) {
+      const int first_group = t.first_block / blocks_, last_group = (t.last_block - 1) / blocks_ + 1;
+      t.first_channel = first_group * g.group_in_channels();
+      t.channels = (last_group - first_group) * g.group_in_channels();
+      const int top = t.first_row * g.stride_height - g.padding_height;
+      const int bottom =
+          (t.last_row - 1) * g.stride_height - g.padding_height + (g.kernel_height - 1) * g.dilation_height;
+      t.top = std::clamp(top, 0, g.in_height);
+      t.bottom = std::clamp(bottom + 1, t.top, g.in_height);
+      t.row_pitch = (g.in_width + 2 * std::int64_t{g.padding_width}) * t.channels;
+      t.image_pitch = (t.bottom - t.top) * t.row_pitch;
+      copy_rows(t, p.input, copy);
+      t.input = copy - t.top * t.row_pitch;
+    } else {
+      t.channels = g.in_channels;
+      t.row_pitch = std::int64_t{g.in_width} * g.in_channels;
+      t.image_pitch = g.in_height * t.row_pitch;
+      t.input = p.input + t.first_image * t.image_pitch;
+    }
+    run_task(t, p, epilogue, copy + copy_floats_);
+    if (!epilogue.rest.empty()) finish(t, p, epilogue);
+  });
+}
+
+}  // namespace lamina::cpu

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/conv2d/row_epilogue.h"
+#include "lamina/cpu/simd.h"
+#include "lamina/kernel/conv_geometry.h"
+
+/// Register-blocked convolution of channels-last activations: weights packed once, vectors of filters, written as they
+/// are.
+///
+/// A tile is P neighbouring output pixels times V vectors of filters, and stays in registers while it runs through a
+/// chunk of the reduction [KH, KW, C / groups]: each step loads V vectors of packed weights, broadcasts P input values
+/// straight from the image, and issues P x V multiply-adds. docs/cpu.md has the reasons.
+namespace lamina::cpu {
+
+/// Neighbouring terms of a reduction that are neighbours in every pixel's memory too.
+struct Stretch {
+  std::int64_t input = 0;    // floats from the window's first row and column
+  std::int64_t weights = 0;  // floats from the chunk's first weight
+  int count = 0;             // terms
+  int kernel_row = 0;
+};
+
+/// P neighbouring pixels times V vectors of filters, over some stretches of a chunk.
+struct ChannelsLastTile {
+  const float* input = nullptr;  // at the first pixel's window
+  std::int64_t pixel = 0;        // floats from pixel to pixel
+  const Stretch* stretches = nullptr;
+  int count = 0;                   // of them
+  const float* weights = nullptr;  // [terms, V * lanes] of the chunk, aligned to a vector
+  const float* fetch = nullptr;    // wanted afterwards: a line is fetched with each term
+  std::int64_t fetch_step = 0;     // floats
+  const float* before = nullptr;   // [P, next_before]: what to add to, biases or the sums so far
+  std::int64_t next_before = 0;
+  float* output = nullptr;  // [P, pitch]
+  std::int64_t pitch = 0;
+  int filters = 0;                      // that exist: at most V * lanes
+  const float* residual = nullptr;      // [P, pitch], or null
+  const RowEpilogue* finish = nullptr;  // of the last chunk; null: none
+};
+
+/// The kernel compiled for one instruction set.
+struct ChannelsLastKernel {
+  InstructionSet set;
+  int lanes;                                            // L: floats in a vector
+  int vectors;                                          // V: vectors of filters in a wide block
+  int pixels;                                           // P: the most pixels in a tile
+  void (*const* wide)(const ChannelsLastTile& tile);    // V vectors of filters, by number of pixels less one
+  void (*const* narrow)(const ChannelsLastTile& tile);  // one vector of filters
+};
+
+/// Those that this machine runs, the fastest first; the last one is plain C++.
+std::span<const ChannelsLastKernel> channels_last_kernels();
+
+/// Operands of a convolution that writes channels last, by whichever kernel.
+struct ChannelsLastPointers {
+  const float* input = nullptr;     // [N, H, W, C]
+  const float* packed = nullptr;    // what pack() wrote
+  const float* residual = nullptr;  // [N, OH, OW, OC]: input 1 of the epilogue, if it has one
+  float* output = nullptr;          // [N, OH, OW, OC]
+};
+
+/// One convolution, its work divided for a number of threads.
+class ChannelsLastConv {
+ public:
+  ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads);
+
+  /// For people.
+  std::string description() const;
+  /// Floats of the packed weights: [groups, filters], padded, of biases, then [groups][chunks][blocks][terms, filters
+  /// of the block].
+  std::int64_t packed_size() const;
+  /// `weight` [OC, C / groups, KH, KW], `bias` [OC] or null; `packed` is 64-byte aligned.
+  void pack(const float* weight, const float* bias, float* packed) const;
+
+  /// Bytes.
+  std::size_t workspace() const;
+  /// `workspace` is 64-byte aligned; the pool has as many threads as was said.
+  void run(const ChannelsLastPointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool, float* workspace) const;
+
+ private:
+  struct Task;
+
+  int block_size(int block) const { return block < wide_ ? kernel_->vectors * kernel_->lanes : kernel_->lanes; }
+  int first_filter(int block) const;
+  int padded() const { return first_filter(blocks_); }  // filters of a group
+  bool copies() const { return geometry_.padding_width > 0; }
+  std::int64_t rows_read(std::int64_t rows) const;
+  void divide();
+  void copy_rows(const Task& task, const float* input, float* copy) const;
+  int stretches_of(std::int64_t begin, std::int64_t end, int size, const Task& task, Stretch* out) const;
+  void run_task(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue, float* sums) const;
+  void finish(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const;
+
+  ConvGeometry geometry_;  // with all pixels in one row, if they can be
+  const ChannelsLastKernel* kernel_;
+  int threads_;
+  int wide_ = 0, blocks_ = 0;  // blocks of filters of a group: wide ones, and all
+  int tile_ = 1;               // the most pixels of a tile
+  std::int64_t chunk_ = 0, chunks_ = 0;
+  // A task is some rows of an image, or some images, or some pixels of the only row, and a part of the blocks.
+  std::int64_t images_ = 1, bands_ = 1, spans_ = 1;
+  int block_parts_ = 1;
+  std::int64_t copy_floats_ = 0, sum_floats_ = 0;
+};
+
+}  // namespace lamina::cpu

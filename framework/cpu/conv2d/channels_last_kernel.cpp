@@ -1,0 +1,170 @@
+// The multiply-adds of one tile of channels-last pixels, written once and compiled for each instruction set by Highway.
+// P * V accumulators, V weights and one broadcast input value fill the vector registers.
+//
+// Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
+
+#include "lamina/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/channels_last_kernel.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lamina/cpu/conv2d/channels_last.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
+
+// 32 registers: 2 x 14 accumulators (NEON, whose vectors are short: 4 x 6); 16 registers: 2 x 6.
+#if HWY_TARGET == HWY_AVX3
+constexpr int wide_vectors = 2, most_pixels = 14;
+#elif HWY_TARGET == HWY_NEON
+constexpr int wide_vectors = 4, most_pixels = 6;
+#else
+constexpr int wide_vectors = 2, most_pixels = 6;
+#endif
+
+HWY_INLINE Vector clamped(Vector y, Vector low, Vector high) {
+  y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
+  return hn::IfThenElse(hn::Lt(high, y), high, y);
+}
+
+/// The first n of a vector's floats: memory has no more.
+HWY_INLINE Vector load_part(const float* from, int n) {
+  const Tag d;
+  if (n == lanes) return hn::LoadU(d, from);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
+#else
+  HWY_ALIGN float values[lanes] = {};
+  for (int i = 0; i < n; ++i) values[i] = from[i];
+  return hn::Load(d, values);
+#endif
+}
+
+HWY_INLINE void store_part(Vector y, int n, float* to) {
+  const Tag d;
+  if (n == lanes) return hn::StoreU(y, d, to);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  hn::BlendedStore(y, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
+#else
+  HWY_ALIGN float values[lanes];
+  hn::Store(y, d, values);
+  for (int i = 0; i < n; ++i) to[i] = values[i];
+#endif
+}
+
+/// Stores a finished tile vector by vector: where the last vector has fewer filters.
+HWY_NOINLINE void store_tile_part(const ChannelsLastTile& t, const float* sums, int pixels, int width) {
+  const Tag d;
+  for (int p = 0; p < pixels; ++p, sums += width) {
+    for (int f = 0; f < t.filters; f += lanes) {
+      const int n = std::min(lanes, t.filters - f);
+      const float* const before = t.before + p * t.next_before + f;
+      Vector y = hn::Add(hn::Load(d, sums + f), load_part(before, n));
+      if (t.finish != nullptr) {
+        if (t.residual != nullptr) y = hn::Add(y, load_part(t.residual + p * t.pitch + f, n));
+        y = clamped(y, hn::Set(d, t.finish->low), hn::Set(d, t.finish->high));
+      }
+      store_part(y, n, t.output + p * t.pitch + f);
+    }
+  }
+}
+
+template <int V, int P>
+HWY_NOINLINE void tile(const ChannelsLastTile& t) {
+  const Tag d;
+  Vector sum[P][V];
+#pragma GCC unroll 16
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[p][v] = hn::Zero(d);
+  }
+  const std::int64_t pixel = t.pixel, fetch_step = t.fetch_step;
+  const float* fetch = t.fetch;
+  for (const Stretch *stretch = t.stretches, *const last = stretch + t.count; stretch != last; ++stretch) {
+    const float* x = t.input + stretch->input;
+    const float* w = t.weights + stretch->weights;
+    const float* const end = w + std::int64_t{stretch->count} * (V * lanes);
+    do {
+      Vector weight[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) weight[v] = hn::Load(d, w + v * lanes);
+#pragma GCC unroll 16
+      for (int p = 0; p < P; ++p) {
+        const Vector value = hn::Set(d, x[p * pixel]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sum[p][v] = hn::MulAdd(value, weight[v], sum[p][v]);
+      }
+      __builtin_prefetch(fetch, 0, 2);
+      fetch += fetch_step;
+      ++x;
+      w += V * lanes;
+    } while (w != end);
+  }
+
+  if (t.filters < V * lanes) {
+    HWY_ALIGN float sums[P * V * lanes];
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) hn::Store(sum[p][v], d, sums + (p * V + v) * lanes);
+    }
+    return store_tile_part(t, sums, P, V * lanes);
+  }
+  const float* before = t.before;
+  float* output = t.output;
+  const auto store = [&](auto finish) HWY_ATTR {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p, before += t.next_before, output += t.pitch) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        const Vector y = hn::Add(sum[p][v], hn::LoadU(d, before + v * lanes));
+        hn::StoreU(finish(y, p, v), d, output + v * lanes);
+      }
+    }
+  };
+  if (t.finish == nullptr) return store([](Vector y, int, int) HWY_ATTR { return y; });
+  const Vector low = hn::Set(d, t.finish->low), high = hn::Set(d, t.finish->high);
+  if (t.residual == nullptr) return store([&](Vector y, int, int) HWY_ATTR { return clamped(y, low, high); });
+  store([&](Vector y, int p, int v)
+            HWY_ATTR { return clamped(hn::Add(y, hn::LoadU(d, t.residual + p * t.pitch + v * lanes)), low, high); });
+}
+
+template <int V, int... index>
+constexpr std::array<void (*)(const ChannelsLastTile&), sizeof...(index)> tiles(std::integer_sequence<int, index...>) {
+  return {tile<V, index + 1>...};
+}
+
+constexpr auto wide_tiles = tiles<wide_vectors>(std::make_integer_sequence<int, most_pixels>());
+constexpr auto narrow_tiles = tiles<1>(std::make_integer_sequence<int, most_pixels>());
+constexpr ChannelsLastKernel kernel = {LAMINA_SIMD_SET,    lanes, wide_vectors, most_pixels, wide_tiles.data(),
+                                       narrow_tiles.data()};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lamina::cpu {
+
+std::span<const ChannelsLastKernel> channels_last_kernels() {
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  return supported_kernels(std::span<const ChannelsLastKernel>(kernels));
+}
+
+}  // namespace lamina::cpu
+#endif

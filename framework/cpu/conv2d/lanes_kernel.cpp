@@ -1,0 +1,132 @@
+// Tiles of convolutions whose lanes are channels, written once and compiled for each instruction set by Highway.
+
+#include "lamina/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/lanes_kernel.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include <array>
+#include <utility>
+
+#include "lamina/cpu/conv2d/lanes.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Twice as many sums, a weight and a value fit the registers.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int most_pixels = 8;
+#else
+constexpr int most_pixels = 6;
+#endif
+
+template <class D, int P, bool permutes>
+HWY_NOINLINE void tile(const LanesTile& t) {
+  const D d;
+  const hn::RebindToSigned<D> places;
+  using Vector = hn::Vec<D>;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(D()));
+  const std::int64_t pixel = t.pixel, tap = t.tap;
+  const Vector low = hn::Set(d, t.finish->low), high = hn::Set(d, t.finish->high);
+  const float* block_weights = t.weights;
+  const std::int32_t* block_places = t.places;
+  for (const LaneBlock *block = t.blocks, *const end = block + t.count; block != end; ++block) {
+    Vector sum[P], total[P];
+    const Vector bias = hn::LoadU(d, t.bias + block->output);
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) sum[p] = hn::Zero(d), total[p] = bias;
+    const float* row = t.input + block->input;
+    const float* row_weights = block_weights;
+    int left = t.flush;
+    for (int rows = t.rows; rows > 0; --rows, row += t.row, row_weights += t.row_pitch) {
+      const float* x = row;
+      const float* w = row_weights;
+      for (int taps = t.taps; taps > 0; --taps, x += tap) {
+        if constexpr (permutes) {
+          const std::int32_t* place = block_places;
+          for (int c = t.channels; c > 0; --c, place += lanes, w += lanes) {
+            const auto from = hn::IndicesFromVec(d, hn::LoadU(places, place));
+            const Vector weight = hn::Load(d, w);
+#pragma GCC unroll 16
+            for (int p = 0; p < P; ++p) {
+              const Vector value = hn::TableLookupLanes(hn::LoadU(d, x + p * pixel), from);
+              sum[p] = hn::MulAdd(value, weight, sum[p]);
+            }
+          }
+        } else {
+          const Vector weight = hn::Load(d, w);
+#pragma GCC unroll 16
+          for (int p = 0; p < P; ++p) sum[p] = hn::MulAdd(hn::LoadU(d, x + p * pixel), weight, sum[p]);
+          w += lanes;
+        }
+        if (--left > 0) continue;
+        left = t.flush;
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p) {
+          total[p] = hn::Add(total[p], sum[p]);
+          sum[p] = hn::Zero(d);
+        }
+      }
+    }
+    float* const output = t.output + block->output;
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      Vector y = hn::Add(total[p], sum[p]);
+      if (t.residual != nullptr) y = hn::Add(y, hn::LoadU(d, t.residual + block->output + p * t.pitch));
+      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
+      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * t.pitch);
+    }
+    block_weights += t.block_pitch;
+    if constexpr (permutes) block_places += t.channels * lanes;
+  }
+}
+
+template <class D, bool permutes, int... index>
+constexpr std::array<void (*)(const LanesTile&), sizeof...(index)> tiles(std::integer_sequence<int, index...>) {
+  return {tile<D, index + 1, permutes>...};
+}
+
+template <int most_lanes>
+struct Width {
+  using D = hn::CappedTag<float, most_lanes>;
+  static constexpr int lanes = static_cast<int>(hn::MaxLanes(D()));
+  static constexpr auto depthwise = tiles<D, false>(std::make_integer_sequence<int, most_pixels>());
+  static constexpr auto grouped = tiles<D, (lanes > 1)>(std::make_integer_sequence<int, most_pixels>());
+  static constexpr LanesFunctions functions = {lanes, depthwise.data(), grouped.data()};
+};
+
+#if HWY_TARGET == HWY_AVX3
+constexpr LanesFunctions widths[] = {Width<16>::functions, Width<8>::functions, Width<4>::functions,
+                                     Width<1>::functions};
+#elif HWY_TARGET == HWY_AVX2
+constexpr LanesFunctions widths[] = {Width<8>::functions, Width<4>::functions, Width<1>::functions};
+#elif HWY_TARGET == HWY_NEON
+constexpr LanesFunctions widths[] = {Width<4>::functions, Width<1>::functions};
+#else
+constexpr LanesFunctions widths[] = {Width<1>::functions};
+#endif
+
+constexpr LanesKernel kernel = {LAMINA_SIMD_SET, most_pixels, widths};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lamina::cpu {
+
+std::span<const LanesKernel> lanes_kernels() {
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  return supported_kernels(std::span<const LanesKernel>(kernels));
+}
+
+}  // namespace lamina::cpu
+#endif
