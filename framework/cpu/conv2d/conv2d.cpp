@@ -2,6 +2,7 @@
 
 #include "lamina/cpu/conv2d/conv2d.h"
 
+#include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -80,7 +81,8 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
 constexpr Kernel<ConvProblem> table[] = {{"blocked", takes, prepare_blocked, blocked_pays},
                                          {"eigen", takes, prepare_eigen},
                                          {"im2col", takes, prepare_im2col},
-                                         {"direct", takes, prepare_direct}};
+                                         {"direct", takes, prepare_direct},
+                                         {"bf16", cpu::bf16::takes, cpu::bf16::prepare}};
 
 }  // namespace
 

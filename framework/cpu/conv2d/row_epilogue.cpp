@@ -1,0 +1,59 @@
+#include "lamina/cpu/conv2d/row_epilogue.h"
+
+#include <algorithm>
+
+#include "lamina/cpu/array/pointwise.h"
+
+namespace lamina::cpu {
+namespace {
+
+/// Elements at a time: two blocks and their numbers are a fraction of L1.
+constexpr std::int64_t block = 512;
+
+bool is_clamp(const PointwiseStep& step) {
+  if (step.function == Pointwise::relu) return true;
+  return step.function == Pointwise::clip && step.operand < 0 && step.second < 0 && step.a <= step.b;
+}
+
+}  // namespace
+
+bool reads_residual(const Epilogue& epilogue) {
+  return std::ranges::any_of(epilogue.chain, [](const PointwiseStep& step) { return step.operand == 1; });
+}
+
+RowEpilogue row_epilogue(const Epilogue& epilogue) {
+  RowEpilogue result;
+  auto step = epilogue.chain.begin();
+  const auto end = epilogue.chain.end();
+  if (step != end && step->function == Pointwise::add && step->operand == 1) {
+    result.adds = true;
+    ++step;
+  }
+  if (step != end && is_clamp(*step)) {
+    result.low = step->function == Pointwise::relu ? 0.0f : static_cast<float>(step->a);
+    if (step->function == Pointwise::clip) result.high = static_cast<float>(step->b);
+    ++step;
+  }
+  result.rest.assign(step, end);
+  return result;
+}
+
+void apply_rest(const PointwiseChain& rest, const float* residual, float* values, std::int64_t count) {
+  alignas(64) float spaces[2][block], x[block], y[block];
+  for (std::int64_t first = 0; first < count; first += block) {
+    const std::int64_t n = std::min(block, count - first);
+    const float* value = values + first;
+    for (const PointwiseStep& step : rest) {
+      float* const result = value == spaces[0] ? spaces[1] : spaces[0];
+      const int operands = describe(step.function).operands;
+      if (operands >= 2 && step.operand < 0) std::fill_n(x, n, static_cast<float>(step.a));
+      if (operands >= 3) std::fill_n(y, n, static_cast<float>(step.b));
+      const float* const operand = operands < 2 ? value : step.operand < 0 ? x : residual + first;
+      apply(step.function, StepOperands<float>{value, operand, operands < 3 ? value : y}, result, n);
+      value = result;
+    }
+    std::copy_n(value, n, values + first);
+  }
+}
+
+}  // namespace lamina::cpu

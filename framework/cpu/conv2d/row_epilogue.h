@@ -1,0 +1,29 @@
+#pragma once
+
+#include <limits>
+
+#include "lamina/kernel/epilogue.h"
+
+/// The epilogue of a convolution that writes channels last: rows of [pixels, channels].
+namespace lamina::cpu {
+
+/// A chain in the order in which it is computed: an addition and a clamp in registers, what follows on rows that were
+/// just written.
+struct RowEpilogue {
+  bool adds = false;  ///< input 1, first of all
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();  ///< NaN stays
+  PointwiseChain rest = {};  ///< its additions are of input 1
+
+  bool clamps() const { return low > -std::numeric_limits<float>::infinity() || high < -low; }
+};
+
+/// Of an epilogue that is_residual().
+RowEpilogue row_epilogue(const Epilogue& epilogue);
+
+/// Whether the chain has an addition of input 1.
+bool reads_residual(const Epilogue& epilogue);
+
+/// Applies `rest` to `count` elements in place; `residual`: input 1 at the same place.
+void apply_rest(const PointwiseChain& rest, const float* residual, float* values, std::int64_t count);
+
+}  // namespace lamina::cpu
