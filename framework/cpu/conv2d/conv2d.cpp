@@ -10,6 +10,7 @@
 namespace lamina {
 namespace {
 
+using cpu::bf16::Unit;
 using detail::floats;
 using detail::make_operator;
 
@@ -78,11 +79,14 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
-constexpr Kernel<ConvProblem> table[] = {{"blocked", takes, prepare_blocked, blocked_pays},
-                                         {"eigen", takes, prepare_eigen},
-                                         {"im2col", takes, prepare_im2col},
-                                         {"direct", takes, prepare_direct},
-                                         {"bf16", cpu::bf16::takes, cpu::bf16::prepare}};
+constexpr Kernel<ConvProblem> table[] = {
+    {"blocked", takes, prepare_blocked, blocked_pays},
+    {"eigen", takes, prepare_eigen},
+    {"im2col", takes, prepare_im2col},
+    {"direct", takes, prepare_direct},
+    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>},
+    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>},
+    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>}};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/kernel/kernel.h"
 #include "support/contract.h"
 #include "support/guarded.h"
 #include "support/kernel_data.h"
@@ -199,19 +200,27 @@ TEST_P(CpuBf16, MagnitudesFarApartKeepTheContract) {
 INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16, testing::ValuesIn(all_engines()),
                          [](const auto& test) { return title(test.param); });
 
-// Each engine's sums are the same numbers added in nearly the same order.
+// Forced descriptions: each path where it exists, never one that the description lacks.
 TEST(CpuBf16Engines, TheDescriptionChooses) {
   DeviceDescription device = describe(Device::cpu());
-  const Engine& best = best_engine(device);
-  EXPECT_EQ(best.what, engines().front().what);
+  const View input = {.shape = {1, 32, 4, 4}, .format = {DType::bf16, Layout::nhwc}};
+  const ConvProblem problem = {.geometry = geometry_of(square(1, 32, 4, 4, 32, 1)),
+                               .weight = Tensor::zeros({32, 32, 1, 1})};
+  const auto chosen = [&] {
+    const Preparation p = {
+        .inputs = {&input, 1}, .outputs = {&input, 1}, .device = device, .precision = Precision::bf16};
+    return std::string(find_kernel(problem, p)->name) + " " + choose(problem, p).prepare(problem, p)->description();
+  };
+  const auto says = [&](std::string_view text) { return chosen().find(text) != std::string::npos; };
+  EXPECT_TRUE(says(engines().front().what)) << chosen();
   device.amx_bf16 = false;
-  EXPECT_NE(best_engine(device).unit, Unit::amx);
+  EXPECT_TRUE(says(device.avx512_bf16 ? "bf16_dot bf16: AVX512-BF16" : "bf16_fma")) << chosen();
   device.avx512_bf16 = false;
-  EXPECT_EQ(best_engine(device).unit, Unit::multiply_add);
-  EXPECT_EQ(best_engine(device).set,
-            engines().back().set == device.instructions ? engines().back().set : device.instructions);
+  EXPECT_TRUE(says("bf16_fma bf16: f32 multiply-adds")) << chosen();
+  EXPECT_TRUE(says(name(device.instructions))) << chosen();
   device.instructions = InstructionSet::scalar;
-  EXPECT_EQ(best_engine(device).set, engines().back().set);
+  device.amx_bf16 = device.avx512_bf16 = true;  // what surrounds them needs AVX-512
+  EXPECT_TRUE(says("bf16_fma")) << chosen();
 }
 
 }  // namespace

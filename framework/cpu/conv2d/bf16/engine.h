@@ -48,8 +48,10 @@ struct Engine {
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Engine> engines();
-/// The fastest of them that the description has.
-const Engine& best_engine(const DeviceDescription& device);
+/// Whether the description has the unit.
+bool has_unit(const DeviceDescription& device, Unit unit);
+/// The fastest of a unit's that need no more than the instructions described, or whatever comes next here.
+const Engine& engine_of(Unit unit, const DeviceDescription& device);
 
 /// The engines of each unit, whether this machine runs them or not; empty where nobody could.
 std::span<const Engine> amx_engines();

@@ -5,17 +5,12 @@
 namespace lamina::cpu::bf16 {
 namespace {
 
-bool has(const DeviceDescription& device, const Engine& engine) {
-  if (engine.set < device.instructions) return false;
-  return engine.unit == Unit::amx ? device.amx_bf16 : engine.unit == Unit::dot ? device.avx512_bf16 : true;
-}
-
 std::vector<Engine> those_here() {
   std::vector<Engine> result;
   const DeviceDescription here = describe(Device::cpu());
   for (const auto& some : {amx_engines(), dot_engines(), multiply_add_engines()}) {
     for (const Engine& engine : some) {
-      if (has(here, engine)) result.push_back(engine);
+      if (has_unit(here, engine.unit) && engine.set >= here.instructions) result.push_back(engine);
     }
   }
   return result;
@@ -23,14 +18,19 @@ std::vector<Engine> those_here() {
 
 }  // namespace
 
+bool has_unit(const DeviceDescription& device, Unit unit) {
+  if (unit == Unit::multiply_add) return true;
+  return device.instructions == InstructionSet::avx512 && (unit == Unit::amx ? device.amx_bf16 : device.avx512_bf16);
+}
+
 std::span<const Engine> engines() {
   static const std::vector<Engine> here = those_here();
   return here;
 }
 
-const Engine& best_engine(const DeviceDescription& device) {
+const Engine& engine_of(Unit unit, const DeviceDescription& device) {
   for (const Engine& engine : engines()) {
-    if (has(device, engine)) return engine;
+    if (engine.unit >= unit && engine.set >= device.instructions) return engine;
   }
   return engines().back();
 }

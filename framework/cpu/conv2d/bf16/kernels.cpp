@@ -24,7 +24,9 @@ std::string description(const Layer& layer) {
 
 }  // namespace
 
+template <Unit unit>
 bool takes(const ConvProblem& problem, const Preparation& p) {
+  if (!has_unit(p.device, unit)) return false;
   if (p.precision != Precision::bf16 || problem.prologue.scale.defined() || !problem.epilogue.is_residual())
     return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
@@ -32,8 +34,9 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
 }
 
+template <Unit unit>
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  const Layer layer(problem.geometry, best_engine(p.device), p.input().format, p.threads);
+  const Layer layer(problem.geometry, engine_of(unit, p.device), p.input().format, p.threads);
   Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
   pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
   pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
@@ -52,5 +55,13 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
                  epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
       });
 }
+
+#define LAMINA_BF16_UNIT(unit)                                       \
+  template bool takes<unit>(const ConvProblem&, const Preparation&); \
+  template std::unique_ptr<Operator> prepare<unit>(const ConvProblem&, const Preparation&)
+LAMINA_BF16_UNIT(Unit::amx);
+LAMINA_BF16_UNIT(Unit::dot);
+LAMINA_BF16_UNIT(Unit::multiply_add);
+#undef LAMINA_BF16_UNIT
 
 }  // namespace lamina::cpu::bf16
