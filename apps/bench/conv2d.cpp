@@ -104,7 +104,7 @@ void add_bench(CLI::App& app) {
   command
       ->add_option_function<std::string>(
           "--layout", [options](const std::string& text) { options->layout = layouts.at(text); },
-          "how activations are stored; nhwc: in the precision's type, as inside a network, on a GPU only")
+          "how activations are stored; nhwc: in the precision's type, as inside a network")
       ->check(one_of({"nchw", "nhwc"}))
       ->default_str("nchw");
   command->add_option("--batch", options->batches, "batches, e.g. 1,8,32")
@@ -112,7 +112,7 @@ void add_bench(CLI::App& app) {
       ->check(positive)
       ->capture_default_str();
   command->add_option("--device", options->device, "where to run")->check(device_syntax())->capture_default_str();
-  command->add_option("--precision", options->precisions, "arithmetic; all but fp32 need a GPU")
+  command->add_option("--precision", options->precisions, "arithmetic; on the CPU fp32, and bf16 channels last")
       ->delimiter(',')
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();

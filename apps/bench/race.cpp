@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 
 #include "bench/ceilings.h"
@@ -35,6 +36,25 @@ Conv2dOptions conv_options(const RaceOptions& o) {
           .bias = !o.no_bias};
 }
 
+/// In the order of the other layout.
+Tensor turned(const Tensor& tensor, Layout from, Layout to) {
+  if (from == to) return tensor;
+  const Shape& s = tensor.shape();
+  const std::int64_t rows = from == Layout::nchw ? s[1] : s[2] * s[3], columns = s[1] * s[2] * s[3] / rows;
+  const std::size_t size = size_of(tensor.dtype());
+  Tensor result(s, tensor.dtype());
+  const auto* const source = static_cast<const std::byte*>(tensor.raw());
+  auto* out = static_cast<std::byte*>(result.raw());
+  for (std::int64_t n = 0; n < s[0]; ++n) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = 0; r < rows; ++r, out += size) {
+        std::memcpy(out, source + static_cast<std::size_t>((n * rows + r) * columns + c) * size, size);
+      }
+    }
+  }
+  return result;
+}
+
 int default_threads(const RaceOptions& options, Device device) {
   if (options.threads > 0) return options.threads;
   return device.is_cpu() ? ThreadPool::default_threads() : 1;
@@ -44,9 +64,6 @@ int default_threads(const RaceOptions& options, Device device) {
 
 Conv2dRace::Conv2dRace(const RaceOptions& options, Device device)
     : options_(options), device_(device), pool_(default_threads(options, device)), conv_(conv_options(options)) {
-  if (device.is_cpu() && options.layout != Layout::nchw) {
-    detail::fail("bench conv2d: layout ", name(options.layout), " is stored on a GPU only; on the CPU choose nchw");
-  }
   const Size2d kernel = conv_.options().kernel;
   const float scale = 1.0f / std::sqrt(static_cast<float>(options.in / options.groups * kernel.height * kernel.width));
   for (const auto& parameter : conv_.parameters()) {
@@ -64,12 +81,13 @@ Format Conv2dRace::input_format(Precision precision) const {
 }
 
 Format Conv2dRace::output_format(Precision precision) const {
-  return {device_.is_cpu() ? DType::f32 : storage_type(precision), options_.layout};
+  return {device_.is_cpu() && options_.layout == Layout::nchw ? DType::f32 : storage_type(precision), options_.layout};
 }
 
-/// The same activation, on the GPU, in another format.
+/// The same activation in another format.
 Tensor Conv2dRace::converted(const Tensor& tensor, Format from, Format to) const {
   if (from == to) return tensor;
+  if (device_.is_cpu()) return turned(tensor.to(to.dtype), from.layout, to.layout);
   const View before = {.shape = tensor.shape(), .format = from}, after = {.shape = tensor.shape(), .format = to};
   Tensor result(tensor.shape(), to.dtype, device_);
   detail::Conversion()

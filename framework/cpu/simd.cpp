@@ -1,6 +1,49 @@
 #include "lamina/cpu/simd.h"
 
-namespace lamina::detail {
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace lamina {
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx512_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return cpu::supported(InstructionSet::avx512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1) != 0;
+}
+
+/// Whether the system saves the tiles' state: bits 17 and 18 of XCR0.
+bool saves_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c >> 27 & 1) == 0) return false;  // XGETBV
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low >> 17 & 3) == 3;
+}
+
+bool has_amx_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  const bool bf16 = (d >> 22 & 1) != 0, tiles = (d >> 24 & 1) != 0;
+  // What surrounds the tiles is compiled for AVX-512.
+  if (!bf16 || !tiles || !cpu::supported(InstructionSet::avx512) || !saves_tiles()) return false;
+#if defined(__linux__)
+  // The kernel gives 8 KB of tile data to processes that ask for it only: of every thread, for as long as it lives.
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+#else
+bool has_avx512_bf16() { return false; }
+bool has_amx_bf16() { return false; }
+#endif
 
 InstructionSet best_instructions() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -15,4 +58,14 @@ InstructionSet best_instructions() {
 #endif
 }
 
-}  // namespace lamina::detail
+}  // namespace
+
+DeviceDescription detail::describe_cpu() {
+  static const DeviceDescription here = {.device = Device::cpu(),
+                                         .instructions = best_instructions(),
+                                         .avx512_bf16 = has_avx512_bf16(),
+                                         .amx_bf16 = has_amx_bf16()};
+  return here;
+}
+
+}  // namespace lamina

@@ -3,8 +3,7 @@
 namespace lamina {
 
 DeviceDescription describe(Device device) {
-  if (device.is_cuda()) return detail::describe_cuda(device.index);
-  return {.device = device, .instructions = detail::best_instructions()};
+  return device.is_cuda() ? detail::describe_cuda(device.index) : detail::describe_cpu();
 }
 
 }  // namespace lamina

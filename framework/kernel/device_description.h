@@ -24,8 +24,10 @@ struct DeviceDescription {
 
   Device device;
   InstructionSet instructions = InstructionSet::scalar;  ///< of a CPU, at most
-  int architecture = 0;                                  ///< of a GPU: its compute capability times ten, 90 is 9.0
-  bool wgmma = false;                                    ///< it is of 9.0, and this build has the code made for 9.0a
+  bool avx512_bf16 = false;                              ///< of a CPU: products of pairs of bf16, VDPBF16PS
+  bool amx_bf16 = false;  ///< of a CPU: products of tiles of bf16, TDPBF16PS, which the system lets this process use
+  int architecture = 0;   ///< of a GPU: its compute capability times ten, 90 is 9.0
+  bool wgmma = false;     ///< it is of 9.0, and this build has the code made for 9.0a
   int multiprocessors = 0;
   int shared_bytes = 0;                 ///< of shared memory that one block can have
   int multiprocessor_shared_bytes = 0;  ///< that a multiprocessor has
@@ -38,8 +40,8 @@ struct DeviceDescription {
 LAMINA_API DeviceDescription describe(Device device);
 
 namespace detail {
-/// Of this machine's processor; framework/cpu defines it.
-InstructionSet best_instructions();
+/// This machine's processor; framework/cpu defines it.
+DeviceDescription describe_cpu();
 /// Of CUDA device `index`; framework/cuda defines it, runtime/no_cuda.cpp without the toolkit.
 DeviceDescription describe_cuda(int index);
 }  // namespace detail

@@ -2,6 +2,7 @@
 
 #include "lamina/cpu/conv2d/conv2d.h"
 
+#include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/lanes.h"
@@ -11,6 +12,7 @@
 namespace lamina {
 namespace {
 
+using cpu::bf16::Unit;
 using detail::floats;
 using detail::make_operator;
 
@@ -124,12 +126,16 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
-constexpr Kernel<ConvProblem> table[] = {{"lanes", takes_lanes, prepare_lanes, lanes_pay},
-                                         {"channels_last", takes_channels_last, prepare_channels_last},
-                                         {"blocked", takes, prepare_blocked, blocked_pays},
-                                         {"eigen", takes, prepare_eigen},
-                                         {"im2col", takes, prepare_im2col},
-                                         {"direct", takes, prepare_direct}};
+constexpr Kernel<ConvProblem> table[] = {
+    {"lanes", takes_lanes, prepare_lanes, lanes_pay},
+    {"channels_last", takes_channels_last, prepare_channels_last},
+    {"blocked", takes, prepare_blocked, blocked_pays},
+    {"eigen", takes, prepare_eigen},
+    {"im2col", takes, prepare_im2col},
+    {"direct", takes, prepare_direct},
+    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>},
+    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>},
+    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>}};
 
 }  // namespace
 

@@ -1,0 +1,98 @@
+// AMX: tiles of 16 rows of 64 bytes. 2 x 2 of them hold the sums of 32 positions and 32 filters; two more hold the
+// values of the positions and two the weights, and each is used twice. A step is 4 products of 16 cycles and 4 loads of
+// 1 KB.
+//
+// Source: Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", chapter on AMX.
+
+#include "lamina/cpu/conv2d/bf16/engine.h"
+#include "lamina/cpu/conv2d/bf16/tiles.h"
+
+namespace lamina::cpu::bf16 {
+namespace {
+
+constexpr int filters = 32, rows = 16;
+constexpr std::int64_t sums_row = filters * sizeof(float), weights_row = filters * 2 * sizeof(std::uint16_t);
+constexpr std::int64_t step_weights = 16 * filters * 2;
+
+/// R times 16 positions, the last 16 of which may be some that the ones before have too: they are computed twice, to
+/// the same bits, so that nothing is read past the last.
+template <class Tiles, int R>
+void multiply_rows(const Tile& t, int positions) {
+  const auto* const input = static_cast<const std::uint16_t*>(t.input);
+  const std::int64_t row = t.pixel * static_cast<std::int64_t>(sizeof(std::uint16_t));
+  const std::int64_t second = R == 2 ? positions - rows : 0;
+  float* const sums = t.sums;
+  float* const second_sums = sums + second * filters;
+  if (t.add) {
+    Tiles::template load<0>(sums, sums_row);
+    Tiles::template load<1>(sums + 16, sums_row);
+    if constexpr (R == 2) {
+      Tiles::template load<2>(second_sums, sums_row);
+      Tiles::template load<3>(second_sums + 16, sums_row);
+    }
+  } else {
+    Tiles::template zero<0>();
+    Tiles::template zero<1>();
+    Tiles::template zero<2>();
+    Tiles::template zero<3>();
+  }
+  const std::uint16_t* weights = t.weights;
+  for (int step = 0; step < t.steps; ++step, weights += step_weights) {
+    const std::uint16_t* const x = input + t.offsets[step];
+    Tiles::template load<6>(weights, weights_row);
+    Tiles::template load<4>(x, row);
+    Tiles::template multiply<0, 4, 6>();
+    Tiles::template load<7>(weights + 2 * 16, weights_row);
+    Tiles::template multiply<1, 4, 7>();
+    if constexpr (R == 2) {
+      Tiles::template load<5>(x + second * t.pixel, row);
+      Tiles::template multiply<2, 5, 6>();
+      Tiles::template multiply<3, 5, 7>();
+    }
+  }
+  Tiles::template store<0>(sums, sums_row);
+  Tiles::template store<1>(sums + 16, sums_row);
+  if constexpr (R == 2) {
+    Tiles::template store<2>(second_sums, sums_row);
+    Tiles::template store<3>(second_sums + 16, sums_row);
+  }
+}
+
+template <class Tiles>
+void multiply(const Tile& tile, int positions) {
+  positions > rows ? multiply_rows<Tiles, 2>(tile, positions) : multiply_rows<Tiles, 1>(tile, positions);
+}
+
+template <class Tiles>
+constexpr Engine engine(std::string_view what) {
+  return {.unit = Unit::amx,
+          .set = InstructionSet::avx512,
+          .what = what,
+          .filters = filters,
+          .positions = 2 * rows,
+          .widened = false,
+          .any_pixel = true,
+          .chunk = 16,
+          .rate = 512,
+          .begin = Tiles::begin,
+          .end = Tiles::end,
+          .multiply = multiply<Tiles>};
+}
+
+}  // namespace
+
+std::span<const Engine> amx_engines() {
+#if defined(__x86_64__)
+  static constexpr Engine engines[] = {engine<Tiles>("AMX")};
+  return engines;
+#else
+  return {};
+#endif
+}
+
+const Engine& amx_model() {
+  static constexpr Engine model = engine<TileModel>("a model of AMX");
+  return model;
+}
+
+}  // namespace lamina::cpu::bf16

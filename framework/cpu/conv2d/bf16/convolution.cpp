@@ -1,0 +1,296 @@
+// Convolutions of bf16: rows to blocks, tiles of positions through an engine, sums to the output.
+
+#include "lamina/cpu/conv2d/bf16/convolution.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lamina/base/math.h"
+#include "lamina/tensor/dtype.h"
+
+namespace lamina::cpu::bf16 {
+namespace {
+
+using detail::ceil_div;
+
+std::int64_t part_begin(std::int64_t count, std::int64_t n, std::int64_t index) { return count * index / n; }
+
+/// A band of one image and group, in one thread.
+class Band {
+ public:
+  Band(const Layer& layer, const Pointers& p, const RowEpilogue& epilogue, std::byte* workspace)
+      : layer_(layer), g_(layer.geometry), engine_(*layer.engine), p_(p), epilogue_(epilogue), copy_(workspace) {
+    row_ = reinterpret_cast<std::uint16_t*>(copy_ + layer.copy_bytes());
+    sums_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(row_) + layer.row_bytes());
+    results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + layer.sums_bytes());
+    residual_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.rest_bytes());
+  }
+
+  void run(std::int64_t image, int group, int band, int filter_part) {
+    image_ = image, group_ = group;
+    first_row_ = part_begin(layer_.rows, layer_.bands, band);
+    rows_ = part_begin(layer_.rows, layer_.bands, band + 1) - first_row_;
+    if (!layer_.direct) layer_.linear ? copy_pixels() : copy_rows();
+    // Of the last row, only the outputs.
+    const std::int64_t positions = rows_ * layer_.pitch - (layer_.pitch - layer_.row_positions);
+    const std::int64_t tiles = ceil_div<std::int64_t>(positions, engine_.positions);
+    const auto room = static_cast<std::int64_t>(layer_.sums_bytes() / layer_.rest_bytes());
+    const std::int64_t stretches = ceil_div(tiles, room);
+    const std::int64_t first = part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part);
+    const std::int64_t last = part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part + 1);
+    for (std::int64_t block = first; block < last; ++block) {
+      for (std::int64_t s = 0; s < stretches; ++s) {
+        run_tiles(block, part_begin(tiles, stretches, s), part_begin(tiles, stretches, s + 1), tiles, positions);
+      }
+    }
+  }
+
+ private:
+  std::int64_t element_size() const { return engine_.widened ? 4 : 2; }
+  /// Block 0 of a phase, a row of it, a position of that.
+  std::byte* place(std::int64_t phase, std::int64_t row, std::int64_t position) const {
+    return copy_ + ((phase * layer_.phase_rows + row) * layer_.pitch + position) * step_channels * element_size();
+  }
+  std::int64_t block_elements() const {
+    return static_cast<std::int64_t>(layer_.phases.size()) * layer_.phase_rows * layer_.pitch * step_channels;
+  }
+  void spread(const std::uint16_t* from, std::int64_t pixel, std::int64_t count, std::byte* to) const {
+    const Spread s = {
+        .from = from, .pixel = pixel, .count = count, .channels = layer_.channels, .to = to, .block = block_elements()};
+    engine_.widened ? layer_.moves->spread_widened(s) : layer_.moves->spread(s);
+  }
+  void zero(std::byte* to, std::int64_t count) const {
+    if (count <= 0) return;
+    for (int b = 0; b < layer_.blocks; ++b, to += block_elements() * element_size()) {
+      std::memset(to, 0, static_cast<std::size_t>(count * step_channels * element_size()));
+    }
+  }
+
+  /// Row `row` of the image as bf16, channels innermost, at `to`.
+  void convert_row(int row, std::uint16_t* to) const {
+    const std::int64_t width = g_.in_width, channels = g_.in_channels;
+    if (layer_.input.layout == Layout::nhwc) {
+      const std::int64_t first = (image_ * g_.in_height + row) * width * channels, count = width * channels;
+      if (layer_.input.dtype == DType::bf16) {
+        std::memcpy(to, static_cast<const std::uint16_t*>(p_.input) + first, static_cast<std::size_t>(2 * count));
+      } else {
+        layer_.moves->narrow(static_cast<const float*>(p_.input) + first, count, to);
+      }
+      return;
+    }
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::int64_t first = ((image_ * channels + c) * g_.in_height + row) * width;
+      std::uint16_t* out = to + c;
+      if (layer_.input.dtype == DType::bf16) {
+        const auto* from = static_cast<const std::uint16_t*>(p_.input) + first;
+        for (std::int64_t w = 0; w < width; ++w, out += channels) *out = from[w];
+      } else {
+        const auto* from = static_cast<const float*>(p_.input) + first;
+        for (std::int64_t w = 0; w < width; ++w, out += channels) *out = to_bfloat16(from[w]).bits;
+      }
+    }
+  }
+
+  void copy_pixels() const {
+    const std::int64_t channels = g_.in_channels, first = first_row_ * channels;
+    const std::int64_t skipped = std::int64_t{group_} * g_.group_in_channels();
+    if (layer_.input.dtype == DType::bf16) {
+      spread(static_cast<const std::uint16_t*>(p_.input) + first + skipped, channels, rows_, copy_);
+      return;
+    }
+    for (std::int64_t i = 0; i < rows_; i += g_.in_width) {  // as many as the row has room for
+      const std::int64_t count = std::min<std::int64_t>(g_.in_width, rows_ - i);
+      layer_.moves->narrow(static_cast<const float*>(p_.input) + first + i * channels, count * channels, row_);
+      spread(row_ + skipped, channels, count, place(0, i, 0));
+    }
+  }
+
+  void copy_rows() {
+    const std::int64_t extra = (g_.kernel_height - 1) * g_.dilation_height / g_.stride_height;
+    for (std::int64_t i = 0; i < rows_ + extra; ++i) {
+      int converted = -1;  // the row that row_ holds
+      for (std::size_t phase = 0; phase < layer_.phases.size(); ++phase) {
+        const auto [row, column] = layer_.phases[phase];
+        std::byte* const to = place(static_cast<std::int64_t>(phase), i, 0);
+        const std::int64_t ih = (first_row_ + i) * g_.stride_height + row - g_.padding_height;
+        if (ih < 0 || ih >= g_.in_height) {
+          zero(to, layer_.pitch);
+        } else if (layer_.folded) {
+          fold_row(static_cast<int>(ih), to);
+        } else {
+          copy_row(static_cast<int>(ih), column, to, converted);
+        }
+      }
+    }
+  }
+
+  /// The columns of one phase, between zeros.
+  void copy_row(int row, int phase, std::byte* to, int& converted) {
+    const std::int64_t stride = g_.stride_width, channels = g_.in_channels;
+    // Column j * stride + start of the image, for j in [begin, end).
+    const std::int64_t start = phase - g_.padding_width;
+    const std::int64_t begin = std::clamp<std::int64_t>(start < 0 ? ceil_div(-start, stride) : 0, 0, layer_.pitch);
+    const std::int64_t end =
+        std::clamp<std::int64_t>(start < g_.in_width ? (g_.in_width - 1 - start) / stride + 1 : 0, begin, layer_.pitch);
+    const std::uint16_t* from = row_;
+    if (layer_.input == Format{DType::bf16, Layout::nhwc}) {
+      from = static_cast<const std::uint16_t*>(p_.input) + (image_ * g_.in_height + row) * g_.in_width * channels;
+    } else if (converted != row) {
+      convert_row(row, row_);
+      converted = row;
+    }
+    const std::int64_t position = step_channels * element_size();
+    zero(to, begin);
+    if (end > begin) {
+      spread(from + (begin * stride + start) * channels + std::int64_t{group_} * g_.group_in_channels(),
+             stride * channels, end - begin, to + begin * position);
+    }
+    zero(to + end * position, layer_.pitch - end);
+  }
+
+  /// All taps of a row side by side, as channels.
+  void fold_row(int row, std::byte* to) {
+    const std::int64_t channels = g_.in_channels, left = std::int64_t{g_.padding_width} * channels;
+    const auto room = static_cast<std::int64_t>(layer_.row_bytes() / 2);
+    const std::int64_t end = left + std::int64_t{g_.in_width} * channels;
+    std::fill(row_, row_ + left, std::uint16_t{0});
+    convert_row(row, row_ + left);
+    std::fill(row_ + end, row_ + room, std::uint16_t{0});
+    spread(row_, g_.stride_width * channels, layer_.pitch, to);
+  }
+
+  /// Tiles [first, last) of `tiles` times one block of filters.
+  void run_tiles(std::int64_t block, std::int64_t first, std::int64_t last, std::int64_t tiles,
+                 std::int64_t positions) {
+    const std::int64_t tile_sums = std::int64_t{engine_.positions} * engine_.filters;
+    const std::int64_t pixel = layer_.direct ? g_.in_channels : step_channels;
+    const std::byte* const input =
+        layer_.direct ? static_cast<const std::byte*>(p_.input) +
+                            2 * (first_row_ * g_.in_channels + std::int64_t{group_} * g_.group_in_channels())
+                      : copy_;
+    const std::uint16_t* weights =
+        p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * layer_.block_weights();
+    const int steps = layer_.steps(), whole = layer_.whole_steps();
+    for (int step = 0; step < steps; step += engine_.chunk) {
+      const int count = std::min(engine_.chunk, steps - step);
+      for (std::int64_t t = first; t < last; ++t) {
+        const std::int64_t begin = part_begin(positions, tiles, t), end = part_begin(positions, tiles, t + 1);
+        engine_.multiply({.input = input + begin * pixel * element_size(),
+                          .offsets = layer_.offsets.data() + step,
+                          .pixel = pixel,
+                          .steps = count,
+                          .whole_steps = whole - step,
+                          .pairs = layer_.last_pairs,
+                          .weights = weights,
+                          .sums = sums_ + (t - first) * tile_sums,
+                          .add = step > 0},
+                         static_cast<int>(end - begin));
+      }
+      const int full = std::clamp(whole - step, 0, count);
+      weights += (std::int64_t{full} * 16 + std::int64_t{count - full} * layer_.last_pairs) * 2 * engine_.filters;
+    }
+    for (std::int64_t t = first; t < last; ++t) {
+      write_tile(block, sums_ + (t - first) * tile_sums, part_begin(positions, tiles, t),
+                 part_begin(positions, tiles, t + 1));
+    }
+  }
+
+  /// The outputs among positions [begin, end): of each row the first row_positions.
+  void write_tile(std::int64_t block, const float* sums, std::int64_t begin, std::int64_t end) {
+    if (layer_.pitch == layer_.row_positions)
+      return write_run(block, sums, first_row_ * layer_.pitch + begin, end - begin);
+    std::int64_t row = begin / layer_.pitch, column = begin % layer_.pitch;
+    for (std::int64_t q = begin; q < end; ++row, column = 0) {
+      const std::int64_t here = std::min(layer_.pitch - column, end - q);
+      const std::int64_t count = std::min(layer_.row_positions - column, here);
+      if (count > 0)
+        write_run(block, sums + (q - begin) * engine_.filters, (first_row_ + row) * layer_.row_positions + column,
+                  count);
+      q += here;
+    }
+  }
+
+  /// `count` neighbouring outputs from `pixel` of the image on.
+  void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
+    const bool narrow = p_.output_type == DType::bf16;
+    const std::int64_t size = narrow ? 2 : 4, filters = engine_.filters;
+    const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
+    const std::int64_t offset =
+        ((image_ * layer_.rows * layer_.row_positions + pixel) * g_.out_channels + channel) * size;
+    auto* const output = static_cast<std::byte*>(p_.output) + offset;
+    const auto* const residual = p_.residual == nullptr ? nullptr : static_cast<const std::byte*>(p_.residual) + offset;
+    Write w = {.sums = sums,
+               .row = filters,
+               .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
+               .addend = epilogue_.adds ? residual : nullptr,
+               .output = output,
+               .pixel = g_.out_channels,
+               .count = count,
+               .filters = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters)),
+               .low = epilogue_.low,
+               .high = epilogue_.high};
+    if (epilogue_.rest.empty()) return narrow ? layer_.moves->write_bf16(w) : layer_.moves->write_f32(w);
+    // Into a block of f32, where functions are loops over all of it.
+    const std::int64_t row_size = w.filters * std::int64_t{4};
+    if (residual != nullptr) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::byte* const from = residual + i * w.pixel * size;
+        float* const to = residual_ + i * filters;
+        if (narrow) {
+          layer_.moves->widen(reinterpret_cast<const std::uint16_t*>(from), w.filters, to);
+        } else {
+          std::memcpy(to, from, static_cast<std::size_t>(row_size));
+        }
+        std::fill(to + w.filters, to + filters, 0.0f);
+      }
+    }
+    w.output = results_;
+    w.addend = epilogue_.adds ? residual_ : nullptr;
+    w.pixel = filters;
+    layer_.moves->write_f32(w);
+    if (w.filters < filters) {
+      for (std::int64_t i = 0; i < count; ++i)
+        std::fill(results_ + i * filters + w.filters, results_ + (i + 1) * filters, 0.0f);
+    }
+    apply_rest(epilogue_.rest, residual_, results_, count * filters);
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::byte* const to = output + i * g_.out_channels * size;
+      if (narrow) {
+        layer_.moves->narrow(results_ + i * filters, w.filters, reinterpret_cast<std::uint16_t*>(to));
+      } else {
+        std::memcpy(to, results_ + i * filters, static_cast<std::size_t>(row_size));
+      }
+    }
+  }
+
+  const Layer& layer_;
+  const ConvGeometry& g_;
+  const Engine& engine_;
+  const Pointers& p_;
+  const RowEpilogue& epilogue_;
+  std::byte* copy_;
+  std::uint16_t* row_;
+  float *sums_, *results_, *residual_;
+  std::int64_t image_ = 0, first_row_ = 0, rows_ = 0;
+  int group_ = 0;
+};
+
+}  // namespace
+
+void convolve(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
+              std::byte* workspace) {
+  const auto stride = static_cast<std::int64_t>(layer.workspace(1));
+  const std::int64_t tasks = layer.images * layer.geometry.groups * layer.bands * layer.filter_parts;
+  pool.parallel_for(tasks, [&](std::int64_t index, int worker) {
+    const auto filter_part = static_cast<int>(index % layer.filter_parts);
+    index /= layer.filter_parts;
+    const auto band = static_cast<int>(index % layer.bands);
+    index /= layer.bands;
+    if (layer.engine->begin != nullptr) layer.engine->begin();
+    Band(layer, pointers, epilogue, workspace + worker * stride)
+        .run(index / layer.geometry.groups, static_cast<int>(index % layer.geometry.groups), band, filter_part);
+    if (layer.engine->end != nullptr) layer.engine->end();
+  });
+}
+
+}  // namespace lamina::cpu::bf16

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/conv2d/bf16/engine.h"
+#include "lamina/cpu/conv2d/bf16/moves.h"
+#include "lamina/cpu/conv2d/row_epilogue.h"
+#include "lamina/kernel/conv_geometry.h"
+#include "lamina/tensor/format.h"
+
+/// Convolutions of bf16 as products of matrices, around any engine. docs/cpu.md explains how.
+///
+/// A task is a band of output rows and a part of the filters of one image and group. It copies the rows that it reads
+/// to blocks of 32 channels, between the zeros of the padding, where output positions that are neighbours, also from
+/// row to row, are 32 elements apart for every tap: [block][phase][row][pitch][32]. Rows and columns are split by their
+/// remainder modulo the stride (phases). So a tile is any stretch of positions; the few at the end of each row that are
+/// no outputs are computed and left out. A convolution 1x1 needs no copy where the engine can do without.
+namespace lamina::cpu::bf16 {
+
+/// What is decided once: how a geometry is laid out, divided, and packed.
+struct Layer {
+  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads);
+
+  ConvGeometry geometry;
+  const Engine* engine;
+  const Moves* moves;
+  Format input;  // bf16 or f32
+
+  bool linear = false;  // 1x1: the pixels of all images are one column of positions
+  bool direct = false;  // and are read where they lie
+  bool folded = false;  // few channels: a row of taps is as many more channels
+  int channels = 0;     // of a tap
+  int taps = 0;
+  int blocks = 0;         // of step_channels
+  int last_pairs = 0;     // of a step of the last block
+  int filter_blocks = 0;  // of a group
+
+  struct Phase {
+    int row, column;
+  };
+  std::vector<Phase> phases;  // that some tap reads
+  int phase_rows = 0;         // of a band, copied
+  std::int64_t pitch = 0;     // positions of a row
+
+  std::int64_t images = 1;                   // what tasks are divided by, besides groups
+  std::int64_t rows = 0, row_positions = 0;  // of an image: OH and OW; if linear, N * OH * OW and 1
+  int bands = 1, band_rows = 1, filter_parts = 1;
+
+  std::vector<std::int64_t> offsets;  // [steps], in the order of packed weights: [block, tap]
+
+  int steps() const { return blocks * taps; }
+  int whole_steps() const { return last_pairs == 16 ? steps() : (blocks - 1) * taps; }
+  std::int64_t block_weights() const;  // bf16 numbers of a block of filters
+  std::int64_t packed_size() const { return geometry.groups * filter_blocks * block_weights(); }
+  std::int64_t bias_size() const { return std::int64_t{geometry.groups} * filter_blocks * engine->filters; }
+
+  // Of a thread's workspace, all multiples of 64.
+  std::size_t copy_bytes() const;
+  std::size_t row_bytes() const;   // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
+  std::size_t sums_bytes() const;  // of a stretch of tiles
+  std::size_t rest_bytes() const;  // of a tile's results, for functions that do not run in registers
+  std::size_t workspace(int threads) const;
+
+ private:
+  void lay_out();
+  void divide(int threads);
+};
+
+/// `weight` [OC, C / groups, KH, KW]; `packed` is 64-byte aligned, packed_size() numbers, rounded to nearest even.
+void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed);
+/// `bias` [OC] or null; `packed` is bias_size() floats.
+void pack_bias(const Layer& layer, const float* bias, float* packed);
+
+struct Pointers {
+  const void* input = nullptr;            // [N, C, H, W] in Layer::input
+  const std::uint16_t* weight = nullptr;  // as pack_weights() wrote it
+  const float* bias = nullptr;            // as pack_bias() wrote it
+  const void* residual = nullptr;         // as `output`, or null; may be `output`
+  void* output = nullptr;                 // [N, OH, OW, OC]: bf16 or f32
+  DType output_type = DType::bf16;
+};
+
+/// `workspace` is 64-byte aligned and Layer::workspace() bytes, of as many threads as the pool has at most.
+void convolve(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
+              std::byte* workspace);
+
+}  // namespace lamina::cpu::bf16

@@ -1,0 +1,93 @@
+// AVX512-BF16: VDPBF16PS adds the products of 16 pairs of bf16 to 16 sums in f32. A tile is up to 14 positions times
+// two vectors of filters: 28 sums, two vectors of weights and one pair of values, which all filters share, fill the 32
+// registers, as in the fp32 kernel (blocked_tile-inl.h).
+
+#include "lamina/cpu/conv2d/bf16/engine.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#define LAMINA_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#endif
+
+namespace lamina::cpu::bf16 {
+
+#if defined(__x86_64__)
+namespace {
+
+constexpr int filters = 32, most_positions = 14;
+
+template <int P>
+LAMINA_DOT void multiply_tile(const Tile& t) {
+  __m512 sums[P][2];
+#pragma GCC unroll 14
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      sums[p][v] = t.add ? _mm512_load_ps(t.sums + p * filters + v * 16) : _mm512_setzero_ps();
+    }
+  }
+  const auto* const input = static_cast<const std::uint16_t*>(t.input);
+  const std::uint16_t* w = t.weights;
+  for (int step = 0; step < t.steps; ++step) {
+    const std::uint16_t* x = input + t.offsets[step];
+    const std::uint16_t* const end = w + (step < t.whole_steps ? 16 : t.pairs) * (2 * filters);
+    for (; w != end; w += 2 * filters, x += 2) {
+      __m512i weights[2];
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) weights[v] = _mm512_load_si512(w + v * 32);
+#pragma GCC unroll 14
+      for (int p = 0; p < P; ++p) {
+        int pair = 0;
+        std::memcpy(&pair, x + p * step_channels, sizeof pair);
+        const __m512i values = _mm512_set1_epi32(pair);
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; ++v) {
+          sums[p][v] = _mm512_dpbf16_ps(sums[p][v], (__m512bh)weights[v], (__m512bh)values);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 14
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) _mm512_store_ps(t.sums + p * filters + v * 16, sums[p][v]);
+  }
+}
+
+template <int... index>
+constexpr std::array<void (*)(const Tile&), sizeof...(index)> tiles_of(std::integer_sequence<int, index...>) {
+  return {multiply_tile<index + 1>...};
+}
+
+void multiply(const Tile& tile, int positions) {
+  static constexpr auto tiles = tiles_of(std::make_integer_sequence<int, most_positions>());
+  tiles[static_cast<std::size_t>(positions - 1)](tile);
+}
+
+}  // namespace
+
+std::span<const Engine> dot_engines() {
+  static constexpr Engine engines[] = {{.unit = Unit::dot,
+                                        .set = InstructionSet::avx512,
+                                        .what = "AVX512-BF16",
+                                        .filters = filters,
+                                        .positions = most_positions,
+                                        .widened = false,
+                                        .any_pixel = false,
+                                        .chunk = 1 << 20,
+                                        .rate = 64,
+                                        .begin = nullptr,
+                                        .end = nullptr,
+                                        .multiply = multiply}};
+  return engines;
+}
+#else
+std::span<const Engine> dot_engines() { return {}; }
+#endif
+
+}  // namespace lamina::cpu::bf16

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lamina/cpu/simd.h"
+
+/// What multiplies bf16 numbers on a CPU and sums the products in f32: three engines with one interface. Around them
+/// stand a driver (convolution.h) and what moves values between activations and engines (moves.h).
+namespace lamina::cpu::bf16 {
+
+/// Channels of one step of a reduction: 64 bytes of bf16, a cache line and a row of an AMX tile.
+inline constexpr int step_channels = 32;
+
+/// Some neighbouring positions times one block of filters, over a part of the reduction.
+///
+/// The reduction is a list of steps. A step multiplies, for each position, `step_channels` values that lie side by side
+/// (the last steps: 2 `pairs` of them) with as many weights of each filter, which stand in pairs: [pair, filter, 2].
+struct Tile {
+  const void* input = nullptr;            // of the first position; bf16, or f32 for engines that want it widened
+  const std::int64_t* offsets = nullptr;  // [steps] elements from `input` to a step's values
+  std::int64_t pixel = step_channels;     // elements from one position to the next
+  int steps = 0;
+  int whole_steps = 0;  // those before are of 16 pairs, the others of `pairs`
+  int pairs = 16;
+  const std::uint16_t* weights = nullptr;  // 64-byte aligned: step after step
+  float* sums = nullptr;                   // [positions, filters], 64-byte aligned, room for Engine::positions of them
+  bool add = false;                        // to what `sums` holds
+};
+
+enum class Unit { amx, dot, multiply_add };
+
+struct Engine {
+  Unit unit;
+  InstructionSet set;     // of what surrounds it; multiply_add: of the unit too
+  std::string_view what;  // for people
+  int filters;            // of a block
+  int positions;          // the most of a tile
+  bool widened;           // its input is f32
+  bool any_pixel;   // Tile::pixel may be other than step_channels, and there may be fewer positions than 16 readable
+  int chunk;        // the steps after which sums are put aside, so that a block's weights stay in the L1 cache
+  double rate;      // multiply-adds that a core starts in a clock cycle
+  void (*begin)();  // before the first tile in a thread, or null
+  void (*end)();    // after the last
+  void (*multiply)(const Tile& tile, int positions);
+};
+
+/// Those that this machine runs, the fastest first; the last one is plain C++.
+std::span<const Engine> engines();
+/// Whether the description has the unit.
+bool has_unit(const DeviceDescription& device, Unit unit);
+/// The fastest of a unit's that need no more than the instructions described, or whatever comes next here.
+const Engine& engine_of(Unit unit, const DeviceDescription& device);
+
+/// The engines of each unit, whether this machine runs them or not; empty where nobody could.
+std::span<const Engine> amx_engines();
+std::span<const Engine> dot_engines();
+std::span<const Engine> multiply_add_engines();
+/// AMX's driver over a model of its instructions in plain C++, for tests on machines without them.
+const Engine& amx_model();
+
+}  // namespace lamina::cpu::bf16

@@ -1,0 +1,67 @@
+#include "lamina/cpu/conv2d/bf16/kernels.h"
+
+#include <algorithm>
+
+#include "lamina/base/error.h"
+#include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina::cpu::bf16 {
+namespace {
+
+bool is_narrow(const View& view) {
+  return (view.format.dtype == DType::bf16 || view.format.dtype == DType::f32) && view.pitch == 0;
+}
+
+std::string description(const Layer& layer) {
+  const Engine& engine = *layer.engine;
+  return detail::concat("bf16: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
+                        layer.direct   ? ", input where it lies"
+                        : layer.folded ? ", rows of taps as channels"
+                                       : "",
+                        ", ", name(engine.set));
+}
+
+}  // namespace
+
+template <Unit unit>
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  if (!has_unit(p.device, unit)) return false;
+  if (p.precision != Precision::bf16 || problem.prologue.scale.defined() || !problem.epilogue.is_residual())
+    return false;
+  if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
+  if (p.output().format.layout != Layout::nhwc) return false;
+  return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
+}
+
+template <Unit unit>
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+  const Layer layer(problem.geometry, engine_of(unit, p.device), p.input().format, p.threads);
+  Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
+  pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
+  pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
+  return detail::make_operator(
+      description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
+      [layer, weight, bias, epilogue = row_epilogue(problem.epilogue), adds = reads_residual(problem.epilogue),
+       type = p.output().format.dtype](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                       const Execution& execution) {
+        convolve(layer,
+                 {.input = inputs[0].raw(),
+                  .weight = static_cast<const std::uint16_t*>(weight.raw()),
+                  .bias = detail::floats(bias),
+                  .residual = adds ? inputs[1].raw() : nullptr,
+                  .output = outputs[0].raw(),
+                  .output_type = type},
+                 epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
+      });
+}
+
+#define LAMINA_BF16_UNIT(unit)                                       \
+  template bool takes<unit>(const ConvProblem&, const Preparation&); \
+  template std::unique_ptr<Operator> prepare<unit>(const ConvProblem&, const Preparation&)
+LAMINA_BF16_UNIT(Unit::amx);
+LAMINA_BF16_UNIT(Unit::dot);
+LAMINA_BF16_UNIT(Unit::multiply_add);
+#undef LAMINA_BF16_UNIT
+
+}  // namespace lamina::cpu::bf16

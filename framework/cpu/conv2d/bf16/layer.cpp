@@ -1,0 +1,198 @@
+// How a convolution is laid out, divided among threads and packed for an engine.
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/base/in_parallel.h"
+#include "lamina/base/math.h"
+#include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/tensor/dtype.h"
+
+namespace lamina::cpu::bf16 {
+namespace {
+
+using detail::ceil_div;
+using detail::round_up;
+
+/// Bytes of a band's input: half of an L2 cache of 1 MB or more.
+constexpr std::int64_t band_bytes = 512 << 10;
+/// Bytes of a stretch of sums, half of L1.
+constexpr std::int64_t stretch_bytes = 24 << 10;
+/// Positions of a tile of AMX, which are read even if there are fewer.
+constexpr int most_rows = 16;
+
+int steps_of(int channels, int taps) { return ceil_div(channels, step_channels) * taps; }
+
+const Moves& moves_of(const Engine& engine) {
+  DeviceDescription device;
+  device.instructions = engine.set;
+  return best_kernel(moves(), device);
+}
+
+std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up<std::int64_t>(bytes, 64)); }
+
+}  // namespace
+
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads)
+    : geometry(g), engine(&with), moves(&moves_of(with)), input(from) {
+  lay_out();
+  divide(threads);
+  // Known only now: where the taps are depends on the rows of a band.
+  const std::int64_t phase = std::int64_t{phase_rows} * pitch * step_channels;
+  const std::int64_t block = phase * static_cast<std::int64_t>(phases.size());
+  for (int b = 0; b < blocks; ++b) {
+    if (direct) {
+      offsets.push_back(std::int64_t{b} * step_channels);
+      continue;
+    }
+    for (int tap = 0; tap < taps; ++tap) {
+      const int kh = folded ? tap : tap / g.kernel_width, kw = folded ? 0 : tap % g.kernel_width;
+      const int row = kh * g.dilation_height, column = kw * g.dilation_width;
+      const auto found = std::ranges::find_if(phases, [&](const Phase& p) {
+        return p.row == row % g.stride_height && p.column == column % g.stride_width;
+      });
+      offsets.push_back(b * block + (found - phases.begin()) * phase +
+                        (row / g.stride_height * pitch + column / g.stride_width) * step_channels);
+    }
+  }
+}
+
+void Layer::lay_out() {
+  const ConvGeometry& g = geometry;
+  const bool pixels = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
+                      g.padding_height == 0 && g.padding_width == 0;
+  direct = engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
+           g.group_in_channels() % step_channels == 0 && g.batch * g.out_pixels() >= most_rows;
+  folded = !direct && g.groups == 1 && g.dilation_width == 1 &&
+           steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width);
+  channels = g.group_in_channels() * (folded ? g.kernel_width : 1);
+  taps = g.kernel_height * (folded ? 1 : g.kernel_width);
+  blocks = ceil_div(channels, step_channels);
+  last_pairs = engine->unit == Unit::amx ? 16 : ceil_div(channels - (blocks - 1) * step_channels, 2);
+  filter_blocks = ceil_div(g.group_out_channels(), engine->filters);
+  linear = pixels && !folded && input.layout == Layout::nhwc;
+  if (linear) {
+    rows = g.batch * g.out_pixels();
+    row_positions = pitch = 1;
+    phases = {{0, 0}};
+    return;
+  }
+  images = g.batch;
+  rows = g.out_height;
+  row_positions = g.out_width;
+  pitch = g.out_width + (folded ? 0 : (g.kernel_width - 1) * g.dilation_width / g.stride_width);
+  for (int row = 0; row < g.stride_height; ++row) {
+    for (int column = 0; column < g.stride_width; ++column) {
+      bool reads_row = false, reads_column = false;
+      for (int k = 0; k < g.kernel_height; ++k) reads_row |= k * g.dilation_height % g.stride_height == row;
+      for (int k = 0; k < g.kernel_width; ++k) reads_column |= k * g.dilation_width % g.stride_width == column;
+      if (reads_row && (folded ? column == 0 : reads_column)) phases.push_back({row, column});
+    }
+  }
+}
+
+void Layer::divide(int threads) {
+  const ConvGeometry& g = geometry;
+  const int extra_rows = linear ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
+  const double element = engine->widened ? 4 : 2;
+  const double row_elements = static_cast<double>(pitch) * blocks * step_channels * static_cast<double>(phases.size());
+  const double row_products = static_cast<double>(pitch) * steps() * step_channels * engine->filters / engine->rate;
+  const double weight_bytes = static_cast<double>(steps()) * step_channels * engine->filters * 2;
+  // In clock cycles, to weigh idle threads against what every task does again: copying rows, reading weights.
+  constexpr double task_cost = 3000, cycles_per_copied_byte = 1.0 / 16, cycles_per_weight_byte = 1.0 / 12;
+  double least = std::numeric_limits<double>::max();
+  for (std::int64_t n = 1; n <= rows; n = n == rows ? n + 1 : std::min(rows, n < 16 ? n + 1 : n + n / 8)) {
+    if (direct && rows / n < most_rows) break;  // the last tile of a band may reach back, not before the band
+    const std::int64_t tall = ceil_div(rows, n);
+    const double copied = static_cast<double>(tall + extra_rows) * row_elements * element;
+    for (int parts = 1; parts <= filter_blocks; ++parts) {
+      const int most_blocks = ceil_div(filter_blocks, parts);
+      const double task =
+          (static_cast<double>(tall) * row_products + weight_bytes * cycles_per_weight_byte) * most_blocks +
+          (direct ? 0 : copied * cycles_per_copied_byte) + task_cost;
+      const auto tasks = images * g.groups * n * parts;
+      double cost = task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads)) + (threads > 1 ? task / 32 : 0);
+      if (copied > band_bytes) cost *= 1 + copied / band_bytes;  // it would not stay in the cache
+      if (cost < least) {
+        least = cost;
+        bands = static_cast<int>(n);
+        filter_parts = parts;
+      }
+    }
+  }
+  band_rows = static_cast<int>(ceil_div<std::int64_t>(rows, bands));
+  phase_rows = band_rows + extra_rows;
+}
+
+std::int64_t Layer::block_weights() const {
+  return (std::int64_t{whole_steps()} * 16 + std::int64_t{steps() - whole_steps()} * last_pairs) * 2 * engine->filters;
+}
+
+std::size_t Layer::copy_bytes() const {
+  if (direct) return 0;
+  const std::int64_t positions = static_cast<std::int64_t>(phases.size()) * phase_rows * pitch * blocks + most_rows;
+  return aligned(positions * step_channels * (engine->widened ? 4 : 2));
+}
+
+std::size_t Layer::row_bytes() const {
+  const ConvGeometry& g = geometry;
+  if (folded) {
+    const std::int64_t width = (g.out_width - 1) * g.stride_width + g.kernel_width;
+    return aligned(std::max<std::int64_t>(width, g.in_width + g.padding_width) * g.in_channels * 2);
+  }
+  if (input == Format{DType::bf16, Layout::nhwc}) return 0;
+  return aligned(std::int64_t{g.in_width} * g.in_channels * 2);
+}
+
+std::size_t Layer::sums_bytes() const {
+  const std::int64_t tile = std::int64_t{engine->positions} * engine->filters * 4;
+  return aligned(std::max<std::int64_t>(1, stretch_bytes / tile) * tile);
+}
+
+std::size_t Layer::rest_bytes() const { return aligned(std::int64_t{engine->positions} * engine->filters * 4); }
+
+std::size_t Layer::workspace(int threads) const {
+  return (copy_bytes() + row_bytes() + sums_bytes() + 2 * rest_bytes()) * static_cast<std::size_t>(threads);
+}
+
+void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed) {
+  const ConvGeometry& g = layer.geometry;
+  const std::int64_t window = std::int64_t{g.kernel_height} * g.kernel_width, k = g.reduction();
+  const int filters = layer.engine->filters;
+  const auto pack_block = [&](std::int64_t index) {
+    const std::int64_t group = index / layer.filter_blocks, block = index % layer.filter_blocks;
+    const auto there = static_cast<int>(std::min<std::int64_t>(filters, g.group_out_channels() - block * filters));
+    const float* const first_filter = weight + (group * g.group_out_channels() + block * filters) * k;
+    std::uint16_t* out = packed + index * layer.block_weights();
+    std::fill_n(out, layer.block_weights(), std::uint16_t{0});
+    for (int step = 0; step < layer.steps(); ++step) {
+      const int tap = step % layer.taps, first = step / layer.taps * step_channels;
+      const int pairs = step < layer.whole_steps() ? 16 : layer.last_pairs;
+      for (int i = 0; i < std::min(2 * pairs, layer.channels - first); ++i) {
+        const int channel = first + i;
+        const std::int64_t c = layer.folded ? channel % g.in_channels : channel;
+        const std::int64_t place = layer.folded ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
+        const float* from = first_filter + c * window + place;
+        std::uint16_t* to = out + std::int64_t{i / 2} * 2 * filters + i % 2;
+        for (int f = 0; f < there; ++f, from += k, to += 2) *to = to_bfloat16(*from).bits;
+      }
+      out += std::int64_t{pairs} * 2 * filters;
+    }
+  };
+  const auto count = static_cast<std::size_t>(g.groups * std::int64_t{layer.filter_blocks});
+  const auto piece = static_cast<std::size_t>(1 + (1 << 20) / layer.block_weights());
+  detail::in_parallel(count, piece, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) pack_block(static_cast<std::int64_t>(i));
+  });
+}
+
+void pack_bias(const Layer& layer, const float* bias, float* packed) {
+  const int filters = layer.geometry.group_out_channels(), row = layer.filter_blocks * layer.engine->filters;
+  for (int group = 0; group < layer.geometry.groups; ++group) {
+    for (int f = 0; f < row; ++f, ++packed) {
+      *packed = f < filters && bias != nullptr ? bias[std::int64_t{group} * filters + f] : 0.0f;
+    }
+  }
+}
+
+}  // namespace lamina::cpu::bf16

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+/// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments,
+/// all tiles are of 16 rows of 64 bytes.
+namespace lamina::cpu::bf16 {
+
+struct TileModel {
+  using Rows = std::array<std::array<std::uint32_t, 16>, 16>;
+
+  static inline thread_local std::array<Rows, 8> tiles = {};
+
+  static void begin() { tiles = {}; }
+  static void end() {}
+  template <int t>
+  static void zero() {
+    tiles[t] = {};
+  }
+  /// TILELOADD: `stride` bytes from row to row.
+  template <int t>
+  static void load(const void* from, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row) std::memcpy(tiles[t][row].data(), at(from, row * stride), 64);
+  }
+  /// TILESTORED
+  template <int t>
+  static void store(void* to, std::int64_t stride) {
+    for (int row = 0; row < 16; ++row) std::memcpy(at(to, row * stride), tiles[t][row].data(), 64);
+  }
+  /// TDPBF16PS: c[m][n] += a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1], k = 0 ... 15.
+  template <int c, int a, int b>
+  static void multiply() {
+    for (std::size_t m = 0; m < 16; ++m) {
+      for (std::size_t n = 0; n < 16; ++n) {
+        float sum = number(tiles[c][m][n]);
+        for (std::size_t k = 0; k < 16; ++k) {
+          const std::uint32_t x = tiles[a][m][k], y = tiles[b][k][n];
+          sum = flushed(std::fma(number(x << 16), number(y << 16), sum));
+          sum = flushed(std::fma(number(x & 0xffff0000u), number(y & 0xffff0000u), sum));
+        }
+        std::memcpy(&tiles[c][m][n], &sum, sizeof sum);
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  static T* at(T* base, std::int64_t bytes) {
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    return static_cast<Byte*>(base) + bytes;
+  }
+  /// Subnormal numbers count as 0.
+  static float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+  static float number(std::uint32_t bits) {
+    float x = 0;
+    std::memcpy(&x, &bits, sizeof x);
+    return flushed(x);
+  }
+};
+
+#if defined(__x86_64__)
+/// In assembly, since the compilers' own functions take literals only, no template arguments.
+struct Tiles {
+  static void begin() {
+    struct alignas(64) Configuration {
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    };
+    static_assert(sizeof(Configuration) == 64);
+    static constexpr Configuration configuration;
+    __asm__ volatile("ldtilecfg %0" ::"m"(configuration));
+  }
+  static void end() { __asm__ volatile("tilerelease"); }
+  template <int t>
+  static void zero() {
+    __asm__ volatile("tilezero %%tmm%c0" ::"i"(t));
+  }
+  template <int t>
+  static void load(const void* from, std::int64_t stride) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(t) : "memory");
+  }
+  template <int t>
+  static void store(void* to, std::int64_t stride) {
+    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(t) : "memory");
+  }
+  template <int c, int a, int b>
+  static void multiply() {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+  }
+};
+#endif
+
+}  // namespace lamina::cpu::bf16
