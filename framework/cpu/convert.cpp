@@ -10,7 +10,7 @@ namespace lamina::cpu {
 namespace {
 
 // Of a tile that is turned in the L1 cache.
-constexpr std::int64_t tile_channels = 32, tile_pixels = 64;
+constexpr std::int64_t tile_channels = 32, tile_size = 2048;
 constexpr std::int64_t chunk = block<float> * 8;
 
 /// The same order in both.
@@ -28,14 +28,31 @@ void convert_in_place(std::int64_t count, DType from, const std::byte* input, DT
   });
 }
 
-/// Rows of `count` elements, `pitch` elements apart in memory.
-template <class Memory>
-struct Rows {
-  Memory* memory;
-  DType dtype;
-  std::int64_t pitch;
-  Memory* at(std::int64_t row, std::int64_t element) const {
-    return memory + (row * pitch + element) * static_cast<std::int64_t>(size_of(dtype));
+/// A matrix whose columns become rows, a tile at a time.
+struct Turned {
+  std::int64_t rows, columns;  // of the source
+  DType from, to;
+  const std::byte* input;
+  std::byte* output;
+
+  void tile(std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) const {
+    alignas(64) float values[tile_size], turned[tile_size];
+    for (std::int64_t r = 0; r < height; ++r) {
+      const std::int64_t at = (row + r) * columns + column;
+      load(from, input + at * static_cast<std::int64_t>(size_of(from)), values + r * width, width);
+    }
+    const bool direct = to == DType::f32;
+    float* const target = direct ? reinterpret_cast<float*>(output) + column * rows + row : turned;
+    const std::int64_t pitch = direct ? rows : height;
+    for (std::int64_t c = 0; c < width; ++c) {
+      for (std::int64_t r = 0; r < height; ++r) target[c * pitch + r] = values[r * width + c];
+    }
+    if (direct) return;
+    const auto size = static_cast<std::int64_t>(size_of(to));
+    if (height == rows) return store(to, turned, output + column * rows * size, width * height);
+    for (std::int64_t c = 0; c < width; ++c) {
+      store(to, turned + c * height, output + ((column + c) * rows + row) * size, height);
+    }
   }
 };
 
@@ -50,23 +67,19 @@ void convert(const Activation& a, Format from, const void* input, Format to, voi
   // Rows are channels on one side and pixels on the other.
   const bool planes = from.layout == Layout::nchw;
   const std::int64_t rows = planes ? a.channels : a.pixels, columns = planes ? a.pixels : a.channels;
-  const std::int64_t tile_rows = planes ? tile_channels : tile_pixels,
-                     tile_columns = planes ? tile_pixels : tile_channels;
-  const std::int64_t down = detail::ceil_div(rows, tile_rows), across = detail::ceil_div(columns, tile_columns);
+  const std::int64_t channels = std::min(tile_channels, a.channels), pixels = tile_size / channels;
+  const std::int64_t height = planes ? channels : pixels, width = planes ? pixels : channels;
+  const std::int64_t down = detail::ceil_div(rows, height), across = detail::ceil_div(columns, width);
   pool.parallel_for(a.images * down * across, [=](std::int64_t task, int) {
-    alignas(64) float tile[tile_channels * tile_pixels], turned[tile_channels * tile_pixels];
-    const std::int64_t image = task / (down * across);
-    const std::int64_t row = task / across % down * tile_rows, column = task % across * tile_columns;
-    const std::int64_t height = std::min(tile_rows, rows - row), width = std::min(tile_columns, columns - column);
-    const Rows<const std::byte> source = {in, from.dtype, columns};
-    const Rows<std::byte> target = {out, to.dtype, rows};
-    for (std::int64_t r = 0; r < height; ++r) {
-      load(from.dtype, source.at(image * rows + row + r, column), tile + r * width, width);
-    }
-    for (std::int64_t c = 0; c < width; ++c) {
-      for (std::int64_t r = 0; r < height; ++r) turned[c * height + r] = tile[r * width + c];
-      store(to.dtype, turned + c * height, target.at(image * columns + column + c, row), height);
-    }
+    const std::int64_t image = task / (down * across) * rows * columns;
+    const std::int64_t row = task / across % down * height, column = task % across * width;
+    const Turned matrix = {.rows = rows,
+                           .columns = columns,
+                           .from = from.dtype,
+                           .to = to.dtype,
+                           .input = in + image * static_cast<std::int64_t>(size_of(from.dtype)),
+                           .output = out + image * static_cast<std::int64_t>(size_of(to.dtype))};
+    matrix.tile(row, std::min(height, rows - row), column, std::min(width, columns - column));
   });
 }
 
