@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Races Lamina on a CPU against PyTorch, ONNX Runtime, OpenCV and ncnn, where installed, and prints the ratios.
+"""Races Lamina on a CPU against ONNX Runtime, OpenVINO and PyTorch, where installed: any network of torchvision or timm.
 
-    scripts/compare_cpu_peers.py --lamina build/release/bin/lamina
-    scripts/compare_cpu_peers.py --lamina build/release/bin/lamina --threads 1 --batch 1 --networks conv1,conv3
+    scripts/compare_cpu_peers.py --lamina build/release/bin/lamina --networks resnet50,mobilenet_v2 --batch 1,8
+    scripts/compare_cpu_peers.py --networks timm:convnextv2_atto --precision fp32,bf16 --results cpu.json
+    scripts/compare_cpu_peers.py --results cpu.json --table
 
-AlexNet whole (torchvision's, ReLUs fused where the engine does that) and its convolutions one by one (conv1 with the 96
-filters of the paper), fp32, NCHW in and out. All engines get the same weights and input and must agree to 1e-4 of the
-largest output. They take turns, `--rounds` of `--seconds` each, and each shows the 10th percentile of its best round: on a
-machine that others use, the fairest figure there is. PyTorch runs eagerly and frozen (prepacked oneDNN weights). ncnn
-takes one image at a time. Never needed to build, run or test Lamina.
+A network is built with the weights of a fixed seed and exported to ONNX on the spot. Every engine gets the same weights,
+input and number of threads, and a process of its own, so that no other engine's threads spin beside it; what it answers
+must agree with Lamina's. Engines take turns, `--rounds` of `--seconds` each, and each is given the 10th percentile of its
+best round: on a machine that others use, the fairest figure there is. A row is written to `--results` as soon as it is
+measured, and rows that are there already are not measured again. ONNX Runtime and OpenVINO run with the latency settings
+of their manuals; OpenVINO's bf16 is what it takes by default where the processor has it; PyTorch is frozen (prepacked
+oneDNN weights), in bf16 under autocast. Never needed to build, run or test Lamina.
 """
 
 import argparse
@@ -16,383 +19,255 @@ import json
 import os
 import platform
 import re
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 
-try:
-    import numpy as np
-except ImportError:
-    sys.exit("compare_cpu_peers.py: numpy is not installed")
+HERE = os.path.dirname(os.path.abspath(__file__))
+NETWORKS = ("alexnet vgg16 resnet18 resnet50 mobilenet_v2 mnasnet1_0 mobilenet_v3_large efficientnet_b0 resnext50_32x4d "
+            "densenet121 googlenet squeezenet1_1 shufflenet_v2_x1_0 convnext_tiny deeplabv3_resnet50 vit_b_16").split()
+ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["lamina", "openvino", "pytorch"]}
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-1}  # of the largest answer, beside Lamina's fp32
 
 
-def optional(name):
-    try:
-        return __import__(name)
-    except ImportError:
-        return None
+def build(name):
+    """The PyTorch module, with the weights of a seed; batch norms that are not the identity."""
+    import torch
+    import torchvision
 
+    class Out(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
 
-torch, onnxruntime, cv2, ncnn = (optional(name) for name in ("torch", "onnxruntime", "cv2", "ncnn"))
+        def forward(self, x):
+            return self.model(x)["out"]
 
-# A network is its input [C, H, W] and a list of layers: ("conv", in, out, kernel, stride, padding), ("relu",),
-# ("pool", kernel, stride), ("flatten",), ("linear", in, out).
-ALEXNET = [("conv", 3, 64, 11, 4, 2), ("relu",), ("pool", 3, 2), ("conv", 64, 192, 5, 1, 2), ("relu",), ("pool", 3, 2),
-           ("conv", 192, 384, 3, 1, 1), ("relu",), ("conv", 384, 256, 3, 1, 1), ("relu",),
-           ("conv", 256, 256, 3, 1, 1), ("relu",), ("pool", 3, 2), ("flatten",), ("linear", 9216, 4096), ("relu",),
-           ("linear", 4096, 4096), ("relu",), ("linear", 4096, 1000)]
-VGG16 = [layer for block in ([3, 64, 64], [64, 128, 128], [128, 256, 256, 256], [256, 512, 512, 512], [512, 512, 512, 512])
-         for layer in [step for c, f in zip(block, block[1:]) for step in (("conv", c, f, 3, 1, 1), ("relu",))] + [("pool", 2, 2)]]
-VGG16 += [("flatten",), ("linear", 25088, 4096), ("relu",), ("linear", 4096, 4096), ("relu",), ("linear", 4096, 1000)]
-NETWORKS = {
-    "conv1": ((3, 224, 224), [("conv", 3, 96, 11, 4, 2)]),
-    "conv2": ((64, 27, 27), [("conv", 64, 192, 5, 1, 2)]),
-    "conv3": ((192, 13, 13), [("conv", 192, 384, 3, 1, 1)]),
-    "conv4": ((384, 13, 13), [("conv", 384, 256, 3, 1, 1)]),
-    "conv5": ((256, 13, 13), [("conv", 256, 256, 3, 1, 1)]),
-    "alexnet": ((3, 224, 224), ALEXNET),
-    "vgg16": ((3, 224, 224), VGG16),
-}
-
-
-class Network:
-    """Layers with weights, and the shape and arithmetic of every step."""
-
-    def __init__(self, name, batch, random):
-        shape, self.layers = NETWORKS[name]
-        self.batch, self.shapes, self.weights, self.gflop = batch, [(batch, *shape)], {}, 0.0
-        for i, layer in enumerate(self.layers):
-            n, *extents = self.shapes[-1]
-            if layer[0] == "conv":
-                _, channels, filters, kernel, stride, padding = layer
-                size = (extents[1] + 2 * padding - kernel) // stride + 1
-                self.add_weights(random, i, (filters, channels, kernel, kernel))
-                self.gflop += 2e-9 * n * filters * size * size * channels * kernel * kernel
-                extents = [filters, size, size]
-            elif layer[0] == "pool":
-                size = (extents[1] - layer[1]) // layer[2] + 1
-                extents = [extents[0], size, size]
-            elif layer[0] == "flatten":
-                extents = [int(np.prod(extents))]
-            elif layer[0] == "linear":
-                self.add_weights(random, i, (layer[2], layer[1]))
-                self.gflop += 2e-9 * n * layer[1] * layer[2]
-                extents = [layer[2]]
-            self.shapes.append((n, *extents))
-        self.input = random.standard_normal(self.shapes[0], dtype=np.float32)
-
-    def add_weights(self, random, i, shape):
-        scale = np.float32(np.sqrt(2 / np.prod(shape[1:])))  # keeps the activations' size
-        self.weights[i] = (random.standard_normal(shape, dtype=np.float32) * scale,
-                           random.standard_normal(shape[0], dtype=np.float32))
-
-
-def write_lamina(network, path):
-    """A model file as docs/formats.md describes it."""
-    nodes, tensors, last = [], {}, "input"
-    for i, layer in enumerate(network.layers):
-        op, attributes = layer[0], {}
-        if op == "conv":
-            op, attributes = "conv2d", {"stride": layer[4], "padding": layer[5]}
-        elif op == "pool":
-            op, attributes = "max_pool2d", {"kernel": layer[1], "stride": layer[2]}
-        if i in network.weights:
-            tensors[f"layer{i}.weight"], tensors[f"layer{i}.bias"] = network.weights[i]
-        nodes.append({"name": f"layer{i}", "op": op, "inputs": [last], "attrs": attributes})
-        last = f"layer{i}"
-    graph = {"version": 1, "inputs": [{"name": "input", "dtype": "f32", "shape": ["N", *network.shapes[0][1:]]}],
-             "nodes": nodes, "outputs": [last]}
-    write_safetensors(path, tensors, {"lamina.graph": json.dumps(graph)})
-
-
-def write_safetensors(path, tensors, metadata=None):
-    header, at = {"__metadata__": metadata} if metadata else {}, 0
-    for name, array in tensors.items():
-        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [at, at + array.nbytes]}
-        at += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 64 - 8 % 64)
-    text += b" " * (-(len(text) + 8) % 64)  # tensors on cache lines
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for array in tensors.values():
-            file.write(np.ascontiguousarray(array).tobytes())
-
-
-def read_first_tensor(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    info = next(value for key, value in header.items() if key != "__metadata__")
-    begin, end = (8 + size + offset for offset in info["data_offsets"])
-    return np.frombuffer(data[begin:end], np.float32).reshape(info["shape"])
-
-
-def varint(value):
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number, value):
-    """One protobuf field: an int, or bytes or text."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def onnx_model(network):
-    """The bytes of an ONNX model (the onnx package is not needed for so little)."""
-    floats, body, last = 1, b"", "x0"
-
-    def tensor(name, array):
-        dims = b"".join(field(1, d) for d in array.shape)
-        return field(5, dims + field(2, floats) + field(8, name) + field(9, array.tobytes()))
-
-    def value(number, name, shape):
-        dims = b"".join(field(1, field(1, d)) for d in shape)
-        return field(number, field(1, name) + field(2, field(1, field(1, floats) + field(2, dims))))
-
-    def node(op, inputs, output, **attributes):
-        text = b"".join(field(1, name) for name in inputs) + field(2, output) + field(4, op)
-        for name, number in attributes.items():
-            if isinstance(number, int):
-                text += field(5, field(1, name) + field(3, number) + field(20, 2))
-            else:
-                text += field(5, field(1, name) + b"".join(field(8, i) for i in number) + field(20, 7))
-        return field(1, text)
-
-    tensors = b""
-    for i, layer in enumerate(network.layers):
-        inputs, output = [last], f"x{i + 1}"
-        if i in network.weights:
-            inputs += [f"w{i}", f"b{i}"]
-            tensors += tensor(f"w{i}", network.weights[i][0]) + tensor(f"b{i}", network.weights[i][1])
-        if layer[0] == "conv":
-            body += node("Conv", inputs, output, kernel_shape=[layer[3]] * 2, strides=[layer[4]] * 2, pads=[layer[5]] * 4)
-        elif layer[0] == "pool":
-            body += node("MaxPool", inputs, output, kernel_shape=[layer[1]] * 2, strides=[layer[2]] * 2)
-        elif layer[0] == "linear":
-            body += node("Gemm", inputs, output, transB=1)
-        else:
-            body += node({"relu": "Relu", "flatten": "Flatten"}[layer[0]], inputs, output)
-        last = output
-    graph = body + field(2, "g") + tensors
-    graph += value(11, "x0", network.shapes[0]) + value(12, last, network.shapes[-1])
-    return field(1, 8) + field(7, graph) + field(8, field(2, 13))
-
-
-class Peer:
-    """An engine in this process: `call` computes the output of the network's input."""
-
-    def __init__(self, name, call):
-        self.name, self.call = name, call
-
-    def output(self):
-        return np.asarray(self.call())
-
-    def p10_ms(self, seconds):
-        for _ in range(2):
-            self.call()
-        times, end = [], time.perf_counter() + seconds
-        while time.perf_counter() < end or len(times) < 5:
-            start = time.perf_counter()
-            self.call()
-            times.append(time.perf_counter() - start)
-        return sorted(times)[len(times) // 10] * 1e3
-
-
-class Lamina:
-    def __init__(self, name, command, network, directory, threads, *options):
-        self.name, self.command, self.network = name, command, network
-        self.model, self.input = os.path.join(directory, "model"), os.path.join(directory, "input.safetensors")
-        self.common = ["--model", self.model, "--device", "cpu", "--threads", str(threads), *options]
-        write_safetensors(self.input, {"input": network.input})
-
-    def run(self, *arguments):
-        command = [self.command, *arguments, *self.common]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def output(self):
-        path = self.model + ".output"
-        self.run("run", "--input", self.input, "--output", path)
-        return read_first_tensor(path)
-
-    def p10_ms(self, seconds):
-        text = self.run("bench", "model", "--batch", str(self.network.batch), "--seconds", str(seconds))
-        return float(re.search(r"a whole run.*p10 ([\d.]+)", text)[1])
-
-
-def pytorch_peers(network):
-    nn = torch.nn
-    modules = []
-    for i, layer in enumerate(network.layers):
-        modules.append({"conv": lambda: nn.Conv2d(*layer[1:]), "relu": lambda: nn.ReLU(inplace=True),
-                        "pool": lambda: nn.MaxPool2d(*layer[1:]), "flatten": lambda: nn.Flatten(),
-                        "linear": lambda: nn.Linear(*layer[1:])}[layer[0]]())
-        if i in network.weights:
-            with torch.no_grad():
-                modules[-1].weight.copy_(torch.from_numpy(network.weights[i][0]))
-                modules[-1].bias.copy_(torch.from_numpy(network.weights[i][1]))
-    model, x = nn.Sequential(*modules).eval(), torch.from_numpy(network.input)
-
-    def caller(run):
-        def call():
-            with torch.inference_mode():
-                return run(x)
-        return call
-
-    version = torch.__version__.split("+")[0]
-    yield Peer(f"PyTorch {version}", caller(model))
-    warnings.simplefilter("ignore", FutureWarning)  # jit is old, and still what prepacks
-    try:
-        frozen = torch.jit.optimize_for_inference(torch.jit.trace(model, x))
-    except Exception as error:  # an engine's failure is a missing column, not the end
-        print(f"PyTorch cannot freeze: {error}", file=sys.stderr)
-        return
-    yield Peer(f"PyTorch {version}, frozen", caller(frozen))
-
-
-def onnxruntime_peer(network, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(onnx_model(network), options, providers=["CPUExecutionProvider"])
-    return Peer(f"ONNX Runtime {onnxruntime.__version__}", lambda: session.run(None, {"x0": network.input})[0])
-
-
-def opencv_peer(network, threads):
-    cv2.setNumThreads(threads)
-    net = cv2.dnn.readNetFromONNX(np.frombuffer(onnx_model(network), np.uint8))
-
-    def call():
-        net.setInput(network.input)
-        return net.forward()
-
-    return Peer(f"OpenCV {cv2.__version__}", call)
-
-
-def ncnn_peer(network, threads, directory):
-    lines, last = ["Input input 0 1 x0"], "x0"
-    path = os.path.join(directory, "ncnn")
-    with open(path + ".bin", "wb") as binary:
-        for i, layer in enumerate(network.layers):
-            output = f"x{i + 1}"
-            if i in network.weights:
-                weight, bias = network.weights[i]
-                binary.write(struct.pack("<I", 0) + weight.tobytes() + bias.tobytes())
-            text = {"conv": lambda _, c, f, k, s, p: f"Convolution {{}} 0={f} 1={k} 3={s} 4={p} 5=1 6={f * c * k * k}",
-                    "relu": lambda _: "ReLU {}", "pool": lambda _, k, s: f"Pooling {{}} 0=0 1={k} 2={s} 5=1",
-                    "flatten": lambda _: "Flatten {}",
-                    "linear": lambda _, c, f: f"InnerProduct {{}} 0={f} 1=1 2={f * c}"}[layer[0]](*layer)
-            lines.append(text.format(f"layer{i} 1 1 {last} {output}"))
-            last = output
-    with open(path + ".param", "w") as file:
-        file.write("\n".join(["7767517", f"{len(lines)} {len(lines)}", *lines]) + "\n")
-    net = ncnn.Net()
-    net.opt.num_threads = threads
-    for name in ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_storage"):
-        setattr(net.opt, "use_" + name, False)
-    if net.load_param(path + ".param") != 0 or net.load_model(path + ".bin") != 0:
-        raise RuntimeError("ncnn does not take the model")
-
-    def call():
-        results = []
-        for image in network.input:
-            extractor = net.create_extractor()
-            extractor.input("x0", ncnn.Mat(image))
-            results.append(np.array(extractor.extract(last)[1]))
-        return np.stack(results)
-
-    return Peer(f"ncnn {ncnn.__version__}", call)
-
-
-def engines(arguments, name, network, directory):
-    """Lamina first."""
-    write_lamina(network, os.path.join(directory, "model"))
-    def lamina(title, *options):
-        return Lamina(title, arguments.lamina, network, directory, arguments.threads, *options)
-
-    yield lamina("Lamina")
-    if name == "alexnet":
-        for dtype in ("bf16", "f16"):
-            yield lamina(f"Lamina, {dtype} linear weights", "--linear-weights", dtype)
+    torch.manual_seed(1)
+    if name.startswith("timm:"):
+        import timm
+        model = timm.create_model(name[5:], pretrained=False)
+    elif hasattr(torchvision.models.segmentation, name):
+        model = Out(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None))
     else:
-        yield lamina("Lamina, eigen", "--algorithm", "eigen")
-    makers = [(torch, lambda: pytorch_peers(network)), (onnxruntime, lambda: [onnxruntime_peer(network, arguments.threads)]),
-              (cv2, lambda: [opencv_peer(network, arguments.threads)]),
-              (ncnn, lambda: [ncnn_peer(network, arguments.threads, directory)])]
-    for module, make in makers:
-        if module is None:
+        auxiliary = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
+        model = getattr(torchvision.models, name)(weights=None, **auxiliary)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+        if isinstance(module, torch.nn.Linear):  # some heads begin as zeros, and would answer nothing
+            torch.nn.init.trunc_normal_(module.weight, std=0.02)
+    return model.eval()
+
+
+def export(name, path):
+    import torch
+    warnings.simplefilter("ignore")
+    torch.onnx.export(build(name), (torch.zeros(1, 3, 224, 224),), path + ".part", input_names=["x"], output_names=["y"],
+                      dynamic_axes={"x": {0: "N"}, "y": {0: "N"}}, opset_version=17, dynamo=False)
+    os.replace(path + ".part", path)
+
+
+def picture(batch):
+    import numpy as np
+    return np.random.default_rng(1).standard_normal((batch, 3, 224, 224), dtype=np.float32)
+
+
+def onnxruntime_call(options, x):
+    import onnxruntime
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+    session = onnxruntime.InferenceSession(options.model, settings, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": x})[0]
+
+
+def openvino_call(options, x):
+    import openvino
+    core = openvino.Core()
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": options.threads}
+    if options.precision == "fp32":
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
+    model = core.read_model(options.model)
+    model.reshape(list(x.shape))
+    compiled = core.compile_model(model, "CPU", settings)
+    if options.precision == "bf16" and "bfloat16" not in str(compiled.get_property("INFERENCE_PRECISION_HINT")):
+        sys.exit("OpenVINO has no bf16 on this processor")
+    request = compiled.create_infer_request()
+    return lambda: request.infer([x], share_inputs=True, share_outputs=True)[0]
+
+
+def pytorch_call(options, x):
+    import torch
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")
+    model, tensor = build(options.network), torch.from_numpy(x).contiguous(memory_format=torch.channels_last)
+    model = model.to(memory_format=torch.channels_last)
+    low = options.precision == "bf16"
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=low, cache_enabled=False):
+        traced = torch.jit.trace(model, tensor, check_trace=False)
+        frozen = torch.jit.freeze(traced) if low else torch.jit.optimize_for_inference(traced)
+
+    def call():
+        with torch.inference_mode():
+            return frozen(tensor).float().numpy()
+    return call
+
+
+def child(options):
+    """One engine, in this process: writes its answer and prints the 10th percentile in ms."""
+    import numpy as np
+    x = picture(options.batch)
+    call = {"onnxruntime": onnxruntime_call, "openvino": openvino_call, "pytorch": pytorch_call}[options.engine](options, x)
+    np.save(options.answer, np.array(call()))
+    for _ in range(2):
+        call()
+    times, end = [], time.perf_counter() + options.seconds
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    print(sorted(times)[len(times) // 10] * 1e3)
+
+
+def lamina(options, row, model, folder, seconds):
+    """The same of Lamina: (answer, ms)."""
+    import numpy as np
+    common = ["--model", model, "--device", "cpu", "--threads", str(options.threads), "--precision", row["precision"]]
+    answer = os.path.join(folder, "answer.safetensors")
+    np.save(os.path.join(folder, "x.npy"), picture(row["batch"]))
+    run = [options.lamina, "run", "--input", os.path.join(folder, "x.npy"), "--output", answer, *common]
+    subprocess.run(run, check=True, capture_output=True, text=True)
+    with open(answer, "rb") as file:
+        data = file.read()
+    size = int.from_bytes(data[:8], "little")
+    info = next(value for key, value in json.loads(data[8:8 + size]).items() if key != "__metadata__")
+    begin, end = (8 + size + offset for offset in info["data_offsets"])
+    bench = [options.lamina, "bench", "model", "--batch", str(row["batch"]), "--seconds", str(seconds), "--json", "-", *common]
+    text = subprocess.run(bench, check=True, capture_output=True, text=True).stdout
+    return np.frombuffer(data[begin:end], np.float32).reshape(info["shape"]), json.loads(text[text.index("{"):])["p10"]
+
+
+def measure(options, row, model, folder):
+    """(answer, ms); raises CalledProcessError."""
+    import numpy as np
+    if row["engine"] == "lamina":
+        return lamina(options, row, model, folder, options.seconds)
+    answer = os.path.join(folder, "answer.npy")
+    command = [sys.executable, __file__, "--child", "--engine", row["engine"], "--network", row["network"], "--model", model,
+               "--batch", str(row["batch"]), "--threads", str(options.threads), "--seconds", str(options.seconds),
+               "--precision", row["precision"], "--answer", answer]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return np.load(answer), float(text.split()[-1])
+
+
+def race(options, network, batch, precision, model, folder):
+    """All engines that can, in turns."""
+    import numpy as np
+    rows = [{"network": network, "batch": batch, "precision": precision, "engine": engine, "threads": options.threads}
+            for engine in ENGINES[precision]]
+    truth, _ = lamina(options, {**rows[0], "precision": "fp32"}, model, folder, 0.01)
+    for _ in range(options.rounds):
+        for row in rows:
+            if "why" in row:
+                continue
+            try:
+                answer, ms = measure(options, row, model, folder)
+            except (subprocess.CalledProcessError, OSError) as error:
+                row["why"] = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1][:200]
+                continue
+            difference = float(np.abs(answer.reshape(truth.shape) - truth).max() / np.abs(truth).max())
+            if not difference <= TOLERANCE[precision]:
+                row["why"] = f"disagrees by {difference:.1e} of the largest answer"
+            row["ms"] = min(ms, row.get("ms", ms))
+    return rows
+
+
+def same(row, other):
+    return all(row[key] == other.get(key) for key in ("network", "batch", "precision", "threads"))
+
+
+def table(results):
+    """Markdown: a line for each network, batch and precision."""
+    print(f"{results['machine']}\n")
+    print("| network | N | precision | Lamina, ms | ONNX Runtime | OpenVINO | PyTorch | Lamina : best |")
+    print("|---|---|---|---|---|---|---|---|")
+    done = []
+    for row in results["rows"]:
+        if any(same(row, other) for other in done):
             continue
+        done.append(row)
+        found = {r["engine"]: r["ms"] for r in results["rows"] if same(row, r) and "ms" in r and "why" not in r}
+        peers = [ms for engine, ms in found.items() if engine != "lamina"]
+        cells = [f"{found[e]:.2f}" if e in found else "–" for e in ("lamina", "onnxruntime", "openvino", "pytorch")]
+        ratio = f"{found['lamina'] / min(peers):.2f}" if peers and "lamina" in found else "–"
+        print(f"| {row['network']} | {row['batch']} | {row['precision']} | {' | '.join(cells)} | {ratio} |")
+
+
+def machine(threads):
+    """The processor, what it has, and its ceilings: multiply-adds and reading memory."""
+    text = open("/proc/cpuinfo").read() if os.path.exists("/proc/cpuinfo") else ""
+    model = re.search(r"model name\s*: (.*)", text)
+    features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile") if f" {name}" in text]
+    line = f"{model[1] if model else platform.machine()} ({', '.join(features)}), {threads} threads"
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "ceilings")
+        command = ["c++", "-O3", "-march=native", "-std=c++20", "-pthread", os.path.join(HERE, "cpu_ceilings.cpp"), "-o", program]
         try:
-            yield from make()
-        except Exception as error:
-            print(f"{module.__name__} cannot run {name}: {error}", file=sys.stderr)
-
-
-def race(arguments, name, batch, random):
-    network = Network(name, batch, random)
-    with tempfile.TemporaryDirectory() as directory:
-        contestants = list(engines(arguments, name, network, directory))
-        truth, rejected = contestants[0].output(), []
-        for engine in contestants[1:]:
-            output = engine.output().reshape(truth.shape)
-            difference = np.abs(output - truth).max() / np.abs(truth).max()
-            if not difference <= (2e-2 if "linear weights" in engine.name else 1e-4):
-                print(f"{engine.name} disagrees about {name}: {difference:.1e} of the largest output", file=sys.stderr)
-                rejected.append(engine)
-        contestants = [engine for engine in contestants if engine not in rejected]
-        best = {}
-        for _ in range(arguments.rounds):
-            for engine in contestants:
-                ms = engine.p10_ms(arguments.seconds)
-                best[engine.name] = min(ms, best.get(engine.name, ms))
-    lamina = best["Lamina"]
-    for engine, ms in best.items():
-        print(f"| {name} | {batch} | {engine} | {ms:.3f} | {ms / lamina:.2f} | {network.gflop / ms * 1e3:.0f} |", flush=True)
-
-
-def print_ceilings(arguments):
-    """Measured before and after the race: the clock of a shared machine wanders."""
-    with tempfile.TemporaryDirectory() as directory:
-        program = os.path.join(directory, "ceilings")
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cpu_ceilings.cpp")
-        try:
-            subprocess.run(["c++", "-O3", "-march=native", "-std=c++20", "-pthread", source, "-o", program], check=True)
-            output = subprocess.run([program, str(arguments.threads)], check=True, capture_output=True, text=True).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"no ceilings: {error}", file=sys.stderr)
-            return
-    print("Ceilings: {} GFLOP/s of multiply-adds, reading {} GB/s".format(*output.split()), flush=True)
+            subprocess.run(command, check=True, capture_output=True)
+            output = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout.split()
+        except (OSError, subprocess.CalledProcessError):
+            return line
+    return line + "; {} GFLOP/s of fp32 multiply-adds, reading {} GB/s".format(*output)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
-    parser.add_argument("--networks", default=",".join(NETWORKS), help="which of " + ", ".join(NETWORKS))
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="names of torchvision, or timm:NAME")
     parser.add_argument("--batch", default="1,8")
+    parser.add_argument("--precision", default="fp32", help="fp32, bf16 or both, with a comma")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.4, help="of each engine in each round")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    if torch:
-        torch.set_num_threads(arguments.threads)
-    print(f"{arguments.threads} thread(s), load average {os.getloadavg()[0]:.1f}, {platform.machine()}")
-    print_ceilings(arguments)
-    print("\n| network | N | engine | ms | times Lamina's | GFLOP/s |\n|---|---|---|---|---|---|")
-    random = np.random.default_rng(1)
-    for name in arguments.networks.split(","):
-        for batch in arguments.batch.split(","):
-            race(arguments, name, int(batch), random)
-    print()
-    print_ceilings(arguments)
+    parser.add_argument("--models", help="folder where exported networks are kept (default: one that vanishes)")
+    parser.add_argument("--results", help="JSON file that rows are added to")
+    parser.add_argument("--table", action="store_true", help="print what --results has and measure nothing")
+    for name in ("engine", "network", "model", "answer"):
+        parser.add_argument("--" + name, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        options.batch = int(options.batch)
+        return child(options)
+    results = {"rows": []}
+    if options.results and os.path.exists(options.results):
+        with open(options.results) as file:
+            results = json.load(file)
+    if options.table:
+        return table(results)
+    results["machine"] = machine(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        for network in options.networks.split(","):
+            model = os.path.join(options.models or folder, network.replace(":", "_") + ".onnx")
+            if not os.path.exists(model):
+                export(network, model)
+            for batch in map(int, options.batch.split(",")):
+                for precision in options.precision.split(","):
+                    wanted = {"network": network, "batch": batch, "precision": precision, "threads": options.threads}
+                    if any(same(wanted, row) for row in results["rows"]):
+                        continue
+                    rows = race(options, network, batch, precision, model, folder)
+                    for row in rows:
+                        print(network, batch, precision, row["engine"], row.get("why") or f"{row['ms']:.2f} ms", flush=True)
+                    results["rows"] += rows
+                    if options.results:
+                        with open(options.results + ".part", "w") as file:
+                            json.dump(results, file, indent=1)
+                        os.replace(options.results + ".part", options.results)
+    table(results)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ class Negotiator {
         best_output = output;
       }
     }
+    if (!op.view && op.module->keeps_order(views.with(op.input_format, best_output))) op.view = true;
     // If nothing takes any format, preparing it in the one that modules always take says why.
     for (int& input : op.inputs) input = in_format(input, format_of_input(program_.value(input), op.input_format));
     settled_.value(op.output).format = best_output;

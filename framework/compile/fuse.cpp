@@ -221,7 +221,9 @@ class Fuser {
 Program fuse(const Graph& graph, const CompileOptions& options) {
   Resolved resolved = resolve(graph, options);
   find_batch(graph, options, resolved);
-  return Fuser(resolved, options).fuse(graph, resolved);
+  Program program = Fuser(resolved, options).fuse(graph, resolved);
+  if (options.fuse) find_attention(program, options);
+  return program;
 }
 
 }  // namespace lamina::detail

@@ -82,6 +82,9 @@ struct PreparedViews {
 /// or of the type that they have. `graph` is for names.
 Program fuse(const Graph& graph, const CompileOptions& options);
 
+/// Puts attention in the place of the operations that it is made of.
+void find_attention(Program& program, const CompileOptions& options);
+
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph, and kept values, are f32 nchw; inputs that options.photos speaks of are photos.
 Program negotiate(Program program, const CompileOptions& options);

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "lamina/kernel/rules/move_plan.h"
 #include "lamina/layers/layer.h"
+#include "lamina/layers/views.h"
 
 namespace lamina::detail {
 
@@ -17,8 +21,21 @@ class Fixed final : public Layer<Problem> {
   Shape output_shape(std::span<const Shape>) const override { return shape_; }
   DType output_dtype(std::span<const DType>) const override { return dtype_; }
   Problem problem(std::span<const Shape>) const override { return problem_; }
+  bool keeps_order(const Preparation& preparation) const override {
+    if constexpr (moves) return is_still(problem_, preparation);
+    return false;
+  }
+  /// What a move writes may be read as any shape.
+  using Module::absorb;
+  Module::Absorbed absorb(const Module& next, std::span<const Module::Operand>) const override {
+    const auto* view = moves ? dynamic_cast<const Reshape*>(&next) : nullptr;
+    if (view == nullptr) return {};
+    return {.module = std::make_shared<Fixed>(problem_, view->shape(), dtype_)};
+  }
 
  private:
+  static constexpr bool moves = std::is_same_v<Problem, MoveProblem>;
+
   Problem problem_;
   Shape shape_;
   DType dtype_;

@@ -45,6 +45,9 @@ class LAMINA_API Module {
 
   /// The output is the input's elements under another shape: nothing is computed.
   virtual bool is_view(std::span<const Shape> /*inputs*/) const { return false; }
+  /// In these formats the output's memory is the input's as it is, though for other formats something would have to be
+  /// done.
+  virtual bool keeps_order(const Preparation& /*preparation*/) const { return false; }
   /// The output may be written over the first input.
   virtual bool in_place() const { return false; }
 

@@ -1,6 +1,7 @@
 #include "lamina/layers/views.h"
 
 #include "lamina/base/error.h"
+#include "lamina/layers/fixed.h"
 #include "lamina/layers/linear.h"
 
 namespace lamina {
@@ -16,6 +17,13 @@ bool Reshape::takes(const Preparation& p) const {
   return input.format.dtype == output.format.dtype &&
          detail::same_order(input.shape, input.format.layout, Layout::nchw) &&
          detail::same_order(output.shape, output.format.layout, Layout::nchw);
+}
+
+Module::Absorbed Reshape::absorb(const Module& next, std::span<const Operand>) const {
+  if (const auto* later = dynamic_cast<const Reshape*>(&next)) return {.module = std::make_shared<Reshape>(*later)};
+  const auto* move = dynamic_cast<const detail::Fixed<MoveProblem>*>(&next);
+  if (move == nullptr) return {};
+  return {.module = std::make_shared<detail::Fixed<MoveProblem>>(*move)};
 }
 
 std::unique_ptr<Operator> Reshape::prepare(const Preparation&) const {

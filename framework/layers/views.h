@@ -12,7 +12,11 @@ class LAMINA_API Reshape : public Module {
   std::string_view op() const override { return "reshape"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
   DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
+  const Shape& shape() const { return shape_; }
   bool is_view(std::span<const Shape>) const override { return true; }
+  /// A move counts elements in row-major order, and reads what this one reads.
+  using Module::absorb;
+  Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 

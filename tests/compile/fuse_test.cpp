@@ -153,5 +153,53 @@ TEST(Fuse, AnotherShapeThanTheChannelsIsNoParameter) {
   expect_same(g, {random_tensor({2, 6, 6}, 3)});
 }
 
+Value number(Graph& g, const std::string& name, float value) {
+  return constant(g, name, Tensor::from(std::vector{value}, Shape{}));
+}
+Value transposed(Graph& g, const std::string& name, Value x, std::vector<std::int64_t> order) {
+  return g.add(name, std::make_shared<Op>("Transpose", Attributes{{"perm", std::move(order)}}), {&x, 1});
+}
+
+TEST(Fuse, AttentionSpelledOutIsAttention) {
+  for (const bool masked : {false, true}) {
+    Graph g;
+    const Value q = g.input("q", {batch, 2, 5, 8}), k = g.input("k", {batch, 7, 2, 8}),
+                v = g.input("v", {batch, 2, 7, 4});
+    const Value turned =
+        op(g, "k scaled", "Mul", {transposed(g, "k turned", k, {0, 2, 3, 1}), number(g, "root", 0.5f)});
+    Value scores = op(g, "scores", "MatMul", {op(g, "q scaled", "Mul", {q, number(g, "root 2", 0.7f)}), turned});
+    if (masked) scores = op(g, "masked", "Add", {scores, constant(g, "mask", random_tensor({1, 2, 5, 7}, 4))});
+    g.output(op(g, "y", "MatMul", {op(g, "weights", "Softmax", {scores}), v}));
+    const std::vector<std::string> operations = fused(g);
+    ASSERT_EQ(operations.size(), 2u);
+    EXPECT_EQ(operations[0].substr(0, 4), "move");
+    EXPECT_EQ(operations[1].substr(0, 9), "attention");
+    expect_same(g, {random_tensor({2, 2, 5, 8}, 1), random_tensor({2, 7, 2, 8}, 2), random_tensor({2, 2, 7, 4}, 3)});
+  }
+}
+
+TEST(Fuse, ScoresThatAreReadStay) {
+  Graph g;
+  const Value q = g.input("q", {batch, 2, 5, 8}), k = g.input("k", {batch, 2, 7, 8}),
+              v = g.input("v", {batch, 2, 7, 4});
+  const Value scores = op(g, "scores", "MatMul", {q, transposed(g, "k turned", k, {0, 1, 3, 2})});
+  const Value weights = op(g, "weights", "Softmax", {scores});
+  g.output(op(g, "y", "MatMul", {weights, v}));
+  g.output(weights);
+  EXPECT_EQ(fused(g).size(), 4u);
+}
+
+/// A convolution, with what has the shape of its result added, and a function of the sum.
+TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
+  Graph g;
+  const Value x = g.input("x", {batch, 16, 6, 6});
+  const Value a = g.add("a", Conv2d({.in = 16, .out = 32, .kernel = 3, .padding = 1}), x);
+  const Value b = g.add("b", Conv2d({.in = 16, .out = 32, .kernel = 1}), x);
+  g.output(op(g, "y", "HardSwish", {g.add("sum", Add(), {a, b})}));
+  test::randomize(g);
+  EXPECT_EQ(fused(g), (std::vector<std::string>{"conv2d: ", "conv2d: sum, y"}));
+  expect_same(g, {random_tensor({2, 16, 6, 6}, 1)});
+}
+
 }  // namespace
 }  // namespace lamina

@@ -27,7 +27,7 @@ std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, con
 
 std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
-  return make_operator("copies", [move = cpu::Move(detail::move_plan(problem, dtype), size_of(dtype))](
+  return make_operator("copies", [move = cpu::Move(detail::move_plan(problem, p), size_of(dtype))](
                                      Inputs inputs, Outputs outputs, const Execution& execution) {
     move(inputs[0], outputs[0], *execution.pool);
   });

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -104,7 +105,9 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
       });
 }
 
-constexpr Kernel<LinearProblem> table[] = {{"dot", takes, prepare}};
+constexpr Kernel<LinearProblem> table[] = {
+    {"product", cpu::linear_product::takes, cpu::linear_product::prepare, cpu::linear_product::pays},
+    {"dot", takes, prepare}};
 
 }  // namespace
 

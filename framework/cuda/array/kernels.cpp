@@ -67,7 +67,7 @@ bool takes_move(const MoveProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
   const std::size_t alignment = std::min(p.input().alignment, p.output().alignment);
-  cuda::Move move(index(p), detail::move_plan(problem, dtype), size_of(dtype), alignment);
+  cuda::Move move(index(p), detail::move_plan(problem, p), size_of(dtype), alignment);
   return make_operator("copies", {.parameters = move.parameter_bytes()},
                        [move](Inputs inputs, Outputs outputs, const Execution& execution) {
                          move.run(inputs[0], outputs[0], execution.stream);

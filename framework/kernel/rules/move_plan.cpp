@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/move_layouts.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::detail {
@@ -49,9 +50,10 @@ std::uint64_t bits_of(double number, DType dtype) {
 
 }  // namespace
 
-MovePlan move_plan(const MoveProblem& problem, DType dtype) {
-  MovePlan plan = {.fill = bits_of(problem.fill, dtype)};
-  for (MoveProblem::Axis axis : problem.axes) {
+MovePlan move_plan(const MoveProblem& problem, const Preparation& p) {
+  MovePlan plan = {.fill = bits_of(problem.fill, p.input().format.dtype)};
+  const MoveProblem in_order = in_memory_order(problem, p.input(), p.output()).value();
+  for (MoveProblem::Axis axis : in_order.axes) {
     plan.count *= axis.extent;
     if (axis.extent == 0) continue;
     if (!axis.offsets.empty() && is_affine(axis.offsets)) {
@@ -79,7 +81,7 @@ MovePlan move_plan(const MoveProblem& problem, DType dtype) {
 
 bool is_movable(const MoveProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 1 || p.outputs.size() != 1 || p.input().pitch != 0 || p.output().pitch != 0) return false;
-  if (p.input().format != p.output().format || p.input().format.layout != Layout::nchw) return false;
+  if (p.input().format.dtype != p.output().format.dtype) return false;
   std::int64_t count = 1;
   for (const MoveProblem::Axis& axis : problem.axes) {
     if (!axis.offsets.empty() && static_cast<std::int64_t>(axis.offsets.size()) != axis.extent) return false;
@@ -87,7 +89,15 @@ bool is_movable(const MoveProblem& problem, const Preparation& p) {
     if (!product) return false;
     count = *product;
   }
-  return count == p.output().shape.numel();
+  return count == p.output().shape.numel() && in_memory_order(problem, p.input(), p.output()).has_value();
+}
+
+bool is_still(const MoveProblem& problem, const Preparation& p) {
+  if (p.input().shape.numel() != p.output().shape.numel() || !is_movable(problem, p)) return false;
+  const MovePlan plan = move_plan(problem, p);
+  const MoveProblem::Axis& axis = plan.axes[0];
+  return plan.axes.size() == 1 && plan.base == 0 && !plan.outside && axis.offsets.empty() &&
+         (axis.stride == 1 || axis.extent == 1);
 }
 
 }  // namespace lamina::detail

@@ -17,9 +17,14 @@ struct MovePlan {
   std::uint64_t fill = 0;  ///< the bits of an element outside
   std::int64_t count = 1;  ///< of the output
 };
-MovePlan move_plan(const MoveProblem& problem, DType dtype);
+/// Of a problem that is_movable, between the preparation's views.
+MovePlan move_plan(const MoveProblem& problem, const Preparation& preparation);
 
-/// Whether the operands are as the problem wants them: of one dtype, row-major, without gaps.
+/// Whether the operands are as the problem wants them: of one dtype, without gaps, and in layouts in which it can be
+/// said as strides and tables.
 bool is_movable(const MoveProblem& problem, const Preparation& preparation);
+
+/// Whether nothing moves: the elements lie in the output's memory as they do in the input's.
+bool is_still(const MoveProblem& problem, const Preparation& preparation);
 
 }  // namespace lamina::detail

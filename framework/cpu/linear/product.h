@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "lamina/kernel/operator.h"
+#include "lamina/kernel/problems.h"
+
+/// Fully connected layers over many rows: 1x1 convolutions of an image that has a pixel for each row, with weights
+/// packed for them.
+namespace lamina::cpu::linear_product {
+
+bool takes(const LinearProblem& problem, const Preparation& preparation);
+/// Where each image has rows enough to use what is packed; of a row an image, which batch there is would decide.
+bool pays(const LinearProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& preparation);
+
+}  // namespace lamina::cpu::linear_product
