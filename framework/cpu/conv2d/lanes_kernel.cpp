@@ -88,6 +88,72 @@ HWY_NOINLINE void tile(const LanesTile& t) {
   }
 }
 
+/// Depthwise, each pixel loaded once for all taps of a row.
+template <int kernel_width, int stride, bool edges, int P>
+HWY_NOINLINE void row_tile(const LanesTile& t) {
+  using D = hn::ScalableTag<float>;
+  using Vector = hn::Vec<D>;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(D())), columns = (P - 1) * stride + kernel_width;
+  const D d;
+  const Vector low = hn::Set(d, t.finish->low), high = hn::Set(d, t.finish->high);
+  const std::int64_t column = t.tap;
+  const float* block_weights = t.weights;
+  for (const LaneBlock *block = t.blocks, *const end = block + t.count; block != end; ++block) {
+    Vector sum[P];
+    const Vector bias = hn::LoadU(d, t.bias + block->output);
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) sum[p] = bias;
+    const float* row = t.input + block->input;
+    const float* const* pixels = t.pixels;
+    const float* w = block_weights;
+    for (int rows = t.rows; rows > 0; --rows) {
+      Vector weight[kernel_width];
+#pragma GCC unroll 16
+      for (int k = 0; k < kernel_width; ++k) weight[k] = hn::Load(d, w + k * lanes);
+#pragma GCC unroll 32
+      for (int j = 0; j < columns; ++j) {
+        const Vector value = hn::LoadU(d, edges ? pixels[j] + block->input : row + j * column);
+#pragma GCC unroll 16
+        for (int k = 0; k < kernel_width; ++k) {
+          const int p = (j - k) / stride;
+          if (j >= k && (j - k) % stride == 0 && p < P) sum[p] = hn::MulAdd(value, weight[k], sum[p]);
+        }
+      }
+      w += t.row_pitch;
+      if constexpr (edges) {
+        pixels += columns;
+      } else {
+        row += t.row;
+      }
+    }
+    float* const output = t.output + block->output;
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      Vector y = sum[p];
+      if (t.residual != nullptr) y = hn::Add(y, hn::LoadU(d, t.residual + block->output + p * t.pitch));
+      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
+      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * t.pitch);
+    }
+    block_weights += t.block_pitch;
+  }
+}
+
+template <int kernel_width, int stride, bool edges, int... index>
+constexpr std::array<void (*)(const LanesTile&), sizeof...(index)> row_tiles(std::integer_sequence<int, index...>) {
+  return {row_tile<kernel_width, stride, edges, index + 1>...};
+}
+
+template <int kernel_width, int stride>
+struct Rows {
+  using Counts = std::make_integer_sequence<int, most_pixels>;
+  static constexpr auto inside = row_tiles<kernel_width, stride, false>(Counts());
+  static constexpr auto edges = row_tiles<kernel_width, stride, true>(Counts());
+  static constexpr LanesRows functions = {kernel_width, stride, inside.data(), edges.data()};
+};
+
+constexpr LanesRows rows[] = {Rows<3, 1>::functions, Rows<3, 2>::functions, Rows<5, 1>::functions,
+                              Rows<5, 2>::functions, Rows<7, 1>::functions};
+
 template <class D, bool permutes, int... index>
 constexpr std::array<void (*)(const LanesTile&), sizeof...(index)> tiles(std::integer_sequence<int, index...>) {
   return {tile<D, index + 1, permutes>...};
@@ -113,7 +179,7 @@ constexpr LanesFunctions widths[] = {Width<4>::functions, Width<1>::functions};
 constexpr LanesFunctions widths[] = {Width<1>::functions};
 #endif
 
-constexpr LanesKernel kernel = {LAMINA_SIMD_SET, most_pixels, widths};
+constexpr LanesKernel kernel = {LAMINA_SIMD_SET, most_pixels, widths, rows};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace
