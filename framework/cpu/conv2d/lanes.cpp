@@ -179,7 +179,7 @@ void LanesConv::run_row(const Row& row, LanesTile tile) const {
     return in_tiles(0, g.out_width, compute_edge);
   }
   const auto edge = [&](int ow, int pixels) {
-    if (tabled) return compute_edge(ow, pixels);
+    if (tabled && pixels > 1) return compute_edge(ow, pixels);
     for (int i = 0; i < pixels; ++i) compute_inside(ow + i, 1, false);
   };
   in_tiles(0, begin, edge);

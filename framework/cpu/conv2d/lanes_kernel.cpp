@@ -96,45 +96,52 @@ HWY_NOINLINE void row_tile(const LanesTile& t) {
   constexpr int lanes = static_cast<int>(hn::MaxLanes(D())), columns = (P - 1) * stride + kernel_width;
   const D d;
   const Vector low = hn::Set(d, t.finish->low), high = hn::Set(d, t.finish->high);
-  const std::int64_t column = t.tap;
+  // Copies: what is stored might be a part of `t`, as far as the compiler knows.
+  const std::int64_t column = t.tap, row_pitch = t.row_pitch, block_pitch = t.block_pitch, pitch = t.pitch;
+  const std::int64_t next_row = t.row;
+  const float *const input = t.input, *const biases = t.bias, *const residuals = t.residual;
+  const float* const* const table = t.pixels;
+  float* const outputs = t.output;
+  const int row_count = t.rows;
   const float* block_weights = t.weights;
   for (const LaneBlock *block = t.blocks, *const end = block + t.count; block != end; ++block) {
+    const std::int64_t from = block->input, to = block->output;
     Vector sum[P];
-    const Vector bias = hn::LoadU(d, t.bias + block->output);
+    const Vector bias = hn::LoadU(d, biases + to);
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) sum[p] = bias;
-    const float* row = t.input + block->input;
-    const float* const* pixels = t.pixels;
+    const float* row = input + from;
+    const float* const* pixels = table;
     const float* w = block_weights;
-    for (int rows = t.rows; rows > 0; --rows) {
+    for (int rows = row_count; rows > 0; --rows) {
       Vector weight[kernel_width];
 #pragma GCC unroll 16
       for (int k = 0; k < kernel_width; ++k) weight[k] = hn::Load(d, w + k * lanes);
 #pragma GCC unroll 32
       for (int j = 0; j < columns; ++j) {
-        const Vector value = hn::LoadU(d, edges ? pixels[j] + block->input : row + j * column);
+        const Vector value = hn::LoadU(d, edges ? pixels[j] + from : row + j * column);
 #pragma GCC unroll 16
         for (int k = 0; k < kernel_width; ++k) {
           const int p = (j - k) / stride;
           if (j >= k && (j - k) % stride == 0 && p < P) sum[p] = hn::MulAdd(value, weight[k], sum[p]);
         }
       }
-      w += t.row_pitch;
+      w += row_pitch;
       if constexpr (edges) {
         pixels += columns;
       } else {
-        row += t.row;
+        row += next_row;
       }
     }
-    float* const output = t.output + block->output;
+    float* const output = outputs + to;
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) {
       Vector y = sum[p];
-      if (t.residual != nullptr) y = hn::Add(y, hn::LoadU(d, t.residual + block->output + p * t.pitch));
+      if (residuals != nullptr) y = hn::Add(y, hn::LoadU(d, residuals + to + p * pitch));
       y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
-      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * t.pitch);
+      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * pitch);
     }
-    block_weights += t.block_pitch;
+    block_weights += block_pitch;
   }
 }
 
