@@ -3,15 +3,43 @@
 // Loops over blocks, one for each function, which the compiler vectorises: conditions are selections between two values
 // that are both computed. Comparisons are written so that NaN stays.
 
-#include "lamina/cpu/array/pointwise.h"
+// Compiled once for each instruction set by Highway, whose vectors it does not name. Bits are the same for all of them.
+
+#include "lamina/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/array/pointwise.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "lamina/cpu/array/pointwise.h"
+#include "lamina/cpu/simd.h"
 #include "lamina/cpu/vector_math.h"
 
+#ifndef LAMINA_CPU_ARRAY_APPLY_KERNEL
+#define LAMINA_CPU_ARRAY_APPLY_KERNEL
 namespace lamina::cpu {
 namespace {
+
+struct ApplyKernel {
+  InstructionSet set;
+  void (*floats)(Pointwise function, const StepOperands<float>& operands, float* output, std::int64_t count);
+  void (*doubles)(Pointwise function, const StepOperands<double>& operands, double* output, std::int64_t count);
+};
+
+}  // namespace
+}  // namespace lamina::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
 
 template <class T>
 bool is_nan(T v) {
@@ -33,6 +61,13 @@ T greater(T v, T x) {
 template <class T>
 T clipped(T v, T low, T high) {
   return lesser(greater(v, low), high);
+}
+
+/// The same between two numbers that are not NaN.
+template <class T>
+T bounded(T v, T low, T high) {
+  const T above = v < low ? low : v;
+  return above > high ? high : above;
 }
 
 /// The remainder with the divisor's sign, as Python's.
@@ -100,11 +135,9 @@ bool all_are(const T* x, std::int64_t count, T number) {
   return std::all_of(x, x + count, [number](T one) { return one == number; });
 }
 
-}  // namespace
-
 // clang-format off
 template <class T>
-void apply(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t n) {
+void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t n) {
   switch (function) {
     case Pointwise::relu: return each(o, output, n, [](T v, T, T) { return v < T{0} ? T{0} : v; });
     case Pointwise::sigmoid: return each(o, output, n, [](T v, T, T) { return sigmoid_of(v); });
@@ -129,7 +162,7 @@ void apply(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t
     case Pointwise::softplus: return each(o, output, n, [](T v, T, T) { return logistic_log(v); });
     case Pointwise::softsign: return each(o, output, n, [](T v, T, T) { return v / (T{1} + std::abs(v)); });
     case Pointwise::hard_swish:
-      return each(o, output, n, [](T v, T, T) { return v * clipped(v * (T{1} / T{6}) + T(0.5), T{0}, T{1}); });
+      return each(o, output, n, [](T v, T, T) { return v * bounded(v * (T{1} / T{6}) + T(0.5), T{0}, T{1}); });
     case Pointwise::sin: return each(o, output, n, [](T v, T, T) { return std::sin(v); });
     case Pointwise::cos: return each(o, output, n, [](T v, T, T) { return std::cos(v); });
     case Pointwise::tan: return each(o, output, n, [](T v, T, T) { return std::tan(v); });
@@ -170,7 +203,7 @@ void apply(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t
     case Pointwise::clip: return each(o, output, n, [](T v, T x, T y) { return clipped(v, x, y); });
     case Pointwise::where: return each(o, output, n, [](T v, T x, T y) { return v != T{0} ? x : y; });
     case Pointwise::hard_sigmoid:
-      return each(o, output, n, [](T v, T x, T y) { return clipped(v * x + y, T{0}, T{1}); });
+      return each(o, output, n, [](T v, T x, T y) { return bounded(v * x + y, T{0}, T{1}); });
     case Pointwise::selu: return each(o, output, n, [](T v, T x, T y) { return y * elu(v, x); });
     case Pointwise::shrink: return each(o, output, n, [](T v, T x, T y) { return shrunk(v, x, y); });
     case Pointwise::is_inf:
@@ -188,7 +221,33 @@ void apply(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t
 }
 // clang-format on
 
-template void apply(Pointwise, const StepOperands<float>&, float*, std::int64_t);
-template void apply(Pointwise, const StepOperands<double>&, double*, std::int64_t);
+constexpr ApplyKernel kernel = {LAMINA_SIMD_SET, apply_loop<float>, apply_loop<double>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lamina::cpu {
+namespace {
+
+const ApplyKernel& best() {
+  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
+  static const ApplyKernel& first = supported_kernels(std::span<const ApplyKernel>(kernels)).front();
+  return first;
+}
+
+}  // namespace
+
+template <>
+void apply(Pointwise function, const StepOperands<float>& operands, float* output, std::int64_t count) {
+  best().floats(function, operands, output, count);
+}
+template <>
+void apply(Pointwise function, const StepOperands<double>& operands, double* output, std::int64_t count) {
+  best().doubles(function, operands, output, count);
+}
 
 }  // namespace lamina::cpu
+#endif

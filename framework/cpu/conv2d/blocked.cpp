@@ -150,8 +150,11 @@ void conv2d_blocked_pack(const ConvGeometry& g, const BlockedKernel& kernel, con
   }
 }
 
-void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Conv2dPointers& p, ThreadPool& pool,
-                    float* workspace) {
+namespace {
+
+/// `epilogue`: of channels-last output; null: nchw.
+void run(const ConvGeometry& g, const BlockedKernel& kernel, const Conv2dPointers& p, const RowEpilogue* epilogue,
+         ThreadPool& pool, float* workspace) {
   const Division division = divide(g, kernel, pool.threads());
   const Blocks blocks = blocks_of(g, kernel);
   const std::int64_t group_packed = (1 + g.reduction()) * blocks.first_filter(blocks.count());
@@ -171,6 +174,8 @@ void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Co
     BlockedJob job;
     job.geometry = &g;
     job.relu = p.relu;
+    job.channels_last = epilogue != nullptr;
+    job.finish = epilogue;
     job.sums = buffer + division.copy;
     if (copies(g)) {
       const int top = first_row * g.stride_height - g.padding_height;
@@ -201,12 +206,25 @@ void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Co
         job.packed = packed_block(b);
         job.next_packed = packed_block(b + 1 < last_block ? b + 1 : first_block);
         job.filters = std::min(b < blocks.wide ? blocks.wide_size : blocks.lanes, g.group_out_channels() - filter);
+        const std::int64_t channel = std::int64_t{group} * g.group_out_channels() + filter;
         job.output =
-            p.output + (n * g.out_channels + std::int64_t{group} * g.group_out_channels() + filter) * g.out_pixels();
+            p.output + n * g.out_channels * g.out_pixels() + channel * (job.channels_last ? 1 : g.out_pixels());
         (b < blocks.wide ? kernel.wide : kernel.narrow)(job);
       }
     }
   });
+}
+
+}  // namespace
+
+void conv2d_blocked(const ConvGeometry& g, const BlockedKernel& kernel, const Conv2dPointers& p, ThreadPool& pool,
+                    float* workspace) {
+  run(g, kernel, p, nullptr, pool, workspace);
+}
+
+void conv2d_blocked_to_channels_last(const ConvGeometry& g, const BlockedKernel& kernel, const Conv2dPointers& p,
+                                     const RowEpilogue& epilogue, ThreadPool& pool, float* workspace) {
+  run(g, kernel, p, &epilogue, pool, workspace);
 }
 
 std::size_t conv2d_blocked_workspace(const ConvGeometry& g, const BlockedKernel& kernel, int threads) {

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "lamina/cpu/conv2d/conv2d.h"
+#include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
 
 /// Register-blocked convolution: no columns, weights packed once, vectors of filters.
@@ -23,10 +24,12 @@ struct BlockedJob {
   const float* packed = nullptr;       // [1 + K, vectors * lanes], 64-byte aligned: biases, then weights
   const float* next_packed = nullptr;  // what is likely to be wanted afterwards: fetched, so it need not be there
   float* sums = nullptr;               // [rows, OW, vectors * lanes], 64-byte aligned
-  float* output = nullptr;             // [filters, OH, OW] of this image
-  int filters = 0;                     // of the block that exist: at most vectors * lanes
+  float* output = nullptr;             // of this image and the first filter: [OC, OH, OW] or [OH, OW, OC]
+  bool channels_last = false;
+  int filters = 0;  // of the block that exist: at most vectors * lanes
   int first_row = 0, last_row = 0;
   bool relu = false;
+  const RowEpilogue* finish = nullptr;  // of channels-last output; no additions
 };
 
 /// The kernel compiled for one instruction set.
@@ -56,6 +59,10 @@ void conv2d_blocked_pack(const ConvGeometry& geometry, const BlockedKernel& kern
 /// conv2d_blocked_workspace() bytes.
 void conv2d_blocked(const ConvGeometry& geometry, const BlockedKernel& kernel, const Conv2dPointers& pointers,
                     ThreadPool& pool, float* workspace);
+/// The same, but the output is [N, OH, OW, OC], and the epilogue, which adds nothing, takes the place of a ReLU.
+void conv2d_blocked_to_channels_last(const ConvGeometry& geometry, const BlockedKernel& kernel,
+                                     const Conv2dPointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
+                                     float* workspace);
 std::size_t conv2d_blocked_workspace(const ConvGeometry& geometry, const BlockedKernel& kernel, int threads);
 
 }  // namespace lamina::cpu

@@ -58,6 +58,26 @@ const std::array<TileFunction, P>& tiles_for(int stride) {
   }
 }
 
+/// Sums [pixels, width] to rows of channels.
+void write_rows(const float* sums, int width, int pixels, const BlockedJob& job, float* output, std::int64_t pitch) {
+  const Tag d;
+  const RowEpilogue& finish = *job.finish;
+  const Vector low = hn::Set(d, finish.low), high = hn::Set(d, finish.high);
+  for (int p = 0; p < pixels; ++p, sums += width, output += pitch) {
+    int f = 0;
+    for (; f + lanes <= job.filters; f += lanes) {
+      Vector y = hn::Load(d, sums + f);
+      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
+      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + f);
+    }
+    for (; f < job.filters; ++f) {
+      const float y = sums[f] < finish.low ? finish.low : sums[f];
+      output[f] = finish.high < y ? finish.high : y;
+    }
+    if (!finish.rest.empty()) apply_rest(finish.rest, nullptr, output, job.filters);
+  }
+}
+
 template <int V, int most_pixels>
 void block(const BlockedJob& job) {
   constexpr int filters = V * lanes;
@@ -112,11 +132,19 @@ void block(const BlockedJob& job) {
         tile.input = input + std::int64_t{pixels.begin} * g.stride_width;
         tile.sums = sums + std::int64_t{pixels.begin} * filters;
         tile.before = first ? job.packed : tile.sums;
-        float* const output = job.output + std::int64_t{oh} * g.out_width + pixels.begin;
-        for (int f = first_line; f < last_line; ++f) __builtin_prefetch(output + f * g.out_pixels(), 1);
+        const std::int64_t pixel = std::int64_t{oh} * g.out_width + pixels.begin;
+        float* const output = job.output + pixel * (job.channels_last ? g.out_channels : 1);
+        if (!job.channels_last) {
+          for (int f = first_line; f < last_line; ++f) __builtin_prefetch(output + f * g.out_pixels(), 1);
+        }
         compute[at](tile);
         step.ahead += share;
-        if (last) write[at](tile.sums, output, g.out_pixels(), job.filters);
+        if (!last) continue;
+        if (job.channels_last) {
+          write_rows(tile.sums, filters, pixels.size(), job, output, g.out_channels);
+        } else {
+          write[at](tile.sums, output, g.out_pixels(), job.filters);
+        }
       }
     }
   });

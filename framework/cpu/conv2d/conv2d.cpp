@@ -75,22 +75,36 @@ std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Prepar
   return prepare_rows<cpu::LanesConv>(problem, p, lanes_kernel(p));
 }
 
+/// The images that a network is given are nchw; the layers after the first want channels last.
+bool takes_blocked(const ConvProblem& problem, const Preparation& p) {
+  if (takes(problem, p)) return true;
+  return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
+         !cpu::reads_residual(problem.epilogue) && p.input().format == Format{} && p.input().pitch == 0 &&
+         p.output().format == Format{DType::f32, Layout::nhwc} && p.output().pitch == 0;
+}
+
 std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const cpu::BlockedKernel& kernel = cpu::best_kernel(cpu::blocked_kernels(), p.device);
   Tensor packed(Shape{cpu::conv2d_blocked_packed_size(g, kernel)});
   cpu::conv2d_blocked_pack(g, kernel, floats(problem.weight), floats(problem.bias), floats(packed));
-  return make_operator(
-      detail::concat("blocked: ", kernel.vectors * kernel.lanes, " filters x ", kernel.pixels, " pixels in registers, ",
-                     name(kernel.set)),
-      {.workspace = cpu::conv2d_blocked_workspace(g, kernel, p.threads), .parameters = packed.bytes()},
-      [g, &kernel, packed, relu = problem.epilogue.relu()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                                           const Execution& execution) {
-        cpu::conv2d_blocked(
-            g, kernel,
-            {.input = floats(inputs[0]), .weight = floats(packed), .output = floats(outputs[0]), .relu = relu},
-            *execution.pool, static_cast<float*>(execution.workspace));
-      });
+  return make_operator(detail::concat("blocked: ", kernel.vectors * kernel.lanes, " filters x ", kernel.pixels,
+                                      " pixels in registers, ", name(kernel.set)),
+                       {.workspace = cpu::conv2d_blocked_workspace(g, kernel, p.threads), .parameters = packed.bytes()},
+                       [g, &kernel, packed, channels_last = p.output().format.layout == Layout::nhwc,
+                        relu = problem.epilogue.relu(), epilogue = cpu::row_epilogue(problem.epilogue)](
+                           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+                         cpu::Conv2dPointers pointers = {
+                             .input = floats(inputs[0]), .weight = floats(packed), .output = floats(outputs[0])};
+                         auto* const workspace = static_cast<float*>(execution.workspace);
+                         if (channels_last) {
+                           cpu::conv2d_blocked_to_channels_last(g, kernel, pointers, epilogue, *execution.pool,
+                                                                workspace);
+                         } else {
+                           pointers.relu = relu;
+                           cpu::conv2d_blocked(g, kernel, pointers, *execution.pool, workspace);
+                         }
+                       });
 }
 
 bool blocked_pays(const ConvProblem& problem, const Preparation& p) {
@@ -129,7 +143,7 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
 constexpr Kernel<ConvProblem> table[] = {
     {"lanes", takes_lanes, prepare_lanes, lanes_pay},
     {"channels_last", takes_channels_last, prepare_channels_last},
-    {"blocked", takes, prepare_blocked, blocked_pays},
+    {"blocked", takes_blocked, prepare_blocked, blocked_pays},
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},

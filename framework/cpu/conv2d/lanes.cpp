@@ -59,6 +59,12 @@ LanesConv::LanesConv(const ConvGeometry& geometry, const LanesKernel& kernel, in
       }
     }
   }
+  if (depthwise() && functions_ == &kernel.widths.front() && g.dilation_width == 1) {
+    for (const LanesRows& rows : kernel.rows) {
+      if (rows.kernel == g.kernel_width && rows.stride == g.stride_width) rows_ = &rows;
+    }
+    if (g.kernel_height * g.kernel_width > chunk_terms) rows_ = nullptr;
+  }
   const auto blocks = static_cast<int>(blocks_.size());
   const std::int64_t rows = g.batch * g.out_height;
   // No part is a single block: the last one may share channels with the one before it.
@@ -74,10 +80,13 @@ std::string LanesConv::description() const {
                         " pixels in registers");
 }
 
+std::int64_t LanesConv::biases() const {
+  return round_up<std::int64_t>(geometry_.out_channels, line) + round_up<std::int64_t>(geometry_.in_channels, line);
+}
+
 std::int64_t LanesConv::packed_size() const {
-  return round_up<std::int64_t>(geometry_.out_channels, line) +
-         round_up<std::int64_t>(static_cast<std::int64_t>(blocks_.size()) * geometry_.reduction() * functions_->lanes,
-                                line);
+  return biases() + round_up<std::int64_t>(
+                        static_cast<std::int64_t>(blocks_.size()) * geometry_.reduction() * functions_->lanes, line);
 }
 
 void LanesConv::pack(const float* weight, const float* bias, float* packed) const {
@@ -85,7 +94,7 @@ void LanesConv::pack(const float* weight, const float* bias, float* packed) cons
   const int lanes = functions_->lanes, channels = g.group_in_channels();
   std::fill(packed, packed + packed_size(), 0.0f);
   if (bias != nullptr) std::copy_n(bias, g.out_channels, packed);
-  packed += round_up<std::int64_t>(g.out_channels, line);
+  packed += biases();
   const std::int64_t taps = std::int64_t{g.kernel_height} * g.kernel_width;
   for (const LaneBlock& block : blocks_) {
     for (std::int64_t tap = 0; tap < taps; ++tap) {
@@ -98,17 +107,91 @@ void LanesConv::pack(const float* weight, const float* bias, float* packed) cons
   }
 }
 
+/// One output row of an image.
+struct LanesConv::Row {
+  const float* input;    // the image's first row inside of the window, column 0
+  const float* weights;  // of the first such row of the kernel
+  const float* zeros;    // [C]
+  float* output;
+  const float* residual;  // or null
+  const PointwiseChain& rest;
+  const float* rest_residual;
+  int first_channel, channels;  // of the tile's blocks
+};
+
+void LanesConv::run_row(const Row& row, LanesTile tile) const {
+  const ConvGeometry& g = geometry_;
+  const std::int64_t channels = g.in_channels, tap_weights = std::int64_t{g.group_in_channels()} * functions_->lanes;
+  const auto compute = [&](void (*function)(const LanesTile&), int ow, int pixels) {
+    const std::int64_t place = std::int64_t{ow} * g.out_channels;
+    tile.output = row.output + place;
+    if (row.residual != nullptr) tile.residual = row.residual + place;
+    function(tile);
+    if (row.rest.empty()) return;
+    const bool whole = row.channels == g.out_channels;
+    for (int i = 0; i < (whole ? 1 : pixels); ++i) {
+      const std::int64_t at = place + std::int64_t{i} * g.out_channels + row.first_channel;
+      apply_rest(row.rest, row.rest_residual == nullptr ? nullptr : row.rest_residual + at, row.output + at,
+                 std::int64_t{whole ? pixels : 1} * row.channels);
+    }
+  };
+  /// Pixels that see the same taps inside of the image.
+  const auto compute_inside = [&](int ow, int pixels, bool whole_rows) {
+    const int left = ow * g.stride_width - g.padding_width;
+    const Taps taps(left, g.in_width, g.kernel_width, g.dilation_width);
+    tile.taps = taps.size();
+    tile.input = row.input + (tile.taps > 0 ? left + std::int64_t{taps.begin} * g.dilation_width : 0) * channels;
+    tile.weights = row.weights + taps.begin * tap_weights;
+    const auto& functions = depthwise() ? functions_->depthwise : functions_->grouped;
+    compute((whole_rows && rows_ != nullptr ? rows_->inside : functions)[pixels - 1], ow, pixels);
+  };
+  constexpr int most_entries = 7 * 64;
+  const float* table[most_entries];
+  const auto compute_edge = [&](int ow, int pixels) {
+    const int left = ow * g.stride_width - g.padding_width, columns = (pixels - 1) * g.stride_width + g.kernel_width;
+    const float** entry = table;
+    for (int r = 0; r < tile.rows; ++r) {
+      const float* const from = row.input + r * tile.row;
+      for (int column = left; column < left + columns; ++column) {
+        *entry++ = column >= 0 && column < g.in_width ? from + column * channels : row.zeros;
+      }
+    }
+    tile.pixels = table;
+    tile.weights = row.weights;
+    compute(rows_->edges[pixels - 1], ow, pixels);
+  };
+  const auto in_tiles = [&](int begin, int end, auto&& body) {
+    const int count = ceil_div(end - begin, pixels_);
+    for (int i = 0; i < count; ++i) {
+      const int from = part_begin(end - begin, count, i);
+      body(begin + from, part_begin(end - begin, count, i + 1) - from);
+    }
+  };
+
+  // Pixels whose window lies inside of the image from left to right.
+  const int begin = std::min(g.out_width, ceil_div(g.padding_width, g.stride_width));
+  const int slack = g.in_width + g.padding_width - (g.kernel_width - 1) * g.dilation_width - 1;
+  const int end = std::max(begin, slack < 0 ? 0 : std::min(g.out_width, slack / g.stride_width + 1));
+  const int table_rows = (pixels_ - 1) * g.stride_width + g.kernel_width;
+  const bool tabled = rows_ != nullptr && tile.rows * table_rows <= most_entries;
+  // A table of a whole row's pixels is worth its while for many channels and few pixels.
+  if (tabled && g.out_width <= 2 * pixels_ && tile.count >= 8) {
+    return in_tiles(0, g.out_width, compute_edge);
+  }
+  const auto edge = [&](int ow, int pixels) {
+    if (tabled && pixels > 1) return compute_edge(ow, pixels);
+    for (int i = 0; i < pixels; ++i) compute_inside(ow + i, 1, false);
+  };
+  in_tiles(0, begin, edge);
+  in_tiles(begin, end, [&](int ow, int pixels) { compute_inside(ow, pixels, true); });
+  in_tiles(end, g.out_width, edge);
+}
+
 void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, ThreadPool& pool, float*) const {
   const ConvGeometry& g = geometry_;
-  const int lanes = functions_->lanes, channels = g.group_in_channels();
   const auto blocks = static_cast<int>(blocks_.size());
-  const auto& tiles = depthwise() ? functions_->depthwise : functions_->grouped;
-  const std::int64_t block_pitch = g.reduction() * lanes, tap_weights = std::int64_t{channels} * lanes;
-  const float* const packed = p.packed + round_up<std::int64_t>(g.out_channels, line);
-  // Pixels whose window lies inside of the image from left to right.
-  const int inner_begin = std::min(g.out_width, ceil_div(g.padding_width, g.stride_width));
-  const int slack = g.in_width + g.padding_width - (g.kernel_width - 1) * g.dilation_width - 1;
-  const int inner_end = std::max(inner_begin, slack < 0 ? 0 : std::min(g.out_width, slack / g.stride_width + 1));
+  const std::int64_t block_weights = g.reduction() * functions_->lanes,
+                     row_pixels = std::int64_t{g.in_width} * g.in_channels;
   pool.parallel_for(g.batch * bands_ * parts_, [&](std::int64_t index, int) {
     const auto part = static_cast<int>(index % parts_);
     index /= parts_;
@@ -116,54 +199,37 @@ void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, 
     const std::int64_t n = index / bands_;
     const int first_block = part_begin(blocks, parts_, part), last_block = part_begin(blocks, parts_, part + 1);
     const int first_channel = blocks_[static_cast<std::size_t>(first_block)].output;
-    const int last_channel = blocks_[static_cast<std::size_t>(last_block - 1)].output + lanes;
+    const int last_channel = blocks_[static_cast<std::size_t>(last_block - 1)].output + functions_->lanes;
     LanesTile tile;
     tile.pixel = std::int64_t{g.stride_width} * g.in_channels;
     tile.tap = std::int64_t{g.dilation_width} * g.in_channels;
-    tile.row = std::int64_t{g.dilation_height} * g.in_width * g.in_channels;
-    tile.channels = channels;
-    tile.flush = std::max(1, chunk_terms / channels);
+    tile.row = g.dilation_height * row_pixels;
+    tile.channels = g.group_in_channels();
+    tile.flush = std::max(1, chunk_terms / tile.channels);
     tile.blocks = &blocks_[static_cast<std::size_t>(first_block)];
     tile.count = last_block - first_block;
-    tile.block_pitch = block_pitch;
-    tile.row_pitch = g.kernel_width * tap_weights;
-    tile.places = &places_[static_cast<std::size_t>(first_block * tap_weights)];
+    tile.block_pitch = block_weights;
+    tile.row_pitch = block_weights / g.kernel_height;
+    tile.places = &places_[static_cast<std::size_t>(first_block * functions_->lanes * tile.channels)];
     tile.bias = p.packed;
     tile.pitch = g.out_channels;
     tile.finish = &epilogue;
     for (int oh = part_begin(g.out_height, bands_, band); oh < part_begin(g.out_height, bands_, band + 1); ++oh) {
       const int top = oh * g.stride_height - g.padding_height;
-      const Taps rows(top, g.in_height, g.kernel_height, g.dilation_height);
-      tile.rows = rows.size();
-      const std::int64_t first_row = top + std::int64_t{rows.begin} * g.dilation_height;
-      const float* const row =
-          p.input + (n * g.in_height + (tile.rows > 0 ? first_row : 0)) * g.in_width * g.in_channels;
-      const float* const row_weights = packed + first_block * block_pitch + rows.begin * tile.row_pitch;
-      const auto compute = [&](int ow, int pixels) {
-        const int left = ow * g.stride_width - g.padding_width;
-        const Taps taps(left, g.in_width, g.kernel_width, g.dilation_width);
-        tile.taps = taps.size();
-        tile.input = row + (tile.taps > 0 ? left + std::int64_t{taps.begin} * g.dilation_width : 0) * g.in_channels;
-        tile.weights = row_weights + taps.begin * tap_weights;
-        const std::int64_t place = ((n * g.out_height + oh) * g.out_width + ow) * g.out_channels;
-        tile.output = p.output + place;
-        if (epilogue.adds) tile.residual = p.residual + place;
-        tiles[pixels - 1](tile);
-        if (epilogue.rest.empty()) return;
-        const bool whole = parts_ == 1;
-        for (int i = 0; i < (whole ? 1 : pixels); ++i) {
-          const std::int64_t at = place + std::int64_t{i} * g.out_channels + first_channel;
-          apply_rest(epilogue.rest, p.residual == nullptr ? nullptr : p.residual + at, p.output + at,
-                     std::int64_t{whole ? pixels : 1} * (last_channel - first_channel));
-        }
-      };
-      for (int ow = 0; ow < inner_begin; ++ow) compute(ow, 1);
-      const int inner = inner_end - inner_begin, count = ceil_div(inner, pixels_);
-      for (int i = 0; i < count; ++i) {
-        const int from = part_begin(inner, count, i);
-        compute(inner_begin + from, part_begin(inner, count, i + 1) - from);
-      }
-      for (int ow = inner_end; ow < g.out_width; ++ow) compute(ow, 1);
+      const Taps taps(top, g.in_height, g.kernel_height, g.dilation_height);
+      tile.rows = taps.size();
+      const int first_row = tile.rows > 0 ? top + taps.begin * g.dilation_height : 0;
+      const std::int64_t place = (n * g.out_height + oh) * g.out_width * g.out_channels;
+      run_row({.input = p.input + (n * g.in_height + first_row) * row_pixels,
+               .weights = p.packed + biases() + first_block * block_weights + taps.begin * tile.row_pitch,
+               .zeros = p.packed + round_up<std::int64_t>(g.out_channels, line),
+               .output = p.output + place,
+               .residual = epilogue.adds ? p.residual + place : nullptr,
+               .rest = epilogue.rest,
+               .rest_residual = p.residual == nullptr ? nullptr : p.residual + place,
+               .first_channel = first_channel,
+               .channels = last_channel - first_channel},
+              tile);
     }
   });
 }

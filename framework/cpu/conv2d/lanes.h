@@ -39,6 +39,9 @@ struct LanesTile {
   std::int64_t pitch = 0;
   const float* residual = nullptr;  // as the output, or null
   const RowEpilogue* finish = nullptr;
+  // Of kernels 3, 5 or 7 wide: [rows, columns of P pixels] where each pixel is, one of zeros outside of the image;
+  // null: they lie side by side from `input` on.
+  const float* const* pixels = nullptr;
 };
 
 /// Tiles of one length of vectors.
@@ -48,11 +51,19 @@ struct LanesFunctions {
   void (*const* grouped)(const LanesTile& tile);    // with permutations
 };
 
+/// Depthwise tiles that load a pixel once for all taps of a row, for one width of kernels and one stride.
+struct LanesRows {
+  int kernel, stride;
+  void (*const* inside)(const LanesTile& tile);  // by number of pixels less one
+  void (*const* edges)(const LanesTile& tile);   // by LanesTile::pixels
+};
+
 /// The kernel compiled for one instruction set.
 struct LanesKernel {
   InstructionSet set;
   int pixels;                              // P: the most pixels in a tile
   std::span<const LanesFunctions> widths;  // the longest first
+  std::span<const LanesRows> rows;         // of the longest
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.
@@ -67,7 +78,7 @@ class LanesConv {
   static bool takes(const ConvGeometry& geometry, const LanesKernel& kernel);
 
   std::string description() const;
-  /// Floats of the packed weights: [OC] biases, padded, then [blocks][KH, KW, C / groups, lanes].
+  /// Floats of the packed weights: [OC] biases and [C] zeros, padded, then [blocks][KH, KW, C / groups, lanes].
   std::int64_t packed_size() const;
   /// `weight` [OC, C / groups, KH, KW], `bias` [OC] or null; `packed` is 64-byte aligned.
   void pack(const float* weight, const float* bias, float* packed) const;
@@ -76,10 +87,15 @@ class LanesConv {
 
  private:
   static const LanesFunctions* functions(const ConvGeometry& geometry, const LanesKernel& kernel);
+  struct Row;
+
+  std::int64_t biases() const;
+  void run_row(const Row& row, LanesTile tile) const;
   bool depthwise() const { return geometry_.group_in_channels() == 1 && geometry_.group_out_channels() == 1; }
 
   ConvGeometry geometry_;
   const LanesFunctions* functions_;
+  const LanesRows* rows_ = nullptr;  // if there are some for the geometry
   int pixels_;
   int bands_ = 1, parts_ = 1;  // a task is some rows of an image, of some blocks
   std::vector<LaneBlock> blocks_;

@@ -88,6 +88,79 @@ HWY_NOINLINE void tile(const LanesTile& t) {
   }
 }
 
+/// Depthwise, each pixel loaded once for all taps of a row.
+template <int kernel_width, int stride, bool edges, int P>
+HWY_NOINLINE void row_tile(const LanesTile& t) {
+  using D = hn::ScalableTag<float>;
+  using Vector = hn::Vec<D>;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(D())), columns = (P - 1) * stride + kernel_width;
+  const D d;
+  const Vector low = hn::Set(d, t.finish->low), high = hn::Set(d, t.finish->high);
+  // Copies: what is stored might be a part of `t`, as far as the compiler knows.
+  const std::int64_t column = t.tap, row_pitch = t.row_pitch, block_pitch = t.block_pitch, pitch = t.pitch;
+  const std::int64_t next_row = t.row;
+  const float *const input = t.input, *const biases = t.bias, *const residuals = t.residual;
+  const float* const* const table = t.pixels;
+  float* const outputs = t.output;
+  const int row_count = t.rows;
+  const float* block_weights = t.weights;
+  for (const LaneBlock *block = t.blocks, *const end = block + t.count; block != end; ++block) {
+    const std::int64_t from = block->input, to = block->output;
+    Vector sum[P];
+    const Vector bias = hn::LoadU(d, biases + to);
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) sum[p] = bias;
+    const float* row = input + from;
+    const float* const* pixels = table;
+    const float* w = block_weights;
+    for (int rows = row_count; rows > 0; --rows) {
+      Vector weight[kernel_width];
+#pragma GCC unroll 16
+      for (int k = 0; k < kernel_width; ++k) weight[k] = hn::Load(d, w + k * lanes);
+#pragma GCC unroll 32
+      for (int j = 0; j < columns; ++j) {
+        const Vector value = hn::LoadU(d, edges ? pixels[j] + from : row + j * column);
+#pragma GCC unroll 16
+        for (int k = 0; k < kernel_width; ++k) {
+          const int p = (j - k) / stride;
+          if (j >= k && (j - k) % stride == 0 && p < P) sum[p] = hn::MulAdd(value, weight[k], sum[p]);
+        }
+      }
+      w += row_pitch;
+      if constexpr (edges) {
+        pixels += columns;
+      } else {
+        row += next_row;
+      }
+    }
+    float* const output = outputs + to;
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      Vector y = sum[p];
+      if (residuals != nullptr) y = hn::Add(y, hn::LoadU(d, residuals + to + p * pitch));
+      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
+      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * pitch);
+    }
+    block_weights += block_pitch;
+  }
+}
+
+template <int kernel_width, int stride, bool edges, int... index>
+constexpr std::array<void (*)(const LanesTile&), sizeof...(index)> row_tiles(std::integer_sequence<int, index...>) {
+  return {row_tile<kernel_width, stride, edges, index + 1>...};
+}
+
+template <int kernel_width, int stride>
+struct Rows {
+  using Counts = std::make_integer_sequence<int, most_pixels>;
+  static constexpr auto inside = row_tiles<kernel_width, stride, false>(Counts());
+  static constexpr auto edges = row_tiles<kernel_width, stride, true>(Counts());
+  static constexpr LanesRows functions = {kernel_width, stride, inside.data(), edges.data()};
+};
+
+constexpr LanesRows rows[] = {Rows<3, 1>::functions, Rows<3, 2>::functions, Rows<5, 1>::functions,
+                              Rows<5, 2>::functions, Rows<7, 1>::functions};
+
 template <class D, bool permutes, int... index>
 constexpr std::array<void (*)(const LanesTile&), sizeof...(index)> tiles(std::integer_sequence<int, index...>) {
   return {tile<D, index + 1, permutes>...};
@@ -113,7 +186,7 @@ constexpr LanesFunctions widths[] = {Width<4>::functions, Width<1>::functions};
 constexpr LanesFunctions widths[] = {Width<1>::functions};
 #endif
 
-constexpr LanesKernel kernel = {LAMINA_SIMD_SET, most_pixels, widths};
+constexpr LanesKernel kernel = {LAMINA_SIMD_SET, most_pixels, widths, rows};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

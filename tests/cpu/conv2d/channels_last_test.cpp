@@ -11,6 +11,7 @@
 #include <ostream>
 #include <string>
 
+#include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/lanes.h"
 #include "support/contract.h"
 #include "support/guarded.h"
@@ -48,6 +49,7 @@ struct Operands {
 
 struct Kernel {
   std::string name;
+  bool from_nchw;
   std::function<bool(const ConvGeometry&)> takes;
   std::function<void(const ConvGeometry&, const Operands&, const RowEpilogue&, ThreadPool&)> run;
 };
@@ -64,6 +66,16 @@ void run_conv(const K& kernel, const ConvGeometry& g, const Operands& o, const R
   conv.run({o.input, packed.data(), o.residual, o.output}, epilogue, pool, workspace.data());
 }
 
+void run_blocked(const BlockedKernel& kernel, const ConvGeometry& g, const Operands& o, const RowEpilogue& epilogue,
+                 ThreadPool& pool) {
+  Guarded<float> packed(whole_lines(conv2d_blocked_packed_size(g, kernel)));
+  Guarded<float> workspace(
+      whole_lines(static_cast<std::int64_t>(conv2d_blocked_workspace(g, kernel, pool.threads()) / sizeof(float))));
+  conv2d_blocked_pack(g, kernel, o.weight, o.bias, packed.data());
+  const Conv2dPointers pointers = {.input = o.input, .weight = packed.data(), .output = o.output};
+  conv2d_blocked_to_channels_last(g, kernel, pointers, epilogue, pool, workspace.data());
+}
+
 std::string named(const char* kernel, InstructionSet set) {
   std::string name = std::string(kernel) + "_" + lamina::name(set);
   std::erase_if(name, [](char c) { return c == '-'; });
@@ -73,12 +85,17 @@ std::string named(const char* kernel, InstructionSet set) {
 std::vector<Kernel> kernels() {
   std::vector<Kernel> result;
   for (const ChannelsLastKernel& kernel : channels_last_kernels()) {
-    result.push_back({named("dense", kernel.set), [](const ConvGeometry&) { return true; },
+    result.push_back({named("dense", kernel.set), false, [](const ConvGeometry&) { return true; },
                       [&kernel](auto&&... all) { run_conv<ChannelsLastConv>(kernel, all...); }});
   }
   for (const LanesKernel& kernel : lanes_kernels()) {
-    result.push_back({named("lanes", kernel.set), [&kernel](const ConvGeometry& g) { return LanesConv::takes(g, kernel); },
+    result.push_back({named("lanes", kernel.set), false,
+                      [&kernel](const ConvGeometry& g) { return LanesConv::takes(g, kernel); },
                       [&kernel](auto&&... all) { run_conv<LanesConv>(kernel, all...); }});
+  }
+  for (const BlockedKernel& kernel : blocked_kernels()) {
+    result.push_back({named("first_layer", kernel.set), true, [](const ConvGeometry&) { return true; },
+                      [&kernel](auto&&... all) { run_blocked(kernel, all...); }});
   }
   return result;
 }
@@ -87,7 +104,8 @@ std::vector<Kernel> kernels() {
 /// ask for alignment.
 std::vector<float> run(const Kernel& kernel, const ConvGeometry& g, const ConvOperands& c, bool biased,
                        const RowEpilogue& epilogue, std::span<const float> residual, ThreadPool& pool) {
-  Guarded<float> input(turned(c.input, g.batch, g.in_channels, g.in_pixels())), weight(c.weight), bias(c.bias);
+  Guarded<float> input(kernel.from_nchw ? c.input : turned(c.input, g.batch, g.in_channels, g.in_pixels()));
+  Guarded<float> weight(c.weight), bias(c.bias);
   Guarded<float> added(turned(residual, residual.empty() ? 0 : g.batch, g.out_channels, g.out_pixels()));
   Guarded<float> output(g.output_size());
   kernel.run(g, {input.data(), weight.data(), biased ? bias.data() : nullptr, added.data(), output.data()}, epilogue,
@@ -106,6 +124,112 @@ TEST_P(CpuChannelsLast, KeepsTheContractOnEveryGeometry) {
       const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
       test::expect_contract(g, Precision::fp32, truth, run(GetParam(), g, c, true, {}, {}, pool));
     }
+  }
+}
+
+/// Geometries that most kernels take, with several blocks, bands and chunks.
+std::vector<ConvGeometry> some_geometries() {
+  return {geometry_of(square(3, 40, 9, 11, 40, 3, 1, 1, 1, 40)), geometry_of(square(2, 33, 12, 7, 37, 1)),
+          geometry_of(square(2, 24, 9, 9, 24, 3, 2, 1, 1, 6)), geometry_of(square(3, 20, 14, 13, 70, 3, 1, 1))};
+}
+
+TEST_P(CpuChannelsLast, EpilogueIsThatOfItsParts) {
+  ThreadPool pool(2);
+  const PointwiseStep add = {.function = Pointwise::add, .operand = 1}, relu = {.function = Pointwise::relu};
+  const PointwiseStep clip = {.function = Pointwise::clip, .a = -0.5, .b = 0.75}, silu = {.function = Pointwise::silu};
+  const PointwiseStep scaled = {.function = Pointwise::mul, .a = 0.5};
+  for (const ConvGeometry& g : some_geometries()) {
+    if (!GetParam().takes(g)) continue;
+    const ConvOperands c(g, Values::mixed);
+    const std::vector<float> residual = test::draw(g.output_size(), Values::mixed, 5);
+    const std::vector<float> plain = run(GetParam(), g, c, false, {}, {}, pool);
+    const std::vector<PointwiseChain> chains = {{relu}, {clip},      {silu},      {scaled, clip},
+                                                {add},  {add, relu}, {silu, add}, {add, clip, silu}};
+    for (const PointwiseChain& chain : chains) {
+      const Epilogue epilogue = {.chain = chain};
+      ASSERT_TRUE(epilogue.is_residual());
+      if (GetParam().from_nchw && reads_residual(epilogue)) continue;
+      const auto found = run(GetParam(), g, c, false, row_epilogue(epilogue), residual, pool);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        double expected = plain[i];
+        for (const PointwiseStep& step : chain) {
+          expected = test::reference(step.function, expected, step.operand == 1 ? residual[i] : step.a, step.b);
+        }
+        ASSERT_NEAR(found[i], expected, 1e-5 * (1 + std::abs(expected))) << test::describe(g) << ": output " << i;
+      }
+    }
+  }
+}
+
+TEST_P(CpuChannelsLast, NeitherThreadsNorTheBatchChangeABit) {
+  for (ConvGeometry g : some_geometries()) {
+    if (!GetParam().takes(g)) continue;
+    const ConvOperands c(g, Values::mixed);
+    ThreadPool single(1), several(4);
+    const std::vector<float> one = run(GetParam(), g, c, true, {}, {}, single);
+    EXPECT_EQ(one, run(GetParam(), g, c, true, {}, {}, several)) << test::describe(g);
+    ConvOperands last = c;
+    last.input.erase(last.input.begin(), last.input.end() - g.in_channels * g.in_pixels());
+    g.batch = 1;
+    const std::vector<float> alone = run(GetParam(), g, last, true, {}, {}, single);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), one.end() - static_cast<std::ptrdiff_t>(alone.size())));
+  }
+}
+
+TEST_P(CpuChannelsLast, NanReachesTheWindowsThatHoldItAndNoOthers) {
+  ThreadPool pool(2);
+  for (const ConvGeometry& g : some_geometries()) {
+    if (!GetParam().takes(g)) continue;
+    for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      ConvOperands c(g, Values::positive);
+      c.input[static_cast<std::size_t>(g.in_pixels() + 2 * g.in_width + 3)] = poison;  // channel 1, row 2, column 3
+      const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+      const auto found = run(GetParam(), g, c, true, row_epilogue({.chain = {{Pointwise::relu}}}), {}, pool);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        ASSERT_EQ(std::isnan(found[i]), std::isnan(truth.value[i])) << test::describe(g) << ": output " << i;
+        ASSERT_EQ(std::isinf(found[i]), std::isinf(truth.value[i])) << test::describe(g) << ": output " << i;
+      }
+    }
+  }
+}
+
+// Every number of channels from one to past two wide blocks, every width of an output row from one pixel to past two
+// tiles: all remainders of vectors and of tiles; dense, depthwise, and two and four channels a group.
+TEST_P(CpuChannelsLast, EveryRemainderOfFiltersAndPixels) {
+  ThreadPool pool(2);
+  constexpr int most = 67;
+  for (int i = 1; i <= most; ++i) {
+    for (const int width : {0, 1, 2, 4}) {
+      const int groups = width == 0 ? 1 : i;
+      const ConvGeometry g = geometry_of({.in_channels = width == 0 ? 2 : i * width,
+                                          .height = 4,
+                                          .width = 2 * (most - i) + 1,
+                                          .out_channels = width == 0 ? i : i * width,
+                                          .kernel_height = 3,
+                                          .kernel_width = 2,
+                                          .stride_height = 2,
+                                          .stride_width = 1 + i % 3,
+                                          .padding_height = 1,
+                                          .padding_width = i % 2,
+                                          .groups = groups});
+      if (g.out_width < 1 || !GetParam().takes(g) || (GetParam().from_nchw && width > 0)) continue;
+      const ConvOperands c(g, Values::mixed);
+      const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+      test::expect_contract(g, Precision::fp32, truth, run(GetParam(), g, c, true, {}, {}, pool));
+    }
+  }
+}
+
+TEST_P(CpuChannelsLast, LayersOfNetworksKeepTheContractOnFlatImages) {
+  ThreadPool pool(2);
+  const ConvGeometry layers[] = {
+      geometry_of(square(2, 1024, 5, 7, 40, 1)), geometry_of(square(1, 512, 7, 7, 33, 3, 1, 1)),
+      geometry_of(square(1, 48, 31, 33, 48, 17, 1, 8, 1, 48)), geometry_of(square(1, 32, 14, 14, 32, 7, 1, 3, 1, 4))};
+  for (const ConvGeometry& g : layers) {
+    if (!GetParam().takes(g)) continue;
+    const ConvOperands c(g, Values::equal);
+    const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+    test::expect_contract(g, Precision::fp32, truth, run(GetParam(), g, c, true, {}, {}, pool));
   }
 }
 
