@@ -12,9 +12,17 @@ namespace lamina {
 namespace {
 
 #if defined(__x86_64__)
+/// Intel's processors take several times as long for one VDPBF16PS as for the multiply-adds that it stands for; what
+/// has no AMX beside it is faster without.
+bool is_intel() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0, &a, &b, &c, &d) != 0 && b == signature_INTEL_ebx;
+}
+
 bool has_avx512_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return cpu::supported(InstructionSet::avx512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1) != 0;
+  return !is_intel() && cpu::supported(InstructionSet::avx512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 &&
+         (a >> 5 & 1) != 0;
 }
 
 /// Whether the system saves the tiles' state: bits 17 and 18 of XCR0.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/linear/bf16.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -104,7 +105,8 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
       });
 }
 
-constexpr Kernel<LinearProblem> table[] = {{"dot", takes, prepare}};
+constexpr Kernel<LinearProblem> table[] = {{"dot", takes, prepare},
+                                           {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear}};
 
 }  // namespace
 

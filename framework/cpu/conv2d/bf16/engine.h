@@ -53,6 +53,9 @@ bool has_unit(const DeviceDescription& device, Unit unit);
 /// The fastest of a unit's that need no more than the instructions described, or whatever comes next here.
 const Engine& engine_of(Unit unit, const DeviceDescription& device);
 
+/// The fastest of all that the description has.
+const Engine& best_engine(const DeviceDescription& device);
+
 /// The engines of each unit, whether this machine runs them or not; empty where nobody could.
 std::span<const Engine> amx_engines();
 std::span<const Engine> dot_engines();
