@@ -80,14 +80,14 @@ class Band {
     }
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t first = ((image_ * channels + c) * g_.in_height + row) * width;
-      bfloat16* out = to + c;
-      if (layer_.input.dtype == DType::bf16) {
-        const auto* from = static_cast<const bfloat16*>(p_.input) + first;
-        for (std::int64_t w = 0; w < width; ++w, out += channels) *out = from[w];
-      } else {
-        const auto* from = static_cast<const float*>(p_.input) + first;
-        for (std::int64_t w = 0; w < width; ++w, out += channels) *out = to_bfloat16(from[w]);
+      const bfloat16* from = static_cast<const bfloat16*>(p_.input) + first;
+      if (layer_.input.dtype == DType::f32) {
+        bfloat16* const plane = row_ + layer_.row_bytes() / 2 - width;
+        layer_.moves->narrow(static_cast<const float*>(p_.input) + first, width, plane);
+        from = plane;
       }
+      bfloat16* out = to + c;
+      for (std::int64_t w = 0; w < width; ++w, out += channels) *out = from[w];
     }
   }
 
@@ -151,7 +151,7 @@ class Band {
   /// All taps of a row side by side, as channels.
   void fold_row(int row, std::byte* to) {
     const std::int64_t channels = g_.in_channels, left = std::int64_t{g_.padding_width} * channels;
-    const auto room = static_cast<std::int64_t>(layer_.row_bytes() / 2);
+    const std::int64_t room = static_cast<std::int64_t>(layer_.row_bytes() / 2) - g_.in_width;
     const std::int64_t end = left + std::int64_t{g_.in_width} * channels;
     std::fill(row_, row_ + left, bfloat16());
     convert_row(row, row_ + left);

@@ -38,11 +38,11 @@ struct Engine {
   int filters;            // of a block
   int positions;          // the most of a tile
   bool widened;           // its input is f32
-  bool any_pixel;   // Tile::pixel may be other than step_channels, and there may be fewer positions than 16 readable
-  int chunk;        // the steps after which sums are put aside, so that a block's weights stay in the L1 cache
-  double rate;      // multiply-adds that a core starts in a clock cycle
-  void (*begin)();  // before the first tile in a thread, or null
-  void (*end)();    // after the last
+  bool any_pixel;         // Tile::pixel may be other than step_channels
+  int chunk;              // the steps after which sums are put aside, so that a block's weights stay in the L1 cache
+  double rate;            // multiply-adds that a core starts in a clock cycle
+  void (*begin)();        // before the first tile in a thread, or null
+  void (*end)();          // after the last
   void (*multiply)(const Tile& tile, int positions);
 };
 

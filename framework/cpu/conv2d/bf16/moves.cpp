@@ -41,6 +41,17 @@ HWY_INLINE void put(const bfloat16* from, float* to) {
   for (int i = 0; i < step_channels; i += lanes) hn::Store(load_floats(Tag(), from + i), Tag(), to + i);
 }
 
+HWY_INLINE void put_masked(const bfloat16* from, const bfloat16* mask, bfloat16* to) {
+  const hn::ScalableTag<std::uint16_t> d;
+  constexpr int width = static_cast<int>(hn::MaxLanes(d));
+  const auto* const source = reinterpret_cast<const std::uint16_t*>(from);
+  const auto* const kept = reinterpret_cast<const std::uint16_t*>(mask);
+#pragma GCC unroll 4
+  for (int i = 0; i < step_channels; i += width) {
+    hn::Store(hn::And(hn::LoadU(d, source + i), hn::Load(d, kept + i)), d, reinterpret_cast<std::uint16_t*>(to) + i);
+  }
+}
+
 template <class T>
 void spread(const Spread& s) {
   auto* block = static_cast<T*>(s.to);
@@ -51,11 +62,19 @@ void spread(const Spread& s) {
     for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) put(from, to);
   }
   if (c == s.channels) return;
+  // Whole vectors are read as long as they end before the last value of the last position.
   const auto rest = static_cast<std::size_t>(s.channels - c);
+  const std::int64_t end = (s.count - 1) * s.pixel + static_cast<std::int64_t>(rest);
   const bfloat16* from = s.from + c;
+  HWY_ALIGN bfloat16 mask[step_channels] = {}, some[step_channels];
+  std::fill_n(mask, rest, bfloat16{0xffffu});
   for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, block += step_channels) {
-    HWY_ALIGN bfloat16 some[step_channels] = {};
-    std::memcpy(some, from, rest * sizeof *some);
+    if (i * s.pixel + step_channels <= end) {
+      put_masked(from, mask, some);
+    } else {
+      std::fill_n(some, step_channels, bfloat16());
+      std::memcpy(some, from, rest * sizeof *some);
+    }
     put(some, block);
   }
 }

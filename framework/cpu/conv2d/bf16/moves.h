@@ -49,6 +49,9 @@ struct Moves {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Moves> moves();
 
+/// The same, or those of AVX512-BF16, which round with its instruction: faster, and results below 2^-126 become 0.
+const Moves& rounding_moves(const Moves& moves, bool avx512_bf16);
+
 /// Writes with a whole epilogue. `write` has neither addend nor bounds; `residual` as its output, or null. What does
 /// not run in registers runs on `results` and `addends`, of write.count * write.row floats each.
 void finish(const Moves& moves, const RowEpilogue& epilogue, Write write, DType output, const void* residual,
