@@ -13,7 +13,11 @@ namespace {
 void doctor() {
   const cuda::BackendInfo backend = cuda::backend_info();
   fmt::print("lamina {}\n", version());
-  fmt::print("cpu: {} threads\n", ThreadPool::default_threads());
+  const DeviceDescription cpu = describe(Device::cpu());
+  fmt::print("cpu: {} threads, {}, bf16 by {}\n", ThreadPool::default_threads(), name(cpu.instructions),
+             cpu.amx_bf16      ? "AMX"
+             : cpu.avx512_bf16 ? "AVX512-BF16"
+                               : "f32 multiply-adds");
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {
     fmt::print("cuda: {}\n", detail::cuda_unavailable_reason());

@@ -24,10 +24,10 @@ struct DeviceDescription {
 
   Device device;
   InstructionSet instructions = InstructionSet::scalar;  ///< of a CPU, at most
-  bool avx512_bf16 = false;                              ///< of a CPU: products of pairs of bf16, VDPBF16PS
-  bool amx_bf16 = false;  ///< of a CPU: products of tiles of bf16, TDPBF16PS, which the system lets this process use
-  int architecture = 0;   ///< of a GPU: its compute capability times ten, 90 is 9.0
-  bool wgmma = false;     ///< it is of 9.0, and this build has the code made for 9.0a
+  bool avx512_bf16 = false;  ///< of a CPU: products of pairs of bf16, VDPBF16PS, that are fast
+  bool amx_bf16 = false;     ///< of a CPU: products of tiles of bf16, TDPBF16PS, which the system lets this process use
+  int architecture = 0;      ///< of a GPU: its compute capability times ten, 90 is 9.0
+  bool wgmma = false;        ///< it is of 9.0, and this build has the code made for 9.0a
   int multiprocessors = 0;
   int shared_bytes = 0;                 ///< of shared memory that one block can have
   int multiprocessor_shared_bytes = 0;  ///< that a multiprocessor has

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/linear/bf16.h"
 #include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -107,7 +108,8 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
 
 constexpr Kernel<LinearProblem> table[] = {
     {"product", cpu::linear_product::takes, cpu::linear_product::prepare, cpu::linear_product::pays},
-    {"dot", takes, prepare}};
+    {"dot", takes, prepare},
+    {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear}};
 
 }  // namespace
 

@@ -20,10 +20,10 @@ class Band {
  public:
   Band(const Layer& layer, const Pointers& p, const RowEpilogue& epilogue, std::byte* workspace)
       : layer_(layer), g_(layer.geometry), engine_(*layer.engine), p_(p), epilogue_(epilogue), copy_(workspace) {
-    row_ = reinterpret_cast<std::uint16_t*>(copy_ + layer.copy_bytes());
+    row_ = reinterpret_cast<bfloat16*>(copy_ + layer.copy_bytes());
     sums_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(row_) + layer.row_bytes());
     results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + layer.sums_bytes());
-    residual_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.rest_bytes());
+    addends_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.rest_bytes());
   }
 
   void run(std::int64_t image, int group, int band, int filter_part) {
@@ -54,7 +54,7 @@ class Band {
   std::int64_t block_elements() const {
     return static_cast<std::int64_t>(layer_.phases.size()) * layer_.phase_rows * layer_.pitch * step_channels;
   }
-  void spread(const std::uint16_t* from, std::int64_t pixel, std::int64_t count, std::byte* to) const {
+  void spread(const bfloat16* from, std::int64_t pixel, std::int64_t count, std::byte* to) const {
     const Spread s = {
         .from = from, .pixel = pixel, .count = count, .channels = layer_.channels, .to = to, .block = block_elements()};
     engine_.widened ? layer_.moves->spread_widened(s) : layer_.moves->spread(s);
@@ -67,12 +67,12 @@ class Band {
   }
 
   /// Row `row` of the image as bf16, channels innermost, at `to`.
-  void convert_row(int row, std::uint16_t* to) const {
+  void convert_row(int row, bfloat16* to) const {
     const std::int64_t width = g_.in_width, channels = g_.in_channels;
     if (layer_.input.layout == Layout::nhwc) {
       const std::int64_t first = (image_ * g_.in_height + row) * width * channels, count = width * channels;
       if (layer_.input.dtype == DType::bf16) {
-        std::memcpy(to, static_cast<const std::uint16_t*>(p_.input) + first, static_cast<std::size_t>(2 * count));
+        std::memcpy(to, static_cast<const bfloat16*>(p_.input) + first, static_cast<std::size_t>(2 * count));
       } else {
         layer_.moves->narrow(static_cast<const float*>(p_.input) + first, count, to);
       }
@@ -80,14 +80,14 @@ class Band {
     }
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t first = ((image_ * channels + c) * g_.in_height + row) * width;
-      std::uint16_t* out = to + c;
-      if (layer_.input.dtype == DType::bf16) {
-        const auto* from = static_cast<const std::uint16_t*>(p_.input) + first;
-        for (std::int64_t w = 0; w < width; ++w, out += channels) *out = from[w];
-      } else {
-        const auto* from = static_cast<const float*>(p_.input) + first;
-        for (std::int64_t w = 0; w < width; ++w, out += channels) *out = to_bfloat16(from[w]).bits;
+      const bfloat16* from = static_cast<const bfloat16*>(p_.input) + first;
+      if (layer_.input.dtype == DType::f32) {
+        bfloat16* const plane = row_ + layer_.row_bytes() / 2 - width;
+        layer_.moves->narrow(static_cast<const float*>(p_.input) + first, width, plane);
+        from = plane;
       }
+      bfloat16* out = to + c;
+      for (std::int64_t w = 0; w < width; ++w, out += channels) *out = from[w];
     }
   }
 
@@ -95,7 +95,7 @@ class Band {
     const std::int64_t channels = g_.in_channels, first = first_row_ * channels;
     const std::int64_t skipped = std::int64_t{group_} * g_.group_in_channels();
     if (layer_.input.dtype == DType::bf16) {
-      spread(static_cast<const std::uint16_t*>(p_.input) + first + skipped, channels, rows_, copy_);
+      spread(static_cast<const bfloat16*>(p_.input) + first + skipped, channels, rows_, copy_);
       return;
     }
     for (std::int64_t i = 0; i < rows_; i += g_.in_width) {  // as many as the row has room for
@@ -132,9 +132,9 @@ class Band {
     const std::int64_t begin = std::clamp<std::int64_t>(start < 0 ? ceil_div(-start, stride) : 0, 0, layer_.pitch);
     const std::int64_t end =
         std::clamp<std::int64_t>(start < g_.in_width ? (g_.in_width - 1 - start) / stride + 1 : 0, begin, layer_.pitch);
-    const std::uint16_t* from = row_;
+    const bfloat16* from = row_;
     if (layer_.input == Format{DType::bf16, Layout::nhwc}) {
-      from = static_cast<const std::uint16_t*>(p_.input) + (image_ * g_.in_height + row) * g_.in_width * channels;
+      from = static_cast<const bfloat16*>(p_.input) + (image_ * g_.in_height + row) * g_.in_width * channels;
     } else if (converted != row) {
       convert_row(row, row_);
       converted = row;
@@ -151,11 +151,11 @@ class Band {
   /// All taps of a row side by side, as channels.
   void fold_row(int row, std::byte* to) {
     const std::int64_t channels = g_.in_channels, left = std::int64_t{g_.padding_width} * channels;
-    const auto room = static_cast<std::int64_t>(layer_.row_bytes() / 2);
+    const std::int64_t room = static_cast<std::int64_t>(layer_.row_bytes() / 2) - g_.in_width;
     const std::int64_t end = left + std::int64_t{g_.in_width} * channels;
-    std::fill(row_, row_ + left, std::uint16_t{0});
+    std::fill(row_, row_ + left, bfloat16());
     convert_row(row, row_ + left);
-    std::fill(row_ + end, row_ + room, std::uint16_t{0});
+    std::fill(row_ + end, row_ + room, bfloat16());
     spread(row_, g_.stride_width * channels, layer_.pitch, to);
   }
 
@@ -212,55 +212,19 @@ class Band {
 
   /// `count` neighbouring outputs from `pixel` of the image on.
   void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
-    const bool narrow = p_.output_type == DType::bf16;
-    const std::int64_t size = narrow ? 2 : 4, filters = engine_.filters;
+    const std::int64_t size = p_.output_type == DType::bf16 ? 2 : 4, filters = engine_.filters;
     const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
-    const std::int64_t offset =
-        ((image_ * layer_.rows * layer_.row_positions + pixel) * g_.out_channels + channel) * size;
-    auto* const output = static_cast<std::byte*>(p_.output) + offset;
-    const auto* const residual = p_.residual == nullptr ? nullptr : static_cast<const std::byte*>(p_.residual) + offset;
-    Write w = {.sums = sums,
-               .row = filters,
-               .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
-               .addend = epilogue_.adds ? residual : nullptr,
-               .output = output,
-               .pixel = g_.out_channels,
-               .count = count,
-               .filters = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters)),
-               .low = epilogue_.low,
-               .high = epilogue_.high};
-    if (epilogue_.rest.empty()) return narrow ? layer_.moves->write_bf16(w) : layer_.moves->write_f32(w);
-    // Into a block of f32, where functions are loops over all of it.
-    const std::int64_t row_size = w.filters * std::int64_t{4};
-    if (residual != nullptr) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::byte* const from = residual + i * w.pixel * size;
-        float* const to = residual_ + i * filters;
-        if (narrow) {
-          layer_.moves->widen(reinterpret_cast<const std::uint16_t*>(from), w.filters, to);
-        } else {
-          std::memcpy(to, from, static_cast<std::size_t>(row_size));
-        }
-        std::fill(to + w.filters, to + filters, 0.0f);
-      }
-    }
-    w.output = results_;
-    w.addend = epilogue_.adds ? residual_ : nullptr;
-    w.pixel = filters;
-    layer_.moves->write_f32(w);
-    if (w.filters < filters) {
-      for (std::int64_t i = 0; i < count; ++i)
-        std::fill(results_ + i * filters + w.filters, results_ + (i + 1) * filters, 0.0f);
-    }
-    apply_rest(epilogue_.rest, residual_, results_, count * filters);
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::byte* const to = output + i * g_.out_channels * size;
-      if (narrow) {
-        layer_.moves->narrow(results_ + i * filters, w.filters, reinterpret_cast<std::uint16_t*>(to));
-      } else {
-        std::memcpy(to, results_ + i * filters, static_cast<std::size_t>(row_size));
-      }
-    }
+    const std::int64_t place = (image_ * layer_.rows * layer_.row_positions + pixel) * g_.out_channels + channel;
+    const Write write = {.sums = sums,
+                         .row = filters,
+                         .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
+                         .output = static_cast<std::byte*>(p_.output) + place * size,
+                         .pixel = g_.out_channels,
+                         .count = count,
+                         .filters = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters))};
+    const std::byte* residual = static_cast<const std::byte*>(p_.residual);
+    if (residual != nullptr) residual += place * size;
+    finish(*layer_.moves, epilogue_, write, p_.output_type, residual, results_, addends_);
   }
 
   const Layer& layer_;
@@ -269,8 +233,8 @@ class Band {
   const Pointers& p_;
   const RowEpilogue& epilogue_;
   std::byte* copy_;
-  std::uint16_t* row_;
-  float *sums_, *results_, *residual_;
+  bfloat16* row_;
+  float *sums_, *results_, *addends_;
   std::int64_t image_ = 0, first_row_ = 0, rows_ = 0;
   int group_ = 0;
 };

@@ -21,7 +21,9 @@ namespace {
 
 constexpr int filters = 32, most_positions = 14;
 
-template <int P>
+/// `fixed`: positions are step_channels apart, constants in the instructions. Otherwise an address for every third of
+/// them, the two between reached by one and two times the distance.
+template <int P, bool fixed>
 LAMINA_DOT void multiply_tile(const Tile& t) {
   __m512 sums[P][2];
 #pragma GCC unroll 14
@@ -33,23 +35,28 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
   }
   const auto* const input = static_cast<const std::uint16_t*>(t.input);
   const std::uint16_t* w = t.weights;
+  const std::int64_t pixel = fixed ? step_channels : t.pixel;
   for (int step = 0; step < t.steps; ++step) {
-    const std::uint16_t* x = input + t.offsets[step];
+    const std::uint16_t* x[(P + 2) / 3];
+#pragma GCC unroll 5
+    for (int i = 0; i < (P + 2) / 3; ++i) x[i] = input + t.offsets[step] + 3 * i * pixel;
     const std::uint16_t* const end = w + (step < t.whole_steps ? 16 : t.pairs) * (2 * filters);
-    for (; w != end; w += 2 * filters, x += 2) {
+    for (; w != end; w += 2 * filters) {
       __m512i weights[2];
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v) weights[v] = _mm512_load_si512(w + v * 32);
 #pragma GCC unroll 14
       for (int p = 0; p < P; ++p) {
         int pair = 0;
-        std::memcpy(&pair, x + p * step_channels, sizeof pair);
+        std::memcpy(&pair, fixed ? x[0] + p * step_channels : x[p / 3] + p % 3 * pixel, sizeof pair);
         const __m512i values = _mm512_set1_epi32(pair);
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
           sums[p][v] = _mm512_dpbf16_ps(sums[p][v], (__m512bh)weights[v], (__m512bh)values);
         }
       }
+#pragma GCC unroll 5
+      for (int i = 0; i < (fixed ? 1 : (P + 2) / 3); ++i) x[i] += 2;
     }
   }
 #pragma GCC unroll 14
@@ -59,14 +66,15 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
   }
 }
 
-template <int... index>
+template <bool fixed, int... index>
 constexpr std::array<void (*)(const Tile&), sizeof...(index)> tiles_of(std::integer_sequence<int, index...>) {
-  return {multiply_tile<index + 1>...};
+  return {multiply_tile<index + 1, fixed>...};
 }
 
 void multiply(const Tile& tile, int positions) {
-  static constexpr auto tiles = tiles_of(std::make_integer_sequence<int, most_positions>());
-  tiles[static_cast<std::size_t>(positions - 1)](tile);
+  using Counts = std::make_integer_sequence<int, most_positions>;
+  static constexpr auto fixed = tiles_of<true>(Counts()), any = tiles_of<false>(Counts());
+  (tile.pixel == step_channels ? fixed : any)[static_cast<std::size_t>(positions - 1)](tile);
 }
 
 }  // namespace
@@ -78,7 +86,7 @@ std::span<const Engine> dot_engines() {
                                         .filters = filters,
                                         .positions = most_positions,
                                         .widened = false,
-                                        .any_pixel = false,
+                                        .any_pixel = true,
                                         .chunk = 1 << 20,
                                         .rate = 64,
                                         .begin = nullptr,

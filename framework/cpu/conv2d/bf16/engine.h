@@ -38,11 +38,11 @@ struct Engine {
   int filters;            // of a block
   int positions;          // the most of a tile
   bool widened;           // its input is f32
-  bool any_pixel;   // Tile::pixel may be other than step_channels, and there may be fewer positions than 16 readable
-  int chunk;        // the steps after which sums are put aside, so that a block's weights stay in the L1 cache
-  double rate;      // multiply-adds that a core starts in a clock cycle
-  void (*begin)();  // before the first tile in a thread, or null
-  void (*end)();    // after the last
+  bool any_pixel;         // Tile::pixel may be other than step_channels
+  int chunk;              // the steps after which sums are put aside, so that a block's weights stay in the L1 cache
+  double rate;            // multiply-adds that a core starts in a clock cycle
+  void (*begin)();        // before the first tile in a thread, or null
+  void (*end)();          // after the last
   void (*multiply)(const Tile& tile, int positions);
 };
 
@@ -52,6 +52,9 @@ std::span<const Engine> engines();
 bool has_unit(const DeviceDescription& device, Unit unit);
 /// The fastest of a unit's that need no more than the instructions described, or whatever comes next here.
 const Engine& engine_of(Unit unit, const DeviceDescription& device);
+
+/// The fastest of all that the description has.
+const Engine& best_engine(const DeviceDescription& device);
 
 /// The engines of each unit, whether this machine runs them or not; empty where nobody could.
 std::span<const Engine> amx_engines();

@@ -35,4 +35,11 @@ const Engine& engine_of(Unit unit, const DeviceDescription& device) {
   return engines().back();
 }
 
+const Engine& best_engine(const DeviceDescription& device) {
+  for (const Unit unit : {Unit::amx, Unit::dot}) {
+    if (has_unit(device, unit)) return engine_of(unit, device);
+  }
+  return engine_of(Unit::multiply_add, device);
+}
+
 }  // namespace lamina::cpu::bf16

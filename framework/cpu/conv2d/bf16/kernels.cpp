@@ -34,26 +34,30 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
 }
 
-template <Unit unit>
-std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  const Layer layer(problem.geometry, engine_of(unit, p.device), p.input().format, p.threads);
+std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
+                                              const Engine& engine, int threads) {
+  const Layer layer(problem.geometry, engine, input, threads);
   Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
   pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
   pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
   return detail::make_operator(
-      description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
-      [layer, weight, bias, epilogue = row_epilogue(problem.epilogue), adds = reads_residual(problem.epilogue),
-       type = p.output().format.dtype](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                       const Execution& execution) {
+      description(layer), {.workspace = layer.workspace(threads), .parameters = weight.bytes() + bias.bytes()},
+      [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue), adds = reads_residual(problem.epilogue)](
+          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         convolve(layer,
                  {.input = inputs[0].raw(),
                   .weight = static_cast<const std::uint16_t*>(weight.raw()),
                   .bias = detail::floats(bias),
                   .residual = adds ? inputs[1].raw() : nullptr,
                   .output = outputs[0].raw(),
-                  .output_type = type},
+                  .output_type = output},
                  epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
       });
+}
+
+template <Unit unit>
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+  return prepare_convolution(problem, p.input().format, p.output().format.dtype, engine_of(unit, p.device), p.threads);
 }
 
 #define LAMINA_BF16_UNIT(unit)                                       \

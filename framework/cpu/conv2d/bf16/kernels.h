@@ -15,4 +15,8 @@ bool takes(const ConvProblem& problem, const Preparation& preparation);
 template <Unit unit>
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
+/// The same for what is no convolution otherwise: rows of a matrix as pixels.
+std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
+                                              const Engine& engine, int threads);
+
 }  // namespace lamina::cpu::bf16

@@ -26,7 +26,7 @@ int steps_of(int channels, int taps) { return ceil_div(channels, step_channels) 
 const Moves& moves_of(const Engine& engine) {
   DeviceDescription device;
   device.instructions = engine.set;
-  return best_kernel(moves(), device);
+  return rounding_moves(best_kernel(moves(), device), engine.unit != Unit::multiply_add && supports_avx512_bf16());
 }
 
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up<std::int64_t>(bytes, 64)); }
@@ -62,7 +62,8 @@ void Layer::lay_out() {
   const bool pixels = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
                       g.padding_height == 0 && g.padding_width == 0;
   direct = engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
-           g.group_in_channels() % step_channels == 0 && g.batch * g.out_pixels() >= most_rows;
+           g.group_in_channels() % (engine->unit == Unit::amx ? step_channels : 2) == 0 &&
+           g.batch * g.out_pixels() >= most_rows;
   folded = !direct && g.groups == 1 && g.dilation_width == 1 &&
            steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width);
   channels = g.group_in_channels() * (folded ? g.kernel_width : 1);
@@ -138,10 +139,11 @@ std::size_t Layer::row_bytes() const {
   const ConvGeometry& g = geometry;
   if (folded) {
     const std::int64_t width = (g.out_width - 1) * g.stride_width + g.kernel_width;
-    return aligned(std::max<std::int64_t>(width, g.in_width + g.padding_width) * g.in_channels * 2);
+    // And, of nchw, one channel's row.
+    return aligned((std::max<std::int64_t>(width, g.in_width + g.padding_width) * g.in_channels + g.in_width) * 2);
   }
   if (input == Format{DType::bf16, Layout::nhwc}) return 0;
-  return aligned(std::int64_t{g.in_width} * g.in_channels * 2);
+  return aligned(std::int64_t{g.in_width} * (g.in_channels + 1) * 2);
 }
 
 std::size_t Layer::sums_bytes() const {

@@ -4,15 +4,17 @@
 #include <limits>
 #include <span>
 
+#include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
+#include "lamina/tensor/dtype.h"
 
 /// Activations on their way to an engine and back.
 namespace lamina::cpu::bf16 {
 
 /// Values of positions in a row, on the way into blocks of step_channels channels.
 struct Spread {
-  const std::uint16_t* from = nullptr;  // of the first position; the channels of each lie side by side
-  std::int64_t pixel = 0;               // elements to the next
+  const bfloat16* from = nullptr;  // of the first position; the channels of each lie side by side
+  std::int64_t pixel = 0;          // elements to the next
   std::int64_t count = 0;
   int channels = 0;
   void* to = nullptr;      // [positions, step_channels] of the first block; zeros behind the last channel
@@ -21,15 +23,16 @@ struct Spread {
 
 /// Sums on their way out: y = sum + bias [+ addend], then not below `low` and not above `high`; NaN stays NaN.
 struct Write {
-  const float* sums = nullptr;   // [positions, row]
-  std::int64_t row = 0;          // elements; whole vectors
-  const float* bias = nullptr;   // [row]
+  const float* sums = nullptr;   // [count, row], readable up to whole vectors
+  std::int64_t row = 0;          // elements
+  const float* bias = nullptr;   // [filters], readable up to whole vectors
   const void* addend = nullptr;  // as `output`, or null
   void* output = nullptr;        // of the first position
   std::int64_t pixel = 0;        // elements to the next
   std::int64_t count = 0;
   int filters = 0;
-  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+  bool clamps = false;
+  float low = 0, high = 0;
 };
 
 /// Compiled for one instruction set.
@@ -39,11 +42,19 @@ struct Moves {
   void (*spread_widened)(const Spread& s);  // to f32
   void (*write_bf16)(const Write& w);
   void (*write_f32)(const Write& w);
-  void (*widen)(const std::uint16_t* from, std::int64_t count, float* to);
-  void (*narrow)(const float* from, std::int64_t count, std::uint16_t* to);  // to nearest even
+  void (*widen)(const bfloat16* from, std::int64_t count, float* to);
+  void (*narrow)(const float* from, std::int64_t count, bfloat16* to);  // to nearest even
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Moves> moves();
+
+/// The same, or those of AVX512-BF16, which round with its instruction: faster, and results below 2^-126 become 0.
+const Moves& rounding_moves(const Moves& moves, bool avx512_bf16);
+
+/// Writes with a whole epilogue. `write` has neither addend nor bounds; `residual` as its output, or null. What does
+/// not run in registers runs on `results` and `addends`, of write.count * write.row floats each.
+void finish(const Moves& moves, const RowEpilogue& epilogue, Write write, DType output, const void* residual,
+            float* results, float* addends);
 
 }  // namespace lamina::cpu::bf16

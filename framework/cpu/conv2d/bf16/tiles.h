@@ -1,9 +1,13 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 /// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments,
 /// all tiles are of 16 rows of 64 bytes.
@@ -38,8 +42,8 @@ struct TileModel {
         float sum = number(tiles[c][m][n]);
         for (std::size_t k = 0; k < 16; ++k) {
           const std::uint32_t x = tiles[a][m][k], y = tiles[b][k][n];
-          sum = flushed(std::fma(number(x << 16), number(y << 16), sum));
-          sum = flushed(std::fma(number(x & 0xffff0000u), number(y & 0xffff0000u), sum));
+          sum = flushed(static_cast<float>(sum + product(x << 16, y << 16)));
+          sum = flushed(static_cast<float>(sum + product(x & 0xffff0000u, y & 0xffff0000u)));
         }
         std::memcpy(&tiles[c][m][n], &sum, sizeof sum);
       }
@@ -53,11 +57,11 @@ struct TileModel {
     return static_cast<Byte*>(base) + bytes;
   }
   /// Subnormal numbers count as 0.
-  static float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
-  static float number(std::uint32_t bits) {
-    float x = 0;
-    std::memcpy(&x, &bits, sizeof x);
-    return flushed(x);
+  static float flushed(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x; }
+  static float number(std::uint32_t bits) { return flushed(std::bit_cast<float>(bits)); }
+  /// Exact; the sum of it and a float is rounded twice, which is once in all but 1 of 2^29 cases.
+  static double product(std::uint32_t x, std::uint32_t y) {
+    return static_cast<double>(number(x)) * static_cast<double>(number(y));
   }
 };
 

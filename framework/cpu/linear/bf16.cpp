@@ -1,0 +1,98 @@
+#include "lamina/cpu/linear/bf16.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+#include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/cpu/conv2d/bf16/kernels.h"
+#include "lamina/cpu/linear/linear.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina::cpu {
+namespace {
+
+using detail::floats;
+
+/// Rows for which reading the weights is all the time there is.
+constexpr std::int64_t most_streamed_rows = 4;
+
+bool is_row_major(const View& view) {
+  const Format& f = view.format;
+  return (f.dtype == DType::bf16 || f.dtype == DType::f32) && f.layout == Layout::nchw && view.pitch == 0;
+}
+
+/// Floats of a row with room behind it, a multiple of a cache line.
+std::int64_t padded(std::int64_t count) { return detail::round_up<std::int64_t>(count, 16) + 16; }
+
+std::unique_ptr<Operator> prepare_streamed(const LinearProblem& problem, const Preparation& p) {
+  const LinearKernel& kernel = best_kernel(linear_kernels(), p.device);
+  const bf16::Moves& moves = best_kernel(bf16::moves(), p.device);
+  const Tensor weight = problem.weight.to(DType::bf16);
+  Tensor bias = Tensor::zeros({padded(problem.out)});
+  if (problem.bias.defined()) std::copy_n(floats(problem.bias), problem.out, floats(bias));
+  // Inputs as f32, sums, and two rows for finish(); then what the dot products want.
+  const std::int64_t rows = problem.rows, in = problem.in, out = problem.out, result = padded(out);
+  const std::int64_t inputs_size = padded(rows * in), sums_size = padded(rows * out);
+  const std::int64_t own = inputs_size + sums_size + 2 * result;
+  return detail::make_operator(
+      detail::concat("bf16: dot products of f32, weights streamed once as bf16, ", name(kernel.set)),
+      {.workspace = static_cast<std::size_t>(own) * sizeof(float) + linear_workspace(kernel, rows, in),
+       .parameters = weight.bytes() + bias.bytes()},
+      [=, &kernel, &moves, epilogue = row_epilogue(problem.epilogue), adds = reads_residual(problem.epilogue),
+       from = p.input().format.dtype, to = p.output().format.dtype](
+          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        auto* const wide = static_cast<float*>(execution.workspace);
+        float* const sums = wide + inputs_size;
+        float* const results = sums + sums_size;
+        const float* input = floats(inputs[0]);
+        if (from == DType::bf16) {
+          moves.widen(static_cast<const bfloat16*>(inputs[0].raw()), rows * in, wide);
+          input = wide;
+        }
+        linear(kernel, rows, in, out,
+               {.input = input, .weight = weight.raw(), .output = sums, .weight_type = DType::bf16}, *execution.pool,
+               wide + own);
+        const std::int64_t size = to == DType::bf16 ? 2 : 4;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const auto* residual = adds ? static_cast<const std::byte*>(inputs[1].raw()) + row * out * size : nullptr;
+          bf16::finish(moves, epilogue,
+                       {.sums = sums + row * out,
+                        .row = out,
+                        .bias = floats(bias),
+                        .output = static_cast<std::byte*>(outputs[0].raw()) + row * out * size,
+                        .pixel = out,
+                        .count = 1,
+                        .filters = static_cast<int>(out)},
+                       to, residual, results, results + result);
+        }
+      });
+}
+
+}  // namespace
+
+bool takes_bf16_linear(const LinearProblem& problem, const Preparation& p) {
+  if (p.precision != Precision::bf16 || !problem.epilogue.is_residual()) return false;
+  if (problem.rows > std::numeric_limits<int>::max()) return false;
+  if (!std::ranges::all_of(p.inputs, is_row_major) || !is_row_major(p.output())) return false;
+  return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
+}
+
+std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
+  if (problem.rows <= most_streamed_rows) return prepare_streamed(problem, p);
+  const auto rows = static_cast<int>(problem.rows);
+  const ConvGeometry geometry = {.in_channels = problem.in,
+                                 .in_height = 1,
+                                 .in_width = rows,
+                                 .out_channels = problem.out,
+                                 .out_height = 1,
+                                 .out_width = rows,
+                                 .kernel_height = 1,
+                                 .kernel_width = 1};
+  return bf16::prepare_convolution(
+      {.geometry = geometry, .weight = problem.weight, .bias = problem.bias, .epilogue = problem.epilogue},
+      {p.input().format.dtype, Layout::nhwc}, p.output().format.dtype, bf16::best_engine(p.device), p.threads);
+}
+
+}  // namespace lamina::cpu
