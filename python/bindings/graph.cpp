@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "gil.h"
 #include "lamina/base/error.h"
 #include "lamina/layers/op_table.h"
 #include "lamina/ops/op.h"
@@ -122,7 +123,7 @@ nb::dict state_dict(const Graph& graph) {
 
 std::unique_ptr<PyPlan> compile(const Graph& graph, const Preprocess* preprocess, const nb::kwargs& fields) {
   const CompileOptions options = options_from(fields, preprocess);
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
   return std::make_unique<PyPlan>(graph.compile(options));
 }
 
@@ -145,7 +146,7 @@ std::string repr(const Graph& graph) {
 Weights weights_from(nb::handle source) {
   if (!nb::isinstance<nb::dict>(source)) {
     const auto path = nb::cast<std::filesystem::path>(source);
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     return Weights::open(path);
   }
   Weights weights;

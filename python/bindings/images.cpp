@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "gil.h"
 #include "lamina/base/error.h"
 #include "lamina/images/preprocess.h"
 #include "lent.h"
@@ -34,12 +35,12 @@ Image read(nb::handle photo, bool upright) {
   if (nb::isinstance<nb::bytes>(photo)) {
     const auto bytes = nb::borrow<nb::bytes>(photo);
     const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     return decode_image(file, "photo", options);
   }
   if (nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
     const auto path = nb::cast<std::filesystem::path>(photo);
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     return read_image(path, options);
   }
   return image_of(Lent(photo, "photo", Lent::Access::read).tensor());
@@ -56,7 +57,7 @@ nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, n
   const Image image = read(photo, upright);
   Image result;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     result = resize_and_crop(image, settings);
   }
   if (out.is_none()) return pixels_of(std::move(result));
@@ -75,7 +76,7 @@ nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool u
   const Image image = read(photo, upright);
   Tensor result;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     result = preprocess(image, settings);
   }
   return to_python(Result{std::move(result)});

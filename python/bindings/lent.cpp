@@ -1,5 +1,7 @@
 #include "lent.h"
 
+#include <nanobind/stl/pair.h>
+
 #include <bit>
 #include <cstring>
 #include <optional>

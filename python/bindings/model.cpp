@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "gil.h"
 #include "graph.h"
 #include "known_weights.h"
 #include "lamina/base/error.h"
@@ -23,13 +24,13 @@ namespace {
 using detail::fail;
 
 Model load_file(const std::filesystem::path& path) {
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
   return load_model(path);
 }
 
 Model load_arch(const std::string& name, nb::handle source) {
   const Weights weights = app::unwrapped(weights_from(source));
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
   Model model;
   model.graph = app::fitting_network(name, weights);
   try {
@@ -63,7 +64,7 @@ Graph again(const Graph& graph) {
 
 void save_file(const std::filesystem::path& path, const Graph& graph, std::optional<Preprocess> preprocess,
                std::vector<std::string> labels) {
-  const nb::gil_scoped_release release;
+  const WithoutGil release;
   Model model;
   model.graph = again(graph);
   model.preprocess = preprocess;

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 
 #include "forks.h"
+#include "gil.h"
 #include "graph.h"
 #include "images.h"
 #include "lamina/base/error.h"
@@ -17,6 +18,7 @@ namespace lamina::python {
 NB_MODULE(_core, m) {
   m.doc() = "Lamina's library. Import lamina, which has all of it that is public.";
   (void)fork_generation();
+  watch_for_the_end();
   nb::exception<Error> error(m, "Error");
   error.attr("__module__") = "lamina";
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "forks.h"
+#include "gil.h"
 #include "lamina/base/error.h"
 #include "result.h"
 
@@ -155,7 +156,7 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   if (recording && out.is_none()) fail("run: a run that is captured into a CUDA graph needs out=");
   std::shared_ptr<cuda::Event> done;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     if (out.is_none()) targets = new_outputs(tensors, device);
     plan.run_into(tensors, targets, stream);
     if ((device.is_cuda() || device_of(targets).is_cuda()) && !recording) {

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "gil.h"
 #include "lamina/base/error.h"
 #include "plan.h"
 #include "result.h"
@@ -48,7 +49,7 @@ std::string repr(const PyPlan& self) {
 nb::object activation(const PyPlan& self, const std::string& node) {
   Tensor copy;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     copy = self.plan().activation(node).to(Device::cpu()).clone();
   }
   return to_python(Result{std::move(copy)});
@@ -88,9 +89,9 @@ void bind_plan(nb::module_& m) {
   nb::class_<PyPlan>(m, "Plan",
                      "A network compiled for one device, batch and precision. One thread at a time may use it: compile "
                      "one for each,\nthey share the weights. The GIL is released while it runs.")
-      .def("__call__", &PyPlan::run, nb::arg("x"), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
+      .def("__call__", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
            nb::sig("def __call__" LAMINA_RUN), run_doc)
-      .def("run", &PyPlan::run, nb::arg("x"), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
+      .def("run", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
            nb::sig("def run" LAMINA_RUN), run_doc)
       .def_prop_ro(
           "input_names", [](const PyPlan& self) { return names_of(self.plan().input_names()); },

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "dlpack.h"
+#include "gil.h"
 #include "lamina/base/error.h"
 
 namespace lamina::python {
@@ -120,7 +121,7 @@ nb::object to_numpy(const Result& self) {
   if (self.tensor.dtype() == DType::bf16) detail::fail("lamina.Tensor: NumPy has no bf16; use torch.from_dlpack(x)");
   Result host = {.tensor = self.tensor};
   if (self.tensor.device().is_cuda()) {
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     if (self.ready != nullptr) self.ready->synchronize();
     host.tensor = self.tensor.to(Device::cpu());
   }
