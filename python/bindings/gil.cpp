@@ -37,6 +37,17 @@ WithoutGil::~WithoutGil() {
   --returning;
 }
 
+WithGil::WithGil() {
+  ++returning;
+  held_ = !ending;
+  if (held_) state_ = PyGILState_Ensure();
+  --returning;
+}
+
+WithGil::~WithGil() {
+  if (held_) PyGILState_Release(state_);
+}
+
 void watch_for_the_end() { nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(&end)); }
 
 }  // namespace lamina::python

@@ -18,6 +18,21 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
+/// Takes the GIL on a thread that is not Python's while this lives, unless the interpreter is about to end.
+class WithGil {
+ public:
+  WithGil();
+  ~WithGil();
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+  bool held() const { return held_; }
+
+ private:
+  bool held_ = false;
+  PyGILState_STATE state_{};
+};
+
 /// Has the interpreter say, by atexit, when it is about to end.
 void watch_for_the_end();
 

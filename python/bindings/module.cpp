@@ -11,12 +11,14 @@
 #include "lamina/tensor/device_memory.h"
 #include "model.h"
 #include "plan.h"
+#include "pool.h"
 #include "result.h"
 
 namespace lamina::python {
 
 NB_MODULE(_core, m) {
   m.doc() = "Lamina's library. Import lamina, which has all of it that is public.";
+  nb::set_leak_warnings(false);  // a daemon thread may well have a plan when the interpreter ends
   (void)fork_generation();
   watch_for_the_end();
   nb::exception<Error> error(m, "Error");
@@ -27,6 +29,7 @@ NB_MODULE(_core, m) {
   bind_plan(m);
   bind_graph(m);
   bind_model(m);
+  bind_pool(m, error);
   m.def("version", [] { return std::string(version()); });
   m.def(
       "best_device", [] { return to_string(best_device()); },

@@ -33,13 +33,6 @@ cuda::Stream stream_from(nb::handle stream) {
   return handle == 0 || handle == 1 ? nullptr : reinterpret_cast<void*>(handle);
 }
 
-std::vector<Tensor> tensors_of(std::span<const Lent> lent) {
-  std::vector<Tensor> tensors;
-  tensors.reserve(lent.size());
-  for (const Lent& array : lent) tensors.push_back(array.tensor());
-  return tensors;
-}
-
 bool is_sequence(nb::handle object) { return nb::isinstance<nb::tuple>(object) || nb::isinstance<nb::list>(object); }
 
 /// The device of the first tensor that is on one; else the CPU.
@@ -49,6 +42,46 @@ Device device_of(std::span<const Tensor> tensors) {
 }
 
 }  // namespace
+
+std::vector<Tensor> tensors_of(std::span<const Lent> lent) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(lent.size());
+  for (const Lent& array : lent) tensors.push_back(array.tensor());
+  return tensors;
+}
+
+std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream stream) {
+  const std::span<const std::string> names = plan.input_names();
+  std::vector<Lent> lent;
+  lent.reserve(names.size());
+  const auto take = [&](nb::handle array) {
+    const std::size_t place = lent.size();
+    lent.emplace_back(array, place < names.size() ? std::string_view(names[place]) : "run", Lent::Access::read, stream);
+  };
+  if (nb::isinstance<nb::dict>(inputs)) {
+    const auto named = nb::borrow<nb::dict>(inputs);
+    for (const std::string& name : names) {
+      if (!named.contains(name.c_str())) fail("run: input \"", name, "\" is missing");
+      take(named[name.c_str()]);
+    }
+    for (const nb::handle key : named.keys()) {
+      if (std::ranges::find(names, nb::cast<std::string>(key)) != names.end()) continue;
+      fail("run: the graph has no input \"", nb::cast<std::string>(key), '"');
+    }
+  } else if (is_sequence(inputs)) {
+    for (const nb::handle array : inputs) take(array);
+  } else {
+    take(inputs);
+  }
+  return lent;
+}
+
+nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream,
+                      const std::shared_ptr<const cuda::Event>& done) {
+  nb::list results;
+  for (const Tensor& output : outputs) results.append(to_python(Result{output, stream, done}));
+  return results.size() == 1 ? nb::object(results[0]) : nb::object(nb::tuple(results));
+}
 
 PyPlan::PyPlan(Plan plan) : plan_(std::make_unique<Plan>(std::move(plan))), generation_(fork_generation()) {}
 
@@ -72,32 +105,6 @@ Plan& PyPlan::plan() const {
     fail("plan: compiled before this process was forked; compile it in the child, whose threads and GPUs are its own");
   }
   return *plan_;
-}
-
-std::vector<Lent> PyPlan::take_inputs(nb::handle inputs, cuda::Stream stream) const {
-  const std::span<const std::string> names = plan().input_names();
-  std::vector<Lent> lent;
-  lent.reserve(names.size());
-  const auto take = [&](nb::handle array) {
-    const std::size_t place = lent.size();
-    lent.emplace_back(array, place < names.size() ? std::string_view(names[place]) : "run", Lent::Access::read, stream);
-  };
-  if (nb::isinstance<nb::dict>(inputs)) {
-    const auto named = nb::borrow<nb::dict>(inputs);
-    for (const std::string& name : names) {
-      if (!named.contains(name.c_str())) fail("run: input \"", name, "\" is missing");
-      take(named[name.c_str()]);
-    }
-    for (const nb::handle key : named.keys()) {
-      if (std::ranges::find(names, nb::cast<std::string>(key)) != names.end()) continue;
-      fail("run: the graph has no input \"", nb::cast<std::string>(key), '"');
-    }
-  } else if (is_sequence(inputs)) {
-    for (const nb::handle array : inputs) take(array);
-  } else {
-    take(inputs);
-  }
-  return lent;
 }
 
 std::vector<Lent> PyPlan::take_outputs(nb::handle out, cuda::Stream stream) const {
@@ -145,7 +152,7 @@ void PyPlan::keep(std::shared_ptr<const cuda::Event> done, std::vector<Lent> inp
 nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object) {
   Plan& plan = this->plan();
   const cuda::Stream stream = stream_from(stream_object);
-  std::vector<Lent> lent_inputs = take_inputs(inputs, stream);
+  std::vector<Lent> lent_inputs = take_inputs(plan, inputs, stream);
   const std::vector<Tensor> tensors = tensors_of(lent_inputs);
   std::vector<Lent> lent_outputs;
   if (!out.is_none()) lent_outputs = take_outputs(out, stream);
@@ -166,9 +173,7 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   }
   if (done != nullptr) keep(done, std::move(lent_inputs), std::move(lent_outputs));
   if (!out.is_none()) return nb::borrow(out);
-  nb::list results;
-  for (Tensor& target : targets) results.append(to_python(Result{std::move(target), stream, done}));
-  return results.size() == 1 ? nb::object(results[0]) : nb::object(nb::tuple(results));
+  return results_of(targets, stream, done);
 }
 
 }  // namespace lamina::python

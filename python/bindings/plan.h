@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lamina/plan/plan.h"
@@ -31,7 +32,6 @@ class PyPlan {
     std::vector<Lent> arrays;
   };
 
-  std::vector<Lent> take_inputs(nb::handle inputs, cuda::Stream stream) const;
   std::vector<Lent> take_outputs(nb::handle out, cuda::Stream stream) const;
   std::vector<Tensor> new_outputs(std::span<const Tensor> inputs, Device device) const;
   void keep(std::shared_ptr<const cuda::Event> done, std::vector<Lent> inputs, std::vector<Lent> outputs);
@@ -40,6 +40,14 @@ class PyPlan {
   std::deque<InFlight> in_flight_;
   unsigned generation_;
 };
+
+/// The inputs of a run: an array, several in the plan's order, or a dict by name. Throws Error naming the one that is
+/// missing, too many, or not usable.
+std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream stream = nullptr);
+std::vector<Tensor> tensors_of(std::span<const Lent> lent);
+/// One output as it is, several as a tuple.
+nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream = nullptr,
+                      const std::shared_ptr<const cuda::Event>& done = nullptr);
 
 void bind_plan(nb::module_& m);
 

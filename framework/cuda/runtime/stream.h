@@ -49,8 +49,6 @@ class Event {
   void hold(Stream stream) const;
   /// Whether the recorded point is reached.
   bool reached() const;
-  /// Whether the recorded point is reached.
-  bool reached() const;
   /// Waits on the host.
   void synchronize() const;
   /// Milliseconds on the device between two recorded points; waits for the later one.
