@@ -1,9 +1,9 @@
 #include "known_weights.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
+
+#include "lamina/base/error.h"
 
 namespace lamina::app {
 namespace {
@@ -89,10 +89,9 @@ std::string whose(const Weights& weights) {
   const auto gives_away = [&](const Telltale& t) { return weights.contains(t.has) && !weights.contains(t.lacks); };
   const auto found = std::ranges::find_if(telltales, gives_away);
   if (found == telltales.end()) return "";
-  return fmt::format(
-      "they look like those of {}, which is not among the ready-made networks; scripts/export_torch.py makes a model "
-      "file of a PyTorch module",
-      found->name);
+  return detail::concat("they look like those of ", found->name,
+                        ", which is not among the ready-made networks; scripts/export_torch.py makes a model file of a "
+                        "PyTorch module");
 }
 
 }  // namespace lamina::app

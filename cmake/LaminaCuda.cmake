@@ -48,8 +48,8 @@ function(lamina_native_architectures result)
   set(${result} "${architectures}" PARENT_SCOPE)
 endfunction()
 
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT PROJECT_IS_TOP_LEVEL AND LAMINA_CUDA STREQUAL "AUTO")
-  # Nobody who fetches a library expects minutes of compiling for GPUs of other machines.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND (NOT PROJECT_IS_TOP_LEVEL OR SKBUILD) AND LAMINA_CUDA STREQUAL "AUTO")
+  # Nobody who fetches a library, or asks pip for it, expects minutes of compiling for GPUs of other machines.
   set(CMAKE_CUDA_ARCHITECTURES native)
 endif()
 if("${CMAKE_CUDA_ARCHITECTURES}" STREQUAL "native")

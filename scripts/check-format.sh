@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for tool in clang-format-14 clang-format; do
   if command -v "$tool" >/dev/null 2>&1 && "$tool" --version | grep -q 'version 14\.'; then
-    find framework apps tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' |
+    find framework apps tests python -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' |
       xargs "$tool" --dry-run --Werror
     exit 0
   fi

@@ -34,6 +34,7 @@ configure "$preset"
 build "$preset"
 scripts/check-spills.py "build/$preset"
 ctest --preset "$preset" -j "$(nproc)"
+scripts/test_python.sh "$preset"
 if [ "$mode" = --quick ]; then
   exit 0
 fi

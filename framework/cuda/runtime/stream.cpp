@@ -97,6 +97,17 @@ void Event::hold(Stream stream) const {
   check(cudaStreamWaitEvent(native(stream), native_event(handle_.get()), 0));
 }
 
+bool Event::reached() const {
+  const DeviceGuard guard(device());
+  const cudaError_t status = cudaEventQuery(native_event(handle_.get()));
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // no error, but kept as one
+    return false;
+  }
+  check(status);
+  return true;
+}
+
 void Event::synchronize() const {
   const DeviceGuard guard(device());
   check(cudaEventSynchronize(native_event(handle_.get())));

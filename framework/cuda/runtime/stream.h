@@ -39,7 +39,7 @@ class OwnedStream {
   std::unique_ptr<void, DestroyStream> handle_;
 };
 
-/// A point in a stream's work. Move-only.
+/// A point in the work of a stream of its device. Move-only.
 class Event {
  public:
   explicit Event(int device);
@@ -47,6 +47,8 @@ class Event {
   void record(Stream stream);
   /// Makes `stream` wait, on the device, until the recorded point is reached.
   void hold(Stream stream) const;
+  /// Whether the recorded point is reached.
+  bool reached() const;
   /// Waits on the host.
   void synchronize() const;
   /// Milliseconds on the device between two recorded points; waits for the later one.
@@ -56,6 +58,7 @@ class Event {
   int device() const { return handle_.get_deleter().device; }
 
   std::unique_ptr<void, DestroyEvent> handle_;
+  int device_ = 0;
 };
 
 /// Host memory that the device reads and writes directly: the only kind that asynchronous copies overlap with.

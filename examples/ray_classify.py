@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Classifies a folder of photographs with Ray Data and writes a directory of Parquet, a row a photograph.
+
+    ray_classify.py PHOTOS OUT --model model.safetensors
+    ray_classify.py PHOTOS OUT --arch alexnet --weights alexnet-owt-7be5be79.pth --actors 4
+
+Photographs are decoded on CPU actors; the network runs on a GPU for each actor, or on CPU actors where the cluster has
+no GPU. All machines must see PHOTOS, OUT and the model under the same path (or URL, of those that pyarrow knows).
+"""
+
+import argparse
+import time
+
+import lamina.ray
+import ray
+
+EXTENSIONS = ["png", "jpg", "jpeg", "bmp", "tga", "pgm", "ppm"]
+
+
+def rows_of(photos, model, *, actors, decoders, batch, gpus, top=5):
+    """The dataset of path, classes, scores and error."""
+    # Fractions of a core: actors of whole ones would leave none to read the files on a small machine.
+    resources = {"num_gpus": 1} if gpus else {"num_cpus": 0.5}
+    files = ray.data.read_binary_files(photos, include_paths=True, file_extensions=EXTENSIONS)
+    pictures = files.map_batches(lamina.ray.Decoder, fn_constructor_args=(model,), batch_size=batch,
+                                 concurrency=decoders, num_cpus=0.5)
+    return pictures.map_batches(lamina.ray.Classifier, fn_constructor_args=(model,),
+                                fn_constructor_kwargs={"top": top, "batch": batch}, batch_size=batch,
+                                concurrency=actors, **resources)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("photos", metavar="PHOTOS")
+    parser.add_argument("out", metavar="OUT")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--model", help="a model file")
+    which.add_argument("--arch", help="a ready-made network, with --weights")
+    parser.add_argument("--weights")
+    parser.add_argument("--actors", type=int, help="that run the network; one for each GPU, or one")
+    parser.add_argument("--decoders", type=int, default=1, help="actors that decode")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--top", type=int, default=5)
+    options = parser.parse_args()
+    if options.arch and not options.weights:
+        parser.error("--arch needs --weights")
+
+    ray.init(ignore_reinit_error=True)
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    start = time.perf_counter()
+    rows = rows_of(options.photos, options.model or (options.arch, options.weights), actors=options.actors or gpus or 1,
+                   decoders=options.decoders, batch=options.batch, gpus=gpus > 0, top=options.top)
+    rows.write_parquet(options.out)
+    seconds = time.perf_counter() - start
+    written = ray.data.read_parquet(options.out)
+    count, failed = written.count(), written.filter(expr="error is not null").count()
+    print(f"{count} photographs in {seconds:.1f} s, {count / seconds:.1f} images/s, {failed} with an error")
+
+
+if __name__ == "__main__":
+    main()

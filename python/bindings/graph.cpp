@@ -1,0 +1,247 @@
+#include "graph.h"
+
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "gil.h"
+#include "lamina/base/error.h"
+#include "lamina/layers/op_table.h"
+#include "lamina/ops/op.h"
+#include "lamina/ops/table.h"
+#include "lent.h"
+#include "options.h"
+#include "plan.h"
+#include "result.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+using Parameters = std::map<std::string, Tensor, std::less<>>;
+
+/// What parameters of nodes are called; every other keyword is an attribute.
+bool is_parameter(std::string_view name) {
+  constexpr std::string_view names[] = {"weight", "bias", "running_mean", "running_var"};
+  return std::ranges::find(names, name) != std::end(names);
+}
+
+/// An array's elements in memory of Lamina's own.
+Tensor copy_of(nb::handle array, std::string_view what) {
+  return Lent(array, what, Lent::Access::read).tensor().to(Device::cpu()).clone();
+}
+
+Attribute attribute_from(nb::handle value, const std::string& name) {
+  Attribute result;
+  if (PyBool_Check(value.ptr())) return nb::cast<bool>(value);
+  if (std::int64_t integer = 0; nb::try_cast(value, integer, false)) return integer;
+  if (double number = 0; nb::try_cast(value, number, false)) return number;
+  if (std::string text; nb::try_cast(value, text, false)) return text;
+  if (std::vector<std::int64_t> integers; nb::try_cast(value, integers, false)) return integers;
+  if (std::vector<double> numbers; nb::try_cast(value, numbers, false)) return numbers;
+  fail(name, ": expected a number, a bool, a text or a list of numbers, got ", nb::repr(value).c_str());
+}
+
+/// A module as a model file would say it: by its op, attributes and parameters. Of a parameter whose value is loaded
+/// later the shape is given in its place.
+std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& given) {
+  Attributes attributes;
+  Parameters shapes, values;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    if (!is_parameter(name)) {
+      attributes.emplace_back(name, attribute_from(value, name));
+    } else if (nb::isinstance<nb::tuple>(value) || nb::isinstance<nb::list>(value)) {
+      shapes[name] = Tensor::borrow(nullptr, shape_from(value), DType::f32);
+    } else if (!value.is_none()) {
+      shapes[name] = values[name] = copy_of(value, name);
+    }
+  }
+  const detail::NodeSpec spec = {.attributes = attributes,
+                                 .parameter = [&](std::string_view name) -> std::optional<Tensor> {
+                                   const auto found = shapes.find(name);
+                                   return found == shapes.end() ? std::nullopt : std::optional(found->second);
+                                 }};
+  const bool is_op = detail::find_op(op) != nullptr;
+  if (is_op && !shapes.empty()) fail(op, ": takes its operands as inputs; ", shapes.begin()->first, " is none of it");
+  std::shared_ptr<Module> module = is_op ? std::make_shared<Op>(op, attributes) : detail::make_module(op, spec);
+  for (const auto& [name, value] : values) module->set_parameter(name, value);
+  return module;
+}
+
+std::vector<Value> values_from(nb::handle inputs) {
+  if (nb::isinstance<Value>(inputs)) return {nb::cast<Value>(inputs)};
+  std::vector<Value> values;
+  for (const nb::handle input : inputs) values.push_back(input.is_none() ? Value() : nb::cast<Value>(input));
+  return values;
+}
+
+Value add_node(Graph& graph, const std::string& name, const std::string& op, nb::handle inputs,
+               const nb::kwargs& fields) {
+  try {
+    return graph.add(name, module_from(op, fields), values_from(inputs));
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    if (message.starts_with(name + ": ")) throw;
+    fail(name, ": ", message);
+  }
+}
+
+DType dtype_from(const std::string& text) {
+  const auto type = find_dtype(text);
+  if (!type) fail("dtype: expected f32, u8, i64, ..., got \"", text, '"');
+  return *type;
+}
+
+nb::list port_list(const Graph& graph, const std::vector<int>& nodes, bool shapes) {
+  nb::list list;
+  for (const int node : nodes) {
+    const Graph::Node& n = graph.nodes()[static_cast<std::size_t>(node)];
+    if (!shapes) {
+      list.append(n.name);
+    } else {
+      list.append(n.shape ? nb::object(to_python(*n.shape)) : nb::none());
+    }
+  }
+  return list;
+}
+
+nb::dict state_dict(const Graph& graph) {
+  const Weights weights = graph.state_dict();
+  nb::dict result;
+  for (const std::string& name : weights.names()) {
+    // The file's pages or the parameters themselves: other plans read them.
+    result[name.c_str()] = to_python(Result{.tensor = weights.at(name), .read_only = true});
+  }
+  return result;
+}
+
+std::unique_ptr<PyPlan> compile(const Graph& graph, const Preprocess* preprocess, const nb::kwargs& fields) {
+  const CompileOptions options = options_from(fields, preprocess);
+  const WithoutGil release;
+  return std::make_unique<PyPlan>(graph.compile(options));
+}
+
+std::string repr(const Graph& graph) {
+  std::string text = "<lamina.Graph";
+  const auto append = [&](const std::vector<int>& nodes) {
+    for (const int node : nodes) {
+      const Graph::Node& n = graph.nodes()[static_cast<std::size_t>(node)];
+      text += detail::concat(' ', n.name, ' ', n.shape ? n.shape->to_string() : "of a shape that compiling tells");
+    }
+  };
+  append(graph.inputs());
+  text += " ->";
+  append(graph.outputs());
+  return detail::concat(text, ", ", graph.nodes().size(), " nodes>");
+}
+
+}  // namespace
+
+Weights weights_from(nb::handle source) {
+  if (!nb::isinstance<nb::dict>(source)) {
+    const auto path = nb::cast<std::filesystem::path>(source);
+    const WithoutGil release;
+    return Weights::open(path);
+  }
+  Weights weights;
+  for (const auto& [key, value] : nb::borrow<nb::dict>(source)) {
+    const auto name = nb::cast<std::string>(key);
+    weights.set(name, copy_of(value, name));
+  }
+  return weights;
+}
+
+#define LAMINA_COMPILE "(self, preprocess: Preprocess | None = None, /, **options: typing.Any) -> "
+
+void bind_graph(nb::module_& m) {
+  nb::class_<Value>(m, "Value", "The output of one node of one Graph.").def("__repr__", [](const Value& self) {
+    return detail::concat("<lamina.Value of node ", self.node, '>');
+  });
+  nb::class_<Graph>(m, "Graph",
+                    "A network: named nodes, each an op applied to the outputs of earlier ones. A node's name is the "
+                    "prefix of its\nparameters in state dicts: \"features.0\" owns \"features.0.weight\".\n\n"
+                    "    g = lamina.Graph()\n"
+                    "    x = g.input(\"input\", (\"N\", 3, 224, 224))\n"
+                    "    x = g.add(\"features.0\", \"conv2d\", x, weight=(96, 3, 11, 11), bias=(96,), stride=4, "
+                    "padding=2)\n"
+                    "    x = g.add(\"features.1\", \"relu\", x)\n"
+                    "    g.output(x)\n"
+                    "    g.load(\"weights.safetensors\")")
+      .def(nb::init<>())
+      .def(
+          "input",
+          [](Graph& self, std::string name, nb::handle shape, const std::string& dtype) {
+            return self.input(std::move(name), shape_from(shape), dtype_from(dtype));
+          },
+          nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32",
+          nb::sig(
+              "def input(self, name: str, shape: collections.abc.Sequence[int | str], dtype: str = 'f32') -> Value"),
+          "Adds an input. In its shape \"N\" is the batch, \"?\" an extent that compile() is told by input_shapes.")
+      .def(
+          "add", &add_node, nb::arg("name"), nb::arg("op"), nb::arg("inputs"), nb::arg("fields"),
+          nb::sig("def add(self, name: str, op: str, inputs: Value | collections.abc.Sequence[Value | None], **fields: "
+                  "typing.Any) -> Value"),
+          "Adds a node. op and its attributes are those of model files (docs/formats.md, docs/ops.md), e.g. \"conv2d\" "
+          "with stride,\npadding, dilation, groups. weight, bias, running_mean and running_var are arrays, or shapes "
+          "whose values load() brings.\nNone among the inputs leaves out an optional operand.")
+      .def(
+          "constant",
+          [](Graph& self, std::string name, nb::handle value) {
+            auto module = std::make_shared<Constant>(copy_of(value, name));
+            return self.add(std::move(name), std::move(module), std::span<const Value>());
+          },
+          nb::arg("name"), nb::arg("value"), nb::sig("def constant(self, name: str, value: typing.Any) -> Value"),
+          "Adds a tensor that is part of the network.")
+      .def("output", &Graph::output, nb::arg("value"), "Marks a value as an output, in the order of the calls.")
+      .def(
+          "load", [](Graph& self, nb::handle weights) { return self.load(weights_from(weights)); }, nb::arg("weights"),
+          nb::sig("def load(self, weights: str | os.PathLike[str] | dict[str, typing.Any]) -> list[str]"),
+          "Sets every parameter from a weight file (.safetensors, .pth) or a dict of arrays. Returns the names that no "
+          "node uses.")
+      .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
+           "Every parameter under its name, as a read-only array.")
+      .def(
+          "compile", &compile, nb::arg("preprocess").none() = nb::none(), nb::arg("options"),
+          nb::sig("def compile" LAMINA_COMPILE "Plan"),
+          "Decides shapes, fusion, memory and kernels for one device, batch and precision: lamina.CompileOptions lists "
+          "the keywords.")
+      .def(
+          "plan_memory",
+          [](const Graph& self, const Preprocess* preprocess, const nb::kwargs& fields) {
+            return self.plan_memory(options_from(fields, preprocess));
+          },
+          nb::arg("preprocess").none() = nb::none(), nb::arg("options"),
+          nb::sig("def plan_memory" LAMINA_COMPILE "PlanMemory"),
+          "The bytes that compile() with these options will hold, found out without taking any on a GPU.")
+      .def(
+          "summary", [](const Graph& self, std::int64_t batch) { return self.summary(batch); }, nb::arg("batch") = 1,
+          "A table of the nodes: name, op, output shape, parameters, FLOPs, and the totals.")
+      .def("until", &Graph::until, nb::arg("node"), "The part of this graph that computes that node.")
+      .def_prop_ro(
+          "input_names", [](const Graph& self) { return nb::tuple(port_list(self, self.inputs(), false)); },
+          nb::sig("def input_names(self) -> tuple[str, ...]"))
+      .def_prop_ro(
+          "output_names", [](const Graph& self) { return nb::tuple(port_list(self, self.outputs(), false)); },
+          nb::sig("def output_names(self) -> tuple[str, ...]"))
+      .def_prop_ro(
+          "input_shapes", [](const Graph& self) { return nb::tuple(port_list(self, self.inputs(), true)); },
+          nb::sig("def input_shapes(self) -> tuple[tuple[int | str, ...], ...]"),
+          "\"N\" is the batch, \"?\" an extent that is left open.")
+      .def_prop_ro(
+          "output_op",
+          [](const Graph& self) {
+            const auto node = static_cast<std::size_t>(self.outputs().at(0));
+            const auto& module = self.nodes()[node].module;
+            return std::string(module == nullptr ? "" : module->op());
+          },
+          "The op of the first output.")
+      .def("__repr__", &repr);
+}
+
+}  // namespace lamina::python

@@ -1,0 +1,171 @@
+#include "images.h"
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "gil.h"
+#include "lamina/base/error.h"
+#include "lamina/images/preprocess.h"
+#include "lent.h"
+#include "result.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+
+/// u8 [H, W, 3] as an Image. Copied: an Image owns its pixels.
+Image image_of(const Tensor& pixels) {
+  const Shape& shape = pixels.shape();
+  if (pixels.dtype() != DType::u8 || !pixels.device().is_cpu() || shape.rank() != 3 || shape[2] != 3) {
+    fail("photo: expected u8 [height, width, 3] on the cpu, got ", pixels.description());
+  }
+  if (shape[0] > 1 << 20 || shape[1] > 1 << 20) fail("photo: expected fewer pixels, got ", pixels.description());
+  const auto values = pixels.values<std::uint8_t>();
+  return {static_cast<int>(shape[1]), static_cast<int>(shape[0]), {values.begin(), values.end()}};
+}
+
+/// A photograph out of a path, the bytes of a file, or an array of pixels. Decodes without the GIL.
+Image read(nb::handle photo, bool upright) {
+  const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
+  if (nb::isinstance<nb::bytes>(photo)) {
+    const auto bytes = nb::borrow<nb::bytes>(photo);
+    const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
+    const WithoutGil release;
+    return decode_image(file, "photo", options);
+  }
+  if (nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
+    const auto path = nb::cast<std::filesystem::path>(photo);
+    const WithoutGil release;
+    return read_image(path, options);
+  }
+  return image_of(Lent(photo, "photo", Lent::Access::read).tensor());
+}
+
+/// The pixels as an array u8 [H, W, 3] that owns them.
+nb::object pixels_of(Image image) {
+  auto owner = std::make_shared<Image>(std::move(image));
+  const Shape shape = {owner->height, owner->width, 3};
+  return to_python(Result{Tensor::borrow(owner->rgb.data(), shape, DType::u8, Device::cpu(), owner)});
+}
+
+nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, nb::handle out, bool upright) {
+  const Image image = read(photo, upright);
+  Image result;
+  {
+    const WithoutGil release;
+    result = resize_and_crop(image, settings);
+  }
+  if (out.is_none()) return pixels_of(std::move(result));
+  const Lent target(out, "out", Lent::Access::write);
+  const Shape expected = {settings.crop, settings.crop, 3};
+  if (target.tensor().dtype() != DType::u8 || target.tensor().shape() != expected ||
+      !target.tensor().device().is_cpu()) {
+    fail("out: expected u8 ", expected, " on the cpu, got ", target.tensor().description());
+  }
+  Tensor pixels = target.tensor();
+  std::memcpy(pixels.raw(), result.rgb.data(), result.rgb.size());
+  return nb::borrow(out);
+}
+
+nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool upright) {
+  const Image image = read(photo, upright);
+  Tensor result;
+  {
+    const WithoutGil release;
+    result = preprocess(image, settings);
+  }
+  return to_python(Result{std::move(result)});
+}
+
+Preprocess preprocess_from(int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
+                           const std::string& aspect) {
+  if (order != "rgb" && order != "bgr") fail("order: expected rgb or bgr, got \"", order, '"');
+  if (aspect != "kept" && aspect != "ignored") fail("aspect: expected kept or ignored, got \"", aspect, '"');
+  return {resize,
+          crop,
+          mean,
+          std,
+          divisor,
+          order == "bgr" ? ChannelOrder::bgr : ChannelOrder::rgb,
+          aspect == "kept" ? Aspect::kept : Aspect::ignored};
+}
+
+const char* order_of(const Preprocess& p) { return p.order == ChannelOrder::bgr ? "bgr" : "rgb"; }
+const char* aspect_of(const Preprocess& p) { return p.aspect == Aspect::kept ? "kept" : "ignored"; }
+std::string text(const Rgb& v) { return detail::concat('(', v[0], ", ", v[1], ", ", v[2], ')'); }
+
+}  // namespace
+
+#define LAMINA_PHOTO "photo: str | os.PathLike[str] | bytes | numpy.typing.NDArray[typing.Any]"
+
+void bind_images(nb::module_& m) {
+  nb::class_<Preprocess>(
+      m, "Preprocess",
+      "How a photograph becomes a network's input, in torchvision's terms: Resize(resize), "
+      "CenterCrop(crop), ToTensor,\nNormalize(mean, std); then what Caffe's networks want otherwise.")
+      .def(
+          "__init__",
+          [](Preprocess* self, int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
+             const std::string& aspect) {
+            new (self) Preprocess(preprocess_from(resize, crop, mean, std, divisor, order, aspect));
+          },
+          nb::arg("resize") = 256, nb::arg("crop") = 224, nb::arg("mean") = Rgb{0, 0, 0}, nb::arg("std") = Rgb{1, 1, 1},
+          nb::arg("divisor") = 255.0f, nb::arg("order") = "rgb", nb::arg("aspect") = "kept",
+          nb::sig(
+              "def __init__(self, resize: int = 256, crop: int = 224, mean: collections.abc.Sequence[float] = (0, 0, "
+              "0), std: collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = 'rgb', "
+              "aspect: str = 'kept') -> None"))
+      .def_ro("resize", &Preprocess::resize, "pixels of the short side")
+      .def_ro("crop", &Preprocess::crop, "pixels of both sides of the result")
+      .def_prop_ro(
+          "mean", [](const Preprocess& p) { return nb::make_tuple(p.mean[0], p.mean[1], p.mean[2]); },
+          nb::sig("def mean(self) -> tuple[float, float, float]"))
+      .def_prop_ro(
+          "std", [](const Preprocess& p) { return nb::make_tuple(p.std[0], p.std[1], p.std[2]); },
+          nb::sig("def std(self) -> tuple[float, float, float]"))
+      .def_ro("divisor", &Preprocess::divisor)
+      .def_prop_ro("order", &order_of, "\"rgb\" or \"bgr\"")
+      .def_prop_ro("aspect", &aspect_of, "\"kept\" or \"ignored\"")
+      .def(
+          "__eq__",
+          [](const Preprocess& self, nb::object other) {
+            return nb::isinstance<Preprocess>(other) && self == nb::cast<Preprocess>(other);
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__repr__", [](const Preprocess& p) {
+        return detail::concat("Preprocess(resize=", p.resize, ", crop=", p.crop, ", mean=", text(p.mean),
+                              ", std=", text(p.std), ", divisor=", p.divisor, ", order='", order_of(p), "', aspect='",
+                              aspect_of(p), "')");
+      });
+  m.def("torchvision_imagenet", &torchvision_imagenet, "What torchvision's ImageNet classifiers were trained with.");
+  m.def("caffe_imagenet", &caffe_imagenet, "What Caffe's ImageNet classifiers are run with.");
+  m.def(
+      "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
+      "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"stb_image\".");
+  m.def(
+      "read_image", [](nb::handle photo, bool upright) { return pixels_of(read(photo, upright)); }, nb::arg("photo"),
+      nb::kw_only(), nb::arg("upright") = false,
+      nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = False) -> numpy.typing.NDArray[numpy.uint8]"),
+      "The pixels of a photograph, uint8 [height, width, 3]: those of Pillow's convert(\"RGB\"). upright=True turns "
+      "it\nas its EXIF data say.");
+  m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo"), nb::arg("settings"), nb::arg("out") = nb::none(),
+        nb::kw_only(), nb::arg("upright") = false,
+        nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess, out: "
+                "numpy.typing.NDArray[numpy.uint8] | None = None, *, upright: bool = False) -> "
+                "numpy.typing.NDArray[numpy.uint8]"),
+        "The picture that the network sees, uint8 [crop, crop, 3]: the bits of torchvision's Resize and CenterCrop.\n"
+        "What a plan compiled with photos= takes, one row for each.");
+  m.def("preprocess", &preprocess_photo, nb::arg("photo"), nb::arg("settings"), nb::kw_only(),
+        nb::arg("upright") = false,
+        nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = False) -> "
+                "numpy.typing.NDArray[numpy.float32]"),
+        "A photograph as a network's input, float32 [1, 3, crop, crop]: the bits of torchvision's Resize, CenterCrop,\n"
+        "ToTensor and Normalize.");
+}
+
+}  // namespace lamina::python

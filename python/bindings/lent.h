@@ -1,0 +1,43 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string_view>
+
+#include "dlpack.h"
+#include "lamina/cuda/runtime/stream.h"
+#include "lamina/tensor/tensor.h"
+
+namespace lamina::python {
+
+namespace nb = nanobind;
+
+/// An array of Python's whose memory Lamina may use while this lives. Make and destroy it with the GIL held. Move-only.
+class Lent {
+ public:
+  enum class Access { read, write };
+
+  /// Takes whatever has the buffer protocol or `__dlpack__`, without copying. Work on a GPU will be enqueued on
+  /// `stream`, which is made to wait for the array's own. Throws Error, beginning with `what`, for an array that is not
+  /// row-major without gaps, of another byte order, misaligned, read-only where it is to be written to, or of elements
+  /// that Lamina has not; TypeError for what is no array.
+  Lent(nb::handle object, std::string_view what, Access access, cuda::Stream stream = nullptr);
+  Lent(Lent&& other) noexcept;
+  Lent& operator=(Lent&&) = delete;
+  ~Lent();
+
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  void borrow_buffer(nb::handle object, std::string_view what, Access access);
+  void borrow_dlpack(nb::handle object, std::string_view what, Access access, cuda::Stream stream);
+  void require_usable(std::string_view what, bool contiguous, bool read_only, Access access) const;
+  void release();
+
+  Tensor tensor_;
+  Py_buffer buffer_{};
+  dlpack::Managed* managed_ = nullptr;
+  dlpack::VersionedManaged* versioned_ = nullptr;
+};
+
+}  // namespace lamina::python

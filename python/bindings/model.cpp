@@ -1,0 +1,116 @@
+#include "model.h"
+
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "gil.h"
+#include "graph.h"
+#include "known_weights.h"
+#include "lamina/base/error.h"
+#include "lamina/graph/model.h"
+#include "lamina/graph/networks.h"
+#include "lamina/layers/scores.h"
+#include "lent.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+
+Model load_file(const std::filesystem::path& path) {
+  const WithoutGil release;
+  return load_model(path);
+}
+
+Model load_arch(const std::string& name, nb::handle source) {
+  const Weights weights = app::unwrapped(weights_from(source));
+  const WithoutGil release;
+  Model model;
+  model.graph = app::fitting_network(name, weights);
+  try {
+    model.warnings = model.graph.load(weights);
+  } catch (const Error& error) {
+    const std::string owner = app::whose(weights);
+    if (owner.empty()) throw;
+    fail("the weights do not fit ", name, ": ", owner);
+  }
+  const bool caffe = name == "caffenet" || name == "alexnet_original";
+  model.preprocess = caffe ? caffe_imagenet() : torchvision_imagenet();
+  return model;
+}
+
+/// The same network; its modules are shared.
+Graph again(const Graph& graph) {
+  Graph result;
+  const auto value = [](int node) { return Value{node}; };
+  for (const Graph::Node& node : graph.nodes()) {
+    std::vector<Value> inputs(node.inputs.size());
+    std::ranges::transform(node.inputs, inputs.begin(), value);
+    if (node.module == nullptr) {
+      result.input(node.name, *node.shape, node.dtype);
+    } else {
+      result.add(node.name, node.module, inputs);
+    }
+  }
+  for (const int output : graph.outputs()) result.output(value(output));
+  return result;
+}
+
+void save_file(const std::filesystem::path& path, const Graph& graph, std::optional<Preprocess> preprocess,
+               std::vector<std::string> labels) {
+  const WithoutGil release;
+  Model model;
+  model.graph = again(graph);
+  model.preprocess = preprocess;
+  model.labels = std::move(labels);
+  save_model(path, model);
+}
+
+/// The classes of each row of scores, the most probable first.
+nb::list top_classes(nb::handle scores, int k, bool probabilities) {
+  const Lent lent(scores, "scores", Lent::Access::read);
+  const Tensor rows = probabilities ? lent.tensor() : softmax(lent.tensor());
+  if (rows.shape().rank() != 2) fail("scores: expected [N, classes], got ", rows.description());
+  nb::list result;
+  for (std::int64_t i = 0; i < rows.shape()[0]; ++i) {
+    nb::list row;
+    for (const auto& [index, score] : top_k(rows.slice(i, i + 1), k)) row.append(nb::make_tuple(index, score));
+    result.append(row);
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  nb::class_<Model>(m, "ModelFile", "All that a model file holds.")
+      .def_prop_ro(
+          "graph", [](Model& self) -> Graph& { return self.graph; }, nb::rv_policy::reference_internal)
+      .def_ro("preprocess", &Model::preprocess)
+      .def_ro("labels", &Model::labels)
+      .def_ro("warnings", &Model::warnings);
+  m.def("load_model", &load_file, nb::arg("path"));
+  m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"),
+        nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | dict[str, typing.Any]) -> ModelFile"));
+  m.def("save_model", &save_file, nb::arg("path"), nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"));
+  m.def(
+      "arch_names",
+      [] {
+        nb::list names;
+        for (const std::string_view name : network_names()) names.append(std::string(name));
+        return names;
+      },
+      nb::sig("def arch_names() -> list[str]"), "The ready-made networks that arch() knows.");
+  m.def("top_classes", &top_classes, nb::arg("scores"), nb::arg("k"), nb::arg("probabilities"),
+        nb::sig("def top_classes(scores: typing.Any, k: int, probabilities: bool) -> list[list[tuple[int, float]]]"),
+        "The k classes with the highest probability of each row, of scores [N, classes] that are probabilities or "
+        "become them by a softmax.");
+}
+
+}  // namespace lamina::python

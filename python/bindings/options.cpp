@@ -1,0 +1,114 @@
+#include "options.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "lamina/base/error.h"
+#include "lent.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+
+template <class T>
+T as(nb::handle value, const char* field, const char* type) {
+  T result{};
+  // Strictly: True is no number and 1.5 no integer.
+  const bool whole = !std::is_integral_v<T> || std::is_same_v<T, bool> || !PyBool_Check(value.ptr());
+  if (whole && nb::try_cast<T>(value, result, false)) return result;
+  throw nb::type_error(detail::concat(field, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
+}
+
+template <class Map, class Convert>
+void read_map(nb::handle value, const char* field, Map& map, const Convert& convert) {
+  if (!nb::isinstance<nb::dict>(value)) {
+    throw nb::type_error(detail::concat(field, ": expected a dict by the inputs' names").c_str());
+  }
+  for (const auto& [key, entry] : nb::borrow<nb::dict>(value))
+    map[as<std::string>(key, field, "names")] = convert(entry);
+}
+
+struct Field {
+  const char* name;
+  void (*set)(CompileOptions& options, nb::handle value);
+};
+
+constexpr Field fields[] = {
+    {"device", [](auto& o, nb::handle v) { o.device = parse_device(as<std::string>(v, "device", "a text")); }},
+    {"batch", [](auto& o, nb::handle v) { o.batch = as<std::int64_t>(v, "batch", "an integer"); }},
+    {"precision",
+     [](auto& o, nb::handle v) { o.precision = parse_precision(as<std::string>(v, "precision", "a text")); }},
+    {"linear_weights",
+     [](auto& o, nb::handle v) {
+       const auto text = as<std::string>(v, "linear_weights", "a text");
+       const auto type = find_dtype(text);
+       if (!type) fail("linear_weights: expected f32, bf16 or f16, got \"", text, '"');
+       o.linear_weights = *type;
+     }},
+    {"threads", [](auto& o, nb::handle v) { o.threads = as<int>(v, "threads", "an integer"); }},
+    {"algorithm", [](auto& o, nb::handle v) { o.algorithm = as<std::string>(v, "algorithm", "a text"); }},
+    {"fuse", [](auto& o, nb::handle v) { o.fuse = as<bool>(v, "fuse", "a bool"); }},
+    {"keep_all", [](auto& o, nb::handle v) { o.keep_all = as<bool>(v, "keep_all", "a bool"); }},
+    {"workspace_limit",
+     [](auto& o, nb::handle v) { o.workspace_limit = as<std::size_t>(v, "workspace_limit", "a number of bytes"); }},
+    {"capture", [](auto& o, nb::handle v) { o.capture = as<bool>(v, "capture", "a bool"); }},
+    {"input_shapes", [](auto& o, nb::handle v) { read_map(v, "input_shapes", o.input_shapes, shape_from); }},
+    {"outputs",
+     [](auto& o, nb::handle v) { o.outputs = as<std::vector<std::string>>(v, "outputs", "a list of names"); }},
+    {"constants",
+     [](auto& o, nb::handle v) {
+       read_map(v, "constants", o.constants,
+                [](nb::handle array) { return Lent(array, "constants", Lent::Access::read).tensor().clone(); });
+     }},
+};
+
+std::optional<Preprocess> photos_from(nb::handle value, const Preprocess* preprocess) {
+  if (nb::isinstance<Preprocess>(value)) return nb::cast<Preprocess>(value);
+  if (value.is_none()) return std::nullopt;
+  if (!as<bool>(value, "photos", "True, False or a lamina.Preprocess")) return std::nullopt;
+  if (preprocess == nullptr)
+    fail("photos: the model does not say how a photograph becomes its input; give a Preprocess");
+  return *preprocess;
+}
+
+}  // namespace
+
+Shape shape_from(nb::handle extents) {
+  std::vector<std::int64_t> values;
+  for (const nb::handle extent : extents) {
+    if (nb::isinstance<nb::str>(extent)) {
+      const auto text = nb::cast<std::string>(extent);
+      if (text != "N" && text != "?") fail("shape: expected numbers, \"N\" or \"?\", got \"", text, '"');
+      values.push_back(text == "N" ? batch : open);
+    } else {
+      values.push_back(as<std::int64_t>(extent, "shape", "integers, \"N\" or \"?\""));
+      if (values.back() < 0) fail("shape: expected extents of 0 and more, got ", values.back());
+    }
+  }
+  return Shape(std::span<const std::int64_t>(values));
+}
+
+CompileOptions options_from(const nb::kwargs& given, const Preprocess* preprocess) {
+  CompileOptions options;
+  options.device = best_device();
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    if (name == "photos") {
+      options.photos = photos_from(value, preprocess);
+      continue;
+    }
+    const auto* field = std::ranges::find_if(fields, [&](const Field& f) { return f.name == name; });
+    if (field == std::end(fields)) {
+      std::string known;
+      for (const Field& f : fields) known += detail::concat(f.name, ", ");
+      fail("compile: there is no option \"", name, "\"; there are ", known, "photos");
+    }
+    field->set(options, value);
+  }
+  return options;
+}
+
+}  // namespace lamina::python

@@ -1,0 +1,179 @@
+#include "plan.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+#include "forks.h"
+#include "gil.h"
+#include "lamina/base/error.h"
+#include "result.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+
+/// A stream from its number (0 and 1 are the default one), from PyTorch's or CuPy's object, or from any with
+/// `__cuda_stream__`.
+cuda::Stream stream_from(nb::handle stream) {
+  if (stream.is_none()) return nullptr;
+  nb::object number = nb::borrow(stream);
+  if (nb::hasattr(stream, "__cuda_stream__")) {
+    number = stream.attr("__cuda_stream__")()[1];
+  } else if (nb::hasattr(stream, "cuda_stream")) {
+    number = stream.attr("cuda_stream");
+  } else if (nb::hasattr(stream, "ptr")) {
+    number = stream.attr("ptr");
+  }
+  std::intptr_t handle = 0;
+  if (!nb::try_cast(number, handle, false)) {
+    throw nb::type_error("stream: expected a number, a stream of PyTorch or CuPy, or an object with __cuda_stream__");
+  }
+  return handle == 0 || handle == 1 ? nullptr : reinterpret_cast<void*>(handle);
+}
+
+bool is_sequence(nb::handle object) { return nb::isinstance<nb::tuple>(object) || nb::isinstance<nb::list>(object); }
+
+/// The device of the first tensor that is on one; else the CPU.
+Device device_of(std::span<const Tensor> tensors) {
+  const auto found = std::ranges::find_if(tensors, [](const Tensor& t) { return t.device().is_cuda(); });
+  return found == tensors.end() ? Device::cpu() : found->device();
+}
+
+}  // namespace
+
+std::vector<Tensor> tensors_of(std::span<const Lent> lent) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(lent.size());
+  for (const Lent& array : lent) tensors.push_back(array.tensor());
+  return tensors;
+}
+
+std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream stream) {
+  const std::span<const std::string> names = plan.input_names();
+  std::vector<Lent> lent;
+  lent.reserve(names.size());
+  const auto take = [&](nb::handle array) {
+    const std::size_t place = lent.size();
+    lent.emplace_back(array, place < names.size() ? std::string_view(names[place]) : "run", Lent::Access::read, stream);
+  };
+  if (nb::isinstance<nb::dict>(inputs)) {
+    const auto named = nb::borrow<nb::dict>(inputs);
+    for (const std::string& name : names) {
+      if (!named.contains(name.c_str())) fail("run: input \"", name, "\" is missing");
+      take(named[name.c_str()]);
+    }
+    for (const nb::handle key : named.keys()) {
+      if (std::ranges::find(names, nb::cast<std::string>(key)) != names.end()) continue;
+      fail("run: the graph has no input \"", nb::cast<std::string>(key), '"');
+    }
+  } else if (is_sequence(inputs)) {
+    for (const nb::handle array : inputs) take(array);
+  } else {
+    take(inputs);
+  }
+  return lent;
+}
+
+nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream,
+                      const std::shared_ptr<const cuda::Event>& done) {
+  nb::list results;
+  for (const Tensor& output : outputs) results.append(to_python(Result{output, stream, done}));
+  return results.size() == 1 ? nb::object(results[0]) : nb::object(nb::tuple(results));
+}
+
+PyPlan::PyPlan(Plan plan) : plan_(std::make_unique<Plan>(std::move(plan))), generation_(fork_generation()) {}
+
+PyPlan::~PyPlan() {
+  if (generation_ != fork_generation()) {
+    // Threads to wait for and memory to free are the parent's.
+    (void)plan_.release();
+    return;
+  }
+  for (const InFlight& run : in_flight_) {
+    try {
+      run.done->synchronize();
+    } catch (const Error&) {  // what failed on the device was for the run's results to say
+    }
+  }
+  in_flight_.clear();
+}
+
+Plan& PyPlan::plan() const {
+  if (generation_ != fork_generation()) {
+    fail("plan: compiled before this process was forked; compile it in the child, whose threads and GPUs are its own");
+  }
+  return *plan_;
+}
+
+std::vector<Lent> PyPlan::take_outputs(nb::handle out, cuda::Stream stream) const {
+  const std::span<const std::string> names = plan().output_names();
+  std::vector<Lent> lent;
+  lent.reserve(names.size());
+  const auto take = [&](nb::handle array) {
+    const std::size_t place = lent.size();
+    lent.emplace_back(array, place < names.size() ? std::string_view(names[place]) : "out", Lent::Access::write,
+                      stream);
+  };
+  if (is_sequence(out)) {
+    for (const nb::handle array : out) take(array);
+  } else {
+    take(out);
+  }
+  return lent;
+}
+
+std::vector<Tensor> PyPlan::new_outputs(std::span<const Tensor> inputs, Device device) const {
+  // Fewer images than the batch may be given, and come back; whether that holds for this plan is for run_into to say.
+  const std::int64_t batch = plan().options().batch;
+  std::int64_t images = batch;
+  const std::span<const Shape> expected = plan().input_shapes();
+  for (std::size_t i = 0; i < std::min(inputs.size(), expected.size()); ++i) {
+    const Shape& shape = inputs[i].shape();
+    const bool counts = shape.rank() > 0 && shape.rank() == expected[i].rank() && expected[i][0] == batch;
+    if (counts && shape[0] >= 1) images = std::min(images, shape[0]);
+  }
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < plan().output_shapes().size(); ++i) {
+    Shape shape = plan().output_shapes()[i];
+    if (images < batch && shape.rank() > 0 && shape[0] == batch) shape.set(0, images);
+    outputs.emplace_back(shape, plan().output_dtypes()[i], device);
+  }
+  return outputs;
+}
+
+void PyPlan::keep(std::shared_ptr<const cuda::Event> done, std::vector<Lent> inputs, std::vector<Lent> outputs) {
+  while (!in_flight_.empty() && in_flight_.front().done->reached()) in_flight_.pop_front();
+  for (Lent& output : outputs) inputs.push_back(std::move(output));
+  in_flight_.push_back({std::move(done), std::move(inputs)});
+}
+
+nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object) {
+  Plan& plan = this->plan();
+  const cuda::Stream stream = stream_from(stream_object);
+  std::vector<Lent> lent_inputs = take_inputs(plan, inputs, stream);
+  const std::vector<Tensor> tensors = tensors_of(lent_inputs);
+  std::vector<Lent> lent_outputs;
+  if (!out.is_none()) lent_outputs = take_outputs(out, stream);
+  std::vector<Tensor> targets = tensors_of(lent_outputs);
+  const Device device = device_of(tensors);
+  // Events cannot be asked while the caller records what runs: then the caller has to keep the arrays, too.
+  const bool recording = device.is_cuda() && cuda::is_capturing(device.index, stream);
+  if (recording && out.is_none()) fail("run: a run that is captured into a CUDA graph needs out=");
+  std::shared_ptr<cuda::Event> done;
+  {
+    const WithoutGil release;
+    if (out.is_none()) targets = new_outputs(tensors, device);
+    plan.run_into(tensors, targets, stream);
+    if ((device.is_cuda() || device_of(targets).is_cuda()) && !recording) {
+      done = std::make_shared<cuda::Event>(plan.options().device.index);
+      done->record(stream);
+    }
+  }
+  if (done != nullptr) keep(done, std::move(lent_inputs), std::move(lent_outputs));
+  if (!out.is_none()) return nb::borrow(out);
+  return results_of(targets, stream, done);
+}
+
+}  // namespace lamina::python

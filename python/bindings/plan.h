@@ -1,0 +1,54 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lamina/plan/plan.h"
+#include "lent.h"
+
+namespace lamina::python {
+
+/// A Plan as Python has it. The GIL is released while it runs, so `plan` is one thread's at a time by its own check.
+class PyPlan {
+ public:
+  explicit PyPlan(Plan plan);
+  PyPlan(const PyPlan&) = delete;
+  PyPlan& operator=(const PyPlan&) = delete;
+  ~PyPlan();
+
+  /// Throws Error in a process that was forked since: threads and GPUs stay with the parent.
+  Plan& plan() const;
+
+  nb::object run(nb::handle inputs, nb::handle out, nb::handle stream);
+
+ private:
+  /// What a run on a GPU still reads or writes, kept until it has: Python may drop its arrays at once.
+  struct InFlight {
+    std::shared_ptr<const cuda::Event> done;
+    std::vector<Lent> arrays;
+  };
+
+  std::vector<Lent> take_outputs(nb::handle out, cuda::Stream stream) const;
+  std::vector<Tensor> new_outputs(std::span<const Tensor> inputs, Device device) const;
+  void keep(std::shared_ptr<const cuda::Event> done, std::vector<Lent> inputs, std::vector<Lent> outputs);
+
+  std::unique_ptr<Plan> plan_;
+  std::deque<InFlight> in_flight_;
+  unsigned generation_;
+};
+
+/// The inputs of a run: an array, several in the plan's order, or a dict by name. Throws Error naming the one that is
+/// missing, too many, or not usable.
+std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream stream = nullptr);
+std::vector<Tensor> tensors_of(std::span<const Lent> lent);
+/// One output as it is, several as a tuple.
+nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream = nullptr,
+                      const std::shared_ptr<const cuda::Event>& done = nullptr);
+
+void bind_plan(nb::module_& m);
+
+}  // namespace lamina::python

@@ -1,0 +1,184 @@
+#include "result.h"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+
+#include "dlpack.h"
+#include "gil.h"
+#include "lamina/base/error.h"
+
+namespace lamina::python {
+namespace {
+
+/// What a lent tensor's borrower has to give back.
+template <class Managed>
+struct Loan {
+  Managed managed{};
+  Result result;
+  std::array<std::int64_t, Shape::max_rank> strides{};
+};
+
+dlpack::Type type_of(DType type) {
+  using enum DType;
+  const auto bits = static_cast<std::uint8_t>(8 * size_of(type));
+  const auto code = [&]() -> std::uint8_t {
+    switch (type) {
+      case boolean: return dlpack::boolean;
+      case bf16: return dlpack::bfloat;
+      case f16:
+      case f32:
+      case f64: return dlpack::floating;
+      case i8:
+      case i16:
+      case i32:
+      case i64: return dlpack::signed_int;
+      case u8:
+      case u16:
+      case u32:
+      case u64: return dlpack::unsigned_int;
+    }
+    return 0;
+  };
+  return {code(), bits, 1};
+}
+
+dlpack::Device device_of(Device device) { return {device.is_cpu() ? dlpack::cpu : dlpack::cuda, device.index}; }
+
+template <class Managed>
+nb::object lend(const Result& result, const char* name) {
+  auto loan = std::make_unique<Loan<Managed>>();
+  loan->result = result;
+  const Shape& shape = loan->result.tensor.shape();
+  std::int64_t stride = 1;
+  for (auto i = static_cast<int>(shape.rank()); i-- > 0;) {
+    loan->strides[static_cast<std::size_t>(i)] = stride;
+    stride *= std::max<std::int64_t>(shape[i], 1);
+  }
+  Managed& managed = loan->managed;
+  managed.context = loan.get();
+  managed.deleter = [](Managed* m) { delete static_cast<Loan<Managed>*>(m->context); };
+  managed.array = {.data = loan->result.tensor.raw(),
+                   .device = device_of(result.tensor.device()),
+                   .rank = static_cast<std::int32_t>(shape.rank()),
+                   .type = type_of(result.tensor.dtype()),
+                   .shape = const_cast<std::int64_t*>(shape.begin()),  // the protocol's struct has no const
+                   .strides = loan->strides.data(),
+                   .byte_offset = 0};
+  if constexpr (requires { managed.version; }) {
+    managed.version = {1, 0};
+    managed.flags = result.read_only ? dlpack::read_only : 0;
+  }
+  // A capsule that was taken has another name then, and its borrower calls the deleter.
+  PyObject* capsule = PyCapsule_New(&managed, name, [](PyObject* c) {
+    const char* own = std::is_same_v<Managed, dlpack::Managed> ? "dltensor" : "dltensor_versioned";
+    if (PyCapsule_IsValid(c, own) == 0) return;
+    auto* taken = static_cast<Managed*>(PyCapsule_GetPointer(c, own));
+    taken->deleter(taken);
+  });
+  if (capsule == nullptr) throw nb::python_error();
+  (void)loan.release();
+  return nb::steal(capsule);
+}
+
+nb::object to_dlpack(const Result& self, nb::object stream, nb::object max_version, nb::object device,
+                     nb::object copy) {
+  const dlpack::Device here = device_of(self.tensor.device());
+  if (!device.is_none() && !device.equal(nb::make_tuple(here.type, here.index))) {
+    throw nb::buffer_error("lamina.Tensor: it can be lent on its own device only");
+  }
+  if (!copy.is_none() && nb::cast<bool>(copy)) throw nb::buffer_error("lamina.Tensor: it is lent, not copied");
+  if (self.ready != nullptr) {
+    // None is the default stream, -1 wants no order at all.
+    const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
+    if (number != -1) self.ready->hold(number == 1 ? nullptr : reinterpret_cast<void*>(number));
+  } else if (self.tensor.device().is_cpu() && !stream.is_none() && nb::cast<std::intptr_t>(stream) != -1) {
+    throw nb::buffer_error("lamina.Tensor: it is on the CPU, where stream has to be None");
+  }
+  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
+  if (!versioned && self.read_only) throw nb::buffer_error("lamina.Tensor: read-only memory needs DLPack 1.0");
+  return versioned ? lend<dlpack::VersionedManaged>(self, "dltensor_versioned")
+                   : lend<dlpack::Managed>(self, "dltensor");
+}
+
+nb::dict cuda_array_interface(const Result& self) {
+  if (self.tensor.device().is_cpu()) throw nb::attribute_error("lamina.Tensor: not on a GPU");
+  const dlpack::Type type = type_of(self.tensor.dtype());
+  constexpr std::string_view kinds = "iuf?V?b";  // by the type's code; CUDA's interface has no bfloat16
+  if (type.code == dlpack::bfloat) throw nb::attribute_error("lamina.Tensor: bfloat16 goes by __dlpack__ only");
+  nb::dict result;
+  result["shape"] = to_python(self.tensor.shape());
+  result["typestr"] = detail::concat(type.bits == 8 ? '|' : '<', kinds[type.code], type.bits / 8);
+  result["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(self.tensor.raw()), self.read_only);
+  result["strides"] = nb::none();
+  result["version"] = 3;
+  result["stream"] = self.ready == nullptr ? nb::none() : nb::object(nb::int_(dlpack::stream_number(self.stream)));
+  return result;
+}
+
+nb::object to_numpy(const Result& self) {
+  if (self.tensor.dtype() == DType::bf16) detail::fail("lamina.Tensor: NumPy has no bf16; use torch.from_dlpack(x)");
+  Result host = {.tensor = self.tensor};
+  if (self.tensor.device().is_cuda()) {
+    const WithoutGil release;
+    if (self.ready != nullptr) self.ready->synchronize();
+    host.tensor = self.tensor.to(Device::cpu());
+  }
+  return nb::module_::import_("numpy").attr("from_dlpack")(nb::cast(std::move(host)));
+}
+
+}  // namespace
+
+nb::tuple to_python(const Shape& shape) {
+  nb::list extents;
+  for (const std::int64_t extent : shape) {
+    if (extent == batch) {
+      extents.append("N");
+    } else if (extent == open) {
+      extents.append("?");
+    } else {
+      extents.append(extent);
+    }
+  }
+  return nb::tuple(extents);
+}
+
+nb::object to_python(Result result) {
+  const bool host = result.tensor.device().is_cpu() && result.tensor.dtype() != DType::bf16;
+  nb::object lender = nb::cast(std::move(result));
+  return host ? nb::module_::import_("numpy").attr("from_dlpack")(lender) : lender;
+}
+
+void bind_result(nb::module_& m) {
+  nb::class_<Result>(
+      m, "Tensor",
+      "What a plan computes on a GPU: torch.from_dlpack(t), cupy.asarray(t) or jax's from_dlpack share its "
+      "memory,\nand the stream that they use it on waits for the plan. t.numpy() copies it to the host.")
+      .def_prop_ro(
+          "shape", [](const Result& self) { return to_python(self.tensor.shape()); },
+          nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro(
+          "dtype", [](const Result& self) { return std::string(name(self.tensor.dtype())); },
+          "The type of the elements: \"f32\", \"f16\", \"bf16\", ...")
+      .def_prop_ro(
+          "device", [](const Result& self) { return to_string(self.tensor.device()); }, "cpu, cuda:0, ...")
+      .def("numpy", &to_numpy, nb::sig("def numpy(self) -> typing.Any"),
+           "The elements as a NumPy array; copied, when they are computed, from a GPU.")
+      .def("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
+           nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(),
+           nb::sig("def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, "
+                   "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
+      .def(
+          "__dlpack_device__",
+          [](const Result& self) {
+            const dlpack::Device device = device_of(self.tensor.device());
+            return nb::make_tuple(device.type, device.index);
+          },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def_prop_ro("__cuda_array_interface__", &cuda_array_interface,
+                   nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))
+      .def("__repr__", [](const Result& self) { return "lamina.Tensor(" + self.tensor.description() + ')'; });
+}
+
+}  // namespace lamina::python

@@ -1,0 +1,27 @@
+"""Lamina: a small inference framework for convolutional networks.
+
+    model = lamina.load("model.safetensors")          # or .onnx; lamina.arch("alexnet", "weights.pth")
+    model.classify("cat.jpg", top=5)                  # [("tabby", 0.61), ...]
+    plan = model.compile(device="cuda", batch=32, precision="fp16")
+    y = plan(x)                                       # x [32, 3, 224, 224], NumPy or any CUDA tensor
+
+Whatever fails raises lamina.Error, which says the place, what was expected and what was found.
+"""
+
+from ._core import (Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value,
+                    arch_names, best_device, caffe_imagenet,
+                    cuda_device_count, cuda_unavailable_reason, jpeg_decoder, preprocess, read_image, resize_and_crop,
+                    torchvision_imagenet, version)
+from ._model import Model, arch, load
+from ._options import CompileOptions
+from ._photos import Classified
+from ._pool import Pool
+
+__version__ = version()
+
+__all__ = [
+    "Classified", "CompileOptions", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess",
+    "Tensor", "Value",
+    "arch", "arch_names", "best_device", "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason",
+    "jpeg_decoder", "load", "preprocess", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
+]

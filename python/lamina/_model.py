@@ -1,0 +1,103 @@
+"""Models: a graph, and what is known of its photographs and classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any, overload
+
+from . import _core, _photos
+from ._core import Error, Graph, Plan, PlanMemory, Preprocess
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import CompileOptions
+
+Path = str | os.PathLike[str]
+
+
+class Model:
+    """A network with its weights, and how a photograph becomes its input and a score a name.
+
+    `graph` is the network, `preprocess` a Preprocess or None, `labels` the classes' names or an empty list, `warnings`
+    what loading noticed. Threads may share a Model.
+    """
+
+    def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
+                 warnings: Sequence[str] = ()) -> None:
+        self.graph = graph
+        self.preprocess = preprocess
+        self.labels = list(labels)
+        self.warnings = list(warnings)
+        self._classifiers = _photos.Classifiers(self)
+
+    def compile(self, **options: Unpack[CompileOptions]) -> Plan:
+        """A Plan for one device, batch and precision; CompileOptions lists the keywords."""
+        return self.graph.compile(self.preprocess, **options)
+
+    def plan_memory(self, **options: Unpack[CompileOptions]) -> PlanMemory:
+        """The bytes that `compile` with these options will hold, found out without taking any on a GPU."""
+        return self.graph.plan_memory(self.preprocess, **options)
+
+    @overload
+    def classify(self, photos: _photos.Photo, top: int = 5, *, batch: int = 16, upright: bool = True,
+                 progress: bool = False, **options: Any) -> list[tuple[str, float]]: ...
+
+    @overload
+    def classify(self, photos: Iterable[_photos.Photo], top: int = 5, *, batch: int = 16, upright: bool = True,
+                 progress: bool = False, **options: Any) -> list[_photos.Classified]: ...
+
+    def classify(self, photos: Any, top: int = 5, *, batch: int = 16, upright: bool = True, progress: bool = False,
+                 **options: Any) -> list[tuple[str, float]] | list[_photos.Classified]:
+        """What photographs show, the most probable class first.
+
+        photos: one photograph (a path, the bytes of a file, or pixels uint8 [H, W, 3]) gives [("tabby", 0.61), ...], and
+        one that cannot be read raises Error. A directory, or several photographs, give a list of Classified, in order;
+        one that cannot be read has an `error` there. progress=True shows how far it is (with tqdm, where installed).
+        `upright` turns photographs as their EXIF data say. The other keywords are those of `compile`.
+        """
+        return self._classifiers.classify(photos, top, batch, upright, progress, options)
+
+    def save(self, path: Path) -> None:
+        """Writes a model file. An existing file is replaced only on success."""
+        _core.save_model(path, self.graph, self.preprocess, self.labels)
+
+    def summary(self, batch: int = 1) -> str:
+        """A table of the nodes."""
+        return self.graph.summary(batch)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.graph.input_names
+
+    @property
+    def input_shapes(self) -> tuple[tuple[int | str, ...], ...]:
+        """ "N" is the batch, "?" an extent that is left open."""
+        return self.graph.input_shapes
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.graph.output_names
+
+    def __repr__(self) -> str:
+        labels = f", {len(self.labels)} labels" if self.labels else ""
+        return repr(self.graph).replace("<lamina.Graph", "<lamina.Model", 1)[:-1] + labels + ">"
+
+
+def load(path: Path) -> Model:
+    """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content."""
+    file = _core.load_model(path)
+    return Model(file.graph, file.preprocess, file.labels, file.warnings)
+
+
+def arch(name: str, weights: Path | dict[str, Any]) -> Model:
+    """A ready-made network, one of arch_names(), with weights from a file (.pth, .safetensors) or a dict of arrays.
+
+    With 1000 classes the labels are ImageNet's.
+    """
+    file = _core.load_arch(name, weights)
+    classes = file.graph.compile(device="cpu").output_shapes[0][1]
+    names = resources.files(__package__).joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
+    return Model(file.graph, file.preprocess, names if classes == len(names) else [], file.warnings)

@@ -1,0 +1,41 @@
+"""The keywords of `compile`: the fields of the C++ library's CompileOptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
+
+from ._core import Preprocess
+
+
+class CompileOptions(TypedDict, total=False):
+    """What a plan is compiled for. Every keyword may be left out."""
+
+    device: str
+    """ "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" """
+    batch: int
+    """Images that run together; 1"""
+    precision: Literal["fp32", "tf32", "fp16", "bf16"]
+    """Of the arithmetic, docs/precision.md; a CPU has fp32 alone"""
+    linear_weights: Literal["f32", "bf16", "f16"]
+    """On the CPU: how fully connected layers keep theirs"""
+    threads: int
+    """On the CPU; 0: one for each core"""
+    algorithm: str
+    """Of every convolution; "": the fastest, by rule"""
+    fuse: bool
+    """Fold batch norms and activations into what they follow; True"""
+    keep_all: bool
+    """Keep every node's output for Plan.activation"""
+    workspace_limit: int
+    """Bytes, on a GPU; 256 MiB"""
+    capture: bool
+    """On a GPU: replay runs at the same addresses; True"""
+    photos: bool | Preprocess | None
+    """Inputs are uint8 [N, H, W, 3] and normalised on the device; True: as the model's `preprocess` says"""
+    input_shapes: dict[str, Sequence[int]]
+    """Of inputs that leave extents open"""
+    outputs: Sequence[str]
+    """Names of the nodes that are the outputs; the graph's if it is not given"""
+    constants: dict[str, Any]
+    """Values of inputs, which are then part of the plan"""

@@ -1,0 +1,75 @@
+"""Plans on every device behind one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._model import Model
+    from ._options import CompileOptions
+
+
+class Pool:
+    """Plans of one model on several devices, and a queue in front of them.
+
+    Any number of threads submit requests of one image or more; batches form of what waits, and whichever plan is free
+    computes them. A batch that fails is redone, each request by itself; a GPU that is lost is used no more.
+
+    devices: "all" (every GPU, or the CPU if there is none), or such as "cuda:0,cuda:2". plans_per_device: 0 is two on a
+    GPU and one on the CPU. batches: sizes to compile plans for, a batch runs in the smallest that holds it; `batch` alone
+    if empty. max_delay: seconds that the first request of a batch may wait for others. max_queue: images that may wait;
+    then submit waits, or raises PoolFull with wait_when_full=False. The other keywords are those of Model.compile.
+    """
+
+    def __init__(self, model: Model, devices: str = "all", *, plans_per_device: int = 0, batches: Sequence[int] = (),
+                 max_delay: float = 0.0, max_queue: int = 1024, wait_when_full: bool = True,
+                 **options: Unpack[CompileOptions]) -> None:
+        self._pool = _core.make_pool(model.graph, model.preprocess, devices, plans_per_device, list(batches), max_delay,
+                                     max_queue, wait_when_full, **options)
+
+    def submit(self, x: Any) -> Future[Any]:
+        """The outputs, as Plan.run gives them, once they are computed.
+
+        x: arrays on the host, as for Plan.run, of up to max_batch images; they must not change until then. What does
+        not fit raises Error here, what fails later raises it from the future.
+        """
+        future: Future[Any] = Future()
+        self._pool.submit(x, future)
+        return future
+
+    def __call__(self, x: Any) -> Any:
+        """The outputs, waited for."""
+        return self.submit(x).result()
+
+    @property
+    def max_batch(self) -> int:
+        """The most images that a request may have."""
+        return self._pool.max_batch
+
+    @property
+    def waiting(self) -> int:
+        """Images that wait."""
+        return self._pool.waiting
+
+    def workers(self) -> list[_core.PoolWorker]:
+        """What each plan has done."""
+        return self._pool.workers()
+
+    def close(self) -> None:
+        """Accepts nothing more, and returns when what was accepted is answered."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<lamina.Pool of {len(self.workers())} plans, up to {self.max_batch} images at a time>"

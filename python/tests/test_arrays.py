@@ -1,0 +1,155 @@
+"""What goes into a plan and what comes out: nothing is cast or copied unasked, and what does not fit is an error."""
+
+import array
+
+import lamina
+import numpy as np
+import pytest
+
+
+def refused(words, call, kind=lamina.Error):
+    with pytest.raises(kind) as raised:
+        call()
+    assert words in str(raised.value)
+
+
+def test_results_are_new_and_right(plan, x):
+    first = plan(x)
+    assert first.dtype == np.float32 and first.shape == (2, 10) and first.flags.writeable
+    kept = first.copy()
+    second = plan(x + 1)
+    assert np.array_equal(first, kept) and not np.array_equal(second, kept)
+    assert np.array_equal(plan.run(x), kept)
+
+
+def test_out_is_written_and_returned(plan, x):
+    out = np.full((2, 10), np.nan, np.float32)
+    assert plan(x, out=out) is out
+    assert np.array_equal(out, plan(x))
+
+
+def test_by_name_and_as_a_tuple(plan, x):
+    expected = plan(x)
+    assert np.array_equal(plan((x,)), expected)
+    assert np.array_equal(plan({"input": x}), expected)
+    refused("input \"input\" is missing", lambda: plan({"image": x}))
+    refused("no input \"image\"", lambda: plan({"input": x, "image": x}))
+    refused("expected 1 inputs, got 2", lambda: plan((x, x)))
+
+
+def test_fewer_images_than_the_batch(plan, x):
+    assert np.array_equal(plan(x[:1]), plan(x)[:1])
+    out = np.empty((1, 10), np.float32)
+    assert np.array_equal(plan(x[:1], out=out), plan(x)[:1])
+    refused("expected f32 [1, 10]", lambda: plan(x[:1], out=np.empty((2, 10), np.float32)))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "u1", "?"])
+def test_nothing_is_cast(plan, x, dtype):
+    refused("input: expected f32 [2, 3, 32, 32] as compiled, got ", lambda: plan(x.astype(dtype)))
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 32, 32), (2, 3, 32), (2, 3, 32, 31), (2 * 3 * 32 * 32,), ()])
+def test_wrong_shape(plan, shape):
+    refused("input: expected f32 [", lambda: plan(np.zeros(shape, np.float32)))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 32, 32), (2, 3, 0, 32)])
+def test_zero_size(plan, shape):
+    refused("input: expected f32 [", lambda: plan(np.zeros(shape, np.float32)))
+
+
+def test_gaps_are_an_error(plan, x):
+    refused("input: the array f32 [2, 3, 32, 32] on cpu is not contiguous", lambda: plan(x[:, ::-1]))
+    refused("not contiguous", lambda: plan(np.asfortranarray(x)))
+    refused("not contiguous", lambda: plan(x, out=np.zeros((2, 20), np.float32)[:, ::2]))
+    refused("not contiguous", lambda: plan(np.broadcast_to(np.float32(1), x.shape)))
+
+
+def test_strides_of_single_extents_do_not_count(digits, x):
+    one = digits.compile(device="cpu", batch=1)
+    odd = np.lib.stride_tricks.as_strided(x, (1, 3, 32, 32), (7, *x.strides[1:]))
+    assert np.array_equal(one(odd), one(x[:1]))
+
+
+def test_byte_order(plan, x):
+    refused("byte order", lambda: plan(x.astype(x.dtype.newbyteorder())))
+
+
+def test_read_only(plan, x):
+    expected = plan(x)
+    x.flags.writeable = False
+    assert np.array_equal(plan(x), expected)
+    out = np.empty((2, 10), np.float32)
+    out.flags.writeable = False
+    refused("classifier.6: the array is read-only", lambda: plan(x, out=out))
+
+
+def test_misaligned(plan, x):
+    memory = np.zeros(x.nbytes + 1, np.uint8)
+    refused("not aligned", lambda: plan(memory[1:].view(np.float32).reshape(x.shape)))
+
+
+@pytest.mark.parametrize("dtype", [object, "S4", "c8", "M8[s]", [("a", "f4")]])
+def test_what_is_no_number(plan, x, dtype):
+    refused("input: ", lambda: plan(np.zeros(x.shape, dtype)))
+
+
+@pytest.mark.parametrize("thing", [None, 3, "photo.jpg", object(), [[1.0]]])
+def test_what_is_no_array(plan, thing):
+    refused("expected an array", lambda: plan(thing), TypeError)
+
+
+def test_nan_stays_nan(plan, x):
+    x[0, 0, 16, 16] = np.nan
+    y = plan(x)
+    assert np.isnan(y[0]).all() and np.isfinite(y[1]).all()
+
+
+def test_other_lenders(plan, x):
+    expected = plan(x)
+    plain = memoryview(array.array("f", x.ravel().tolist())).cast("B").cast("f", x.shape)
+    assert np.array_equal(plan(plain), expected)
+
+    class Lender:  # DLPack alone, of before the versions
+        def __dlpack__(self, *, stream=None):
+            return x.__dlpack__()
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+    assert np.array_equal(plan(Lender()), expected)
+
+
+def test_other_devices(plan):
+    class Elsewhere:
+        def __dlpack__(self, **_):
+            raise BufferError("not from here")
+
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    refused("not from here", lambda: plan(Elsewhere()), BufferError)
+
+
+def test_memory_is_used_where_it_is(x):
+    """A view changes nothing, so its result is what lies in the array."""
+    graph = lamina.Graph()
+    graph.output(graph.add("same", "flatten", graph.input("input", ("N", 3, 32, 32))))
+    same = graph.compile(device="cpu", batch=2)
+    out = np.empty((2, 3 * 32 * 32), np.float32)
+    assert np.array_equal(same(x, out=out), x.reshape(2, -1))
+
+
+def test_results_outlive_the_plan(digits, x):
+    y = digits.compile(device="cpu", batch=2)(x)
+    assert np.isfinite(y).all()
+
+
+def test_photographs_are_bytes(digits, photos, x):
+    plan = digits.compile(device="cpu", batch=1, photos=True)
+    assert plan.input_dtypes == ("u8",) and plan.input_shapes == ((1, 32, 32, 3),)
+    pixels = lamina.resize_and_crop(photos / "7.png", digits.preprocess)
+    expected = digits.compile(device="cpu", batch=1)(lamina.preprocess(photos / "7.png", digits.preprocess))
+    assert np.array_equal(plan(pixels[None]), expected)
+    refused("expected u8", lambda: plan(x))

@@ -1,0 +1,144 @@
+"""Models, graphs, options and photographs."""
+
+import lamina
+import numpy as np
+import pytest
+
+
+def test_classify(digits, photos):
+    (best, score), (_, second) = digits.classify(photos / "7.png", top=2)
+    assert best == "seven" and score > 0.99 > second
+    assert digits.classify((photos / "7.png").read_bytes(), top=1)[0] == (best, score)
+    assert digits.classify(lamina.read_image(photos / "7.png"), top=1)[0] == (best, score)
+
+
+def test_classify_a_folder(digits, photos, tmp_path, capsys):
+    for source in photos.glob("*.png"):
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "notes.txt").write_text("not a photograph")
+    rows = digits.classify(tmp_path, top=1, batch=4, progress=True)
+    assert [row.photo for row in rows] == sorted(str(p) for p in tmp_path.glob("*.png"))
+    errors = [row for row in rows if row.error]
+    assert len(errors) == 1 and "broken.png" in errors[0].error and errors[0].classes == []
+    assert [row.classes[0][0] for row in rows if not row.error] == digits.labels
+    captured = capsys.readouterr()
+    assert "11" in captured.out + captured.err
+    # Whatever runs together, the bits are the same.
+    assert rows[0].classes == digits.classify([rows[0].photo], top=1)[0].classes
+
+
+def test_errors_name_the_place(digits, tmp_path):
+    with pytest.raises(lamina.Error, match="nowhere.png"):
+        digits.classify(tmp_path / "nowhere.png")
+    with pytest.raises(lamina.Error, match="no photographs"):
+        digits.classify(tmp_path)
+    with pytest.raises(lamina.Error, match="nowhere.onnx: No such file"):
+        lamina.load(tmp_path / "nowhere.onnx")
+    (tmp_path / "x.safetensors").write_bytes(b"\0" * 40)
+    with pytest.raises(lamina.Error, match="x.safetensors"):
+        lamina.load(tmp_path / "x.safetensors")
+
+
+def test_options(digits):
+    with pytest.raises(lamina.Error, match='no option "batches"; there are device, batch'):
+        digits.compile(batches=3)
+    with pytest.raises(TypeError, match="batch: expected an integer, got 1.5"):
+        digits.compile(batch=1.5)
+    with pytest.raises(TypeError, match="fuse: expected a bool, got 1"):
+        digits.compile(fuse=1)
+    with pytest.raises(lamina.Error, match="precision"):
+        digits.compile(precision="fp8")
+    plan = digits.compile(device="cpu", batch=3, outputs=["classifier.4", "classifier.6"], keep_all=True)
+    assert plan.output_names == ("classifier.4", "classifier.6")
+    hidden, scores = plan(np.ones((3, 3, 32, 32), np.float32))
+    assert np.array_equal(plan.activation("classifier.4"), hidden) and scores.shape == (3, 10)
+    memory = digits.plan_memory(device="cpu", batch=3)
+    assert memory.total == digits.compile(device="cpu", batch=3).memory.total > 0
+
+
+def test_reprs_show_shapes(digits, plan):
+    assert repr(plan) == "<lamina.Plan input f32 [2, 3, 32, 32] -> classifier.6 f32 [2, 10] on cpu, fp32>"
+    assert repr(digits).startswith("<lamina.Model input [N, 3, 32, 32] -> classifier.6 [N, 10]")
+    assert repr(plan.memory).startswith("PlanMemory(activations=")
+    assert "classifier.6" in plan.summary() and "conv2d" in digits.summary()
+    assert plan.input_names == ("input",) and plan.input_shapes == ((2, 3, 32, 32),)
+
+
+def test_graphs_in_python(tmp_path):
+    values = np.random.default_rng(1)
+    weight = values.standard_normal((4, 3, 3, 3), np.float32)
+    graph = lamina.Graph()
+    x = graph.input("image", ("N", 3, 8, 8))
+    x = graph.add("conv", "conv2d", x, weight=weight.shape, bias=(4,), padding=1)
+    y = graph.add("act", "HardSwish", x)
+    graph.output(graph.add("sum", "add", [x, y]))
+    with pytest.raises(lamina.Error, match="conv: conv2d: the weight was never set"):
+        graph.compile(device="cpu")
+    assert graph.load({"conv.weight": weight, "conv.bias": np.zeros(4, np.float32)}) == []
+    assert np.array_equal(graph.state_dict()["conv.weight"], weight)
+    image = values.standard_normal((2, 3, 8, 8), np.float32)
+    result = graph.compile(device="cpu", batch=2)(image)
+    padded = np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    conv = np.einsum("ncyxhw,fchw->nfyx", windows, weight, dtype=np.float64)
+    np.testing.assert_allclose(result, conv + conv * np.clip(conv / 6 + 0.5, 0, 1), rtol=1e-4, atol=1e-4)
+    lamina.Model(graph, lamina.Preprocess(8, 8), ["a"]).save(tmp_path / "model.safetensors")
+    again = lamina.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.compile(device="cpu", batch=2)(image), result)
+    assert again.preprocess == lamina.Preprocess(8, 8) and again.labels == ["a"]
+
+
+def test_graph_mistakes():
+    graph = lamina.Graph()
+    x = graph.input("x", ("N", 3, 8, 8))
+    for op, fields, words in [("conv3", {}, "unknown op"), ("conv2d", {}, "weight"),
+                              ("relu", {"slope": 1}, "slope"), ("conv2d", {"weight": (4, 5, 3, 3)}, "channels")]:
+        with pytest.raises(lamina.Error, match=f"node: .*{words}"):
+            graph.add("node", op, x, **fields)
+    with pytest.raises(lamina.Error, match="expected numbers, \"N\" or"):
+        graph.input("y", ("M", 3))
+    with pytest.raises(lamina.Error, match="dtype"):
+        graph.input("y", (3,), "float32")
+
+
+def test_arch_mistakes(digits):
+    assert "resnet18" in lamina.arch_names()
+    with pytest.raises(lamina.Error, match="resnet51"):
+        lamina.arch("resnet51", {})
+    with pytest.raises(lamina.Error, match="fc"):
+        lamina.arch("resnet18", {"conv1.weight": np.zeros((64, 3, 7, 7), np.float32)})
+
+
+def test_preprocess_is_torchvisions(photos):
+    """The golden pixels are torchvision's: tests/golden says how they were made."""
+    settings = lamina.torchvision_imagenet()
+    photo = photos.parents[1] / "docs/images/chelsea.png"
+    image = lamina.preprocess(photo, settings)
+    assert image.shape == (1, 3, 224, 224) and image.dtype == np.float32
+    pixels = lamina.resize_and_crop(photo, settings)
+    mean, std = (np.array(v, np.float32) for v in (settings.mean, settings.std))
+    expected = (pixels.astype(np.float32) / np.float32(255) - mean) / std
+    assert np.array_equal(image[0], expected.transpose(2, 0, 1))
+    out = np.empty_like(pixels)
+    assert lamina.resize_and_crop(photo, settings, out=out) is out and np.array_equal(out, pixels)
+    with pytest.raises(lamina.Error, match="out: expected u8"):
+        lamina.resize_and_crop(photo, settings, out=out[:8])
+
+
+def test_pillow(photos):
+    image = pytest.importorskip("PIL.Image")
+    photo = photos.parents[1] / "docs/images/chelsea.png"
+    assert np.array_equal(lamina.read_image(photo), np.asarray(image.open(photo).convert("RGB")))
+
+
+def test_torchvision(photos):
+    transforms = pytest.importorskip("torchvision.transforms")
+    image = pytest.importorskip("PIL.Image")
+    photo = photos.parents[1] / "docs/images/chelsea.png"
+    settings = lamina.torchvision_imagenet()
+    steps = transforms.Compose([
+        transforms.Resize(256), transforms.CenterCrop(224), transforms.ToTensor(),
+        transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
+    expected = steps(image.open(photo).convert("RGB")).numpy()
+    assert np.array_equal(lamina.preprocess(photo, settings)[0], expected)

@@ -1,0 +1,137 @@
+"""Threads, forks, and the end of the interpreter."""
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import lamina
+import numpy as np
+import pytest
+
+from conftest import ROOT, forked
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """A graph that takes long enough to be met in the middle."""
+    graph = lamina.Graph()
+    x = graph.input("x", ("N", 32, 96, 96))
+    weight = np.full((32, 32, 5, 5), 1e-3, np.float32)
+    for i in range(6):
+        x = graph.add(f"conv{i}", "conv2d", x, weight=weight, padding=2)
+    graph.output(x)
+    return graph
+
+
+def test_a_plan_of_two_threads_is_an_error(slow):
+    plan = slow.compile(device="cpu", batch=2, threads=1)
+    x = np.ones((2, 32, 96, 96), np.float32)
+    expected = plan(x)
+    started = threading.Barrier(2)
+    outcomes = []
+
+    def run():
+        started.wait()
+        for _ in range(20):
+            try:
+                outcomes.append(np.array_equal(plan(x), expected))
+            except lamina.Error as error:
+                outcomes.append("two threads use one Plan" in str(error))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(outcomes) and len(outcomes) == 40
+    assert np.array_equal(plan(x), expected)
+
+
+def test_the_gil_is_released(slow):
+    plan = slow.compile(device="cpu", batch=2, threads=1)
+    x = np.ones((2, 32, 96, 96), np.float32)
+    running = threading.Event()
+
+    def run():
+        running.set()
+        for _ in range(5):
+            plan(x)
+        running.clear()
+
+    thread = threading.Thread(target=run)
+    steps = 0
+    thread.start()
+    running.wait()
+    while running.is_set():
+        steps += 1
+        time.sleep(0.001)
+    thread.join()
+    assert steps > 5  # held, it would have been let in between the runs alone
+
+
+def test_threads_with_a_plan_each(digits):
+    x = np.random.default_rng(0).standard_normal((8, 1, 3, 32, 32), np.float32)
+    expected = [digits.compile(device="cpu", threads=1)(image) for image in x]
+
+    def work(_):
+        plan = digits.compile(device="cpu", threads=1)
+        return [plan(image) for image in x for _ in range(20)][::20]
+
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(work, range(8)):
+            assert np.array_equal(results, expected)
+
+
+def test_classify_from_threads(digits, photos):
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda _: digits.classify(photos, top=1), range(8)))
+    assert all(row == rows[0] for row in rows)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_fork(digits, x):
+    plan = digits.compile(device="cpu", batch=2, threads=2)
+    expected = plan(x)
+    assert "Error: plan: compiled before this process was forked" in forked(lambda: plan(x))
+    # The model goes along, and the child may compile.
+    assert forked(lambda: np.array_equal(digits.compile(device="cpu", batch=2, threads=2)(x), expected)) == "True"
+
+    def drop():
+        nonlocal plan
+        plan = None
+        return "dropped"
+
+    assert forked(drop) == "dropped"
+    assert np.array_equal(plan(x), expected)
+
+
+@pytest.mark.parametrize("end", ["", "import sys; sys.exit(3)", "import threading, time\n"
+                                 "threading.Thread(target=lambda: [plan(x) for _ in iter(int, 1)], daemon=True).start()\n"
+                                 "time.sleep(0.2)"])
+def test_the_interpreter_ends_with_plans_alive(end):
+    program = f"""
+import lamina, numpy as np
+model = lamina.load({str(ROOT / 'weights/digits.safetensors')!r})
+plan = model.compile(device="cpu", threads=2)
+x = np.zeros((1, 3, 32, 32), np.float32)
+y = plan(x)
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == (3 if "exit" in end else 0), done.stderr
+    assert done.stderr == ""
+
+
+def test_the_package_imports_no_more_than_numpy():
+    program = "import lamina, sys; print([m for m in ('ray', 'torch', 'tqdm', 'onnx') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_command():
+    done = subprocess.run(["lamina", "classify", ROOT / "weights/digits/7.png", "--model",
+                           ROOT / "weights/digits.safetensors", "--top", "1"], capture_output=True, text=True,
+                          timeout=60)
+    assert "100.00 %  seven" in done.stdout, done.stderr
