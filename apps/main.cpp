@@ -68,6 +68,9 @@ int run(int argc, char** argv) {
   lamina::app::add_convert(app);
   lamina::app::add_bench(app);
   lamina::app::add_doctor(app);
+#ifdef LAMINA_SERVE
+  lamina::app::add_serve(app);
+#endif
 
   if (argc == 1) {
     fmt::print(stderr, "{}", app.help());

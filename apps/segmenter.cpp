@@ -59,7 +59,8 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   return shape;
 }
 
-/// What of a side of `pixels` the network sees where the photograph is resized and its middle cut out.
+}  // namespace
+
 Seen cropped(std::int64_t pixels, std::int64_t shorter, const Preprocess& settings) {
   const std::int64_t resized =
       settings.aspect == Aspect::ignored ? settings.resize : settings.resize * pixels / shorter;
@@ -69,8 +70,6 @@ Seen cropped(std::int64_t pixels, std::int64_t shorter, const Preprocess& settin
   const double begin = margin < 0 ? static_cast<double>(margin / 2) : std::nearbyint(static_cast<double>(margin) / 2);
   return {begin * scale, settings.crop * scale};
 }
-
-}  // namespace
 
 /// A photograph as the network sees it.
 struct Segmenter::View {

@@ -16,6 +16,10 @@
 
 namespace lamina::app {
 
+/// What of a side of `pixels` the network sees where the photograph, whose short side has `shorter`, is resized and its
+/// middle cut out.
+Seen cropped(std::int64_t pixels, std::int64_t shorter, const Preprocess& settings);
+
 struct SegmenterOptions {
   ModelOptions model;
   std::string output;  ///< the node whose values are the scores; empty: the model's first output

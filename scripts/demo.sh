@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs.
 #   scripts/demo.sh [PHOTO|DIRECTORY ...]     (default: the photographs in docs/images)
+#   scripts/demo.sh --page                    (a page to drop photographs on, in the browser)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage="usage: scripts/demo.sh [PHOTO|DIRECTORY ...]
-Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs (default: those in docs/images)."
+       scripts/demo.sh --page
+Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs (default: those in docs/images).
+--page: on a page in the browser, to drop photographs on; Ctrl-C ends it."
 
 # Nothing is installed or built for a question or a name that is wrong.
 photos=()
+page=false
 for photo in "$@"; do
   case $photo in
     -h | --help) echo "$usage"; exit 0 ;;
+    --page) page=true; continue ;;
     -*) echo "demo.sh: there is no option $photo" >&2; echo "$usage" >&2; exit 2 ;;
   esac
   if [ ! -e "$photo" ]; then
@@ -32,9 +37,17 @@ source scripts/build.sh
 configure demo -DLAMINA_CUDA=AUTO -DCMAKE_CUDA_ARCHITECTURES=native
 cmake --build --preset demo --target lamina_command
 
+show() {  # in a browser or a file manager, where there is a desktop
+  if [ -t 1 ] && command -v xdg-open >/dev/null 2>&1 && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
+    xdg-open "$1" >/dev/null 2>&1 || true
+  fi
+}
+
+if $page; then
+  (sleep 2; show http://127.0.0.1:8080/) &
+  exec build/demo/bin/lamina serve
+fi
 build/demo/bin/lamina features "${photos[@]}" --out build/demo/pictures
 echo
 echo "Open the pictures in $root/build/demo/pictures"
-if [ -t 1 ] && command -v xdg-open >/dev/null 2>&1 && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
-  xdg-open build/demo/pictures >/dev/null 2>&1 || true
-fi
+show build/demo/pictures

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
-          libprotozero-dev)
+          libprotozero-dev libcpp-httplib-dev)
 if [ "${1:-}" = "--with-tests" ]; then
   packages+=(libgtest-dev python3 clang)
 fi
@@ -15,7 +15,7 @@ scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install t
 CONTRIBUTING.md shows:
   CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 14 or later)
   Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo and protozero (for
-  .onnx models) are optional; GoogleTest for the tests
+  .onnx models) and cpp-httplib (for lamina serve) are optional; GoogleTest for the tests
 END
   # Not an error if somebody did: cmake names what is missing.
   exit 0

@@ -1,0 +1,126 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "commands/commands.h"
+#include "complain.h"
+#include "inputs.h"
+#include "model_options.h"
+#include "options.h"
+#include "photos.h"
+#include "serve/server.h"
+#include "serve/service.h"
+
+namespace lamina::app {
+namespace {
+
+struct Options {
+  ServiceOptions service;
+  ServerOptions server;
+  std::int64_t body_megabytes = 64;
+  PhotoOptions photos;
+};
+
+/// Ends the server at SIGTERM and SIGINT. These are held back in all threads made from now on, and waited for in one.
+void stop_at_signals(HttpServer& server) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, &server] {
+    int signal = 0;
+    (void)sigwait(&signals, &signal);
+    server.stop();
+  }).detach();
+}
+
+void serve(Options options) {
+  ServiceOptions& settings = options.service;
+  if (settings.models.empty()) settings.models = {default_model(), shipped_file("digits.safetensors")};
+  settings.memory = options.photos.image().memory;
+  options.server.max_body = static_cast<std::size_t>(options.body_megabytes) << 20;
+  Service service(settings);
+  HttpServer server(
+      options.server, [&](const Call& call) { return service.handle(call); },
+      [&](const Call& call, const Reply& reply, double seconds) { service.done(call, reply, seconds); });
+  stop_at_signals(server);
+  const int port = server.bind();
+  int code = EXIT_SUCCESS;
+  std::thread loading([&] {
+    try {
+      service.load();
+      fmt::print("lamina: http://{}:{}/ serves", options.server.host, port);
+      for (const std::string& file : settings.models) {
+        fmt::print(" {}", detail::printable(std::filesystem::path(file).stem().string()));
+      }
+      fmt::print("\n");
+      std::fflush(stdout);
+    } catch (const std::exception& error) {
+      complain(error.what());
+      code = EXIT_FAILURE;
+      server.stop();
+    }
+  });
+  server.serve();
+  loading.join();
+  service.close();
+  std::fflush(stdout);
+  // Connections that idle hold threads, which must not see the service go.
+  std::_Exit(code);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("serve", "Answer over HTTP: a page to see with, and an inference protocol");
+  HostOptions& host = options->service.host;
+  command
+      ->add_option("--model", options->service.models,
+                   "model files, each called as its file without extension (default: the first layer and the digits "
+                   "that ship)")
+      ->allow_extra_args(false);
+  add_preprocess_to(*command, host.preprocess);
+  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")->capture_default_str();
+  command->add_option("--port", options->server.port, "0: one that is free; stdout says which")
+      ->check(whole_number(0, 65535))
+      ->capture_default_str();
+  command->add_option("--max-batch", host.max_batch, "images that run together at most")
+      ->check(whole_number(1, 4096))
+      ->capture_default_str();
+  command->add_option("--max-delay", host.max_delay_ms, "milliseconds that a request may wait for others")
+      ->transform(CLI::Validator(
+          [](std::string& text) {
+            if (text.ends_with("ms")) text.resize(text.size() - 2);
+            return std::string();
+          },
+          ""))
+      ->check(CLI::Range(0.0, 10000.0))
+      ->capture_default_str();
+  command->add_option("--max-queue", host.max_queue, "images of a model that may wait; beyond it the answer is 503")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--max-body", options->body_megabytes, "MiB of a request's body; beyond it the answer is 413")
+      ->check(whole_number(1, 4096))
+      ->capture_default_str();
+  command->add_option("--path", options->service.page, "a folder to read the page from, while working on it");
+  host.run.add_to(*command, true);
+  command->footer(
+      "Drop a photograph on the page, http://127.0.0.1:8080/. Programs POST photographs to /classify and /features, "
+      "or\n"
+      "tensors to /v2/models/MODEL/infer (Open Inference Protocol, version 2). docs/serve.md has all paths.\n"
+      "SIGTERM: what was accepted is answered, then the exit code is 0.\n"
+      "Example:\n"
+      "  lamina serve\n"
+      "  curl --data-binary @weights/digits/7.png http://127.0.0.1:8080/classify?model=digits");
+  command->callback([options] { serve(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,139 @@
+#include "serve/hosted.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "inputs.h"
+#include "model_options.h"
+
+namespace lamina::app {
+namespace {
+
+constexpr std::size_t layer_pools = 4;  // that a model keeps
+
+/// 1, 2, 4, ... up to `most`: a plan computes all of its batch, however few images were given.
+std::vector<std::int64_t> ladder(std::int64_t most) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t n = 1; n < most; n *= 2) sizes.push_back(n);
+  sizes.push_back(most);
+  return sizes;
+}
+
+Model load(const std::string& file, const HostOptions& options) {
+  Model model = open_model(file);
+  print_warnings(model);
+  if (!model.preprocess && !options.preprocess.empty()) {
+    model.preprocess = named_preprocess(options.preprocess, model.graph);
+  }
+  return model;
+}
+
+std::vector<Hosted::Layer> layers_of(const Graph& graph) {
+  std::vector<Hosted::Layer> layers;
+  std::vector<Shape> shapes;
+  try {
+    shapes = graph.shapes(1);
+  } catch (const Error&) {
+    return {};  // compiling alone tells
+  }
+  const auto& nodes = graph.nodes();
+  std::vector<const Conv2d*> filters(nodes.size(), nullptr);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Graph::Node& node = nodes[i];
+    if (node.module == nullptr) continue;
+    const int from = node.inputs.empty() ? -1 : node.inputs[0];
+    if (const auto* conv = dynamic_cast<const Conv2d*>(node.module.get());
+        conv != nullptr && from >= 0 && nodes[static_cast<std::size_t>(from)].module == nullptr &&
+        conv->weight().shape()[1] == 3) {
+      filters[i] = conv;
+    }
+    if (node.module->op() == "relu" && from >= 0) filters[i] = filters[static_cast<std::size_t>(from)];
+    if (shapes[i].rank() != 4 || shapes[i].numel() == 0) continue;
+    layers.push_back({node.name, std::string(node.module->op()), shapes[i], filters[i]});
+  }
+  return layers;
+}
+
+}  // namespace
+
+Hosted::Hosted(const std::string& file, const HostOptions& options)
+    : name_(std::filesystem::path(file).stem().string()), options_(options), model_(load(file, options)) {
+  try {
+    bool batched = true;
+    for (const int input : model_.graph.inputs()) {
+      batched = batched && model_.graph.nodes()[static_cast<std::size_t>(input)].shape->has_batch();
+    }
+    const std::int64_t most = batched ? options.max_batch : 1;
+    pool_ = std::make_unique<PlanPool>(
+        model_.graph, options.run.compile_options(most),
+        PoolOptions{.devices = options.run.devices(),
+                    .batches = ladder(most),
+                    .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(options.max_delay_ms * 1000)),
+                    .max_queue = std::max(options.max_queue, most)});
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", file, error.what()));
+  }
+  layers_ = layers_of(model_.graph);
+}
+
+const Preprocess& Hosted::preprocess() const {
+  if (!model_.preprocess) {
+    throw Refusal{
+        400, fmt::format("{}: the model does not say how a photograph becomes its input; --preprocess does", name_)};
+  }
+  return *model_.preprocess;
+}
+
+const Hosted::Layer& Hosted::layer(const std::string& name) const {
+  const Layer* found = nullptr;
+  for (const Layer& layer : layers_) {
+    if (name.empty() ? layer.filters != nullptr && (found == nullptr || layer.op == "relu") : layer.name == name) {
+      found = &layer;
+    }
+  }
+  if (found == nullptr && name.empty() && !layers_.empty()) found = &layers_.front();
+  if (found != nullptr) return *found;
+  throw Refusal{404, fmt::format("{}: there is no layer \"{}\" whose output is maps", name_, name)};
+}
+
+std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
+  const std::scoped_lock lock(mutex_);
+  for (auto it = layer_pools_.begin(); it != layer_pools_.end(); ++it) {
+    if (it->first != layer.name) continue;
+    layer_pools_.splice(layer_pools_.begin(), layer_pools_, it);
+    return layer_pools_.front().second;
+  }
+  CompileOptions compile = options_.run.compile_options(1);
+  auto pool = std::make_shared<PlanPool>(model_.graph.until(layer.name), compile,
+                                         PoolOptions{.plans_per_device = 1, .max_queue = options_.max_queue});
+  layer_pools_.emplace_front(layer.name, pool);
+  if (layer_pools_.size() > layer_pools) layer_pools_.pop_back();  // whoever uses it finishes
+  return pool;
+}
+
+const std::string& Hosted::profile() {
+  const std::scoped_lock lock(mutex_);
+  if (!profile_.empty()) return profile_;
+  auto result = nlohmann::ordered_json::array();
+  std::vector<Device> devices = {pool_->plan().options().device};
+  if (devices[0].is_cuda() && options_.run.precision == "fp32") devices.push_back(Device::cpu());
+  for (const Device device : devices) {
+    CompileOptions compile = options_.run.compile_options(1);
+    compile.device = device;
+    Plan plan = model_.graph.compile(compile);
+    std::vector<Tensor> zeros;
+    for (std::size_t i = 0; i < plan.input_shapes().size(); ++i) {
+      zeros.push_back(Tensor::zeros(plan.input_shapes()[i], plan.input_dtypes()[i]));
+    }
+    auto steps = nlohmann::ordered_json::array();
+    for (const StepTime& step : plan.profile(zeros, 5)) {
+      steps.push_back({{"name", step.name}, {"fused", step.fused}, {"kernel", step.kernel}, {"ms", step.milliseconds}});
+    }
+    result.push_back({{"device", to_string(device)}, {"steps", steps}});
+  }
+  return profile_ = result.dump();
+}
+
+}  // namespace lamina::app

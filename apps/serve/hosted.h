@@ -1,0 +1,63 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "memory_budget.h"
+#include "options.h"
+#include "serve/http.h"
+
+namespace lamina::app {
+
+struct HostOptions {
+  RunOptions run;
+  std::string preprocess;  ///< for models that do not say how a photograph becomes their input
+  std::int64_t max_batch = 32, max_queue = 256;
+  double max_delay_ms = 2;
+};
+
+/// A model that is served: its pool of plans, and plans for single layers, made when they are asked for.
+class Hosted {
+ public:
+  /// Throws Error, naming the file.
+  Hosted(const std::string& file, const HostOptions& options);
+
+  const std::string& name() const { return name_; }
+  const Model& model() const { return model_; }
+  PlanPool& pool() { return *pool_; }
+  bool batched() const { return pool_->plan().batched(); }
+  /// Throws Refusal where the model does not say how a photograph becomes its input.
+  const Preprocess& preprocess() const;
+
+  /// A node whose output for one photograph is maps [C, H, W].
+  struct Layer {
+    std::string name, op;
+    Shape shape;
+    const Conv2d* filters = nullptr;  ///< of a convolution that sees the photograph itself, or of the ReLU after it
+  };
+  const std::vector<Layer>& layers() const { return layers_; }
+  /// The layer of that name; of none: the first with filters, after its ReLU. Throws Refusal if there is none.
+  const Layer& layer(const std::string& name) const;
+  /// A pool whose output is that layer, for one photograph at a time.
+  std::shared_ptr<PlanPool> pool_of(const Layer& layer);
+
+  /// What each step takes for one image, on each device there is: the pool's, and the CPU. JSON, measured once.
+  const std::string& profile();
+
+ private:
+  std::string name_;
+  HostOptions options_;
+  Model model_;
+  std::unique_ptr<PlanPool> pool_;
+  std::vector<Layer> layers_;
+  std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<PlanPool>>> layer_pools_;  // the latest used first
+  std::string profile_;
+};
+
+}  // namespace lamina::app

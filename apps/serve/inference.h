@@ -1,0 +1,34 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "serve/hosted.h"
+#include "serve/http.h"
+
+/// The Open Inference Protocol, version 2: what is said of a model, and inference with JSON and binary tensors.
+namespace lamina::app {
+
+/// What `/v2/models/M` says: names, types and shapes, the batch as -1.
+std::string model_metadata(const Hosted& hosted);
+/// The same in the words of Triton's configuration, which its clients ask for.
+std::string model_config(const Hosted& hosted);
+
+/// What a request for inference asks for.
+struct InferenceRequest {
+  struct Output {
+    std::size_t index = 0;
+    bool binary = false;
+  };
+  std::string id;
+  std::vector<Tensor> inputs;   ///< in the order of the model's
+  std::vector<Output> outputs;  ///< in the order of the request
+};
+
+/// Throws Refusal (400) naming what does not fit.
+InferenceRequest parse_inference(const Call& call, const Plan& plan);
+
+Reply inference_reply(const Hosted& hosted, const InferenceRequest& request, const std::vector<Tensor>& outputs);
+
+}  // namespace lamina::app

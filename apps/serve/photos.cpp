@@ -1,0 +1,211 @@
+// What the service does with photographs, and what it tells the page of models.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "model_options.h"
+#include "segmenter.h"
+#include "serve/service.h"
+
+namespace lamina::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double, std::milli> passed = now - std::exchange(last_, now);
+    return passed.count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+double milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
+/// As 7-bit text, which may also be the value of a header.
+std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+bool has_classes(const Model& model) {
+  try {
+    return class_count(model.graph) > 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The maps with the largest means, NaN last.
+Json strongest(const Tensor& maps, std::size_t count) {
+  const std::span<const float> values = maps.values<float>();
+  const auto channels = static_cast<std::size_t>(maps.shape()[1]);
+  const std::size_t pixels = values.size() / channels;
+  std::vector<double> means(channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    const auto map = values.subspan(c * pixels, pixels);
+    means[c] = std::accumulate(map.begin(), map.end(), 0.0) / static_cast<double>(pixels);
+    if (means[c] != means[c]) means[c] = -1e300;
+  }
+  std::vector<std::size_t> order(channels);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t c) { return means[c]; });
+  order.resize(std::min(order.size(), count));
+  Json list = Json::array();
+  for (const std::size_t c : order) {
+    const auto map = values.subspan(c * pixels, pixels);
+    list.push_back({{"map", c}, {"mean", means[c]}, {"largest", *std::ranges::max_element(map)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+/// A photograph as a model's input.
+struct Service::Photo {
+  Tensor input;
+  Json description, milliseconds;
+};
+
+Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
+  if (call.method != "POST") throw Refusal{405, fmt::format("{}: expected POST with a photograph", call.path)};
+  const Preprocess& settings = model.preprocess();
+  const auto bytes = std::as_bytes(std::span(call.body));
+  if (bytes.empty()) throw Refusal{400, "expected a photograph as the body, or as a file of a multipart form"};
+  if (!is_image(bytes)) throw Refusal{415, "expected a photograph: JPEG, PNG, BMP, TGA, PGM or PPM"};
+  Stopwatch watch;
+  try {
+    const std::uint64_t needed = decoding_memory(bytes, "photograph", Orientation::upright);
+    const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
+    const Image photo =
+        decode_image(bytes, "photograph", {.orientation = Orientation::upright, .memory = memory_.whole()});
+    Photo result;
+    result.milliseconds["decode"] = watch.lap();
+    result.input = preprocess(photo, settings);
+    result.milliseconds["preprocess"] = watch.lap();
+    const int shorter = std::min(photo.width, photo.height);
+    const Seen x = cropped(photo.width, shorter, settings), y = cropped(photo.height, shorter, settings);
+    result.description = {
+        {"width", photo.width}, {"height", photo.height}, {"crop", {x.begin, y.begin, x.extent, y.extent}}};
+    return result;
+  } catch (const Error& error) {
+    throw Refusal{422, error.what()};
+  }
+}
+
+Reply Service::classify(const Call& call) {
+  require_ready();
+  const auto first = std::ranges::find_if(hosted_, [](const auto& model) { return has_classes(model->model()); });
+  Hosted& model = hosted(call.parameter("model", first != hosted_.end() ? (*first)->name() : ""));
+  if (!has_classes(model.model()))
+    throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
+  Photo photo = photo_of(call, model);
+  const PoolAnswer answer = run(model, model.pool(), {photo.input});
+  const Graph& graph = model.model().graph;
+  const auto& output = graph.nodes()[static_cast<std::size_t>(graph.outputs()[0])];
+  const bool probabilities = output.module->op() == "softmax" || output.module->op() == "Softmax";
+  const Tensor scores = answer.outputs[0].to(DType::f32);
+  int top = 5;
+  if (const std::string text = call.parameter("top"); !text.empty()) {
+    if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
+      throw Refusal{400, fmt::format("top: expected a whole number, got {}", text)};
+    }
+    top = std::stoi(text);
+  }
+  Json classes = Json::array();
+  for (const auto& [index, score] : top_k(probabilities ? scores : softmax(scores), top)) {
+    const auto at = static_cast<std::size_t>(index);
+    const auto& labels = model.model().labels;
+    classes.push_back({{"index", index},
+                       {"name", at < labels.size() ? labels[at] : fmt::format("class {}", index)},
+                       {"probability", score}});
+  }
+  photo.milliseconds["wait"] = milliseconds(answer.waited);
+  photo.milliseconds["run"] = milliseconds(answer.ran);
+  return {.body = text_of({{"model", model.name()},
+                           {"classes", classes},
+                           {"photo", photo.description},
+                           {"milliseconds", photo.milliseconds},
+                           {"device", to_string(answer.device)},
+                           {"batch", answer.batch}})};
+}
+
+Reply Service::features(const Call& call) {
+  require_ready();
+  Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
+  const Hosted::Layer& layer = model.layer(call.parameter("layer"));
+  Photo photo = photo_of(call, model);
+  const std::shared_ptr<PlanPool> pool = model.pool_of(layer);
+  const PoolAnswer answer = run(model, *pool, {photo.input});
+  const Tensor maps = answer.outputs[0].to(DType::f32);
+  photo.milliseconds["wait"] = milliseconds(answer.waited);
+  photo.milliseconds["run"] = milliseconds(answer.ran);
+  Json description = {{"model", model.name()},
+                      {"layer", layer.name},
+                      {"shape", {maps.shape()[1], maps.shape()[2], maps.shape()[3]}},
+                      {"photo", photo.description},
+                      {"milliseconds", photo.milliseconds},
+                      {"device", to_string(answer.device)}};
+  if (call.header("accept").find("application/octet-stream") == std::string::npos) {
+    description["strongest"] = strongest(maps, 10);
+    return {.body = text_of(description)};
+  }
+  Reply reply = {.body = std::string(static_cast<const char*>(maps.raw()), maps.bytes()),
+                 .type = "application/octet-stream"};
+  reply.headers["Lamina-Description"] = text_of(description);
+  return reply;
+}
+
+/// The filters of a layer that sees the photograph, as f32 [filters, 3, height, width], red first.
+Reply Service::filters(const Call& call) {
+  require_ready();
+  Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
+  const Hosted::Layer& layer = model.layer(call.parameter("layer"));
+  if (layer.filters == nullptr) {
+    throw Refusal{404, fmt::format("{}: {} has no filters that see the photograph", model.name(), layer.name)};
+  }
+  Tensor weight = layer.filters->weight().clone();
+  const Shape& shape = weight.shape();
+  if (model.model().preprocess && model.model().preprocess->order == ChannelOrder::bgr) {
+    const auto plane = static_cast<std::size_t>(shape[2] * shape[3]);
+    const std::span<float> values = weight.values<float>();
+    for (std::size_t at = 0; at < values.size(); at += 3 * plane) {
+      std::swap_ranges(values.begin() + static_cast<std::ptrdiff_t>(at),
+                       values.begin() + static_cast<std::ptrdiff_t>(at + plane),
+                       values.begin() + static_cast<std::ptrdiff_t>(at + 2 * plane));
+    }
+  }
+  Reply reply = {.body = std::string(static_cast<const char*>(weight.raw()), weight.bytes()),
+                 .type = "application/octet-stream"};
+  reply.headers["Lamina-Description"] = text_of({{"shape", {shape[0], shape[1], shape[2], shape[3]}}});
+  return reply;
+}
+
+Reply Service::models() {
+  require_ready();
+  Json list = Json::array();
+  for (const auto& model : hosted_) {
+    Json layers = Json::array();
+    for (const Hosted::Layer& layer : model->layers()) {
+      layers.push_back({{"name", layer.name},
+                        {"op", layer.op},
+                        {"shape", {layer.shape[1], layer.shape[2], layer.shape[3]}},
+                        {"filters", layer.filters != nullptr}});
+    }
+    list.push_back({{"name", model->name()},
+                    {"photographs", model->model().preprocess.has_value()},
+                    {"classes", has_classes(model->model())},
+                    {"layer", model->layers().empty() ? "" : model->layer("").name},
+                    {"device", to_string(model->pool().plan().options().device)},
+                    {"layers", layers}});
+  }
+  return {.body = text_of(list)};
+}
+
+}  // namespace lamina::app

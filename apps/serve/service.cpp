@@ -1,0 +1,202 @@
+#include "serve/service.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "lamina/base/names.h"
+#include "lamina/cuda/runtime/device.h"
+#include "serve/inference.h"
+#include "serve/page.h"
+
+namespace lamina::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> segments(const std::string& path) {
+  std::vector<std::string> result;
+  for (std::size_t begin = 1; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    if (end > begin) result.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return result;
+}
+
+void require(const Call& call, const char* method) {
+  if (call.method != method) throw Refusal{405, fmt::format("{}: expected {}, got {}", call.path, method, call.method)};
+}
+
+}  // namespace
+
+Service::Service(const ServiceOptions& options) : options_(options), memory_(options.memory) {}
+
+void Service::load() {
+  std::vector<std::unique_ptr<Hosted>> loaded;
+  for (const std::string& file : options_.models) {
+    loaded.push_back(std::make_unique<Hosted>(file, options_.host));
+    const std::string& name = loaded.back()->name();
+    if (std::ranges::count(loaded, name, [](const auto& hosted) { return hosted->name(); }) > 1) {
+      throw Error(fmt::format("{}: two models are called {}; a model is called as its file without extension", file,
+                              detail::quote(name)));
+    }
+  }
+  hosted_ = std::move(loaded);
+  ready_ = true;
+}
+
+void Service::close() {
+  if (!ready_) return;
+  for (const auto& hosted : hosted_) hosted->pool().close();
+}
+
+void Service::require_ready() const {
+  if (!ready_) throw Refusal{503, "the models are being loaded"};
+}
+
+Hosted& Service::hosted(const std::string& name) {
+  require_ready();
+  for (const auto& hosted : hosted_) {
+    if (hosted->name() == name) return *hosted;
+  }
+  throw Refusal{404, fmt::format("there is no model \"{}\"", name)};
+}
+
+Reply Service::handle(const Call& call) {
+  const std::vector<std::string> path = segments(call.path);
+  const std::string first = path.empty() ? "" : path[0];
+  if (first == "v2") return v2(call, path);
+  if (first == "classify" && path.size() == 1) return classify(call);
+  if (first == "features" && path.size() == 1) return features(call);
+  require(call, "GET");
+  if (first == "models" && path.size() == 1) return models();
+  if (first == "filters" && path.size() == 1) return filters(call);
+  if (first == "profile" && path.size() == 1) return {.body = hosted(call.parameter("model")).profile()};
+  if (first == "metrics" && path.size() == 1) return metrics();
+  return page(call.path);
+}
+
+/// The Open Inference Protocol's paths.
+Reply Service::v2(const Call& call, const std::vector<std::string>& path) {
+  const auto is = [&](std::initializer_list<const char*> words) {
+    return std::equal(path.begin() + 1, path.end(), words.begin(), words.end());
+  };
+  if (is({})) {
+    const Json extensions = {"binary_tensor_data", "model_configuration"};
+    return {.body = Json{{"name", "lamina"}, {"version", version()}, {"extensions", extensions}}.dump()};
+  }
+  if (is({"health", "live"})) return {};
+  if (is({"health", "ready"})) return {.status = ready_ ? 200 : 503, .body = {}};
+  if (path.size() < 3 || path[1] != "models") throw Refusal{404, fmt::format("there is no {}", call.path)};
+  Hosted& model = hosted(path[2]);
+  std::vector<std::string> rest(path.begin() + 3, path.end());
+  if (rest.size() >= 2 && rest[0] == "versions") {
+    if (rest[1] != "1") throw Refusal{404, fmt::format("{} has version 1 alone, not {}", model.name(), rest[1])};
+    rest.erase(rest.begin(), rest.begin() + 2);
+  }
+  const std::string what = rest.empty() ? "" : rest[0];
+  if (rest.size() > 1) throw Refusal{404, fmt::format("there is no {}", call.path)};
+  if (what == "infer") {
+    require(call, "POST");
+    return infer(call, model);
+  }
+  require(call, "GET");
+  if (what.empty()) return {.body = model_metadata(model)};
+  if (what == "config") return {.body = model_config(model)};
+  if (what == "ready") return {};
+  throw Refusal{404, fmt::format("there is no {}", call.path)};
+}
+
+Reply Service::infer(const Call& call, Hosted& model) {
+  InferenceRequest request = parse_inference(call, model.pool().plan());
+  const PoolAnswer answer = run(model, model.pool(), std::move(request.inputs));
+  return inference_reply(model, request, answer.outputs);
+}
+
+PoolAnswer Service::run(Hosted& model, PlanPool& pool, std::vector<Tensor> inputs) {
+  std::promise<PoolAnswer> promise;
+  try {
+    pool.submit(std::move(inputs), [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
+  } catch (const PoolFull& full) {
+    throw Refusal{503, full.what()};
+  }
+  PoolAnswer answer = promise.get_future().get();
+  const std::string labels = fmt::format("model=\"{}\"", model.name());
+  if (!answer.error.empty()) {
+    metrics_.count("lamina_failures_total", labels);
+    throw Refusal{500, answer.error};
+  }
+  metrics_.observe("lamina_batch_images", labels, static_cast<double>(answer.batch));
+  metrics_.observe("lamina_queue_seconds", labels, std::chrono::duration<double>(answer.waited).count());
+  metrics_.observe("lamina_run_seconds", labels, std::chrono::duration<double>(answer.ran).count());
+  return answer;
+}
+
+void Service::done(const Call& call, const Reply& reply, double seconds) {
+  // Few paths that are there, one for all others: whoever asks for many must not fill the memory.
+  const std::vector<std::string> path = segments(call.path);
+  std::string kind = path.empty() ? "page" : "other";
+  for (const char* known : {"classify", "features", "filters", "models", "metrics", "profile"}) {
+    if (!path.empty() && path[0] == known) kind = known;
+  }
+  if (!path.empty() && path[0] == "v2") kind = path.back() == "infer" ? "infer" : "v2";
+  metrics_.count("lamina_requests_total", fmt::format("path=\"{}\",status=\"{}\"", kind, reply.status));
+  metrics_.observe("lamina_request_seconds", fmt::format("path=\"{}\"", kind), seconds);
+}
+
+Reply Service::metrics() {
+  std::string text = metrics_.text();
+  if (ready_) {
+    text += "# TYPE lamina_queue_images gauge\n";
+    for (const auto& model : hosted_) {
+      text += fmt::format("lamina_queue_images{{model=\"{}\"}} {}\n", model->name(), model->pool().waiting());
+    }
+    text += "# TYPE lamina_device_images_total counter\n";
+    std::map<std::string, std::int64_t> images;
+    std::map<std::string, Device> devices;
+    std::string lost;
+    for (const auto& model : hosted_) {
+      for (const PoolWorker& worker : model->pool().workers()) {
+        images[fmt::format("model=\"{}\",device=\"{}\"", model->name(), to_string(worker.device))] += worker.images;
+        devices[to_string(worker.device)] = worker.device;
+        if (!worker.lost.empty()) lost += fmt::format("# lost: {}\n", detail::printable(worker.lost));
+      }
+    }
+    for (const auto& [labels, count] : images)
+      text += fmt::format("lamina_device_images_total{{{}}} {}\n", labels, count);
+    text += "# TYPE lamina_device_free_bytes gauge\n";
+    for (const auto& [name, device] : devices) {
+      if (device.is_cpu()) continue;
+      try {
+        text += fmt::format("lamina_device_free_bytes{{device=\"{}\"}} {}\n", name, cuda::free_memory(device.index));
+      } catch (const Error&) {  // a device that is lost
+      }
+    }
+    text += lost;
+  }
+  return {.body = std::move(text), .type = "text/plain; version=0.0.4"};
+}
+
+/// The page's files by name: no path of a request reaches the file system.
+Reply Service::page(const std::string& path) const {
+  for (const PageFile& file : page_files) {
+    if (path != file.path) continue;
+    Reply reply = {.body = std::string(file.content), .type = file.type};
+    reply.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' blob: data:";
+    reply.headers["X-Content-Type-Options"] = "nosniff";
+    if (options_.page.empty()) return reply;
+    std::ifstream source(options_.page + '/' + file.name, std::ios::binary);
+    if (!source) throw Refusal{404, fmt::format("{}/{} cannot be read", options_.page, file.name)};
+    reply.body.assign(std::istreambuf_iterator<char>(source), {});
+    return reply;
+  }
+  throw Refusal{404, fmt::format("there is no {}", path)};
+}
+
+}  // namespace lamina::app

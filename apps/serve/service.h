@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory_budget.h"
+#include "serve/hosted.h"
+#include "serve/http.h"
+#include "serve/metrics.h"
+
+namespace lamina::app {
+
+struct ServiceOptions {
+  std::vector<std::string> models;  ///< files
+  HostOptions host;
+  std::string page;          ///< a folder that the page is read from; empty: the one that is built in
+  std::uint64_t memory = 0;  ///< bytes that decoding photographs may take
+};
+
+/// What the server answers: routes, and what stands behind them. Knows nothing of sockets.
+class Service {
+ public:
+  explicit Service(const ServiceOptions& options);
+
+  /// Loads and compiles the models, which are refused with 503 until then. Throws Error.
+  void load();
+
+  /// Throws Refusal and Error.
+  Reply handle(const Call& call);
+  /// Counts it.
+  void done(const Call& call, const Reply& reply, double seconds);
+
+  /// Answers what was accepted.
+  void close();
+
+ private:
+  struct Photo;
+
+  void require_ready() const;
+  Hosted& hosted(const std::string& name);
+  Reply v2(const Call& call, const std::vector<std::string>& path);
+  Reply infer(const Call& call, Hosted& hosted);
+  Reply classify(const Call& call);
+  Reply features(const Call& call);
+  Reply filters(const Call& call);
+  Reply models();
+  Reply metrics();
+  Reply page(const std::string& path) const;
+
+  Photo photo_of(const Call& call, const Hosted& hosted);
+  PoolAnswer run(Hosted& hosted, PlanPool& pool, std::vector<Tensor> inputs);
+
+  ServiceOptions options_;
+  MemoryBudget memory_;
+  std::atomic<bool> ready_ = false;
+  std::vector<std::unique_ptr<Hosted>> hosted_;
+  Metrics metrics_;
+};
+
+}  // namespace lamina::app

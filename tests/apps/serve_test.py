@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Starts `lamina serve` on a free port and asks it everything that docs/serve.md promises: serve_test.py LAMINA SOURCE"""
+
+import http.client
+import json
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+LAMINA, SOURCE = sys.argv[1], Path(sys.argv[2])
+DIGIT = (SOURCE / "weights/digits/7.png").read_bytes()
+SIDE = 32
+
+
+class Server:
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([LAMINA, "serve", "--port", "0", "--device", "cpu", *arguments],
+                                        cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        self.port = int(line.split("127.0.0.1:")[1].split("/")[0]) if "127.0.0.1:" in line else 0
+
+    def ask(self, path, body=None, headers=None, method=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = headers or {}
+        connection.request(method or ("GET" if body is None else "POST"), path, body, headers,
+                           encode_chunked="Transfer-Encoding" in headers)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        return response.status, content, response.headers
+
+    def json(self, *arguments, **more):
+        status, content, _ = self.ask(*arguments, **more)
+        return status, json.loads(content)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=10)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+
+def tensor(images=1, seed=1):
+    draw = random.Random(seed)
+    return [draw.uniform(-1, 1) for _ in range(images * 3 * SIDE * SIDE)]
+
+
+def infer_request(values, images=1, **more):
+    shape = [images, 3, SIDE, SIDE]
+    return {"inputs": [{"name": "input", "shape": shape, "datatype": "FP32", "data": values}], **more}
+
+
+class Serve(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--max-batch", "8", "--max-body", "4")
+        cls.ask, cls.json = staticmethod(cls.server.ask), staticmethod(cls.server.json)
+
+    @classmethod
+    def tearDownClass(cls):
+        start = time.time()
+        assert cls.server.stop() == 0, "SIGTERM: expected exit code 0"
+        assert time.time() - start < 5, "SIGTERM: expected an end in 5 seconds"
+
+    def refused(self, status, words, *arguments, **more):
+        got, answer = self.json(*arguments, **more)
+        self.assertEqual(got, status, answer)
+        self.assertIn(words, answer["error"])
+
+    def test_health_and_metadata(self):
+        for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/digits/ready", "/v2/models/digits/versions/1/ready"):
+            self.assertEqual(self.ask(path)[0], 200, path)
+        status, answer = self.json("/v2")
+        self.assertEqual((status, answer["name"]), (200, "lamina"))
+        self.assertIn("binary_tensor_data", answer["extensions"])
+        status, model = self.json("/v2/models/digits")
+        self.assertEqual(model["inputs"], [{"name": "input", "datatype": "FP32", "shape": [-1, 3, SIDE, SIDE]}])
+        self.assertEqual(model["outputs"][0]["shape"], [-1, 10])
+        self.assertEqual(self.json("/v2/models/digits/config")[1]["max_batch_size"], 8)
+        self.refused(404, "nothing", "/v2/models/nothing")
+        self.refused(404, "nothing", "/v2/models/nothing/infer", b"{}")
+        self.refused(404, "version", "/v2/models/digits/versions/2")
+        self.refused(404, "no /elsewhere", "/elsewhere")
+        self.refused(405, "expected POST", "/v2/models/digits/infer")
+
+    def test_json_and_binary_agree_alone_and_in_a_batch(self):
+        values = tensor(3)
+        packed = struct.pack(f"<{len(values)}f", *values)
+        values = list(struct.unpack(f"<{len(values)}f", packed))
+        status, together = self.json("/v2/models/digits/infer", json.dumps(infer_request(values, 3, id="three")))
+        self.assertEqual((status, together["id"], together["model_name"]), (200, "three", "digits"))
+        output = together["outputs"][0]
+        self.assertEqual((output["shape"], output["datatype"]), ([3, 10], "FP32"))
+        together = struct.pack("<30f", *output["data"])
+        one = len(packed) // 3
+        for i in range(3):
+            head = json.dumps({"inputs": [{"name": "input", "shape": [1, 3, SIDE, SIDE], "datatype": "FP32",
+                                           "parameters": {"binary_data_size": one}}],
+                               "outputs": [{"name": output["name"], "parameters": {"binary_data": True}}]}).encode()
+            status, content, headers = self.ask("/v2/models/digits/infer", head + packed[i * one:(i + 1) * one],
+                                                {"Inference-Header-Content-Length": str(len(head))})
+            self.assertEqual(status, 200, content)
+            length = int(headers["Inference-Header-Content-Length"])
+            self.assertEqual(json.loads(content[:length])["outputs"][0]["parameters"]["binary_data_size"], 40)
+            self.assertEqual(content[length:], together[i * 40:(i + 1) * 40])
+
+    def test_many_clients_get_their_own_answers(self):
+        expected = {}
+        for seed in range(8):
+            expected[seed] = self.json("/v2/models/digits/infer", json.dumps(infer_request(tensor(1, seed))))[1]["outputs"]
+        wrong = []
+
+        def client(number):
+            for i in range(12):
+                seed = (number + i) % 8
+                status, answer = self.json("/v2/models/digits/infer", json.dumps(infer_request(tensor(1, seed))))
+                if status != 200 or answer["outputs"] != expected[seed]:
+                    wrong.append((number, i, status))
+
+        threads = [threading.Thread(target=client, args=(n,)) for n in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        metrics = self.ask("/metrics")[1].decode()
+        self.assertIn('lamina_requests_total{path="infer",status="200"}', metrics)
+        self.assertIn('lamina_batch_images_bucket{model="digits",le="1"}', metrics)
+        self.assertIn('lamina_queue_images{model="digits"} 0', metrics)
+
+    def test_inference_requests_that_do_not_fit(self):
+        path = "/v2/models/digits/infer"
+        good = infer_request(tensor())
+        wrong = {
+            "not valid JSON": "{",
+            "nested deeper": "[" * 100000,
+            'list "inputs"': "{}",
+            'no input "x"': json.dumps({"inputs": [{"name": "x"}]}),
+            "is missing": json.dumps({"inputs": []}),
+            "expected datatype FP32": json.dumps({"inputs": [dict(good["inputs"][0], datatype="INT8")]}),
+            "expected a shape": json.dumps({"inputs": [dict(good["inputs"][0], shape=[9, 3, SIDE, SIDE])]}),
+            "got 3": json.dumps({"inputs": [dict(good["inputs"][0], data=[1, 2, 3])]}),
+            "expected numbers": json.dumps({"inputs": [dict(good["inputs"][0], data=["a"] * 3072)]}),
+            'no output "y"': json.dumps(dict(good, outputs=[{"name": "y"}])),
+            "given twice": json.dumps({"inputs": good["inputs"] * 2}),
+        }
+        for words, body in wrong.items():
+            self.refused(400, words, path, body)
+        self.refused(400, "Inference-Header-Content-Length", path, b"{}", {"Inference-Header-Content-Length": "99"})
+        self.refused(400, "Inference-Header-Content-Length", path, b"{}", {"Inference-Header-Content-Length": "-1"})
+        text = json.dumps(good).encode()
+        draw = random.Random(7)
+        for _ in range(150):  # whatever comes, the answer is one of the client's mistakes or an inference
+            broken = bytearray(text[:400] + text[-200:])
+            for _ in range(draw.randint(1, 8)):
+                broken[draw.randrange(len(broken))] = draw.randrange(256)
+            self.assertIn(self.ask(path, bytes(broken))[0], (200, 400))
+
+    def test_photographs(self):
+        multipart = (b"--xyz\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\nhello\r\n--xyz\r\n"
+                     b"Content-Disposition: form-data; name=\"image\"; filename=\"7.png\"\r\nContent-Type: image/png\r\n\r\n"
+                     + DIGIT + b"\r\n--xyz--\r\n")
+        status, raw = self.json("/classify?model=digits&top=2", DIGIT)
+        self.assertEqual((status, raw["classes"][0]["name"], len(raw["classes"])), (200, "seven", 2))
+        status, form = self.json("/classify?model=digits&top=2", multipart, {"Content-Type": "multipart/form-data; boundary=xyz"})
+        self.assertEqual((status, form["classes"]), (200, raw["classes"]))
+        status, answer = self.json("/features?model=alexnet-conv1", DIGIT)
+        self.assertEqual((status, answer["shape"], answer["layer"]), (200, [96, 55, 55], "features.1"))
+        self.assertEqual(len(answer["strongest"]), 10)
+        binary = {"Accept": "application/octet-stream"}
+        status, maps, headers = self.ask("/features?model=alexnet-conv1&layer=features.1", DIGIT, binary)
+        self.assertEqual((status, len(maps)), (200, 96 * 55 * 55 * 4))
+        self.assertEqual(json.loads(headers["Lamina-Description"])["shape"], [96, 55, 55])
+        self.assertEqual(len(self.ask("/filters?model=alexnet-conv1")[1]), 96 * 3 * 11 * 11 * 4)
+        subprocess.run([LAMINA, "features", "weights/digits/7.png", "--out", f"{DIRECTORY}/maps.png", "--output-tensor",
+                        f"{DIRECTORY}/maps.safetensors", "--device", "cpu"], cwd=SOURCE, check=True, capture_output=True)
+        self.assertEqual(Path(f"{DIRECTORY}/maps.safetensors").read_bytes()[-len(maps):], maps)
+        for path, body, status, words in (
+                ("/classify", b"", 400, "expected a photograph"),
+                ("/classify", b"hello", 415, "expected a photograph"),
+                ("/classify", DIGIT[:60], 422, ""),
+                ("/classify?model=alexnet-conv1", DIGIT, 400, "scores"),
+                ("/classify?model=no", DIGIT, 404, "no model"),
+                ("/classify?top=x", DIGIT, 400, "top"),
+                ("/features?layer=no", DIGIT, 404, "no layer"),
+                ("/filters?model=digits&layer=features.3", None, 404, "filters")):
+            self.refused(status, words, path, body)
+        self.refused(400, "", "/classify", b"--abc\r\nnonsense", {"Content-Type": "multipart/form-data; boundary=xyz"})
+
+    def test_the_page_and_nothing_else_of_the_disk(self):
+        for path, kind in (("/", "text/html"), ("/app.js", "text/javascript"), ("/draw.js", "text/javascript"), ("/style.css", "text/css")):
+            status, content, headers = self.ask(path)
+            self.assertEqual((status, headers["Content-Type"].split(";")[0]), (200, kind))
+            self.assertGreater(len(content), 1000)
+        page = SOURCE / "apps/serve/page"
+        self.assertLessEqual(sum(file.stat().st_size for file in page.iterdir()), 61440)
+        for path in ("/../CMakeLists.txt", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/app.js/../../README.md"):
+            self.assertEqual(self.ask(path)[0], 404, path)
+
+    def test_limits_and_clients_that_die(self):
+        self.assertEqual(self.ask("/classify", b"x" * (5 << 20))[0], 413)
+
+        def chunks():
+            for _ in range(90):
+                yield b"x" * (1 << 16)
+        try:
+            self.assertEqual(self.ask("/classify", chunks(), {"Transfer-Encoding": "chunked"})[0], 413)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it need not be read to its end
+        for _ in range(20):  # gone in the middle of the body, and before the answer
+            for body in (b"1234", json.dumps(infer_request(tensor())).encode()):
+                with socket.create_connection(("127.0.0.1", self.server.port)) as client:
+                    length = len(body) if len(body) > 4 else 4000
+                    client.sendall(b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length + body)
+        idle = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(1000)]
+        start = time.time()
+        self.assertEqual(self.ask("/v2/health/live")[0], 200)
+        self.assertLess(time.time() - start, 2)
+        for connection in idle:
+            connection.close()
+        self.assertEqual(self.json("/classify?model=digits", DIGIT)[0], 200)
+
+
+class Overload(unittest.TestCase):
+    def test_refuses_what_it_cannot_queue_and_answers_what_it_took(self):
+        server = Server("--model", "weights/alexnet-conv1.safetensors", "--max-batch", "2", "--max-queue", "2", "--threads", "1")
+        shape = [2, 3, 224, 224]
+        size = 4 * 2 * 3 * 224 * 224
+        head = json.dumps({"inputs": [{"name": "input", "shape": shape, "datatype": "FP32",
+                                       "parameters": {"binary_data_size": size}}],
+                           "parameters": {"binary_data_output": True}}).encode()
+        body, headers = head + bytes(size), {"Inference-Header-Content-Length": str(len(head))}
+        statuses, retry, lock = [], [], threading.Lock()
+
+        def client():
+            for _ in range(6):
+                status, _, got = server.ask("/v2/models/alexnet-conv1/infer", body, headers)
+                with lock:
+                    statuses.append(status)
+                    if status == 503:
+                        retry.append(got["Retry-After"])
+
+        threads = [threading.Thread(target=client) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(set(statuses), {200, 503})
+        self.assertEqual(set(retry), {"1"})
+
+        # SIGTERM: what was accepted is answered.
+        answers = []
+        late = [threading.Thread(target=lambda: answers.append(server.ask("/v2/models/alexnet-conv1/infer", body, headers)[0]))
+                for _ in range(2)]
+        for thread in late:
+            thread.start()
+        time.sleep(0.05)
+        self.assertEqual(server.stop(), 0)
+        for thread in late:
+            thread.join()
+        self.assertTrue(set(answers) <= {200, 503} and len(answers) == 2, answers)
+
+    def test_what_it_cannot_serve_is_an_error(self):
+        for arguments, words in ((("--model", "nothing.safetensors"), "nothing.safetensors"),
+                                 (("--model", "weights/digits.safetensors", "--model", "weights/digits.safetensors"), "two models"),
+                                 (("--host", "nowhere.invalid"), "cannot listen")):
+            run = subprocess.run([LAMINA, "serve", "--port", "0", "--device", "cpu", *arguments], cwd=SOURCE,
+                                 capture_output=True, text=True, timeout=20)
+            self.assertEqual(run.returncode, 1, run)
+            self.assertIn(words, run.stderr)
+
+
+if __name__ == "__main__":
+    import tempfile
+    with tempfile.TemporaryDirectory() as DIRECTORY:
+        unittest.main(argv=sys.argv[:1] + sys.argv[3:])
