@@ -32,7 +32,6 @@ DATA = ("tests/golden", "docs/images", "docs/pictures")  # not bound by MOST_FIL
 LARGE = {
     "framework/layers": "a pair of files for each layer: the listing is the catalogue",
     "scripts/export_torch.py": "one file that people copy to where PyTorch is",
-    "scripts/compare_cpu_peers.py": "four libraries behind one interface, each needs the same models",
     "tests/images/image_test.cpp": "one list of malformed pictures for every format",
     "tests/support/layer_cases.h": "one list of cases for the layers of every device",
 }

@@ -25,50 +25,11 @@ import tempfile
 import time
 import warnings
 
+from race.networks import NETWORKS, build, export
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-NETWORKS = ("alexnet vgg16 resnet18 resnet50 mobilenet_v2 mnasnet1_0 mobilenet_v3_large efficientnet_b0 resnext50_32x4d "
-            "densenet121 googlenet squeezenet1_1 shufflenet_v2_x1_0 convnext_tiny deeplabv3_resnet50 vit_b_16").split()
 ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["lamina", "openvino", "pytorch"]}
 TOLERANCE = {"fp32": 1e-4, "bf16": 1e-1}  # of the largest answer, beside Lamina's fp32
-
-
-def build(name):
-    """The PyTorch module, with the weights of a seed; batch norms that are not the identity."""
-    import torch
-    import torchvision
-
-    class Out(torch.nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, x):
-            return self.model(x)["out"]
-
-    torch.manual_seed(1)
-    if name.startswith("timm:"):
-        import timm
-        model = timm.create_model(name[5:], pretrained=False)
-    elif hasattr(torchvision.models.segmentation, name):
-        model = Out(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None))
-    else:
-        auxiliary = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
-        model = getattr(torchvision.models, name)(weights=None, **auxiliary)
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.running_mean.normal_(0, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
-        if isinstance(module, torch.nn.Linear):  # some heads begin as zeros, and would answer nothing
-            torch.nn.init.trunc_normal_(module.weight, std=0.02)
-    return model.eval()
-
-
-def export(name, path):
-    import torch
-    warnings.simplefilter("ignore")
-    torch.onnx.export(build(name), (torch.zeros(1, 3, 224, 224),), path + ".part", input_names=["x"], output_names=["y"],
-                      dynamic_axes={"x": {0: "N"}, "y": {0: "N"}}, opset_version=17, dynamo=False)
-    os.replace(path + ".part", path)
 
 
 def picture(batch):
@@ -214,7 +175,7 @@ def machine(threads):
     line = f"{model[1] if model else platform.machine()} ({', '.join(features)}), {threads} threads"
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "ceilings")
-        command = ["c++", "-O3", "-march=native", "-std=c++20", "-pthread", os.path.join(HERE, "cpu_ceilings.cpp"), "-o", program]
+        command = ["c++", "-O3", "-march=native", "-std=c++20", "-pthread", os.path.join(HERE, "race", "cpu_ceilings.cpp"), "-o", program]
         try:
             subprocess.run(command, check=True, capture_output=True)
             output = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout.split()

@@ -3,10 +3,11 @@
 the ratios.
 
     scripts/compare_pytorch_model.py --lamina build/release/bin/lamina
-    scripts/compare_pytorch_model.py --arch alexnet,resnet18 --batch 1,32 --precision fp16 --compile 1,32 --json out.json
+    scripts/compare_pytorch_model.py --arch resnet50,timm:convnext_atto --batch 1,32 --precision fp16 --compile 1,32 --results gpu.json
+    scripts/compare_pytorch_model.py --results gpu.json --table
 
-Weights are torchvision's initial ones from a fixed seed, written to a temporary file that `lamina bench model` and
-`lamina run` read: no network is needed. PyTorch runs in a CUDA graph, in NCHW and in NHWC, with cudnn.benchmark on, in
+Any network of torchvision or timm, with initial weights from a fixed seed, exported to ONNX on the spot. A row is written
+to --results as soon as it is measured, and rows that are there already are not measured again. PyTorch runs in a CUDA graph, in NCHW and in NHWC, with cudnn.benchmark on, in
 16 bits for fp16 and bf16 (input included). Lamina's input and output are f32 in every precision. Times are medians of one
 call, inputs on the device.
 
@@ -34,8 +35,8 @@ from pathlib import Path
 
 try:
     import torch
-    import torchvision
     from safetensors.torch import load_file
+    from race.networks import build, export
 except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
 
@@ -46,7 +47,7 @@ TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}  # relative
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
-    parser.add_argument("--arch", type=networks, default=["alexnet"], help="of alexnet, vgg16 and resnet18, one or more")
+    parser.add_argument("--arch", type=lambda t: t.split(","), default=["alexnet"], help="names of torchvision, or timm:NAME")
     parser.add_argument("--batch", type=integers, default=[1, 8, 32, 256])
     parser.add_argument("--precision", type=lambda t: t.split(","), default=list(DTYPES))
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each variant")
@@ -54,25 +55,14 @@ def parse_arguments():
                         help="torch.compile too, at these batches (1,256 if none are named)")
     parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling a network may take")
     parser.add_argument("--skip-pytorch", action="store_true", help="Lamina alone")
-    parser.add_argument("--json", help="also write everything measured to this file")
+    parser.add_argument("--results", help="JSON file that rows are added to")
+    parser.add_argument("--table", action="store_true", help="print what --results has as Markdown and measure nothing")
     parser.add_argument("--contestant", help=argparse.SUPPRESS)  # how this script starts itself, see Contestant
     return parser.parse_args()
 
 
 def integers(text):
     return [int(n) for n in text.split(",")]
-
-
-def networks(text):
-    names = text.split(",")
-    if not set(names) <= {"alexnet", "vgg16", "resnet18"}:
-        raise argparse.ArgumentTypeError(f"expected alexnet, vgg16 or resnet18, got {text}")
-    return names
-
-
-def seeded_network(arch):
-    torch.manual_seed(1)
-    return getattr(torchvision.models, arch)(weights=None).eval()
 
 
 def capture(call):
@@ -127,7 +117,7 @@ def be_contestant(a):
     """Compiles, says "ready", waits for a line, times, says the times."""
     (arch,), (precision,), (batch,) = a.arch, a.precision, a.batch
     set_precision(precision)
-    model, x = seeded_network(arch), torch.randn(batch, 3, 224, 224)
+    model, x = build(arch), torch.randn(batch, 3, 224, 224)
     captured = {}
     for layout, options in (("NCHW", {}), ("NHWC", {}), ("NHWC", {"freezing": True})):
         variant = f"{layout}, torch.compile{' frozen' if options else ''}, CUDA graph"
@@ -208,21 +198,26 @@ def run_lamina(a, *arguments):
     return done.stdout
 
 
-def race(a, arch):
-    """Prints a line for each batch and precision of a network, and returns what was measured."""
+def race(a, arch, rows):
+    """Prints a line for each batch and precision of a network that is not in `rows`, and adds what was measured."""
+    done = {(row["precision"], row["batch"]) for row in rows if row["arch"] == arch}
+    if all((p, n) in done for p in a.precision for n in a.batch):
+        return
     contestants = {} if a.skip_pytorch else start_contestants(a, arch)
-    model = seeded_network(arch)
-    rows = []
+    model = build(arch)
     try:
         with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-            weights, source, result = (Path(folder) / name for name in ("weights.pth", "x.pt", "y.safetensors"))
-            torch.save(model.state_dict(), weights)
+            exported, source, result = (Path(folder) / name for name in ("model.onnx", "x.pt", "y.safetensors"))
+            with torch.inference_mode(False):
+                export(arch, str(exported))
             for batch in a.batch:
                 x = torch.randn(batch, 3, 224, 224)
                 torch.save(x, source)
                 truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
                 for precision in a.precision:
-                    network = ["--arch", arch, "--weights", weights, "--device", "cuda", "--precision", precision]
+                    if (precision, batch) in done:
+                        continue
+                    network = ["--model", exported, "--device", "cuda", "--precision", precision]
                     measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds",
                                                      a.seconds, "--json", "-"))
                     run_lamina(a, "run", *network, "--input", source, "--output", result)
@@ -235,29 +230,51 @@ def race(a, arch):
                     theirs = times[best] * 1e3 if times else float("nan")
                     ours = measured["ms"] * 1e3
                     wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
-                    print(f"{arch:9} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
+                    print(f"{arch:20} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
                           f"{error:10.1e}  {best}{wrong}", flush=True)
                     rows.append({"arch": arch, "precision": precision, "batch": batch, "lamina": measured,
                                  "pytorch": times, "error": error})
+                    save(a, rows)
     finally:
         for contestant in contestants.values():
             contestant.stop()
-    return rows
+
+
+def save(a, rows):
+    if a.results:
+        Path(a.results + ".part").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        os.replace(a.results + ".part", a.results)
+
+
+def print_table(rows):
+    """Markdown: Lamina's microseconds, and in brackets the best of PyTorch's over them, of every precision and batch."""
+    columns = sorted({(row["precision"], row["batch"]) for row in rows})
+    print("| network | " + " | ".join(f"{p} N = {n}" for p, n in columns) + " |\n|---|" + "---|" * len(columns))
+    for arch in dict.fromkeys(row["arch"] for row in rows):
+        cells = []
+        for key in columns:
+            row = next((r for r in rows if r["arch"] == arch and (r["precision"], r["batch"]) == key), None)
+            ours = row["lamina"]["ms"] if row else None
+            peer = f" ({min(row['pytorch'].values()) / ours:.2f}×)" if row and row["pytorch"] else ""
+            cells.append(f"{ours * 1e3:.0f}{peer}" if row else "–")
+        print(f"| {arch} | " + " | ".join(cells) + " |")
 
 
 def main():
     a = parse_arguments()
+    rows = json.loads(Path(a.results).read_text(encoding="utf-8")) if a.results and Path(a.results).exists() else []
+    if a.table:
+        return print_table(rows)
     if not torch.cuda.is_available():
         sys.exit("compare_pytorch_model.py: PyTorch sees no GPU")
     if a.contestant:
         return be_contestant(a)
     begun = time.monotonic()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
-    print(f"{'network':9} {'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  "
+    print(f"{'network':20} {'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  "
           "PyTorch's best")
-    rows = [row for arch in a.arch for row in race(a, arch)]
-    if a.json:
-        Path(a.json).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    for arch in a.arch:
+        race(a, arch, rows)
     print(f"took {time.monotonic() - begun:.0f} s")
     if any(row["error"] > TOLERANCE[row["precision"]] for row in rows):
         sys.exit("compare_pytorch_model.py: results disagree")

@@ -117,7 +117,10 @@ std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Pre
       });
 }
 
-bool takes_pictures(const NormalizationProblem&, const Preparation& p) { return p.output().format == Format{}; }
+bool takes_pictures(const NormalizationProblem&, const Preparation& p) {
+  const DType to = p.output().format.dtype;
+  return to == DType::f32 || to == DType::bf16;
+}
 
 std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
   detail::LevelTable table{};
@@ -126,8 +129,9 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
   return make_operator(
       detail::concat("normalisation from ", p.input().format, " to ", p.output().format, problem.bgr ? ", bgr" : ""),
       {.parameters = sizeof(table)},
-      [table, a = detail::activation_of(p.input().shape)](Inputs inputs, Outputs outputs, const Execution& execution) {
-        cpu::normalize(a, table, static_cast<const std::uint8_t*>(inputs[0].raw()), floats(outputs[0]),
+      [table, to = p.output().format, a = detail::activation_of(p.input().shape)](Inputs inputs, Outputs outputs,
+                                                                                  const Execution& execution) {
+        cpu::normalize(a, table, static_cast<const std::uint8_t*>(inputs[0].raw()), to, outputs[0].raw(),
                        *execution.pool);
       });
 }

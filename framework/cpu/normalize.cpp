@@ -6,19 +6,44 @@
 
 namespace lamina::cpu {
 
+namespace {
+
 constexpr std::int64_t pixels_per_task = 4096;
 
+void store(float value, float& to) { to = value; }
+void store(float value, bfloat16& to) { to = to_bfloat16(value); }
+
+/// Pixels of one image, whose elements are `pixel` and `channel` apart in the output.
+template <class T>
+void normalize_to(const detail::LevelTable& table, const std::uint8_t* rgb, std::int64_t count, std::int64_t pixel,
+                  std::int64_t channel, T* output) {
+  for (std::int64_t p = 0; p < count; ++p) {
+    for (std::int64_t c = 0; c < 3; ++c) {
+      const auto from = static_cast<std::int64_t>(table.source[static_cast<std::size_t>(c)]);
+      const float value = table.values[static_cast<std::size_t>(256 * c + rgb[3 * p + from])];
+      store(value, output[p * pixel + c * channel]);
+    }
+  }
+}
+
+}  // namespace
+
 /// In tasks of a few thousand pixels of one image.
-void normalize(const Activation& a, const detail::LevelTable& table,
-               const std::uint8_t* rgb,  // [images, pixels, 3]
-               float* output,            // [images, 3, pixels]
+void normalize(const Activation& a, const detail::LevelTable& table, const std::uint8_t* rgb, Format to, void* output,
                ThreadPool& pool) {
   const std::int64_t tasks = detail::ceil_div(a.pixels, pixels_per_task);
   pool.parallel_for(a.images * tasks, [&](std::int64_t index, int) {
     const std::int64_t image = index / tasks, first = index % tasks * pixels_per_task;
-    const std::int64_t offset = image * a.pixels * 3;
-    detail::normalize_pixels(table, first, std::min(first + pixels_per_task, a.pixels), a.pixels, rgb + offset,
-                             output + offset);
+    const std::int64_t offset = image * a.pixels * 3, last = std::min(first + pixels_per_task, a.pixels);
+    const bool planes = to.layout == Layout::nchw;
+    if (planes && to.dtype == DType::f32) {
+      return detail::normalize_pixels(table, first, last, a.pixels, rgb + offset, static_cast<float*>(output) + offset);
+    }
+    const std::int64_t pixel = planes ? 1 : 3, channel = planes ? a.pixels : 1;
+    const auto run = [&](auto* out) {
+      normalize_to(table, rgb + offset + 3 * first, last - first, pixel, channel, out + offset + first * pixel);
+    };
+    to.dtype == DType::f32 ? run(static_cast<float*>(output)) : run(static_cast<bfloat16*>(output));
   });
 }
 
