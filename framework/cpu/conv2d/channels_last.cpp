@@ -34,7 +34,7 @@ ConvGeometry flattened(ConvGeometry g) {
   if (g.kernel_height * g.kernel_width != 1 || g.stride_height * g.stride_width != 1) return g;
   if (g.padding_height + g.padding_width != 0) return g;
   const std::int64_t pixels = g.batch * g.out_pixels();
-  if (pixels > std::numeric_limits<int>::max()) return g;
+  if (pixels == 0 || pixels > std::numeric_limits<int>::max()) return g;
   g.batch = g.in_height = g.out_height = 1;
   g.in_width = g.out_width = static_cast<int>(pixels);
   return g;

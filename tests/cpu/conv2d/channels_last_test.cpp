@@ -194,6 +194,15 @@ TEST_P(CpuChannelsLast, NanReachesTheWindowsThatHoldItAndNoOthers) {
   }
 }
 
+TEST_P(CpuChannelsLast, AnEmptyBatchIsNothing) {
+  ThreadPool pool(2);
+  for (const ConvGeometry& g :
+       {geometry_of(square(0, 8, 5, 5, 8, 1)), geometry_of(square(0, 8, 5, 5, 8, 3, 1, 1, 1, 8))}) {
+    if (!GetParam().takes(g)) continue;
+    EXPECT_TRUE(run(GetParam(), g, ConvOperands(g, Values::mixed), true, {}, {}, pool).empty());
+  }
+}
+
 // Every number of channels from one to past two wide blocks, every width of an output row from one pixel to past two
 // tiles: all remainders of vectors and of tiles; dense, depthwise, and two and four channels a group.
 TEST_P(CpuChannelsLast, EveryRemainderOfFiltersAndPixels) {
