@@ -34,7 +34,7 @@ ConvGeometry flattened(ConvGeometry g) {
   if (g.kernel_height * g.kernel_width != 1 || g.stride_height * g.stride_width != 1) return g;
   if (g.padding_height + g.padding_width != 0) return g;
   const std::int64_t pixels = g.batch * g.out_pixels();
-  if (pixels > std::numeric_limits<int>::max()) return g;
+  if (pixels == 0 || pixels > std::numeric_limits<int>::max()) return g;
   g.batch = g.in_height = g.out_height = 1;
   g.in_width = g.out_width = static_cast<int>(pixels);
   return g;
@@ -107,12 +107,14 @@ void ChannelsLastConv::divide() {
     for (std::int64_t parts = 1; parts <= blocks; ++parts) {
       const std::int64_t part = ceil_div(blocks, parts);
       const std::int64_t filters = part * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
-      const std::int64_t part_copy = g.groups == 1 ? copy : std::min(copy, ceil_div(copy, parts) * 2);
+      // A part that begins within a group reaches into one more.
+      const std::int64_t groups = std::min<std::int64_t>(g.groups, (part + 2 * blocks_ - 2) / blocks_);
+      const std::int64_t part_copy = copy / g.groups * groups;
       const std::int64_t sums = pixels * (chunk_ + (chunks_ > 1 ? filters : 0));
       if ((part_copy > copy_floats || sums > sum_floats) && !(least_work && parts == blocks)) continue;
       const auto tasks = ceil_div(g.batch, images) * bands * spans * parts;
-      const double copying = copy_cost * static_cast<double>(copies() ? images * rows_read(rows) : 0) /
-                             (g.groups == 1 ? 1.0 : static_cast<double>(parts));
+      const double copying =
+          copy_cost * static_cast<double>((copies() ? images * rows_read(rows) : 0) * groups) / g.groups;
       const double task = (static_cast<double>(pixels) * block_cost + weight_cost) * static_cast<double>(part) +
                           static_cast<double>(pixels) * read_cost + copying + task_cost;
       // The second term: threads rarely start together or run equally fast, so a long last task is a risk.

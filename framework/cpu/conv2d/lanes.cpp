@@ -71,7 +71,8 @@ LanesConv::LanesConv(const ConvGeometry& geometry, const LanesKernel& kernel, in
   if (rows < 8 * threads && blocks >= 2 * threads) {
     parts_ = threads;
   } else {
-    bands_ = static_cast<int>(std::clamp<std::int64_t>(8 * threads / std::max<std::int64_t>(g.batch, 1), 1, g.out_height));
+    bands_ =
+        static_cast<int>(std::clamp<std::int64_t>(8 * threads / std::max<std::int64_t>(g.batch, 1), 1, g.out_height));
   }
 }
 
