@@ -88,7 +88,7 @@ void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--device", device, several ? "where to run; batches go to whichever is free" : "where to run")
       ->check(device_syntax(several))
       ->capture_default_str();
-  command.add_option("--precision", precision, "arithmetic; all but fp32 need a GPU")
+  command.add_option("--precision", precision, "arithmetic; tf32 and fp16 need a GPU")
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")

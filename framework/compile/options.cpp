@@ -35,6 +35,11 @@ void settle_options(const Graph& graph, CompileOptions& o) {
   if (o.device.is_cuda() && o.linear_weights != DType::f32) {
     fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
   }
+  if (o.linear_weights != DType::f32 && o.precision != Precision::fp32 &&
+      o.linear_weights != storage_type(o.precision)) {
+    fail("compile: linear_weights of ", o.linear_weights, " are for precision fp32; in ", name(o.precision),
+         " the precision decides");
+  }
 }
 
 }  // namespace lamina::detail

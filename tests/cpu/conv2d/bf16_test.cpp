@@ -197,6 +197,18 @@ TEST_P(CpuBf16, MagnitudesFarApartKeepTheContract) {
   }
 }
 
+// Of docs/precision.md: the instructions for bf16 take subnormal operands for 0, f32 multiply-adds do not.
+TEST_P(CpuBf16, SubnormalOperandsAreZeroOrThemselves) {
+  const ConvGeometry g = geometry_of(square(1, 40, 3, 3, 5, 1));
+  test::ConvData data = test::draw(g, test::constant(1e-39f), test::constant(1.0f), 1);
+  data.b.assign(data.b.size(), 0.0f);
+  const auto truth = reference(g, data);
+  const bool kept = GetParam().unit == Unit::multiply_add;
+  for (const float y : run(GetParam(), g, data, {.output = {DType::f32, Layout::nhwc}})) {
+    EXPECT_EQ(y, kept ? static_cast<float>(truth.value[0]) : 0.0f);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16, testing::ValuesIn(all_engines()),
                          [](const auto& test) { return title(test.param); });
 

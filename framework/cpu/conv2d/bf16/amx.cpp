@@ -23,22 +23,15 @@ void multiply_rows(const Tile& t, int positions) {
   const std::int64_t second = R == 2 ? positions - rows : 0;
   float* const sums = t.sums;
   float* const second_sums = sums + second * filters;
-  if (t.add) {
-    Tiles::template load<0>(sums, sums_row);
-    Tiles::template load<1>(sums + 16, sums_row);
-    if constexpr (R == 2) {
-      Tiles::template load<2>(second_sums, sums_row);
-      Tiles::template load<3>(second_sums + 16, sums_row);
-    }
-  } else {
-    Tiles::template zero<0>();
-    Tiles::template zero<1>();
-    Tiles::template zero<2>();
-    Tiles::template zero<3>();
-  }
+  Tiles::template zero<0>();
+  Tiles::template zero<1>();
+  Tiles::template zero<2>();
+  Tiles::template zero<3>();
   const std::uint16_t* weights = t.weights;
+  const std::uint16_t* fetch = t.fetch;
   for (int step = 0; step < t.steps; ++step, weights += step_weights) {
     const std::uint16_t* const x = input + t.offsets[step];
+    fetch = fetch_ahead(fetch, t.fetch_lines);
     Tiles::template load<6>(weights, weights_row);
     Tiles::template load<4>(x, row);
     Tiles::template multiply<0, 4, 6>();
@@ -72,7 +65,6 @@ constexpr Engine engine(std::string_view what) {
           .positions = 2 * rows,
           .widened = false,
           .any_pixel = true,
-          .chunk = 16,
           .rate = 512,
           .begin = Tiles::begin,
           .end = Tiles::end,

@@ -13,6 +13,11 @@ namespace {
 
 using detail::ceil_div;
 
+/// Bytes of weights that stay in an L2 cache beside a band's input.
+constexpr std::int64_t kept_bytes = 256 << 10;
+/// How many steps ahead a block's weights are fetched that nothing has fetched before.
+constexpr int fetch_steps = 8;
+
 std::int64_t part_begin(std::int64_t count, std::int64_t n, std::int64_t index) { return count * index / n; }
 
 /// A band of one image and group, in one thread.
@@ -22,8 +27,8 @@ class Band {
       : layer_(layer), g_(layer.geometry), engine_(*layer.engine), p_(p), epilogue_(epilogue), copy_(workspace) {
     row_ = reinterpret_cast<bfloat16*>(copy_ + layer.copy_bytes());
     sums_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(row_) + layer.row_bytes());
-    results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + layer.sums_bytes());
-    addends_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.rest_bytes());
+    results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + layer.tile_bytes());
+    addends_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.tile_bytes());
   }
 
   void run(std::int64_t image, int group, int band, int filter_part) {
@@ -34,18 +39,35 @@ class Band {
     // Of the last row, only the outputs.
     const std::int64_t positions = rows_ * layer_.pitch - (layer_.pitch - layer_.row_positions);
     const std::int64_t tiles = ceil_div<std::int64_t>(positions, engine_.positions);
-    const auto room = static_cast<std::int64_t>(layer_.sums_bytes() / layer_.rest_bytes());
-    const std::int64_t stretches = ceil_div(tiles, room);
     const std::int64_t first = part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part);
     const std::int64_t last = part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part + 1);
-    for (std::int64_t block = first; block < last; ++block) {
-      for (std::int64_t s = 0; s < stretches; ++s) {
-        run_tiles(block, part_begin(tiles, stretches, s), part_begin(tiles, stretches, s + 1), tiles, positions);
+    const auto run = [&](std::int64_t tile, std::int64_t block) {
+      Fetch fetch = Fetch::nothing;
+      if (tiles == 1 || (block == first && tile == 0)) {
+        fetch = Fetch::ahead;
+      } else if (block + 1 < last) {
+        fetch = Fetch::share;
+      }
+      run_tile(block, tile, tiles, positions, fetch);
+    };
+    // Weights that stay in the cache pass again for each tile, whose outputs are then written side by side; others pass
+    // once.
+    if ((last - first) * layer_.block_weights() * 2 <= kept_bytes) {
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        for (std::int64_t block = first; block < last; ++block) run(tile, block);
+      }
+    } else {
+      for (std::int64_t block = first; block < last; ++block) {
+        for (std::int64_t tile = 0; tile < tiles; ++tile) run(tile, block);
       }
     }
   }
 
  private:
+  /// What a tile fetches into the L2 cache meanwhile: nothing; its own weights, some steps ahead; its share of the next
+  /// block's.
+  enum class Fetch { nothing, ahead, share };
+
   std::int64_t element_size() const { return engine_.widened ? 4 : 2; }
   /// Block 0 of a phase, a row of it, a position of that.
   std::byte* place(std::int64_t phase, std::int64_t row, std::int64_t position) const {
@@ -159,40 +181,35 @@ class Band {
     spread(row_, g_.stride_width * channels, layer_.pitch, to);
   }
 
-  /// Tiles [first, last) of `tiles` times one block of filters.
-  void run_tiles(std::int64_t block, std::int64_t first, std::int64_t last, std::int64_t tiles,
-                 std::int64_t positions) {
-    const std::int64_t tile_sums = std::int64_t{engine_.positions} * engine_.filters;
+  /// Tile `index` of `tiles` times one block of filters.
+  void run_tile(std::int64_t block, std::int64_t index, std::int64_t tiles, std::int64_t positions, Fetch fetch) {
+    const std::int64_t begin = part_begin(positions, tiles, index), end = part_begin(positions, tiles, index + 1);
     const std::int64_t pixel = layer_.direct ? g_.in_channels : step_channels;
     const std::byte* const input =
         layer_.direct ? static_cast<const std::byte*>(p_.input) +
                             2 * (first_row_ * g_.in_channels + std::int64_t{group_} * g_.group_in_channels())
                       : copy_;
-    const std::uint16_t* weights =
-        p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * layer_.block_weights();
-    const int steps = layer_.steps(), whole = layer_.whole_steps();
-    for (int step = 0; step < steps; step += engine_.chunk) {
-      const int count = std::min(engine_.chunk, steps - step);
-      for (std::int64_t t = first; t < last; ++t) {
-        const std::int64_t begin = part_begin(positions, tiles, t), end = part_begin(positions, tiles, t + 1);
-        engine_.multiply({.input = input + begin * pixel * element_size(),
-                          .offsets = layer_.offsets.data() + step,
-                          .pixel = pixel,
-                          .steps = count,
-                          .whole_steps = whole - step,
-                          .pairs = layer_.last_pairs,
-                          .weights = weights,
-                          .sums = sums_ + (t - first) * tile_sums,
-                          .add = step > 0},
-                         static_cast<int>(end - begin));
-      }
-      const int full = std::clamp(whole - step, 0, count);
-      weights += (std::int64_t{full} * 16 + std::int64_t{count - full} * layer_.last_pairs) * 2 * engine_.filters;
+    const std::int64_t numbers = layer_.block_weights();
+    const std::uint16_t* const weights = p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * numbers;
+    Tile tile = {.input = input + begin * pixel * element_size(),
+                 .offsets = layer_.offsets.data(),
+                 .pixel = pixel,
+                 .steps = layer_.steps(),
+                 .whole_steps = layer_.whole_steps(),
+                 .pairs = layer_.last_pairs,
+                 .weights = weights,
+                 .sums = sums_};
+    // In lines of 32 numbers.
+    const std::int64_t lines = numbers / 32, step = ceil_div<std::int64_t>(lines, tile.steps);
+    if (fetch == Fetch::ahead) {
+      tile.fetch = weights + fetch_steps * step * 32;
+      tile.fetch_lines = static_cast<int>(step);
+    } else if (const std::int64_t share = ceil_div(step, tiles); fetch == Fetch::share && index * share < step) {
+      tile.fetch = weights + numbers + index * share * tile.steps * 32;
+      tile.fetch_lines = static_cast<int>(share);
     }
-    for (std::int64_t t = first; t < last; ++t) {
-      write_tile(block, sums_ + (t - first) * tile_sums, part_begin(positions, tiles, t),
-                 part_begin(positions, tiles, t + 1));
-    }
+    engine_.multiply(tile, static_cast<int>(end - begin));
+    write_tile(block, sums_, begin, end);
   }
 
   /// The outputs among positions [begin, end): of each row the first row_positions.

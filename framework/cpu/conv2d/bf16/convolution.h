@@ -59,8 +59,7 @@ struct Layer {
   // Of a thread's workspace, all multiples of 64.
   std::size_t copy_bytes() const;
   std::size_t row_bytes() const;   // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
-  std::size_t sums_bytes() const;  // of a stretch of tiles
-  std::size_t rest_bytes() const;  // of a tile's results, for functions that do not run in registers
+  std::size_t tile_bytes() const;  // of a tile's sums: once for them, twice for functions that do not run in registers
   std::size_t workspace(int threads) const;
 
  private:

@@ -30,13 +30,15 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      sums[p][v] = t.add ? _mm512_load_ps(t.sums + p * filters + v * 16) : _mm512_setzero_ps();
+      sums[p][v] = _mm512_setzero_ps();
     }
   }
   const auto* const input = static_cast<const std::uint16_t*>(t.input);
   const std::uint16_t* w = t.weights;
+  const std::uint16_t* fetch = t.fetch;
   const std::int64_t pixel = fixed ? step_channels : t.pixel;
   for (int step = 0; step < t.steps; ++step) {
+    fetch = fetch_ahead(fetch, t.fetch_lines);
     const std::uint16_t* x[(P + 2) / 3];
 #pragma GCC unroll 5
     for (int i = 0; i < (P + 2) / 3; ++i) x[i] = input + t.offsets[step] + 3 * i * pixel;
@@ -87,7 +89,6 @@ std::span<const Engine> dot_engines() {
                                         .positions = most_positions,
                                         .widened = false,
                                         .any_pixel = true,
-                                        .chunk = 1 << 20,
                                         .rate = 64,
                                         .begin = nullptr,
                                         .end = nullptr,

@@ -13,7 +13,7 @@ namespace lamina::cpu::bf16 {
 /// Channels of one step of a reduction: 64 bytes of bf16, a cache line and a row of an AMX tile.
 inline constexpr int step_channels = 32;
 
-/// Some neighbouring positions times one block of filters, over a part of the reduction.
+/// Some neighbouring positions times one block of filters.
 ///
 /// The reduction is a list of steps. A step multiplies, for each position, `step_channels` values that lie side by side
 /// (the last steps: 2 `pairs` of them) with as many weights of each filter, which stand in pairs: [pair, filter, 2].
@@ -26,8 +26,16 @@ struct Tile {
   int pairs = 16;
   const std::uint16_t* weights = nullptr;  // 64-byte aligned: step after step
   float* sums = nullptr;                   // [positions, filters], 64-byte aligned, room for Engine::positions of them
-  bool add = false;                        // to what `sums` holds
+  const std::uint16_t* fetch = nullptr;    // weights that are wanted next: with each step some lines go to the L2 cache
+  int fetch_lines = 0;
 };
+
+/// A step's share of Tile::fetch, which need not be there.
+inline const std::uint16_t* fetch_ahead(const std::uint16_t* from, int lines) {
+  constexpr int line = 32;
+  for (const std::uint16_t* const end = from + lines * line; from != end; from += line) __builtin_prefetch(from, 0, 2);
+  return from;
+}
 
 enum class Unit { amx, dot, multiply_add };
 
@@ -39,7 +47,6 @@ struct Engine {
   int positions;          // the most of a tile
   bool widened;           // its input is f32
   bool any_pixel;         // Tile::pixel may be other than step_channels
-  int chunk;              // the steps after which sums are put aside, so that a block's weights stay in the L1 cache
   double rate;            // multiply-adds that a core starts in a clock cycle
   void (*begin)();        // before the first tile in a thread, or null
   void (*end)();          // after the last

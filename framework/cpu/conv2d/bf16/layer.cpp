@@ -16,8 +16,6 @@ using detail::round_up;
 
 /// Bytes of a band's input: half of an L2 cache of 1 MB or more.
 constexpr std::int64_t band_bytes = 512 << 10;
-/// Bytes of a stretch of sums, half of L1.
-constexpr std::int64_t stretch_bytes = 24 << 10;
 /// Positions of a tile of AMX, which are read even if there are fewer.
 constexpr int most_rows = 16;
 
@@ -100,6 +98,7 @@ void Layer::divide(int threads) {
   const double row_products = static_cast<double>(pitch) * steps() * step_channels * engine->filters / engine->rate;
   const double weight_bytes = static_cast<double>(steps()) * step_channels * engine->filters * 2;
   // In clock cycles, to weigh idle threads against what every task does again: copying rows, reading weights.
+  // What is read where it lies is read again for each part of the filters.
   constexpr double task_cost = 3000, cycles_per_copied_byte = 1.0 / 16, cycles_per_weight_byte = 1.0 / 12;
   double least = std::numeric_limits<double>::max();
   for (std::int64_t n = 1; n <= rows; n = n == rows ? n + 1 : std::min(rows, n < 16 ? n + 1 : n + n / 8)) {
@@ -110,7 +109,7 @@ void Layer::divide(int threads) {
       const int most_blocks = ceil_div(filter_blocks, parts);
       const double task =
           (static_cast<double>(tall) * row_products + weight_bytes * cycles_per_weight_byte) * most_blocks +
-          (direct ? 0 : copied * cycles_per_copied_byte) + task_cost;
+          copied * (direct ? 0.5 : 1.0) * cycles_per_copied_byte + task_cost;
       const auto tasks = images * g.groups * n * parts;
       double cost = task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads)) + (threads > 1 ? task / 32 : 0);
       if (copied > band_bytes) cost *= 1 + copied / band_bytes;  // it would not stay in the cache
@@ -146,15 +145,10 @@ std::size_t Layer::row_bytes() const {
   return aligned(std::int64_t{g.in_width} * (g.in_channels + 1) * 2);
 }
 
-std::size_t Layer::sums_bytes() const {
-  const std::int64_t tile = std::int64_t{engine->positions} * engine->filters * 4;
-  return aligned(std::max<std::int64_t>(1, stretch_bytes / tile) * tile);
-}
-
-std::size_t Layer::rest_bytes() const { return aligned(std::int64_t{engine->positions} * engine->filters * 4); }
+std::size_t Layer::tile_bytes() const { return aligned(std::int64_t{engine->positions} * engine->filters * 4); }
 
 std::size_t Layer::workspace(int threads) const {
-  return (copy_bytes() + row_bytes() + sums_bytes() + 2 * rest_bytes()) * static_cast<std::size_t>(threads);
+  return (copy_bytes() + row_bytes() + 3 * tile_bytes()) * static_cast<std::size_t>(threads);
 }
 
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed) {

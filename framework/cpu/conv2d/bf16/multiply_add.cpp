@@ -44,11 +44,12 @@ HWY_NOINLINE void multiply_tile(const Tile& t) {
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      sums[p][v] = t.add ? hn::Load(d, t.sums + p * filters + v * lanes) : hn::Zero(d);
+      sums[p][v] = hn::Zero(d);
     }
   }
   const auto* const input = static_cast<const float*>(t.input);
   const std::uint16_t* w = t.weights;
+  const std::uint16_t* fetch = t.fetch;
   const auto multiply = [&](const float* x, auto&& widened) HWY_ATTR {
     Vector weights[vectors];
 #pragma GCC unroll 4
@@ -64,6 +65,7 @@ HWY_NOINLINE void multiply_tile(const Tile& t) {
     }
   };
   for (int step = 0; step < t.steps; ++step) {
+    fetch = fetch_ahead(fetch, t.fetch_lines);
     const float* x = input + t.offsets[step];
     const std::uint16_t* const end = w + (step < t.whole_steps ? 16 : t.pairs) * (2 * filters);
     for (; w != end; w += 2 * filters, x += 2) {
@@ -95,7 +97,6 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .positions = most_positions,
                            .widened = true,
                            .any_pixel = false,
-                           .chunk = 1 << 20,
                            .rate = 2.0 * lanes,
                            .begin = nullptr,
                            .end = nullptr,
