@@ -13,6 +13,7 @@ import time
 
 import lamina.ray
 import ray
+from ray.data.expressions import col
 
 EXTENSIONS = ["png", "jpg", "jpeg", "bmp", "tga", "pgm", "ppm"]
 
@@ -21,7 +22,8 @@ def rows_of(photos, model, *, actors, decoders, batch, gpus, top=5):
     """The dataset of path, classes, scores and error."""
     # Fractions of a core: actors of whole ones would leave none to read the files on a small machine.
     resources = {"num_gpus": 1} if gpus else {"num_cpus": 0.5}
-    files = ray.data.read_binary_files(photos, include_paths=True, file_extensions=EXTENSIONS)
+    files = ray.data.read_binary_files(photos, include_paths=True, file_extensions=EXTENSIONS,
+                                       num_cpus=0.25)
     pictures = files.map_batches(lamina.ray.Decoder, fn_constructor_args=(model,), batch_size=batch,
                                  concurrency=decoders, num_cpus=0.5)
     return pictures.map_batches(lamina.ray.Classifier, fn_constructor_args=(model,),
@@ -53,7 +55,7 @@ def main():
     rows.write_parquet(options.out)
     seconds = time.perf_counter() - start
     written = ray.data.read_parquet(options.out)
-    count, failed = written.count(), written.filter(expr="error is not null").count()
+    count, failed = written.count(), written.filter(expr=col("error").is_not_null()).count()
     print(f"{count} photographs in {seconds:.1f} s, {count / seconds:.1f} images/s, {failed} with an error")
 
 

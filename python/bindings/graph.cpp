@@ -222,7 +222,9 @@ void bind_graph(nb::module_& m) {
       .def(
           "summary", [](const Graph& self, std::int64_t batch) { return self.summary(batch); }, nb::arg("batch") = 1,
           "A table of the nodes: name, op, output shape, parameters, FLOPs, and the totals.")
-      .def("until", &Graph::until, nb::arg("node"), "The part of this graph that computes that node.")
+      .def(
+          "until", [](const Graph& self, const std::string& node) { return self.until(node); }, nb::arg("node"),
+          "The part of this graph that computes that node.")
       .def_prop_ro(
           "input_names", [](const Graph& self) { return nb::tuple(port_list(self, self.inputs(), false)); },
           nb::sig("def input_names(self) -> tuple[str, ...]"))

@@ -95,10 +95,13 @@ void bind_model(nb::module_& m) {
       .def_ro("preprocess", &Model::preprocess)
       .def_ro("labels", &Model::labels)
       .def_ro("warnings", &Model::warnings);
-  m.def("load_model", &load_file, nb::arg("path"));
+  m.def("load_model", &load_file, nb::arg("path"),
+        nb::sig("def load_model(path: str | os.PathLike[str]) -> ModelFile"));
   m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"),
         nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | dict[str, typing.Any]) -> ModelFile"));
-  m.def("save_model", &save_file, nb::arg("path"), nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"));
+  m.def("save_model", &save_file, nb::arg("path"), nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"),
+        nb::sig("def save_model(path: str | os.PathLike[str], graph: Graph, preprocess: Preprocess | None, labels: "
+                "collections.abc.Sequence[str]) -> None"));
   m.def(
       "arch_names",
       [] {

@@ -22,7 +22,6 @@ NB_MODULE(_core, m) {
   (void)fork_generation();
   watch_for_the_end();
   nb::exception<Error> error(m, "Error");
-  error.attr("__module__") = "lamina";
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
   bind_result(m);
   bind_images(m);

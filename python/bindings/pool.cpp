@@ -108,7 +108,6 @@ std::unique_ptr<PyPool> make_pool(const Graph& graph, const Preprocess* preproce
 
 void bind_pool(nb::module_& m, nb::handle error) {
   nb::exception<PoolFull> full(m, "PoolFull", error);
-  full.attr("__module__") = "lamina";
   full.attr("__doc__") = "As many images wait as may.";
   nb::class_<PoolWorker>(m, "PoolWorker", "What a plan of the pool has done.")
       .def_prop_ro("device", [](const PoolWorker& self) { return to_string(self.device); })

@@ -125,8 +125,8 @@ def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool
             begin(batch)
             readable = [pixels for _, pixels, _ in outcomes if pixels is not None]
             classes = iter(classifier.classes(readable, top) if readable else [])
-            for photo, pixels, error in outcomes:
-                yield Classified(photo, [] if pixels is None else next(classes), error)
+            for photo, pixels, why in outcomes:
+                yield Classified(photo, [] if pixels is None else next(classes), why)
 
 
 def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Classified]:

@@ -21,8 +21,8 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     path = os.pathsep.join([str(ROOT / "python/tests"), os.environ.get("PYTHONPATH", "")])
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    nodes.add_node(num_cpus=1)
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    nodes.add_node(num_cpus=2)
     ray.init(address=nodes.address, runtime_env={"env_vars": {"PYTHONPATH": path}}, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield nodes
@@ -75,7 +75,7 @@ def check(rows, expected):
 
 
 def files(folder):
-    return ray.data.read_binary_files(str(folder), include_paths=True)
+    return ray.data.read_binary_files(str(folder), include_paths=True, num_cpus=0.25)
 
 
 def test_the_bits_of_one_process(cluster, folder, expected):
