@@ -134,6 +134,7 @@ def main():
         browser.call("Emulation.setFocusEmulationEnabled", enabled=True)
         browser.call("Page.navigate", url=address)
         browser.wait("document.readyState === 'complete' && state.models.length > 0")
+        browser.wait("performance.getEntriesByName('first-contentful-paint').length")
         paint = browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         browser.wait("!$('before').hidden")
         browser.screenshot(out / "empty.png", 1400, 950)

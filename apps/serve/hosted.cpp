@@ -13,10 +13,13 @@ namespace {
 
 constexpr std::size_t layer_pools = 4;  // that a model keeps
 
-/// 1, 2, 4, ... up to `most`: a plan computes all of its batch, however few images were given.
+/// 1, 2, 3, 4, 6, 8, 12, ... up to `most`: a plan computes all of its batch, however few images were given.
 std::vector<std::int64_t> ladder(std::int64_t most) {
   std::vector<std::int64_t> sizes;
-  for (std::int64_t n = 1; n < most; n *= 2) sizes.push_back(n);
+  for (std::int64_t n = 1; n < most; n *= 2) {
+    sizes.push_back(n);
+    if (n > 1 && n + n / 2 < most) sizes.push_back(n + n / 2);
+  }
   sizes.push_back(most);
   return sizes;
 }

@@ -122,7 +122,11 @@ std::string body_of(const httplib::Request& request, const httplib::Response& re
 }
 
 Call call_of(const httplib::Request& request) {
-  Call call{.method = request.method, .path = request.path, .query = {}, .headers = {}, .body = {}};
+  Call call{.method = request.method == "HEAD" ? "GET" : request.method,
+            .path = request.path,
+            .query = {},
+            .headers = {},
+            .body = {}};
   for (const auto& [name, value] : request.params) call.query.emplace(name, value);
   for (const auto& [name, value] : request.headers) {
     std::string lower = name;
@@ -180,7 +184,9 @@ HttpServer::HttpServer(const ServerOptions& options, Handler handle, Done done) 
   server.set_write_timeout(5);
   server.set_tcp_nodelay(true);
   server.set_socket_options([impl = impl_](int socket) {
-    httplib::default_socket_options(socket);
+    // Not the library's own choice, SO_REUSEPORT: two servers would share a port unasked.
+    const int yes = 1;
+    (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     impl->socket = socket;
   });
   thread_local bool inside = false;

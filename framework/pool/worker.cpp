@@ -4,10 +4,14 @@
 #include <new>
 #include <utility>
 
+#include "lamina/base/in_parallel.h"
+
 namespace lamina::detail {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t copied_at_once = std::size_t{1} << 20;  // bytes, by one thread
 
 Shape with_images(Shape shape, std::int64_t images) {
   shape.set(0, images);
@@ -77,13 +81,17 @@ std::span<const Tensor> Worker::run(std::span<const Tensor> inputs, std::int64_t
 
 std::vector<Tensor> Worker::gathered(std::span<const Request> batch, std::int64_t images) {
   if (batch.size() == 1) return batch[0].inputs;  // used where they are
+  std::vector<std::int64_t> first(batch.size(), 0);
+  for (std::size_t r = 1; r < batch.size(); ++r) first[r] = first[r - 1] + batch[r - 1].images;
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < staging_.size(); ++i) {
-    std::int64_t first = 0;
-    for (const Request& request : batch) {
-      staging_[i].slice(first, first + request.images).copy_from(request.inputs[i]);
-      first += request.images;
-    }
+    // Of large images, one thread's copies would take as long as a GPU's computing.
+    const std::size_t piece = std::max<std::size_t>(1, copied_at_once * batch.size() / (staging_[i].bytes() + 1));
+    in_parallel(batch.size(), piece, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t r = begin; r < end; ++r) {
+        staging_[i].slice(first[r], first[r] + batch[r].images).copy_from(batch[r].inputs[i]);
+      }
+    });
     inputs.push_back(staging_[i].slice(0, images));
   }
   return inputs;

@@ -6,7 +6,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 # help and versions
 expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'features' --help
-for command in features classify segment run verify inspect convert doctor 'bench conv2d' 'bench model'; do
+commands=(features classify segment run verify inspect convert doctor 'bench conv2d' 'bench model')
+if "$lamina" --help | grep -q '^  serve '; then commands+=(serve); fi
+for command in "${commands[@]}"; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
   for path in $("$lamina" $command --help | grep -oE '(weights|docs|tests)/[A-Za-z0-9_./-]+'); do

@@ -90,6 +90,7 @@ class Serve(unittest.TestCase):
         self.refused(404, "version", "/v2/models/digits/versions/2")
         self.refused(404, "no /elsewhere", "/elsewhere")
         self.refused(405, "expected POST", "/v2/models/digits/infer")
+        self.assertEqual(self.ask("/v2/health/live", method="HEAD")[0], 200)
 
     def test_json_and_binary_agree_alone_and_in_a_batch(self):
         values = tensor(3)
@@ -193,6 +194,14 @@ class Serve(unittest.TestCase):
                 ("/features?layer=no", DIGIT, 404, "no layer"),
                 ("/filters?model=digits&layer=features.3", None, 404, "filters")):
             self.refused(status, words, path, body)
+        draw = random.Random(11)
+        for original, headers in ((multipart, {"Content-Type": "multipart/form-data; boundary=xyz"}), (DIGIT, {})):
+            for _ in range(100):
+                broken = bytearray(original)
+                for _ in range(draw.randint(1, 6)):
+                    broken[draw.randrange(len(broken))] = draw.randrange(256)
+                status = self.ask("/classify", bytes(broken[:draw.randint(1, 2 * len(broken))]), headers)[0]
+                self.assertIn(status, (200, 400, 415, 422))
         self.refused(400, "", "/classify", b"--abc\r\nnonsense", {"Content-Type": "multipart/form-data; boundary=xyz"})
 
     def test_the_page_and_nothing_else_of_the_disk(self):
@@ -269,13 +278,20 @@ class Overload(unittest.TestCase):
         self.assertTrue(set(answers) <= {200, 503} and len(answers) == 2, answers)
 
     def test_what_it_cannot_serve_is_an_error(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.refuses(("--port", str(taken.getsockname()[1])), "Address already in use")
         for arguments, words in ((("--model", "nothing.safetensors"), "nothing.safetensors"),
                                  (("--model", "weights/digits.safetensors", "--model", "weights/digits.safetensors"), "two models"),
                                  (("--host", "nowhere.invalid"), "cannot listen")):
-            run = subprocess.run([LAMINA, "serve", "--port", "0", "--device", "cpu", *arguments], cwd=SOURCE,
-                                 capture_output=True, text=True, timeout=20)
-            self.assertEqual(run.returncode, 1, run)
-            self.assertIn(words, run.stderr)
+            self.refuses(("--port", "0", *arguments), words)
+
+    def refuses(self, arguments, words):
+        run = subprocess.run([LAMINA, "serve", "--device", "cpu", *arguments], cwd=SOURCE, capture_output=True, text=True,
+                             timeout=20)
+        self.assertEqual(run.returncode, 1, run)
+        self.assertIn(words, run.stderr)
 
 
 if __name__ == "__main__":
