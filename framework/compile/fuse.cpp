@@ -108,7 +108,7 @@ class Fuser {
     // x f(x) may have become one function of x, and that a part of what computes x.
     const int at = producer_[index(value)];
     const Operation& op = operation(at);
-    if (node.inputs.size() > 1 && op.inputs.size() == 1 && !op.view) {
+    if (op.inputs.size() == 1 && !op.view) {
       const std::string names = op.name + ", " + op.fused;
       if (const int earlier = merge({names, op.module, op.inputs, node.shape, readers_[index(i)]}); earlier != none) {
         operation(at).module = nullptr;

@@ -189,6 +189,18 @@ TEST(Fuse, ScoresThatAreReadStay) {
   EXPECT_EQ(fused(g).size(), 4u);
 }
 
+/// GELU in five nodes behind a layer: known at its last node only, and then the layer's.
+TEST(Fuse, AnIdiomBecomesThePartOfALayer) {
+  Graph g;
+  const Value x = g.input("x", {batch, 20, 6});
+  const Value y = op(g, "product", "MatMul", {x, constant(g, "weight", random_tensor({6, 9}, 1))});
+  const Value erf = op(g, "erf", "Erf", {op(g, "scaled", "Div", {y, number(g, "root", 1.41421356f)})});
+  const Value sum = op(g, "sum", "Add", {erf, number(g, "one", 1)});
+  g.output(op(g, "half", "Mul", {op(g, "product 2", "Mul", {y, sum}), number(g, "0.5", 0.5f)}));
+  EXPECT_EQ(fused(g).size(), 1u);
+  expect_same(g, {random_tensor({2, 20, 6}, 3)});
+}
+
 /// A convolution, with what has the shape of its result added, and a function of the sum.
 TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
   Graph g;

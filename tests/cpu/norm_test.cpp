@@ -4,6 +4,9 @@
 #include <random>
 #include <vector>
 
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/array/norm_rows.h"
+#include "support/guarded.h"
 #include "support/run_problem.h"
 
 namespace lamina::test {
@@ -93,6 +96,42 @@ TEST(Norm, NanStaysInItsRow) {
     expect_normalised({.length = 16, .channels = 16}, Tensor::from(values, {4, 16}), 1e-5, device);
     expect_normalised({.length = 0, .channels = 1}, Tensor({4, 0}), 1e-5, device);
     expect_normalised({.length = 5, .channels = 5}, Tensor({0, 5}), 1e-5, device);
+  }
+}
+
+/// Rows of every length between guard pages; magnitudes whose squares are no floats.
+TEST(Norm, RowsOnEveryInstructionSet) {
+  ThreadPool pool(2);
+  for (const cpu::NormRowsKernel& kernel : cpu::norm_rows_kernels()) {
+    for (const float magnitude : {1.0f, 3e25f, 3e-25f}) {
+      for (std::int64_t length = 2; length < 200; length += length < 70 ? 1 : 43) {
+        const Tensor drawn = random_tensor(3 * length, 0.5, 2, static_cast<int>(length), DType::f32);
+        cpu::Guarded<float> x(3 * length), y(3 * length);
+        for (std::size_t i = 0; i < x.span().size(); ++i) x[i] = drawn.values<float>()[i] * magnitude;
+        const double eps = magnitude == 1.0f ? 1e-5 : 0;
+        kernel.f32({.input = x.data(),
+                    .scale = nullptr,
+                    .shift = nullptr,
+                    .output = y.data(),
+                    .rows = 3,
+                    .length = length,
+                    .eps = static_cast<float>(eps),
+                    .centred = true});
+        for (std::int64_t row = 0; row < 3; ++row) {
+          const auto at = [&](auto& values, std::int64_t i) {
+            return static_cast<double>(values[static_cast<std::size_t>(row * length + i)]);
+          };
+          double mean = 0, squares = 0;
+          for (std::int64_t i = 0; i < length; ++i) mean += at(x, i) / static_cast<double>(length);
+          for (std::int64_t i = 0; i < length; ++i) squares += (at(x, i) - mean) * (at(x, i) - mean);
+          const double factor = 1 / std::sqrt(squares / static_cast<double>(length) + eps);
+          for (std::int64_t i = 0; i < length; ++i) {
+            ASSERT_NEAR(at(y, i), (at(x, i) - mean) * factor, 1e-5)
+                << name(kernel.set) << ", rows of " << length << ", magnitude " << magnitude;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "lamina/cpu/array/move.h"
 #include "lamina/cpu/array/norm.h"
+#include "lamina/cpu/array/norm_rows.h"
 #include "lamina/cpu/array/pointwise_loop.h"
 #include "lamina/cpu/array/reduce.h"
 #include "lamina/kernel/kernel.h"
@@ -47,10 +48,27 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
                        });
 }
 
+/// Layer norm of one float type.
+bool takes_norm_rows(const NormProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  return detail::is_normalisable(problem, p) && problem.inner == 1 && problem.channels == problem.length &&
+         dtype == p.output().format.dtype && (dtype == DType::f32 || dtype == DType::bf16);
+}
+
+std::unique_ptr<Operator> prepare_norm_rows(const NormProblem& problem, const Preparation& p) {
+  const cpu::NormRowsKernel& kernel = cpu::best_kernel(cpu::norm_rows_kernels(), p.device);
+  return make_operator(detail::concat("rows, ", name(kernel.set)),
+                       {.parameters = problem.scale.bytes() + problem.shift.bytes()},
+                       [problem, &kernel](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cpu::norm_rows(kernel, problem, inputs[0], outputs[0], *execution.pool);
+                       });
+}
+
 constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", detail::is_computable, prepare_pointwise}};
 constexpr Kernel<MoveProblem> move[] = {{"copies", detail::is_movable, prepare_move}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {{"rows", detail::is_normalisable, prepare_norm}};
+constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_rows},
+                                        {"blocks", detail::is_normalisable, prepare_norm}};
 
 }  // namespace
 

@@ -66,7 +66,31 @@ class Place {
 
 }  // namespace
 
-Move::Move(const detail::MovePlan& plan, std::size_t element_size) : plan_(plan), size_(element_size) { find_runs(); }
+Move::Move(const detail::MovePlan& plan, std::size_t element_size) : plan_(plan), size_(element_size) {
+  join_short_axes();
+  find_runs();
+}
+
+/// A short innermost axis and the one around it are one with a table: the channels of a pixel that are shuffled.
+void Move::join_short_axes() {
+  constexpr std::int64_t longest_table = 4096;
+  while (plan_.axes.size() > 1) {
+    const Axis &inner = plan_.axes.back(), &outer = plan_.axes[plan_.axes.size() - 2];
+    if (inner.extent >= side || inner.extent * outer.extent > longest_table) return;
+    Axis joined = {.extent = inner.extent * outer.extent};
+    for (std::int64_t i = 0; i < joined.extent; ++i) {
+      const std::int64_t a = offset_of(outer, i / inner.extent), b = offset_of(inner, i % inner.extent);
+      const bool outside = (!outer.offsets.empty() && a < 0) || (!inner.offsets.empty() && b < 0);
+      joined.offsets.push_back(outside ? -1 : a + b);
+    }
+    // A table has no place for what is before the beginning, as a flipped axis has.
+    const auto before = [](std::int64_t offset) { return offset < -1; };
+    const bool flipped = (inner.offsets.empty() && inner.stride < 0) || (outer.offsets.empty() && outer.stride < 0);
+    if (flipped || std::ranges::any_of(joined.offsets, before)) return;
+    plan_.axes.pop_back();
+    plan_.axes.back() = std::move(joined);
+  }
+}
 
 void Move::find_runs() {
   const Axis& inner = plan_.axes.back();

@@ -24,6 +24,7 @@ class Move {
     bool outside;
   };
 
+  void join_short_axes();
   void find_runs();
   void row(const std::byte* from, std::int64_t begin, std::int64_t end, std::byte* to) const;
   void turn(const std::byte* from, std::byte* to, ThreadPool& pool) const;
