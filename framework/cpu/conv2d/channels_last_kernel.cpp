@@ -92,6 +92,14 @@ HWY_NOINLINE void tile(const ChannelsLastTile& t) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sum[p][v] = hn::Zero(d);
   }
+  // The residual is wanted at the end, and comes from memory: that of the next tile is fetched, as this one is short.
+  if (t.residual != nullptr) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) __builtin_prefetch(t.residual + (P + p) * t.pitch + v * lanes, 0, 3);
+    }
+  }
   const std::int64_t pixel = t.pixel, fetch_step = t.fetch_step;
   const float* fetch = t.fetch;
   for (const Stretch *stretch = t.stretches, *const last = stretch + t.count; stretch != last; ++stretch) {
