@@ -5,7 +5,7 @@
     rows = pictures.map_batches(lamina.ray.Classifier, fn_constructor_args=(model,), concurrency=2, num_gpus=1)
     rows.write_parquet(out)          # path, classes, scores, error
 
-examples/ray_classify.py is the whole program, docs/scale.md what it reaches.
+examples/ray_classify.py is the whole program.
 """
 
 from __future__ import annotations
