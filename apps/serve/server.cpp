@@ -212,7 +212,7 @@ HttpServer::HttpServer(const ServerOptions& options, Handler handle, Done done) 
     if (std::exchange(inside, false)) --impl->under_way;
   });
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (!response.body.empty()) return;
+    if (!response.body.empty() || response.has_header("Connection")) return;  // answered, see answer_and_close
     const Reply reply = refusal(response.status, fmt::format("HTTP status {}", response.status));
     response.set_content(reply.body, reply.type);
   });
