@@ -121,6 +121,17 @@ std::string body_of(const httplib::Request& request, const httplib::Response& re
   return body;
 }
 
+/// A provider that writes all and then fails is how the library is made to close a connection.
+void answer_and_close(httplib::Response& response, Reply reply) {
+  response.set_header("Connection", "close");
+  const std::size_t size = reply.body.size();
+  response.set_content_provider(size, reply.type,
+                                [body = std::move(reply.body)](std::size_t, std::size_t, httplib::DataSink& sink) {
+                                  (void)sink.write(body.data(), body.size());
+                                  return false;
+                                });
+}
+
 Call call_of(const httplib::Request& request) {
   Call call{.method = request.method == "HEAD" ? "GET" : request.method,
             .path = request.path,
@@ -151,9 +162,11 @@ struct HttpServer::Impl {
     const auto start = std::chrono::steady_clock::now();
     Call call = call_of(request);
     Reply reply;
+    bool unread = read != nullptr;  // whether what follows on the connection may be the rest of this body
     try {
       if (stopping) throw Refusal{503, "the server is stopping"};
       if (read != nullptr) call.body = body_of(request, response, *read, options.max_body);
+      unread = false;
       reply = handle(call);
     } catch (const Refusal& refused) {
       reply = refusal(refused.status, refused.message);
@@ -166,6 +179,7 @@ struct HttpServer::Impl {
     for (const auto& [name, value] : reply.headers) response.set_header(name, value);
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     done(call, reply, passed.count());
+    if (unread) return answer_and_close(response, std::move(reply));
     response.body = std::move(reply.body);
     response.set_header("Content-Type", reply.type);
   }
@@ -198,7 +212,7 @@ HttpServer::HttpServer(const ServerOptions& options, Handler handle, Done done) 
     if (std::exchange(inside, false)) --impl->under_way;
   });
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (!response.body.empty()) return;
+    if (!response.body.empty() || response.has_header("Connection")) return;  // answered, see answer_and_close
     const Reply reply = refusal(response.status, fmt::format("HTTP status {}", response.status));
     response.set_content(reply.body, reply.type);
   });
