@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lamina/cuda/array/concat.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/local_response_norm.h"
@@ -45,14 +46,12 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
 }
 
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  return make_operator("copies", [e = detail::concat_extents(problem, p), device = index(p),
-                                  size = static_cast<std::int64_t>(size_of(p.input().format.dtype))](
-                                     Inputs inputs, Outputs outputs, const Execution& execution) {
-    auto* out = static_cast<std::byte*>(outputs[0].raw());
-    for (std::size_t i = 0; i < inputs.size(); out += size * e.widths[i++]) {
-      cuda::copy_rows(device, inputs[i].raw(), out, e.rows, size * e.widths[i], size * e.pitch, execution.stream);
-    }
-  });
+  auto e = detail::concat_extents(problem, p);
+  for (std::int64_t& width : e.widths) width *= static_cast<std::int64_t>(size_of(p.input().format.dtype));
+  return make_operator("one launch",
+                       [e, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::concat(device, inputs, e.widths, e.rows, outputs[0].raw(), execution.stream);
+                       });
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {

@@ -41,6 +41,9 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, V v, bool wa
 __device__ __forceinline__ void store_shared(std::uint32_t address, float v) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
 }
+__device__ __forceinline__ void store_shared(std::uint32_t address, std::uint16_t v) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(v) : "memory");
+}
 
 /// Loads 2, 4, 8 or 16 bytes.
 template <class V>

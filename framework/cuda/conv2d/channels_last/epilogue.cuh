@@ -1,12 +1,13 @@
 #pragma once
 
 // From a warpgroup's sums to the output: exact repair of rare ones, bias, ReLU, rounding, and the way through shared
-// memory that turns filters x pixels into pixels x filters.
+// memory that turns filters x pixels into pixels x filters. chain.cuh has the way of longer chains.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "lamina/cuda/conv2d/channels_last/arguments.h"
+#include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/barrier.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
@@ -163,6 +164,20 @@ struct Piece {
   FilterRange range[2];
 };
 
+/// One sum, bias included, as it is stored.
+template <class T>
+__device__ __forceinline__ void write_finished(const Arguments& args, std::size_t index, float y) {
+  if (!args.chained) return write<T>(args, index, activate(args, y));
+  float v[1] = {y}, residual[1] = {};
+  if (args.output_type == DType::f32) {
+    load_residual<float>(args.finish, static_cast<std::int64_t>(index), residual);
+  } else if constexpr (!in_f32<T>) {
+    load_residual<T>(args.finish, static_cast<std::int64_t>(index), residual);
+  }
+  apply_chain(args.finish, v, residual);
+  write<T>(args, index, v[0]);
+}
+
 /// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
 template <class T, int n>
 __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece, const float (&d)[n / 2]) {
@@ -183,10 +198,10 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
       if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
       const bool second = i / 2 % 2 != 0;
       const FilterRange& range = second ? piece.range[1] : piece.range[0];
-      write<T>(args,
-               static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
-                   static_cast<unsigned>(filter),
-               activate(args, exact_sum<T>(args, filter, pixel, range) + (second ? piece.bias[1] : piece.bias[0])));
+      write_finished<T>(args,
+                        static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
+                            static_cast<unsigned>(filter),
+                        exact_sum<T>(args, filter, pixel, range) + (second ? piece.bias[1] : piece.bias[0]));
     }
   }
 }
@@ -227,64 +242,5 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
     }
   }
 }
-
-/// Stores a piece through two buffers of `chunk` pixels of 16-bit channels, or half as many of f32.
-template <class T, int n, int chunk>
-struct Store {
-  static_assert(n % chunk == 0 && chunk % 16 == 0, "whole boxes");
-  static constexpr int buffer_bytes = chunk * step_bytes;
-
-  template <int first, int fragments, bool f32>
-  __device__ __forceinline__ static void run_from(const Arguments& args, const CUtensorMap& map, const Piece& piece,
-                                                  std::uint32_t buffers, const float (&d)[n / 2]) {
-    if constexpr (first < n / 8) {
-      constexpr int last = first + fragments;
-      constexpr int planes_apart = buffer_bytes / 2;
-      const bool storing = threadIdx.x % 128 == 0;
-      const std::uint32_t buffer = buffers + first / fragments % 2 * buffer_bytes;
-      // The buffers alternate within a tile; a tile may end with the one that the next begins with.
-      if (storing) ptx::bulk_wait_read<first == 0 ? 0 : 1>();
-      ptx::sync_warpgroup(piece.group + 1);
-      fill<T, f32, first, last, n>(args, piece, buffer, planes_apart, d);
-      ptx::fence_async_proxy();
-      ptx::sync_warpgroup(piece.group + 1);
-      if (storing) {
-        const int pixel = piece.first_pixel + first * 8;
-        ptx::store_box(map, buffer, piece.first_filter, pixel);
-        if constexpr (f32) {
-          ptx::store_box(map, buffer + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
-        }
-        ptx::bulk_commit();
-      }
-      run_from<last, fragments, f32>(args, map, piece, buffers, d);
-    }
-  }
-
-  __device__ __forceinline__ static void run(const Arguments& args, const CUtensorMap& map, const Piece& piece,
-                                             std::uint32_t buffers, const float (&d)[n / 2]) {
-    if (in_f32<T> || args.output_type == DType::f32) {
-      run_from<0, chunk / 16, true>(args, map, piece, buffers, d);
-    } else if constexpr (!in_f32<T>) {
-      run_from<0, chunk / 8, false>(args, map, piece, buffers, d);
-    }
-    if constexpr (Element<T>::repaired) {
-      bool any = false;
-      if constexpr (ranged<T>) {
-#pragma unroll
-        for (int i = 0; i < n / 2; ++i) any |= rare(d[i], piece.range[i / 2 % 2]);
-      } else {
-        float check = 0.0f;
-#pragma unroll
-        for (int i = 0; i < n / 2; ++i) check = fmaf(d[i], 0.0f, check);
-        any = check != 0.0f;
-      }
-      if (ptx::any_of_warpgroup(piece.group + 1, any)) {
-        ptx::bulk_wait();
-        ptx::sync_warpgroup(piece.group + 1);
-        repair<T, n>(args, piece, d);
-      }
-    }
-  }
-};
 
 }  // namespace lamina::cuda::channels_last

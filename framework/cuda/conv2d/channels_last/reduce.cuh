@@ -45,6 +45,19 @@ __device__ __forceinline__ void write2(const Arguments& args, std::size_t index,
   }
 }
 
+/// The same of sums, bias included, that go through a chain.
+template <class T>
+__device__ __forceinline__ void write2_chained(const Arguments& args, std::size_t index, float low, float high) {
+  float v[2] = {low, high}, residual[2] = {};
+  if (args.output_type == DType::f32) {
+    load_residual<float>(args.finish, static_cast<std::int64_t>(index), residual);
+  } else if constexpr (!in_f32<T>) {
+    load_residual<T>(args.finish, static_cast<std::int64_t>(index), residual);
+  }
+  apply_chain(args.finish, v, residual);
+  write2<T>(args, index, v[0], v[1]);
+}
+
 /// A sum that is not finite, or too small to trust, found again.
 template <class T>
 __device__ __forceinline__ float repaired(const Arguments& args, float sum, int filter, int pixel) {
@@ -97,10 +110,13 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
       const float got = __shfl_xor_sync(0xffffffffu, odd ? y[2 * half] : y[2 * half + 1], 4);
       const int first = filter - (odd ? 1 : 0) + half * 8;
       if (mine >= args.pixels || first >= args.geometry.out_channels) continue;
-      write2<T>(args,
-                static_cast<std::size_t>(mine) * static_cast<unsigned>(args.geometry.out_channels) +
-                    static_cast<unsigned>(first),
-                odd ? got : kept, odd ? kept : got);
+      const std::size_t index = static_cast<std::size_t>(mine) * static_cast<unsigned>(args.geometry.out_channels) +
+                                static_cast<unsigned>(first);
+      if (args.chained) {
+        write2_chained<T>(args, index, odd ? got : kept, odd ? kept : got);
+      } else {
+        write2<T>(args, index, odd ? got : kept, odd ? kept : got);
+      }
     }
   }
 }

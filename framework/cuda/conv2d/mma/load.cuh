@@ -30,9 +30,7 @@ struct Place {
 template <int bytes>
 __device__ __forceinline__ void copy(std::uint32_t to, const unsigned char* from, bool wanted) {
   if constexpr (bytes == 2) {
-    const unsigned short value =
-        wanted ? *reinterpret_cast<const unsigned short*>(from) : static_cast<unsigned short>(0);
-    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(value) : "memory");
+    ptx::store_shared(to, wanted ? *reinterpret_cast<const std::uint16_t*>(from) : std::uint16_t{0});
   } else {
     ptx::copy_async<bytes>(to, from, wanted);
   }

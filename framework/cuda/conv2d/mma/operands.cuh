@@ -56,7 +56,7 @@ struct Tf32 {
       for (int i = 0; i < m; ++i) {
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
-          asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a[i][r]) : "f"(__uint_as_float(a[i][r])));
+          a[i][r] = ptx::nearest_tf32(__uint_as_float(a[i][r]));
         }
       }
 #pragma unroll
@@ -72,12 +72,13 @@ struct Tf32 {
 };
 
 /// fp32 as three products of TF32 words, corrections first, in chains of 32 terms that begin at zero: the tensor cores
-/// round toward zero as they add. See split_tf32.cuh.
+/// round toward zero as they add. Low words of pixels are scaled up, and what they meet down: a subnormal pixel is all
+/// low word. See split_tf32.cuh.
 struct SplitTf32 {
   using Element = float;
   static constexpr Precision precision = Precision::fp32;
   static constexpr bool split = true;
-  using Weights = uint4;  // two high words, two low ones times split_scale
+  using Weights = uint4;  // two high words, two low ones
 
   template <int m, int n>
   struct Sums {
@@ -86,23 +87,26 @@ struct SplitTf32 {
     __device__ __forceinline__ void multiply(std::uint32_t (&a)[m][4], const Weights (&b)[n], int step) {
 #pragma unroll
       for (int i = 0; i < m; ++i) {
-        std::uint32_t low[4], down[4];
+        std::uint32_t low[4];
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
           float rest;
           split_tf32(a[i][r], a[i][r], rest);
-          low[r] = __float_as_uint(rest);
-          down[r] = __float_as_uint(__uint_as_float(a[i][r]) * (1.0f / split_scale));
+          low[r] = __float_as_uint(rest * split_scale);
         }
 #pragma unroll
         for (int j = 0; j < n; ++j) {
           const std::uint32_t high_pair[2] = {b[j].x, b[j].y}, low_pair[2] = {b[j].z, b[j].w};
-          ptx::mma<ptx::Tf32>(chain[i][j], low, high_pair, chain[i][j]);
-          ptx::mma<ptx::Tf32>(chain[i][j], down, low_pair, chain[i][j]);
+          const std::uint32_t down_pair[2] = {down(b[j].x), down(b[j].y)};
+          ptx::mma<ptx::Tf32>(chain[i][j], low, down_pair, chain[i][j]);
+          ptx::mma<ptx::Tf32>(chain[i][j], a[i], low_pair, chain[i][j]);
           ptx::mma<ptx::Tf32>(chain[i][j], a[i], high_pair, chain[i][j]);
         }
       }
       if (step % 4 == 3) end();
+    }
+    __device__ __forceinline__ static std::uint32_t down(std::uint32_t high) {
+      return __float_as_uint(__uint_as_float(high) * (1.0f / split_scale));
     }
     __device__ __forceinline__ void end() {
 #pragma unroll

@@ -42,7 +42,7 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int bundle, int f
                          place_of(Op::precision, args.fragments, tap * args.units + unit - chunk * args.units,
                                   channel % unit_elements, filter);
       float value = to_f32(*w);
-      if constexpr (Op::split) value = fmaf(w[2], 1.0f / split_scale, value);
+      if constexpr (Op::split) value += w[2];
       chain = fmaf(value, Op::value(to_f32(pixel[channel])), chain);
       if (channel % 64 == 63) sum += chain, chain = 0.0f;
     }

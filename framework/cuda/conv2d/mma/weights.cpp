@@ -11,8 +11,6 @@
 namespace lamina::cuda::mma {
 namespace {
 
-constexpr float low_scale = 8192.0f;  // split_scale of split_tf32.cuh
-
 void put(Precision precision, unsigned char* words, std::size_t place, float w) {
   const auto store = [&](std::size_t at, auto bits) { std::memcpy(words + at * sizeof(bits), &bits, sizeof(bits)); };
   switch (precision) {
@@ -23,7 +21,7 @@ void put(Precision precision, unsigned char* words, std::size_t place, float w) 
   }
   const std::uint32_t high = round_to_tf32(std::bit_cast<std::uint32_t>(w));
   store(place, high);
-  store(place + 2, (w - std::bit_cast<float>(high)) * low_scale);
+  store(place + 2, w - std::bit_cast<float>(high));
 }
 
 }  // namespace

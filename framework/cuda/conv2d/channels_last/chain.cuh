@@ -1,0 +1,70 @@
+#pragma once
+
+// The store of a tile whose sums go through a chain of functions, or have an activation added: as f32 through shared
+// memory, out of which a loop takes four channels of a pixel at a time. That is a loop because unrolled over the
+// registers of a tile all functions would be code of megabytes; and what is added comes in the order it lies in.
+
+#include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+
+namespace lamina::cuda::channels_last {
+
+/// Where 16 bytes of a pixel's 64 channels lie: the words of one store, four pixels x eight filters, meet all banks.
+__device__ __forceinline__ std::uint32_t chained_place(int pixel, int chunk) {
+  return static_cast<std::uint32_t>(pixel * 256 + (chunk ^ (pixel / 2 % 4 * 2)) * 16);
+}
+
+/// Stores fragments `first` and on, `fragments` of 8 pixels at a time, through both buffers together. Leaves out sums
+/// that are rare: repair() finds them again, and what is added may lie where they go.
+template <class T, class Out, int first, int fragments, int n>
+__device__ __forceinline__ void store_chained(const Arguments& args, const Piece& piece, std::uint32_t buffers,
+                                              const float (&d)[n / 2]) {
+  if constexpr (first < n / 8) {
+    const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
+    ptx::sync_warpgroup(piece.group + 1);
+#pragma unroll
+    for (int j = 0; j < fragments; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int pixel = j * 8 + lane % 4 * 2 + i % 2, filter = warp * 16 + lane / 4 + i / 2 * 8;
+        ptx::store_shared(buffers + chained_place(pixel, filter / 4) + static_cast<std::uint32_t>(filter % 4 * 4),
+                          d[4 * (first + j) + i]);
+      }
+    }
+    ptx::sync_warpgroup(piece.group + 1);
+#pragma unroll 1
+    for (int i = thread; i < fragments * 8 * 16; i += 128) {
+      const int local = i / 16, pixel = piece.first_pixel + first * 8 + local, filter = piece.first_filter + i % 16 * 4;
+      if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
+      const auto index = static_cast<std::int64_t>(pixel) * args.geometry.out_channels + filter;
+      float residual[4];
+      load_residual<Out>(args.finish, index, residual);
+      const auto sums = ptx::load_shared<float4>(buffers + chained_place(local, i % 16));
+      const float4 bias = __ldg(reinterpret_cast<const float4*>(args.bias + filter));
+      float v[4] = {sums.x, sums.y, sums.z, sums.w};
+      std::uint32_t wanted = 0xfu;
+      if constexpr (Element<T>::repaired) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          FilterRange range;
+          if constexpr (ranged<T>) range = args.ranges[filter + k];
+          if (rare(v[k], range)) wanted &= ~(1u << k);
+        }
+      }
+      v[0] += bias.x, v[1] += bias.y, v[2] += bias.z, v[3] += bias.w;
+      apply_chain(args.finish, v, residual);
+      Out* output = static_cast<Out*>(args.output) + index;
+      if (wanted == 0xfu) {
+        *reinterpret_cast<Pack<Out, 4>*>(output) = {from_f32<Out>(v[0]), from_f32<Out>(v[1]), from_f32<Out>(v[2]),
+                                                    from_f32<Out>(v[3])};
+      } else {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          if ((wanted >> k & 1u) != 0) output[k] = from_f32<Out>(v[k]);
+        }
+      }
+    }
+    store_chained<T, Out, first + fragments, fragments, n>(args, piece, buffers, d);
+  }
+}
+
+}  // namespace lamina::cuda::channels_last
