@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -35,7 +37,7 @@ ChainStep<T> step_as(const PointwiseStep& step) {
 }
 
 /// Whether apply_common knows it.
-constexpr bool is_common(Pointwise function) {
+__host__ __device__ constexpr bool is_common(Pointwise function) {
   switch (function) {
     case Pointwise::relu:
     case Pointwise::sigmoid:

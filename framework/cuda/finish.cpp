@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "lamina/kernel/rules/epilogue_rules.h"
+
 namespace lamina::cuda {
 namespace {
 
@@ -33,8 +35,7 @@ bool finish_takes(const Epilogue& epilogue, const Preparation& p) {
       !std::ranges::all_of(epilogue.chain, is_common, &PointwiseStep::function)) {
     return false;
   }
-  return !has_residual(epilogue) ||
-         (p.inputs.size() > 1 && p.inputs[1].format == p.output().format && p.inputs[1].pitch == 0);
+  return (!has_residual(epilogue) || p.inputs.size() > 1) && detail::operands_fit(p);
 }
 
 Finish finish_of(const Epilogue& epilogue) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "lamina/cuda/array/concat.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/local_response_norm.h"
@@ -42,15 +41,6 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
                         relu = problem.epilogue.relu()](Inputs inputs, Outputs outputs, const Execution& execution) {
                          cuda::scale_and_shift(device.index, format, a, inputs[0].raw(), floats(scale), floats(shift),
                                                outputs[0].raw(), relu, execution.stream);
-                       });
-}
-
-std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  auto e = detail::concat_extents(problem, p);
-  for (std::int64_t& width : e.widths) width *= static_cast<std::int64_t>(size_of(p.input().format.dtype));
-  return make_operator("one launch",
-                       [e, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cuda::concat(device, inputs, e.widths, e.rows, outputs[0].raw(), execution.stream);
                        });
 }
 
@@ -110,7 +100,6 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 }
 
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
-constexpr Kernel<ConcatProblem> concat[] = {{"copies", keeps_format, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"windows", takes_pool, prepare_pool}};
@@ -121,7 +110,6 @@ constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, 
 
 // clang-format off
 template <> std::span<const Kernel<AffineProblem>> Kernels<AffineProblem>::cuda() { return affine; }
-template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cuda() { return concat; }
 template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cuda() { return softmax; }
 template <> std::span<const Kernel<LocalResponseProblem>> Kernels<LocalResponseProblem>::cuda() { return local_response; }
 template <> std::span<const Kernel<PoolProblem>> Kernels<PoolProblem>::cuda() { return pool; }

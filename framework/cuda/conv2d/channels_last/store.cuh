@@ -6,6 +6,83 @@
 
 namespace lamina::cuda::channels_last {
 
+/// One sum, bias included, as it is stored.
+template <class T>
+__device__ __forceinline__ void write_finished(const Arguments& args, std::size_t index, float y) {
+  float v[1] = {activate(args, y)};
+  if (args.chained) {
+    float residual[1];
+    load_added<T>(args, static_cast<std::int64_t>(index), residual);
+    apply_chain(args.finish, v, residual);
+  }
+  write<T>(args, index, v[0]);
+}
+
+/// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
+template <class T, int n>
+__device__ __forceinline__ void repair(const Arguments& args, const Piece& piece, const float (&d)[n / 2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  std::uint32_t found[4] = {};
+#pragma unroll
+  for (int i = 0; i < n / 2; ++i) {
+    if (rare(d[i], piece.range[i / 2 % 2])) found[i / 32] |= 1u << i % 32;
+  }
+#pragma unroll 1
+  for (int word = 0; word < (n / 2 + 31) / 32; ++word) {
+    std::uint32_t bits = word == 0 ? found[0] : word == 1 ? found[1] : word == 2 ? found[2] : found[3];
+#pragma unroll 1
+    for (; bits != 0; bits &= bits - 1) {
+      const int i = word * 32 + __ffs(static_cast<int>(bits)) - 1;
+      const int pixel = piece.first_pixel + i / 4 * 8 + lane % 4 * 2 + i % 2;
+      const int filter = piece.first_filter + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+      if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
+      const bool second = i / 2 % 2 != 0;
+      const FilterRange& range = second ? piece.range[1] : piece.range[0];
+      write_finished<T>(args,
+                        static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
+                            static_cast<unsigned>(filter),
+                        exact_sum<T>(args, filter, pixel, range) + (second ? piece.bias[1] : piece.bias[0]));
+    }
+  }
+}
+
+/// Writes fragments [first, last) of 8 pixels into a store buffer, pixel by pixel, 128 bytes of channels each: 64 of 16
+/// bits, or two planes of 32 f32. Eight rows of one matrix, or the 32 words of one store, meet all banks once.
+template <class T, bool f32, int first, int last, int n>
+__device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
+                                     const float (&d)[n / 2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  if constexpr (f32) {
+    const int g = lane / 4, pixel = lane % 4 * 2;
+    const std::uint32_t plane = buffer + static_cast<std::uint32_t>(warp / 2 * planes_apart + g % 4 * 4);
+#pragma unroll
+    for (int j = first; j < last; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int chunk = (warp % 2 * 4 + i / 2 * 2 + g / 4) * 16;
+        const float y = activate(args, d[4 * j + i] + piece.bias[i / 2]);
+        const std::uint32_t address =
+            plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
+        ptx::store_shared(address, y);
+      }
+    }
+  } else {
+    const int matrix = lane / 8, row = lane % 8;
+    const std::uint32_t corner =
+        buffer + static_cast<std::uint32_t>(matrix / 2 * 1024 + swizzled(row, (warp * 2 + matrix % 2) * 16));
+#pragma unroll
+    for (int j = first; j < last; j += 2) {
+      std::uint32_t m[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        m[i] = pack(activate(args, d[4 * j + 2 * i] + piece.bias[i % 2]),
+                    activate(args, d[4 * j + 2 * i + 1] + piece.bias[i % 2]), T{});
+      }
+      ptx::store_transposed(corner + static_cast<std::uint32_t>((j - first) * 1024), m);
+    }
+  }
+}
+
 /// Stores a piece through two buffers of `chunk` pixels of 16-bit channels, or half as many of f32.
 template <class T, int n, int chunk>
 struct Store {
@@ -41,11 +118,7 @@ struct Store {
   __device__ __forceinline__ static void run(const Arguments& args, const CUtensorMap& map, const Piece& piece,
                                              std::uint32_t buffers, const float (&d)[n / 2]) {
     if (args.chained) {
-      if (in_f32<T> || args.output_type == DType::f32) {
-        store_chained<T, float, 0, chunk / 8, n>(args, piece, buffers, d);
-      } else if constexpr (!in_f32<T>) {
-        store_chained<T, T, 0, chunk / 8, n>(args, piece, buffers, d);
-      }
+      store_chained<T, chunk / 8, n>(args, piece, buffers, d);
     } else if (in_f32<T> || args.output_type == DType::f32) {
       run_from<0, chunk / 16, true>(args, map, piece, buffers, d);
     } else if constexpr (!in_f32<T>) {

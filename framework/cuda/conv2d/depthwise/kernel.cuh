@@ -12,17 +12,15 @@
 // General: a thread owns one pack of one output pixel and reads its window from memory.
 // Preconditions: Arguments filled in by depthwise.cpp; compute capability 8.0 for the tiled ones.
 //
-// Sums are in f32, tap by tap in the order of the kernel's rows; where a kernel has more than max_chain taps, row by
-// row.
+// Sums are in f32, tap by tap in the order of the kernel's rows; the general kernel adds up row by row.
 
 #include "lamina/cuda/conv2d/depthwise/arguments.h"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/chain.h"
 
 namespace lamina::cuda::depthwise {
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 /// Where a block's work lies.
 struct Place {
@@ -65,8 +63,6 @@ __device__ __forceinline__ void load_tile(const Arguments& args, const Place& pl
     }
   }
 }
-
-#endif
 
 template <class T, int pack>
 __device__ __forceinline__ void to_floats(const unsigned char* from, float (&to)[pack]) {
@@ -232,6 +228,9 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
             w);
 #pragma unroll
         for (int j = 0; j < pack; ++j) chain[j] = fmaf(value[j], w[j], chain[j]);
+        if (kw % max_chain != max_chain - 1) continue;
+#pragma unroll
+        for (int j = 0; j < pack; ++j) sum[j] += chain[j], chain[j] = 0.0f;
       }
 #pragma unroll
       for (int j = 0; j < pack; ++j) sum[j] += chain[j];

@@ -95,6 +95,7 @@ std::vector<Tile> tiles(Precision precision) {
 
 ConvGeometry flattened(const ConvGeometry& geometry) {
   ConvGeometry g = geometry;
+  g.batch = std::max<std::int64_t>(g.batch, 1);  // an empty batch is prepared as one of one image
   if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride_height != 1 || g.stride_width != 1 ||
       g.padding_height != 0 || g.padding_width != 0) {
     return g;

@@ -22,8 +22,6 @@
 
 namespace lamina::cuda::mma {
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
 template <class Op>
 __device__ __forceinline__ void load_chunk(const Arguments& args, const Place& place, int channel, int chunk,
                                            std::uint32_t stage, bool pixels, bool weights) {
@@ -147,8 +145,6 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
     if (local < bundles) store<Op, m, n>(args, place, place.bundle + local, row, column, sums.sum);
   }
 }
-
-#endif
 
 /// Registers for two to four blocks on a multiprocessor.
 template <class Op, int m, int n, int warps_m>

@@ -8,8 +8,6 @@
 
 namespace lamina::cuda::mma {
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
 /// Where a block's work lies.
 struct Place {
   int image, row, column;  // its first output
@@ -89,7 +87,5 @@ __device__ __forceinline__ void load_weights(const Arguments& args, int first_bu
     }
   }
 }
-
-#endif
 
 }  // namespace lamina::cuda::mma

@@ -42,6 +42,7 @@ class Mma final : public Operator {
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ranges_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    if (outputs[0].numel() == 0) return;  // an empty batch
     const DeviceGuard guard(device_);
     Arguments args = choice_.args;
     args.input = inputs[0].raw();
@@ -63,6 +64,13 @@ class Mma final : public Operator {
   Constant weight_, bias_, ranges_;
 };
 
+/// What other kernels may do better has to be asked for by name: dense layers of older GPUs and of few channels, and
+/// large windows over groups that are wide enough for implicit_gemm.
+bool left_to_it(const ConvGeometry& g, const Preparation& p) {
+  if (g.groups == 1) return p.device.wgmma && g.in_channels > 4;
+  return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
+}
+
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
@@ -71,8 +79,9 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1) &&
            view.pitch == 0;
   };
-  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && !problem.prologue.scale.defined() &&
-         fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels()) && choose(g, p).has_value();
+  return (left_to_it(g, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
+         finish_takes(problem.epilogue, p) && !problem.prologue.scale.defined() && fit(p.input(), g.in_pixels()) &&
+         fit(p.output(), g.out_pixels()) && choose(g, p).has_value();
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {

@@ -11,8 +11,6 @@
 /// The operand types, and one step of K of each: 32 bytes of channels.
 namespace lamina::cuda::mma {
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
 /// As they are stored.
 template <class T, Precision which>
 struct Halves {
@@ -121,7 +119,5 @@ struct SplitTf32 {
   };
   __device__ static float value(float x) { return x; }
 };
-
-#endif
 
 }  // namespace lamina::cuda::mma

@@ -8,8 +8,6 @@
 
 namespace lamina::cuda::mma {
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
 /// One output's sum by plain fp32 multiply-adds, in short chains: where the tensor cores cannot do it (an Inf in a
 /// neighbouring group meets a zero; fp32's split and accumulators overflow early), the sum is not finite, or in fp32
 /// too small to trust.
@@ -126,7 +124,5 @@ __device__ __forceinline__ void store(const Arguments& args, const Place& block,
     }
   }
 }
-
-#endif
 
 }  // namespace lamina::cuda::mma
