@@ -5,6 +5,7 @@
 // registers of a tile all functions would be code of megabytes; and what is added comes in the order it lies in.
 
 #include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 
 namespace lamina::cuda::channels_last {
 
@@ -43,7 +44,9 @@ __device__ __forceinline__ void write4(void* memory, std::int64_t index, const f
 template <class T, int fragments, int n>
 __device__ __forceinline__ void store_chained(const Arguments& args, const Piece& piece, std::uint32_t buffers,
                                               const float (&d)[n / 2]) {
-  const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
+  int thread = static_cast<int>(threadIdx.x) % 128;
+  ptx::pin(thread);  // tiles without a chain are not to pay for its addresses with registers
+  const int lane = thread % 32, warp = thread / 32;
 #pragma unroll 1
   for (int first = 0; first < n / 8; first += fragments) {
     ptx::sync_warpgroup(piece.group + 1);

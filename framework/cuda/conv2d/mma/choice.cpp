@@ -81,35 +81,8 @@ double expected_cycles(const Choice& c, const Need& need, const DeviceDescriptio
   return std::max(waves * block, full + start);
 }
 
-}  // namespace
-
-std::vector<Tile> tiles(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return tiles_fp32();
-    case Precision::tf32: return tiles_tf32();
-    case Precision::fp16: return tiles_fp16();
-    case Precision::bf16: break;
-  }
-  return tiles_bf16();
-}
-
-ConvGeometry flattened(const ConvGeometry& geometry) {
-  ConvGeometry g = geometry;
-  g.batch = std::max<std::int64_t>(g.batch, 1);  // an empty batch is prepared as one of one image
-  if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride_height != 1 || g.stride_width != 1 ||
-      g.padding_height != 0 || g.padding_width != 0) {
-    return g;
-  }
-  const std::int64_t pixels = g.batch * g.out_pixels();
-  if (pixels > std::numeric_limits<int>::max() / 2) return g;
-  g.batch = 1, g.in_height = g.out_height = 1;
-  g.in_width = g.out_width = static_cast<int>(pixels);
-  g.dilation_height = g.dilation_width = 1;
-  return g;
-}
-
-std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& p) {
-  const ConvGeometry g = flattened(geometry);
+/// The fastest by estimate; `like`: among those that add up in its order.
+std::optional<Choice> search(const ConvGeometry& g, const Preparation& p, const Choice* like) {
   const Need need{p.precision, static_cast<int>(size_of(storage_type(p.precision)))};
   const auto all = tiles(p.precision);
   const int taps = g.kernel_height * g.kernel_width;
@@ -120,12 +93,13 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& p)
     const Tile& tile = all[i];
     if (p.tuning.tile >= 0 && static_cast<std::size_t>(p.tuning.tile) != i) continue;
     const Bundling bundling = bundle_groups(g, need, tile.n * 8);
-    if (bundling.count == 0) continue;
+    if (bundling.count == 0 || (like != nullptr && like->args.bundling.packed != bundling.packed)) continue;
     const bool aligned = bundling.channels % need.unit_elements() == 0;
     const bool shared = g.groups == 1 || bundling.parts > 1;
     const int all_units = ceil_div(bundling.channels, need.unit_elements());
     for (const int most_units : {all_units, 8, 4, 2, 1}) {
       if (most_units > all_units || (most_units == all_units && all_units > 16)) continue;
+      if (like != nullptr && like->args.units != most_units) continue;
       for (int bundles : {16, 8, 4, 2, 1}) {
         Choice c{.tile = tile, .args = {}};
         Arguments& a = c.args;
@@ -181,6 +155,42 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& p)
     }
   }
   return best;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return tiles_fp32();
+    case Precision::tf32: return tiles_tf32();
+    case Precision::fp16: return tiles_fp16();
+    case Precision::bf16: break;
+  }
+  return tiles_bf16();
+}
+
+ConvGeometry flattened(const ConvGeometry& geometry) {
+  ConvGeometry g = geometry;
+  g.batch = std::max<std::int64_t>(g.batch, 1);  // an empty batch is prepared as one of one image
+  if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride_height != 1 || g.stride_width != 1 ||
+      g.padding_height != 0 || g.padding_width != 0) {
+    return g;
+  }
+  const std::int64_t pixels = g.batch * g.out_pixels();
+  if (pixels > std::numeric_limits<int>::max() / 2) return g;
+  g.batch = 1, g.in_height = g.out_height = 1;
+  g.in_width = g.out_width = static_cast<int>(pixels);
+  g.dilation_height = g.dilation_width = 1;
+  return g;
+}
+
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation) {
+  constexpr std::int64_t usual_batch = 32;
+  // The order of K is the layer's: what is best for some usual batch.
+  ConvGeometry usual = geometry;
+  usual.batch = usual_batch;
+  const auto order = search(flattened(usual), preparation, nullptr);
+  return order ? search(flattened(geometry), preparation, &*order) : std::nullopt;
 }
 
 }  // namespace lamina::cuda::mma
