@@ -1,38 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
-#include "lamina/kernel/pointwise.h"
+#include "lamina/cuda/chain_step.h"
 
 /// The functions of cpu/array/pointwise.cpp and pointwise_whole.cpp, of one element each.
 namespace lamina::cuda {
-
-/// A step of a chain with numbers of the type that is computed in.
-template <class T>
-struct ChainStep {
-  Pointwise function = Pointwise::identity;
-  std::int8_t operand = -1, second = -1;
-  T a{}, b{};
-};
-
-/// A number of a step as the type that is computed in; cast as PointwiseProblem says.
-template <class T>
-T number_as(double number) {
-  if constexpr (std::is_integral_v<T>) {
-    if (number != number) return 0;
-    if (number >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-    if (number <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  }
-  return static_cast<T>(number);
-}
-
-template <class T>
-ChainStep<T> step_as(const PointwiseStep& step) {
-  return {step.function, static_cast<std::int8_t>(step.operand), static_cast<std::int8_t>(step.second),
-          number_as<T>(step.a), number_as<T>(step.b)};
-}
 
 template <class T>
 __device__ inline T lesser(T v, T x) {
@@ -56,6 +30,23 @@ __device__ inline T elu_of(T v, T alpha) {
   return v > T{0} ? v : alpha * expm1(v);
 }
 
+/// x tanh(log(1 + e^x)), with the exponential of what is not positive.
+template <class T>
+__device__ inline T mish_of(T v) {
+  const T e = exp(-fabs(v)), below = e * (e + T{2}), above = T{1} + T{2} * e;
+  return v * (v < T{0} ? below / (below + T{2}) : above / (above + T{2} * e * e));
+}
+/// Small values are not differences of large ones.
+template <class T>
+__device__ inline T gelu_of(T v) {
+  const T tail = T(0.5) * erfc(fabs(v) * T(0.70710678118654752440));
+  return v * (v < T{0} ? tail : T{1} - tail);
+}
+template <class T>
+__device__ inline T gelu_tanh_of(T v) {
+  return v * sigmoid_of(v * (T(1.5957691216057307117) + T(0.071354816272600254) * v * v));
+}
+
 /// Not inlined: most of it is large.
 template <class T>
 __device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
@@ -76,15 +67,9 @@ __device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
     case Pointwise::ceil: return ceil(v);
     case Pointwise::round: return rint(v);
     case Pointwise::silu: return v * sigmoid_of(v);
-    case Pointwise::mish: {  // x tanh(log(1 + e^x)), the exponential of what is not positive
-      const T e = exp(-fabs(v)), below = e * (e + T{2}), above = T{1} + T{2} * e;
-      return v * (v < T{0} ? below / (below + T{2}) : above / (above + T{2} * e * e));
-    }
-    case Pointwise::gelu: {  // whose small values are not differences of large ones
-      const T tail = T(0.5) * erfc(fabs(v) * T(0.70710678118654752440));
-      return v * (v < T{0} ? tail : T{1} - tail);
-    }
-    case Pointwise::gelu_tanh: return v * sigmoid_of(v * (T(1.5957691216057307117) + T(0.071354816272600254) * v * v));
+    case Pointwise::mish: return mish_of(v);
+    case Pointwise::gelu: return gelu_of(v);
+    case Pointwise::gelu_tanh: return gelu_tanh_of(v);
     case Pointwise::softplus: return (v > T{0} ? v : T{0}) + log1p(exp(-fabs(v)));
     case Pointwise::softsign: return v / (T{1} + fabs(v));
     case Pointwise::hard_swish: return v * clipped(v * (T{1} / T{6}) + T(0.5), T{0}, T{1});
@@ -210,6 +195,11 @@ __device__ inline void apply_common(Pointwise function, float (&values)[n], cons
     case Pointwise::hard_swish:
       return each([](float v, float, float) { return v * clipped(v * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f); });
     case Pointwise::hard_sigmoid: return each([](float v, float a, float b) { return clipped(v * a + b, 0.0f, 1.0f); });
+    case Pointwise::tanh: return each([](float v, float, float) { return tanhf(v); });
+    case Pointwise::gelu: return each([](float v, float, float) { return gelu_of(v); });
+    case Pointwise::gelu_tanh: return each([](float v, float, float) { return gelu_tanh_of(v); });
+    case Pointwise::mish: return each([](float v, float, float) { return mish_of(v); });
+    case Pointwise::elu: return each([](float v, float a, float) { return elu_of(v, a); });
     case Pointwise::add: return each([](float v, float a, float) { return v + a; });
     case Pointwise::sub: return each([](float v, float a, float) { return v - a; });
     case Pointwise::mul: return each([](float v, float a, float) { return v * a; });
@@ -218,25 +208,6 @@ __device__ inline void apply_common(Pointwise function, float (&values)[n], cons
     case Pointwise::prelu: return each([](float v, float a, float) { return v < 0.0f ? v * a : v; });
     case Pointwise::clip: return each([](float v, float a, float b) { return clipped(v, a, b); });
     default: return;
-  }
-}
-
-/// Whether apply_common knows it.
-__host__ __device__ constexpr bool is_common(Pointwise function) {
-  switch (function) {
-    case Pointwise::relu:
-    case Pointwise::sigmoid:
-    case Pointwise::silu:
-    case Pointwise::hard_swish:
-    case Pointwise::hard_sigmoid:
-    case Pointwise::add:
-    case Pointwise::sub:
-    case Pointwise::mul:
-    case Pointwise::min:
-    case Pointwise::max:
-    case Pointwise::prelu:
-    case Pointwise::clip: return true;
-    default: return false;
   }
 }
 

@@ -32,9 +32,10 @@ inline ConvGeometry geometry_of(const Case& c) {
 
 /// Input, weights and bias of one convolution, as the layers have them.
 struct ConvData {
-  std::vector<float> x;  // [N, C, H, W]
-  std::vector<float> w;  // [OC, C / groups, KH, KW]
-  std::vector<float> b;  // [OC]
+  std::vector<float> x;              // [N, C, H, W]
+  std::vector<float> w;              // [OC, C / groups, KH, KW]
+  std::vector<float> b;              // [OC]
+  std::vector<float> residual = {};  // [N, OC, OH, OW], what an epilogue adds
 };
 
 using Draw = std::function<float(std::mt19937&)>;

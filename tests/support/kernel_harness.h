@@ -17,6 +17,7 @@
 #include "lamina/kernel/kernel.h"
 #include "support/guarded_buffer.h"
 #include "support/kernel_data.h"
+#include "support/pointwise_reference.h"
 #include "support/reference.h"
 
 /// One convolution, or one fully connected layer (a 1x1 convolution of 1x1 images), on one kernel of the tables of a
@@ -37,6 +38,7 @@ struct KernelOptions {
   Precision precision = Precision::fp32;
   Format input = {}, output = {};
   bool relu = false;
+  PointwiseChain chain = {};  ///< after the ReLU; an addition is of ConvData::residual
   std::optional<PoolGeometry> pool = {};
   std::size_t workspace_limit = std::size_t{256} << 20;
   Tuning tuning = {};
@@ -44,8 +46,14 @@ struct KernelOptions {
 
 inline std::string describe(const ConvGeometry& g, const KernelOptions& o) {
   return detail::concat(o.kernel, ' ', name(o.precision), ", ", o.input, " to ", o.output, ", ", describe(g),
-                        o.relu ? ", relu" : "", o.pool ? ", pooled" : "", ", tile ", o.tuning.tile, ", splits ",
-                        o.tuning.splits, ", multicast ", o.tuning.multicast, ", outputs ", o.tuning.outputs);
+                        o.relu ? ", relu" : "", o.chain.empty() ? "" : ", chain of ",
+                        o.chain.empty() ? std::string() : std::to_string(o.chain.size()), o.pool ? ", pooled" : "",
+                        ", tile ", o.tuning.tile, ", splits ", o.tuning.splits, ", multicast ", o.tuning.multicast,
+                        ", outputs ", o.tuning.outputs);
+}
+
+inline bool reads_residual(const PointwiseChain& chain) {
+  return std::ranges::any_of(chain, [](const PointwiseStep& step) { return step.operand >= 0; });
 }
 
 /// The geometry and the options as the tables want them. `data`, if there is one, is copied.
@@ -54,7 +62,9 @@ struct Task {
   Task(const ConvGeometry& g, const KernelOptions& o,
        const DeviceDescription& device = lamina::describe(Device::cuda()))
       : geometry(g), kernel(o.kernel) {
-    const Epilogue epilogue = {.chain = o.relu ? PointwiseChain{{Pointwise::relu}} : PointwiseChain{}, .pool = o.pool};
+    Epilogue epilogue = {.chain = o.relu ? PointwiseChain{{Pointwise::relu}} : PointwiseChain{}, .pool = o.pool};
+    epilogue.chain.insert(epilogue.chain.end(), o.chain.begin(), o.chain.end());
+    View &input = views[0], &output = views[2];
     input.format = o.input, output.format = o.output;
     if constexpr (is_linear) {
       problem = {.rows = g.batch, .in = g.in_channels, .out = g.out_channels, .epilogue = epilogue};
@@ -65,7 +75,8 @@ struct Task {
       output.shape = {g.batch, g.out_channels, o.pool ? o.pool->out_height : g.out_height,
                       o.pool ? o.pool->out_width : g.out_width};
     }
-    preparation = {.inputs = {&input, 1},
+    views[1] = output;
+    preparation = {.inputs = {views, std::size_t{reads_residual(o.chain) ? 2u : 1u}},
                    .outputs = {&output, 1},
                    .device = device,
                    .precision = o.precision,
@@ -92,7 +103,7 @@ struct Task {
   ConvGeometry geometry;
   std::string kernel;
   Problem problem;
-  View input, output;
+  View views[3];  // of the input, a residual, the output
   Preparation preparation;
 
  private:
@@ -122,10 +133,13 @@ struct Prepared {
   std::size_t output_bytes() const { return detail::bytes_of(output.shape, output.format); }
 
   /// On device memory.
-  void enqueue(void* from, void* to, void* workspace, cuda::Stream stream) const {
-    const Tensor source = Tensor::borrow(from, input.shape, input.format.dtype, Device::cuda());
+  void enqueue(void* from, void* to, void* workspace, cuda::Stream stream, void* residual = nullptr) const {
+    std::vector<Tensor> sources = {Tensor::borrow(from, input.shape, input.format.dtype, Device::cuda())};
+    if (residual != nullptr) {
+      sources.push_back(Tensor::borrow(residual, output.shape, output.format.dtype, Device::cuda()));
+    }
     Tensor result = Tensor::borrow(to, output.shape, output.format.dtype, Device::cuda());
-    op->run({&source, 1}, {&result, 1}, {.stream = stream, .workspace = workspace});
+    op->run(sources, {&result, 1}, {.stream = stream, .workspace = workspace});
   }
 };
 
@@ -138,16 +152,19 @@ template <class Problem = ConvProblem>
 Prepared prepare(const ConvGeometry& g, const KernelOptions& o, const ConvData& data, bool biased) {
   Task<Problem> task(g, o);
   auto op = task.prepare(data, biased);
-  return {std::move(op), task.input, task.output};
+  return {std::move(op), task.views[0], task.views[2]};
 }
 
 /// The output's bytes, of an input [N, C, H, W]. Output and workspace are poisoned, and nothing outside is written to.
+/// residual [N, OC, OH, OW], where the chain adds one.
 inline std::vector<unsigned char> run_bytes(const Prepared& kernel, const std::vector<float>& x,
-                                            cuda::Stream stream = nullptr) {
+                                            cuda::Stream stream = nullptr, const std::vector<float>& residual = {}) {
   SCOPED_TRACE(kernel.op->description());
   const GuardedBuffer input(to_bytes(x, kernel.input.shape, kernel.input.format));
   const GuardedBuffer output(kernel.output_bytes()), workspace(kernel.op->workspace_bytes());
-  kernel.enqueue(input.data(), output.data(), workspace.data(), stream);
+  std::optional<GuardedBuffer> added;
+  if (!residual.empty()) added.emplace(to_bytes(residual, kernel.output.shape, kernel.output.format));
+  kernel.enqueue(input.data(), output.data(), workspace.data(), stream, added ? added->data() : nullptr);
   cuda::synchronize(0, stream);
   (void)input.read(), (void)workspace.read();
   return output.read();
@@ -155,17 +172,18 @@ inline std::vector<unsigned char> run_bytes(const Prepared& kernel, const std::v
 
 template <class Problem = ConvProblem>
 std::vector<unsigned char> run_bytes(const ConvGeometry& g, const KernelOptions& o, const ConvData& data, bool biased) {
-  return run_bytes(prepare<Problem>(g, o, data, biased), data.x);
+  return run_bytes(prepare<Problem>(g, o, data, biased), data.x, nullptr, data.residual);
 }
 
 /// The output as [N, OC, OH, OW].
-inline std::vector<float> run(const Prepared& kernel, const std::vector<float>& x, cuda::Stream stream = nullptr) {
-  return to_values(run_bytes(kernel, x, stream), kernel.output.shape, kernel.output.format);
+inline std::vector<float> run(const Prepared& kernel, const std::vector<float>& x, cuda::Stream stream = nullptr,
+                              const std::vector<float>& residual = {}) {
+  return to_values(run_bytes(kernel, x, stream, residual), kernel.output.shape, kernel.output.format);
 }
 
 template <class Problem = ConvProblem>
 std::vector<float> run(const ConvGeometry& g, const KernelOptions& o, const ConvData& data, bool biased) {
-  return run(prepare<Problem>(g, o, data, biased), data.x);
+  return run(prepare<Problem>(g, o, data, biased), data.x, nullptr, data.residual);
 }
 
 /// The truth about operands as the precision rounds them.
@@ -180,14 +198,22 @@ struct Expected {
   bool overflows = false;  ///< nothing: it may be beyond the largest number of its type
 };
 
-/// Of every output, the ReLU applied, the pooling not.
+/// Of every output, the ReLU and the chain applied, the pooling not. No function has a slope of more than 1.2, and each
+/// result is off by its own rounding to f32, the last by that to its type.
 inline std::vector<Expected> expected_outputs(const ConvGeometry& g, const KernelOptions& o,
-                                              const ConvReference& reference) {
+                                              const ConvReference& reference, const std::vector<float>& residual = {}) {
   std::vector<Expected> result;
   result.reserve(reference.value.size());
   for (std::size_t i = 0; i < reference.value.size(); ++i) {
     const double value = reference.value[i];
-    result.push_back({o.relu && value < 0 ? 0 : value, error_bound(g, o.precision, reference.scale[i])});
+    Expected expected = {o.relu && value < 0 ? 0 : value, error_bound(g, o.precision, reference.scale[i])};
+    for (const PointwiseStep& step : o.chain) {
+      const double x = step.operand < 0 ? step.a : static_cast<double>(residual[i]);
+      expected.value = lamina::test::reference(step.function, expected.value, x, step.b);
+      const double unit = o.precision == Precision::fp16 ? 0x1p-11 : o.precision == Precision::bf16 ? 0x1p-8 : 0x1p-20;
+      expected.bound = 1.2 * expected.bound + unit * (std::abs(expected.value) + std::abs(x)) + 1e-6;
+    }
+    result.push_back(expected);
   }
   return result;
 }
@@ -220,7 +246,13 @@ inline double expect_outputs(const std::vector<Expected>& expected, const std::v
 template <class Problem = ConvProblem>
 double expect_contract(const ConvGeometry& g, const KernelOptions& o, const ConvData& data, bool biased,
                        const ConvReference& reference) {
-  return expect_outputs(expected_outputs(g, o, reference), run<Problem>(g, o, data, biased), describe(g, o));
+  ConvData seen = data;
+  if (reads_residual(o.chain) && seen.residual.empty()) {
+    seen.residual = draw(g.output_size(), Values::mixed, static_cast<unsigned>(data.x.size()));
+    for (float& r : seen.residual) r = rounded(r, o.precision);
+  }
+  return expect_outputs(expected_outputs(g, o, reference, seen.residual), run<Problem>(g, o, seen, biased),
+                        describe(g, o));
 }
 
 template <class Problem = ConvProblem>

@@ -2,9 +2,11 @@
 // five textbook kernels by measurement (docs/kernels.md), and im2col the only one that has TF32.
 
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
+#include "lamina/cuda/conv2d/depthwise/depthwise.h"
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
+#include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/kernel/kernel.h"
 
 namespace lamina {
@@ -14,6 +16,8 @@ using namespace cuda;
 
 constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, first_layer::prepare},
                                          {"channels_last", channels_last::takes, channels_last::prepare},
+                                         {"depthwise", depthwise::takes, depthwise::prepare},
+                                         {"mma", mma::takes, mma::prepare},
                                          {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare},
                                          {"tiled", ladder::takes, ladder::prepare_tiled},
                                          {"im2col", ladder::im2col_takes, ladder::prepare_im2col},

@@ -31,4 +31,11 @@ __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], 
 #undef LAMINA_MMA
 }
 
+/// Rounded to what the tensor cores see of it, to nearest; Inf and NaN stay. PTX ISA, "cvt".
+__device__ __forceinline__ std::uint32_t nearest_tf32(float x) {
+  std::uint32_t word;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
+  return word;
+}
+
 }  // namespace lamina::cuda::ptx

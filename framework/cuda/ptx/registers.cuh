@@ -29,4 +29,7 @@ __device__ __forceinline__ void pin(std::uint32_t& a, std::uint32_t& b, std::uin
   asm volatile("" : "+r"(a), "+r"(b), "+r"(c)::"memory");
 }
 
+/// What is computed from it stays where it is: the compiler may not do it earlier, once for all, and keep the results.
+__device__ __forceinline__ void pin(int& x) { asm volatile("" : "+r"(x)); }
+
 }  // namespace lamina::cuda::ptx

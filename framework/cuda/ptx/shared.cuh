@@ -41,17 +41,22 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, V v, bool wa
 __device__ __forceinline__ void store_shared(std::uint32_t address, float v) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(v) : "memory");
 }
+__device__ __forceinline__ void store_shared(std::uint32_t address, std::uint16_t v) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(v) : "memory");
+}
 
-/// Loads 2, 4 or 16 bytes.
+/// Loads 2, 4, 8 or 16 bytes.
 template <class V>
 __device__ __forceinline__ V load_shared(std::uint32_t address) {
-  static_assert(sizeof(V) == 2 || sizeof(V) == 4 || sizeof(V) == 16, "what one load gives");
+  static_assert(sizeof(V) == 2 || sizeof(V) == 4 || sizeof(V) == 8 || sizeof(V) == 16, "what one load gives");
   V v;
   auto* word = reinterpret_cast<std::uint32_t*>(&v);
   if constexpr (sizeof(V) == 2) {
     asm volatile("ld.shared.b16 %0, [%1];" : "=h"(reinterpret_cast<std::uint16_t&>(v)) : "r"(address) : "memory");
   } else if constexpr (sizeof(V) == 4) {
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word[0]) : "r"(address) : "memory");
+  } else if constexpr (sizeof(V) == 8) {
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(word[0]), "=r"(word[1]) : "r"(address) : "memory");
   } else {
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])

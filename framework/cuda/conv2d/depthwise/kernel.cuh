@@ -1,0 +1,268 @@
+#pragma once
+
+// Depthwise convolution between channels-last tensors: output channel c is input channel c with a filter of its own.
+// Memory takes the time, so each input pixel comes from memory about once and is used from registers.
+//
+// Tiled (square kernels of 3, 5, 7, strides 1 and 2): a block owns `lanes` packs of channels and threads_x x threads_y
+// tiles of pixels, one thread a tile: columns x rows outputs of one pack. The block's input, with its halo, comes into
+// shared memory by cp.async, zeros where the padding is; a thread then walks down its input rows, each of which is read
+// and converted to f32 once and used for all output rows that see it. Weights of 3x3 stay in registers, others come
+// from shared memory, each for a row of outputs.
+// Shared memory: tile_height * tile_width * pixel_bytes, and behind it weights of KH * KW * lanes * pack f32.
+// General: a thread owns one pack of one output pixel and reads its window from memory.
+// Preconditions: Arguments filled in by depthwise.cpp; compute capability 8.0 for the tiled ones.
+//
+// Sums are in f32, tap by tap in the order of the kernel's rows; the general kernel adds up row by row.
+
+#include "lamina/cuda/conv2d/depthwise/arguments.h"
+#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/tensor_core/chain.h"
+
+namespace lamina::cuda::depthwise {
+
+/// Where a block's work lies.
+struct Place {
+  int image, row, column, channel;  // its first output
+
+  __device__ __forceinline__ Place(const Arguments& args, int rows, int columns, int pack) {
+    // Chunks of channels fastest: blocks that run together share pages of memory.
+    unsigned rest = blockIdx.x;
+    channel = static_cast<int>(rest % static_cast<unsigned>(args.chunks)) * args.lanes * pack;
+    rest /= static_cast<unsigned>(args.chunks);
+    column = static_cast<int>(rest % static_cast<unsigned>(args.tiles_x)) * args.threads_x * columns;
+    rest /= static_cast<unsigned>(args.tiles_x);
+    row = static_cast<int>(rest % static_cast<unsigned>(args.tiles_y)) * args.threads_y * rows;
+    image = static_cast<int>(rest / static_cast<unsigned>(args.tiles_y));
+  }
+};
+
+/// Starts the copies of the block's input: a warp takes a row of the tile at a time.
+template <class T, int bytes>
+__device__ __forceinline__ void load_tile(const Arguments& args, const Place& place, int top, int left, int channels,
+                                          std::uint32_t tile) {
+  const ConvGeometry& g = args.geometry;
+  const int pieces = args.pieces, real = channels * static_cast<int>(sizeof(T)) / bytes;  // of a pixel
+  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
+  const auto pitch = static_cast<std::int64_t>(g.in_channels) * static_cast<int>(sizeof(T));
+  for (int y = static_cast<int>(threadIdx.x) / 32; y < args.tile_height; y += warps) {
+    const int row = top + y;
+    const bool row_inside = row >= 0 && row < g.in_height;
+    const auto* source =
+        static_cast<const unsigned char*>(args.input) +
+        ((static_cast<std::int64_t>(place.image) * g.in_height + (row_inside ? row : 0)) * g.in_width) * pitch +
+        place.channel * static_cast<int>(sizeof(T));
+    const std::uint32_t to = tile + static_cast<std::uint32_t>(y * args.tile_width * args.pixel_bytes);
+    for (int i = lane; i < args.tile_width * pieces; i += 32) {
+      const int x = static_cast<int>(args.by_pieces.quotient(static_cast<std::uint32_t>(i))), piece = i - x * pieces;
+      const int column = left + x;
+      const bool inside = row_inside && column >= 0 && column < g.in_width && piece < real;
+      ptx::copy_async<bytes>(to + static_cast<std::uint32_t>(x * args.pixel_bytes + piece * bytes),
+                             source + (inside ? column * pitch + piece * bytes : 0), inside);
+    }
+  }
+}
+
+template <class T, int pack>
+__device__ __forceinline__ void to_floats(const unsigned char* from, float (&to)[pack]) {
+  const auto values = *reinterpret_cast<const Pack<T, pack>*>(from);
+#pragma unroll
+  for (int j = 0; j < pack; ++j) to[j] = to_f32(values.values[j]);
+}
+
+template <class T, int kernel, int stride, int pack, int columns, int rows>
+__global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_constant__ Arguments args) {
+#if __CUDA_ARCH__ >= 800
+  constexpr int width = (columns - 1) * stride + kernel, height = (rows - 1) * stride + kernel;
+  constexpr int together = columns % 4 == 0 ? 4 : 1;  // pixels that are finished at a time
+  constexpr bool in_registers = kernel * kernel * pack <= 36;
+  extern __shared__ __align__(16) unsigned char memory[];
+  let_successor_start();
+  const ConvGeometry& g = args.geometry;
+  const Place place(args, rows, columns, pack);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % args.lanes, spot = thread / args.lanes;
+  const int across = spot % args.threads_x, down = spot / args.threads_x;
+  const int channel = place.channel + lane * pack;
+  const int channels = min(args.lanes * pack, g.in_channels - place.channel);
+  auto* weights = reinterpret_cast<float*>(memory + args.tile_height * args.tile_width * args.pixel_bytes);
+  const bool mine = down < args.threads_y && channel < g.in_channels;
+
+  // Weights do not depend on the kernel before this one.
+  float w[in_registers ? kernel * kernel : 1][pack];
+  if constexpr (in_registers) {
+#pragma unroll
+    for (int tap = 0; tap < kernel * kernel; ++tap) {
+      const auto values =
+          *reinterpret_cast<const Pack<float, pack>*>(args.weight + tap * g.in_channels + (mine ? channel : 0));
+#pragma unroll
+      for (int j = 0; j < pack; ++j) w[tap][j] = values.values[j];
+    }
+  } else {
+    for (int i = thread; i < kernel * kernel * args.lanes; i += static_cast<int>(blockDim.x)) {
+      const int tap = i / args.lanes, first = (i - tap * args.lanes) * pack;
+      if (first >= channels) continue;
+      ptx::copy_async<pack * 4>(ptx::shared_address(weights + i * pack),
+                                args.weight + tap * g.in_channels + place.channel + first, true);
+    }
+  }
+  wait_for_predecessor();
+  {
+    const int top = place.row * stride - g.padding_height, left = place.column * stride - g.padding_width;
+    const std::uint32_t tile = ptx::shared_address(memory);
+    if (args.copy_bytes == 16) {
+      load_tile<T, 16>(args, place, top, left, channels, tile);
+    } else if (args.copy_bytes == 8) {
+      load_tile<T, 8>(args, place, top, left, channels, tile);
+    } else {
+      load_tile<T, 4>(args, place, top, left, channels, tile);
+    }
+  }
+  ptx::copy_async_commit();
+  ptx::copy_async_wait<0>();
+  __syncthreads();
+  const int row = place.row + down * rows, column = place.column + across * columns;
+  if (!mine || row >= g.out_height || column >= g.out_width) return;
+
+  float sum[rows][columns][pack] = {};
+  const unsigned char* source =
+      memory + (down * rows * stride * args.tile_width + across * columns * stride) * args.pixel_bytes +
+      lane * pack * static_cast<int>(sizeof(T));
+#pragma unroll
+  for (int y = 0; y < height; ++y) {
+    float x[width][pack];
+#pragma unroll
+    for (int i = 0; i < width; ++i) to_floats<T, pack>(source + i * args.pixel_bytes, x[i]);
+    source += args.tile_width * args.pixel_bytes;
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      const int kh = y - r * stride;
+      if (kh < 0 || kh >= kernel) continue;
+#pragma unroll
+      for (int kw = 0; kw < kernel; ++kw) {
+        float tap[pack];
+        if constexpr (in_registers) {
+#pragma unroll
+          for (int j = 0; j < pack; ++j) tap[j] = w[kh * kernel + kw][j];
+        } else {
+          to_floats<float, pack>(
+              reinterpret_cast<const unsigned char*>(weights + ((kh * kernel + kw) * args.lanes + lane) * pack), tap);
+        }
+#pragma unroll
+        for (int c = 0; c < columns; ++c) {
+#pragma unroll
+          for (int j = 0; j < pack; ++j) sum[r][c][j] = fmaf(x[c * stride + kw][j], tap[j], sum[r][c][j]);
+        }
+      }
+    }
+  }
+
+  float bias[pack];
+  to_floats<float, pack>(reinterpret_cast<const unsigned char*>(args.bias + channel), bias);
+  std::int64_t index =
+      ((static_cast<std::int64_t>(place.image) * g.out_height + row) * g.out_width + column) * g.in_channels + channel;
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+#pragma unroll
+    for (int c = 0; c < columns; ++c) {
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[r][c][j] += bias[j];
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < rows; ++r, index += static_cast<std::int64_t>(g.out_width) * g.in_channels) {
+    if (row + r >= g.out_height) break;
+#pragma unroll
+    for (int c = 0; c < columns; c += together) {
+      float(&values)[together * pack] = reinterpret_cast<float(&)[together * pack]>(sum[r][c]);
+      float residual[together][pack] = {};
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        if (column + c + i < g.out_width) load_residual<T>(args.finish, index + (c + i) * g.in_channels, residual[i]);
+      }
+      apply<T>(args.finish, values, reinterpret_cast<const float(&)[together * pack]>(residual));
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        if (column + c + i >= g.out_width) break;
+        Pack<T, pack> result;
+#pragma unroll
+        for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c + i][j]);
+        *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + index + (c + i) * g.in_channels) = result;
+      }
+    }
+  }
+#endif
+}
+
+template <class T, int pack>
+__global__ void __launch_bounds__(max_threads) general_kernel(const __grid_constant__ Arguments args) {
+  let_successor_start();
+  const ConvGeometry& g = args.geometry;
+  const int packs = g.in_channels / pack;
+  const std::int64_t count = g.batch * g.out_height * g.out_width * packs;
+  wait_for_predecessor();
+  for (std::int64_t i = std::int64_t{blockIdx.x} * max_threads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * max_threads) {
+    const int channel = static_cast<int>(i % packs) * pack;
+    std::int64_t rest = i / packs;
+    const int column = static_cast<int>(rest % g.out_width);
+    rest /= g.out_width;
+    const int row = static_cast<int>(rest % g.out_height);
+    const std::int64_t image = rest / g.out_height;
+    const int top = row * g.stride_height - g.padding_height, left = column * g.stride_width - g.padding_width;
+    const auto* input = static_cast<const T*>(args.input) + image * g.in_height * g.in_width * g.in_channels + channel;
+    float sum[pack] = {};
+    for (int kh = 0; kh < g.kernel_height; ++kh) {
+      const int y = top + kh * g.dilation_height;
+      if (y < 0 || y >= g.in_height) continue;
+      float chain[pack] = {};
+      for (int kw = 0; kw < g.kernel_width; ++kw) {
+        const int x = left + kw * g.dilation_width;
+        if (x < 0 || x >= g.in_width) continue;
+        float value[pack], w[pack];
+        to_floats<T, pack>(reinterpret_cast<const unsigned char*>(
+                               input + (static_cast<std::int64_t>(y) * g.in_width + x) * g.in_channels),
+                           value);
+        to_floats<float, pack>(
+            reinterpret_cast<const unsigned char*>(args.weight + (kh * g.kernel_width + kw) * g.in_channels + channel),
+            w);
+#pragma unroll
+        for (int j = 0; j < pack; ++j) chain[j] = fmaf(value[j], w[j], chain[j]);
+        if (kw % max_chain != max_chain - 1) continue;
+#pragma unroll
+        for (int j = 0; j < pack; ++j) sum[j] += chain[j], chain[j] = 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[j] += chain[j];
+    }
+    float residual[pack];
+    load_residual<T>(args.finish, i * pack, residual);
+#pragma unroll
+    for (int j = 0; j < pack; ++j) sum[j] += args.bias[channel + j];
+    apply<T>(args.finish, sum, residual);
+    Pack<T, pack> result;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[j]);
+    *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + i * pack) = result;
+  }
+}
+
+template <class T, int kernel, int stride, int pack>
+Instance tiled() {
+  constexpr int columns = kernel > 3 && stride == 1 ? 7 : 4, rows = 2;
+  return {kernel,  stride, pack,
+          columns, rows,   reinterpret_cast<const void*>(&tiled_kernel<T, kernel, stride, pack, columns, rows>)};
+}
+template <class T, int pack>
+Instance general() {
+  return {.pack = pack, .function = reinterpret_cast<const void*>(&general_kernel<T, pack>)};
+}
+
+template <class T>
+std::vector<Instance> instances() {
+  return {tiled<T, 3, 1, 4>(), tiled<T, 3, 2, 4>(), tiled<T, 5, 1, 4>(), tiled<T, 5, 2, 4>(),
+          tiled<T, 7, 1, 4>(), tiled<T, 7, 2, 4>(), tiled<T, 3, 1, 2>(), tiled<T, 3, 2, 2>(),
+          tiled<T, 5, 1, 2>(), tiled<T, 5, 2, 2>(), general<T, 4>(),     general<T, 1>()};
+}
+
+}  // namespace lamina::cuda::depthwise

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lamina/cuda/divider.h"
+#include "lamina/cuda/finish.h"
+#include "lamina/cuda/tensor_core/operand_rows.h"
+#include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/precision.h"
+
+/// What the host and the device code of the convolution by mma.sync agree on. docs/grouped.md has the pictures.
+namespace lamina::cuda::mma {
+
+inline constexpr int threads = 128;
+inline constexpr int unit_bytes = 16;  // of channels: what a row of an 8 x 8 matrix holds
+inline constexpr int max_stages = 3;
+
+/// How the filters and channels are bundled. A bundle is filters that are multiplied with the same channels: `packed`
+/// whole groups side by side, with zeros off the diagonal, or one of `parts` parts of a group's filters.
+struct Bundling {
+  int packed = 1, parts = 1;
+  int filters = 0;   // of a bundle, as they are
+  int channels = 0;  // the same
+  int count = 0;     // bundles
+};
+
+/// The first group, channel and filter of a bundle.
+struct BundlePlace {
+  int group, channel, filter, filters;
+  __host__ __device__ BundlePlace(const ConvGeometry& g, const Bundling& b, int bundle) {
+    const int in = g.in_channels / g.groups, out = g.out_channels / g.groups;
+    group = b.parts > 1 ? bundle / b.parts : bundle * b.packed;
+    channel = group * in;
+    filter = group * out + (b.parts > 1 ? bundle % b.parts * b.filters : 0);
+    const int end = b.parts > 1 ? (group + 1) * out : g.out_channels;
+    filters = end - filter < b.filters ? end - filter : b.filters;
+  }
+};
+
+/// Pixels along one axis of the image. Of the input only every `step`-th is looked at by anything; in these steps:
+struct Axis {
+  int tile = 1, tiles = 1;  // outputs of a block, blocks
+  int step = 1;             // pixels of the input
+  int stride = 1, dilation = 1;
+  int halo = 1;  // inputs of a block
+};
+
+struct Arguments {
+  ConvGeometry geometry;
+  const void* input = nullptr;          // [N, H, W, C]
+  const void* weight = nullptr;         // [bundles, chunks, steps of 2 units, fragments of 8 filters, lane, words]
+  const float* bias = nullptr;          // [bundles, fragments * 8], zeros where there is none
+  const FilterRange* ranges = nullptr;  // the same, fp32 only
+  void* output = nullptr;               // [N, OH, OW, OC]
+  Finish finish;
+  Bundling bundling;
+  Axis y, x;
+  int block_bundles = 1;  // of a block
+  bool shared = false;    // which have the same channels; else theirs follow each other
+  int units = 1;          // of channels: of one bundle, in one chunk of them
+  int chunks = 1;         // of a bundle's channels
+  int steps = 1;          // of two units each: of a chunk
+  int fragments = 1;      // of a bundle: 8 filters each
+  int pixel_bytes = 0;    // from pixel to pixel in shared memory
+  int copy_bytes = 16;    // of one copy: 2, 4, 8 or 16
+  Divider by_pieces;      // such copies of a pixel
+  int weight_offset = 0, stage_bytes = 0;
+  int stages = 1;
+};
+
+/// Bytes of weights in one step of a bundle's chunk.
+__host__ __device__ constexpr int step_bytes_of(Precision precision, int fragments) {
+  return fragments * 32 * (precision == Precision::fp32 ? 16 : 8);
+}
+
+/// Where element `e` of unit `unit` meets filter `filter` of a bundle, in words of 16 (f16, bf16) or 32 bits from the
+/// beginning of a chunk's weights: the fragments of mma.sync, PTX ISA. fp32: the high word; the low one is two further.
+__host__ __device__ constexpr std::size_t place_of(Precision precision, int fragments, int unit, int e, int filter) {
+  const auto fragment = static_cast<std::size_t>(unit / 2 * fragments + filter / 8) * 32;
+  const auto row = static_cast<std::size_t>(filter % 8 * 4);
+  if (precision == Precision::fp16 || precision == Precision::bf16) {
+    return (fragment + row + static_cast<std::size_t>(e / 2)) * 4 + static_cast<std::size_t>(unit % 2 * 2 + e % 2);
+  }
+  return (fragment + row + static_cast<std::size_t>(e)) * (precision == Precision::fp32 ? 4 : 2) +
+         static_cast<std::size_t>(unit % 2);
+}
+
+/// One compiled tile: a warp multiplies 16 m pixels x 8 n filters; warps_m of the four lie side by side over pixels.
+struct Tile {
+  int m = 1, n = 1, warps_m = 4;
+  const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
+
+  int pixels() const { return 16 * m * warps_m; }
+  int warps_n() const { return 4 / warps_m; }
+};
+
+std::vector<Tile> tiles_fp32();
+std::vector<Tile> tiles_tf32();
+std::vector<Tile> tiles_fp16();
+std::vector<Tile> tiles_bf16();
+
+}  // namespace lamina::cuda::mma

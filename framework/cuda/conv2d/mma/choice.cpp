@@ -1,0 +1,196 @@
+#include "lamina/cuda/conv2d/mma/choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "lamina/base/math.h"
+
+namespace lamina::cuda::mma {
+namespace {
+
+using lamina::detail::ceil_div;
+using lamina::detail::round_up;
+
+constexpr int most_pixels_of_a_row = 1 << 20;
+
+struct Need {
+  Precision precision;
+  int element_bytes;
+  int unit_elements() const { return unit_bytes / element_bytes; }
+};
+
+/// The bundles of at most `most` filters whose products are the fewest.
+Bundling bundle_groups(const ConvGeometry& g, const Need& need, int most) {
+  const int in = g.group_in_channels(), out = g.group_out_channels();
+  Bundling best;
+  double least = std::numeric_limits<double>::infinity();
+  const auto consider = [&](int packed, int parts) {
+    Bundling b{.packed = packed, .parts = parts, .filters = ceil_div(out, parts) * packed, .channels = in * packed};
+    if (parts > 1) b.filters = round_up(ceil_div(out, parts), 8), b.parts = ceil_div(out, b.filters);
+    if (b.filters > round_up(most, 8)) return;
+    b.count = b.parts > 1 ? g.groups * b.parts : ceil_div(g.groups, packed);
+    const double cost =
+        static_cast<double>(b.count) * round_up(b.channels, need.unit_elements()) * round_up(b.filters, 8);
+    if (cost >= least) return;
+    least = cost, best = b;
+  };
+  if (out > most) {
+    consider(1, ceil_div(out, most));
+  } else {
+    for (int packed = 1; packed * out <= most && packed <= g.groups; ++packed) consider(packed, 1);
+  }
+  return best;
+}
+
+/// One axis in steps of what any window looks at.
+Axis axis_of(int kernel, int stride, int dilation) {
+  Axis axis;
+  axis.step = kernel > 1 ? std::gcd(stride, dilation) : stride;
+  axis.stride = stride / axis.step, axis.dilation = kernel > 1 ? dilation / axis.step : 0;
+  return axis;
+}
+
+void cut(Axis& axis, int tile, int size, int kernel) {
+  axis.tile = tile, axis.tiles = ceil_div(size, tile);
+  axis.halo = (tile - 1) * axis.stride + (kernel - 1) * axis.dilation + 1;
+}
+
+/// What a launch takes, in clock cycles: of blocks that are there at a time, or of memory and tensor cores if those
+/// are busy throughout.
+double expected_cycles(const Choice& c, const Need& need, const DeviceDescription& device) {
+  constexpr double start = 2500, bytes_per_cycle = 20, l2_bytes_per_cycle = 32, step = 34, beside_products = 12;
+  const Arguments& a = c.args;
+  const int warps_n = c.tile.warps_n(), rounds = ceil_div(a.block_bundles, warps_n);
+  const double copied = 1.0 * a.chunks * a.stage_bytes;
+  const double product = need.precision == Precision::fp32 ? 24 : 8;  // of a warp alone, 16 x 8
+  const double warp_step = std::max(step, beside_products + product * c.tile.m * c.tile.n);
+  const double products = 1.0 * rounds * a.chunks * a.steps * warp_step;
+  const double stored = 1.0 * a.y.tile * a.x.tile * a.block_bundles * a.bundling.filters * need.element_bytes;
+  const double block = start + copied / bytes_per_cycle + products + stored / bytes_per_cycle;
+  const int resident =
+      std::clamp(device.multiprocessor_shared_bytes / std::max(1, c.shared_bytes + device.reserved_shared_bytes), 1,
+                 c.tile.m * c.tile.n > 16  ? 2
+                 : c.tile.m * c.tile.n > 8 ? 3
+                                           : 4);
+  const double at_once = static_cast<double>(device.multiprocessors) * resident;
+  const double waves = std::ceil(static_cast<double>(c.blocks) / at_once);
+  const double full = static_cast<double>(c.blocks) / device.multiprocessors *
+                      std::max(products, (copied + stored) / l2_bytes_per_cycle);
+  return std::max(waves * block, full + start);
+}
+
+/// The fastest by estimate; `like`: among those that add up in its order.
+std::optional<Choice> search(const ConvGeometry& g, const Preparation& p, const Choice* like) {
+  const Need need{p.precision, static_cast<int>(size_of(storage_type(p.precision)))};
+  const auto all = tiles(p.precision);
+  const int taps = g.kernel_height * g.kernel_width;
+  if (g.kernel_height > 256 || g.kernel_width > 256 || taps > 4096) return {};
+  std::optional<Choice> best;
+  double best_cycles = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Tile& tile = all[i];
+    if (p.tuning.tile >= 0 && static_cast<std::size_t>(p.tuning.tile) != i) continue;
+    const Bundling bundling = bundle_groups(g, need, tile.n * 8);
+    if (bundling.count == 0 || (like != nullptr && like->args.bundling.packed != bundling.packed)) continue;
+    const bool aligned = bundling.channels % need.unit_elements() == 0;
+    const bool shared = g.groups == 1 || bundling.parts > 1;
+    const int all_units = ceil_div(bundling.channels, need.unit_elements());
+    for (const int most_units : {all_units, 8, 4, 2, 1}) {
+      if (most_units > all_units || (most_units == all_units && all_units > 16)) continue;
+      if (like != nullptr && like->args.units != most_units) continue;
+      for (int bundles : {16, 8, 4, 2, 1}) {
+        Choice c{.tile = tile, .args = {}};
+        Arguments& a = c.args;
+        a.geometry = g;
+        a.bundling = bundling;
+        a.fragments = tile.n;
+        a.units = most_units;
+        a.chunks = ceil_div(all_units, a.units);
+        a.steps = ceil_div(taps * a.units, 2);
+        a.stages = std::min(a.chunks, max_stages);
+        a.shared = shared;
+        // Sums of several chunks stay in registers; bundles of one group share channels, others follow each other.
+        const bool one_group = g.groups == 1;
+        if (a.chunks > 1 ? bundles > (one_group ? tile.warps_n() : 1)
+                         : bundles > 1 && !one_group && (shared || !aligned))
+          continue;
+        if (bundles > std::max(bundling.count, tile.warps_n())) continue;
+        if (bundles < tile.warps_n() && tile.warps_n() <= bundling.count) continue;
+        a.block_bundles = std::min(bundles, bundling.count);
+        if (a.block_bundles == 1) a.shared = true;
+        const int pixel_units = a.shared ? a.units : a.units * a.block_bundles;
+        a.pixel_bytes = (pixel_units + (pixel_units % 2 == 0 ? 1 : 0)) * unit_bytes;
+        a.copy_bytes = std::gcd(16, g.in_channels * need.element_bytes);
+        if (g.groups > 1) a.copy_bytes = std::gcd(a.copy_bytes, bundling.channels * need.element_bytes);
+        a.by_pieces = Divider(pixel_units * unit_bytes / a.copy_bytes);
+        const int weight_bytes = a.steps * step_bytes_of(p.precision, tile.n) * a.block_bundles;
+        const int table = round_up(a.steps * 2 * static_cast<int>(sizeof(int)), 16);
+        Axis y = axis_of(g.kernel_height, g.stride_height, g.dilation_height);
+        Axis x = axis_of(g.kernel_width, g.stride_width, g.dilation_width);
+        int last_height = 0;
+        for (int width = std::min(g.out_width, tile.pixels()); width >= 1; --width) {
+          const int height = std::min(g.out_height, tile.pixels() / width);
+          // The widest of each height, evenly divided.
+          if (height == last_height) continue;
+          last_height = height;
+          cut(y, ceil_div(g.out_height, ceil_div(g.out_height, height)), g.out_height, g.kernel_height);
+          cut(x, ceil_div(g.out_width, ceil_div(g.out_width, width)), g.out_width, g.kernel_width);
+          const std::int64_t pixel_bytes = std::int64_t{y.halo} * x.halo * a.pixel_bytes;
+          const std::int64_t shared_bytes = table + a.stages * (pixel_bytes + weight_bytes);
+          if (shared_bytes > p.device.shared_bytes || x.halo > most_pixels_of_a_row) continue;
+          a.y = y, a.x = x;
+          a.weight_offset = static_cast<int>(pixel_bytes);
+          a.stage_bytes = static_cast<int>(pixel_bytes) + weight_bytes;
+          c.shared_bytes = static_cast<int>(shared_bytes);
+          c.blocks = g.batch * y.tiles * x.tiles * ceil_div(bundling.count, a.block_bundles);
+          if (c.blocks > std::numeric_limits<int>::max()) continue;
+          const double cycles = expected_cycles(c, need, p.device);
+          if (cycles >= best_cycles) continue;
+          best_cycles = cycles;
+          best = c;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return tiles_fp32();
+    case Precision::tf32: return tiles_tf32();
+    case Precision::fp16: return tiles_fp16();
+    case Precision::bf16: break;
+  }
+  return tiles_bf16();
+}
+
+ConvGeometry flattened(const ConvGeometry& geometry) {
+  ConvGeometry g = geometry;
+  g.batch = std::max<std::int64_t>(g.batch, 1);  // an empty batch is prepared as one of one image
+  if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride_height != 1 || g.stride_width != 1 ||
+      g.padding_height != 0 || g.padding_width != 0) {
+    return g;
+  }
+  const std::int64_t pixels = g.batch * g.out_pixels();
+  if (pixels > std::numeric_limits<int>::max() / 2) return g;
+  g.batch = 1, g.in_height = g.out_height = 1;
+  g.in_width = g.out_width = static_cast<int>(pixels);
+  g.dilation_height = g.dilation_width = 1;
+  return g;
+}
+
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation) {
+  constexpr std::int64_t usual_batch = 32;
+  // The order of K is the layer's: what is best for some usual batch.
+  ConvGeometry usual = geometry;
+  usual.batch = usual_batch;
+  const auto order = search(flattened(usual), preparation, nullptr);
+  return order ? search(flattened(geometry), preparation, &*order) : std::nullopt;
+}
+
+}  // namespace lamina::cuda::mma

@@ -1,0 +1,7 @@
+#include "lamina/cuda/conv2d/mma/kernel.cuh"
+
+namespace lamina::cuda::mma {
+
+std::vector<Tile> tiles_bf16() { return make_tiles<Bf16>(); }
+
+}  // namespace lamina::cuda::mma

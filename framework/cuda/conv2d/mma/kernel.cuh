@@ -1,0 +1,179 @@
+#pragma once
+
+// Convolution between channels-last tensors on mma.sync, with any channels, groups and geometry: what the kernel on
+// wgmma (channels_last) does not take.
+//
+//   pixels [M, K]  x  weight [K, N = filters of a bundle]      K = channels of the bundle * taps
+//
+// A block owns y.tile x x.tile output pixels of one image and `block_bundles` bundles of filters. The input pixels that
+// these see come into shared memory once, with their halo, a chunk of channels at a time; a tap is then an offset, so
+// the fragments of all taps come from there by ldmatrix: a row of a matrix is a unit of 16 bytes of one pixel's
+// channels, and any two units are a step of K, whichever taps they are of. Filters with few channels are bundled until
+// a fragment of 8 filters and a unit of channels are full. Weights lie in memory as the fragments' registers.
+// Warps divide the block's pixels and, where bundles share channels, the bundles; where one chunk holds all channels
+// of a bundle, they go on to the block's other bundles.
+// Shared memory: a table of the units' offsets; 1 to 3 stages of y.halo * x.halo * pixel_bytes of pixels and the
+// weights of a chunk. pixel_bytes is an odd number of units, so that 8 pixels side by side are in different banks.
+// Preconditions: compute capability 8.0; Arguments filled in by mma.cpp.
+
+#include "lamina/cuda/conv2d/mma/store.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda::mma {
+
+template <class Op>
+__device__ __forceinline__ void load_chunk(const Arguments& args, const Place& place, int channel, int chunk,
+                                           std::uint32_t stage, bool pixels, bool weights) {
+  constexpr int element_bytes = static_cast<int>(sizeof(typename Op::Element));
+  if (weights) {
+    load_weights<Op::precision>(args, place.bundle, chunk, stage + static_cast<std::uint32_t>(args.weight_offset));
+  }
+  if (!pixels) return;
+  if (args.copy_bytes == 16) {
+    load_pixels<element_bytes, 16>(args, place, channel, chunk, stage);
+  } else if (args.copy_bytes == 8) {
+    load_pixels<element_bytes, 8>(args, place, channel, chunk, stage);
+  } else if (args.copy_bytes == 4) {
+    load_pixels<element_bytes, 4>(args, place, channel, chunk, stage);
+  } else if constexpr (element_bytes == 2) {
+    load_pixels<element_bytes, 2>(args, place, channel, chunk, stage);
+  }
+}
+
+template <class Op, int m, int n, int warps_m>
+__device__ __forceinline__ void convolve(const Arguments& args) {
+  constexpr int warps_n = threads / 32 / warps_m;
+  using Weights = typename Op::Weights;
+  extern __shared__ __align__(16) unsigned char memory[];
+  const ConvGeometry& g = args.geometry;
+  const Place place(args);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int channel = BundlePlace(g, args.bundling, place.bundle).channel;
+  const int table_bytes = args.steps * 2 * static_cast<int>(sizeof(int));
+  const std::uint32_t table = ptx::shared_address(memory);
+  const std::uint32_t ring = table + static_cast<std::uint32_t>((table_bytes + 15) / 16 * 16);
+
+  // Weights do not depend on the kernel before this one.
+  for (int stage = 0; stage < args.stages; ++stage) {
+    load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), false,
+                   true);
+  }
+  for (int i = thread; i < args.steps * 2; i += threads) {
+    const int tap = i / args.units, unit = i - tap * args.units;
+    const int down = tap / g.kernel_width, right = tap - down * g.kernel_width;
+    // The unit that fills the last step meets weights of zero.
+    const bool real = down < g.kernel_height;
+    reinterpret_cast<int*>(memory)[i] =
+        real ? (down * args.y.dilation * args.x.halo + right * args.x.dilation) * args.pixel_bytes + unit * unit_bytes
+             : 0;
+  }
+  wait_for_predecessor();
+  for (int stage = 0; stage < args.stages; ++stage) {
+    load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), true,
+                   false);
+    ptx::copy_async_commit();
+  }
+  for (int stage = args.stages; stage < max_stages; ++stage) ptx::copy_async_commit();  // as many groups as stages
+
+  // What this lane reads of each fragment: one pixel, one of the two units.
+  const int pixels = args.y.tile * args.x.tile, warp_m = warp % warps_m, warp_n = warp / warps_m;
+  std::uint32_t source[m];
+#pragma unroll
+  for (int i = 0; i < m; ++i) {
+    const int pixel = min(warp_m * 16 * m + i * 16 + lane % 16, pixels - 1);
+    const int y = pixel / args.x.tile, x = pixel - y * args.x.tile;
+    source[i] = static_cast<std::uint32_t>((y * args.y.stride * args.x.halo + x * args.x.stride) * args.pixel_bytes);
+  }
+  // What it stores.
+  int row[2 * m], column[2 * m];
+#pragma unroll
+  for (int i = 0; i < 2 * m; ++i) {
+    const int pixel = warp_m * 16 * m + i * 8 + lane / 4;
+    const int y = pixel / args.x.tile, x = pixel - y * args.x.tile;
+    row[i] = place.row + y, column[i] = place.column + x;
+    if (pixel >= pixels || row[i] >= g.out_height || column[i] >= g.out_width) row[i] = -1;
+  }
+
+  const int weight_bytes = args.steps * step_bytes_of(Op::precision, n);
+  const int bundles = min(args.block_bundles, args.bundling.count - place.bundle);
+  for (int local = warp_n, first = true; local < max(bundles, warps_n); local += warps_n, first = false) {
+    typename Op::template Sums<m, n> sums;
+    int stage = 0;
+#pragma unroll 1
+    for (int chunk = 0; chunk < args.chunks; ++chunk) {
+      if (first) {
+        if (args.chunks == 1) {
+          ptx::copy_async_wait<0>();
+        } else {
+          ptx::copy_async_wait<max_stages - 1>();
+        }
+        __syncthreads();
+      }
+      const std::uint32_t base = ring + static_cast<std::uint32_t>(stage * args.stage_bytes);
+      if (local < bundles) {
+        const std::uint32_t tile = base + static_cast<std::uint32_t>(args.shared ? 0 : local * args.units * unit_bytes);
+        std::uint32_t weights = base + static_cast<std::uint32_t>(args.weight_offset + local * weight_bytes) +
+                                static_cast<std::uint32_t>(lane) * static_cast<std::uint32_t>(sizeof(Weights));
+        std::uint32_t offsets = table + static_cast<std::uint32_t>(lane / 16 * 4);
+#pragma unroll 2
+        for (int step = 0; step < args.steps; ++step) {
+          const std::uint32_t from = tile + ptx::load_shared<std::uint32_t>(offsets);
+          std::uint32_t a[m][4];
+#pragma unroll
+          for (int i = 0; i < m; ++i) ptx::load_matrices(a[i], from + source[i]);
+          Weights b[n];
+#pragma unroll
+          for (int j = 0; j < n; ++j) {
+            b[j] = ptx::load_shared<Weights>(weights + static_cast<std::uint32_t>(j * 32 * sizeof(Weights)));
+          }
+          sums.multiply(a, b, step);
+          offsets += 8;
+          weights += static_cast<std::uint32_t>(n * 32 * sizeof(Weights));
+        }
+      }
+      if (args.chunks > 1) {
+        // A stage is filled again once everybody has read it.
+        __syncthreads();
+        if (chunk + args.stages < args.chunks)
+          load_chunk<Op>(args, place, channel, chunk + args.stages, base, true, true);
+        ptx::copy_async_commit();
+        if (++stage == args.stages) stage = 0;
+      }
+    }
+    sums.end();
+    if (local < bundles) store<Op, m, n>(args, place, place.bundle + local, row, column, sums.sum);
+  }
+}
+
+/// Registers for two to four blocks on a multiprocessor.
+template <class Op, int m, int n, int warps_m>
+__global__ void __launch_bounds__(threads, Op::split   ? (m* n > 8 ? 2 : 3)
+                                           : m* n > 16 ? 2
+                                           : m * n > 8 ? 3
+                                                       : 4) mma_kernel(const __grid_constant__ Arguments args) {
+#if __CUDA_ARCH__ >= 800
+  let_successor_start();
+  convolve<Op, m, n, warps_m>(args);
+#endif
+}
+
+template <class Op, int m, int n, int warps_m = 4>
+Tile make_tile() {
+  return {m, n, warps_m, reinterpret_cast<const void*>(&mma_kernel<Op, m, n, warps_m>)};
+}
+
+template <class Op>
+std::vector<Tile> make_tiles() {
+  return {make_tile<Op, 1, 1>(), make_tile<Op, 2, 1>(), make_tile<Op, 1, 2>(), make_tile<Op, 2, 2>(),
+          make_tile<Op, 1, 3>(), make_tile<Op, 2, 3>(), make_tile<Op, 1, 4>(), make_tile<Op, 2, 4>(),
+          make_tile<Op, 1, 6>(), make_tile<Op, 1, 8>(), make_tile<Op, 2, 8>(), make_tile<Op, 4, 8, 2>()};
+}
+/// fp32 has sums and chains.
+template <class Op>
+std::vector<Tile> make_split_tiles() {
+  return {make_tile<Op, 1, 1>(), make_tile<Op, 2, 1>(), make_tile<Op, 1, 2>(), make_tile<Op, 2, 2>(),
+          make_tile<Op, 1, 3>(), make_tile<Op, 1, 4>(), make_tile<Op, 2, 4>(), make_tile<Op, 1, 8>()};
+}
+
+}  // namespace lamina::cuda::mma
