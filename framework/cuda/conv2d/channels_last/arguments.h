@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/cuda/tensor_core/split_k.h"
 #include "lamina/kernel/conv_geometry.h"
@@ -78,7 +79,9 @@ struct Arguments {
   const float* scales = nullptr;        // [chains' slabs, N * H * W] of scaled operands
   void* output = nullptr;               // [N, OH, OW, OC]
   DType output_type = DType::f32;
-  bool relu = false;
+  bool relu = false;     // all that is done to a sum, unless
+  bool chained = false;  // this says that `finish` is
+  Finish finish;
   int pixels = 0;                // N * OH * OW
   int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
   int steps = 0;                 // slabs of channels * taps, in the order of step_of

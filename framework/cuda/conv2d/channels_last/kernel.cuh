@@ -37,6 +37,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
                                         int rank) {
   const int group = groups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  if (args.chained) wait_for_predecessor();  // the producer waits before it loads, but what is added is read here
   const Span span(args, rank);
   using Stores = Store<T, n, chunk>;
   const std::uint32_t buffers = ptx::shared_address(shared.stores + group * 2 * Stores::buffer_bytes);

@@ -91,17 +91,26 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
     for (int i = 0; i < 4; ++i) y[i] = activate(args, y[i] + piece.bias[i / 2]);
     // Neighbouring filters are four lanes apart: of each two lanes one takes both filters' first pixel, one the second.
     const int mine = pixel + (odd ? 1 : 0);
+    float v[4];  // two filters, and the two that are eight further
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float kept = odd ? y[2 * half + 1] : y[2 * half];
       const float got = __shfl_xor_sync(0xffffffffu, odd ? y[2 * half] : y[2 * half + 1], 4);
-      const int first = filter - (odd ? 1 : 0) + half * 8;
-      if (mine >= args.pixels || first >= args.geometry.out_channels) continue;
-      write2<T>(args,
-                static_cast<std::size_t>(mine) * static_cast<unsigned>(args.geometry.out_channels) +
-                    static_cast<unsigned>(first),
-                odd ? got : kept, odd ? kept : got);
+      v[2 * half] = odd ? got : kept, v[2 * half + 1] = odd ? kept : got;
     }
+    const int first = filter - (odd ? 1 : 0);
+    const std::size_t index = static_cast<std::size_t>(mine) * static_cast<unsigned>(args.geometry.out_channels) +
+                              static_cast<unsigned>(first);
+    const bool stored = mine < args.pixels && first < args.geometry.out_channels,
+               both = stored && first + 8 < args.geometry.out_channels;
+    if (args.chained) {
+      float residual[2][2] = {};
+      if (stored) load_added<T>(args, static_cast<std::int64_t>(index), residual[0]);
+      if (both) load_added<T>(args, static_cast<std::int64_t>(index) + 8, residual[1]);
+      apply_chain(args.finish, v, reinterpret_cast<const float(&)[4]>(residual));
+    }
+    if (stored) write2<T>(args, index, v[0], v[1]);
+    if (both) write2<T>(args, index + 8, v[2], v[3]);
   }
 }
 

@@ -4,7 +4,7 @@
 // emptied one by one, and filled chain by chain: where chains have several steps, their `full` barriers are a ring of
 // their own.
 
-#include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+#include "lamina/cuda/conv2d/channels_last/store.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/tensor_core/ring.cuh"
 #include "lamina/cuda/tensor_core/split_k.cuh"

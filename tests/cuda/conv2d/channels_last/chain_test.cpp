@@ -1,0 +1,65 @@
+// The channels-last convolution with chains of functions and residuals behind it, on every tile and sharing.
+
+#include "cuda/conv2d/channels_last/harness.h"
+
+namespace lamina::test {
+namespace {
+
+const PointwiseChain chains[] = {{{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}},
+                                 {{.function = Pointwise::silu}},
+                                 {{.function = Pointwise::clip, .a = 0, .b = 6}},
+                                 {{.function = Pointwise::gelu}, {.function = Pointwise::add, .operand = 1}}};
+
+KernelOptions with_chain(Precision precision, const PointwiseChain& chain, const Tuning& tuning = {}) {
+  KernelOptions options = options_for(precision, false, tuning);
+  options.chain = chain;
+  return options;
+}
+
+TEST_F(NhwcConv2d, ChainsOnEveryTile) {
+  unsigned seed = 9000;
+  for (const Precision precision : precisions) {
+    const auto count = static_cast<int>(cuda::channels_last::tiles(precision).size());
+    for (const std::size_t i : {3u, 5u, 16u}) {
+      const ConvGeometry g = geometry_of(nhwc_cases[i]);
+      const ConvData data = draw(g, normal, normal, ++seed);
+      const ConvReference reference = reference_of(g, precision, data, true);
+      for (int tile = 0; tile < count; ++tile) {
+        for (const auto& [multicast, splits] : {std::pair{1, 1}, {2, 1}, {1, 3}}) {
+          const KernelOptions options =
+              with_chain(precision, chains[seed % 4], {.tile = tile, .splits = splits, .multicast = multicast});
+          if (!choice_of(g, options)) continue;
+          ++seed;
+          expect_contract(g, options, data, true, reference);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(NhwcConv2d, ChainsOfEveryKind) {
+  unsigned seed = 9500;
+  for (const Precision precision : precisions) {
+    for (const PointwiseChain& chain : chains) {
+      for (const std::size_t i : {0u, 1u, 9u, 14u, 15u}) {
+        const ConvGeometry g = geometry_of(nhwc_cases[i]);
+        expect_contract(g, with_chain(precision, chain), draw(g, normal, normal, ++seed), true);
+      }
+    }
+  }
+}
+
+// What is summed again reads what is added once more.
+TEST_F(NhwcConv2d, ChainsOfWhatIsNotFinite) {
+  const ConvGeometry g = geometry_of(nhwc_cases[5]);
+  for (const Precision precision : precisions) {
+    for (const int splits : {1, 2}) {
+      ConvData data = draw(g, normal, positive, 11);
+      data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
+      expect_contract(g, with_chain(precision, chains[0], {.splits = splits, .multicast = 1}), data, true);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lamina::test
