@@ -146,17 +146,4 @@ void scale_and_shift(int device, Format format, const Activation& a, const void*
   });
 }
 
-void copy_rows(int device, const void* input, void* output, std::int64_t rows, std::int64_t width, std::int64_t pitch,
-               Stream stream) {
-  if (rows == 0 || width == 0) return;
-  const DeviceGuard guard(device);
-  const auto bytes = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  if (rows == 1) {  // no pitch to respect, whatever CUDA's limit on it
-    return check(
-        cudaMemcpyAsync(output, input, bytes(width), cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
-  }
-  check(cudaMemcpy2DAsync(output, bytes(pitch), input, bytes(width), bytes(width), bytes(rows),
-                          cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
-}
-
 }  // namespace lamina::cuda

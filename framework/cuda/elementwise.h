@@ -28,10 +28,4 @@ void scale_and_shift(int device, Format format, const Activation& activation, co
                      const float* shift,  // [channels]
                      void* output, bool relu, Stream stream);
 
-/// Copies rows of bytes whose starts lie `pitch` bytes apart in the output.
-void copy_rows(int device,
-               const void* input,  // [rows, width]
-               void* output,       // [rows, pitch], pitch >= width
-               std::int64_t rows, std::int64_t width, std::int64_t pitch, Stream stream);
-
 }  // namespace lamina::cuda

@@ -44,17 +44,6 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
                        });
 }
 
-std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  return make_operator("copies", [e = detail::concat_extents(problem, p), device = index(p),
-                                  size = static_cast<std::int64_t>(size_of(p.input().format.dtype))](
-                                     Inputs inputs, Outputs outputs, const Execution& execution) {
-    auto* out = static_cast<std::byte*>(outputs[0].raw());
-    for (std::size_t i = 0; i < inputs.size(); out += size * e.widths[i++]) {
-      cuda::copy_rows(device, inputs[i].raw(), out, e.rows, size * e.widths[i], size * e.pitch, execution.stream);
-    }
-  });
-}
-
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
   return make_operator("three passes", [kind = problem.kind, e = detail::softmax_extents(problem, p),
                                         device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
@@ -111,7 +100,6 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 }
 
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
-constexpr Kernel<ConcatProblem> concat[] = {{"copies", keeps_format, prepare_concat}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"windows", takes_pool, prepare_pool}};
@@ -122,7 +110,6 @@ constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, 
 
 // clang-format off
 template <> std::span<const Kernel<AffineProblem>> Kernels<AffineProblem>::cuda() { return affine; }
-template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cuda() { return concat; }
 template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cuda() { return softmax; }
 template <> std::span<const Kernel<LocalResponseProblem>> Kernels<LocalResponseProblem>::cuda() { return local_response; }
 template <> std::span<const Kernel<PoolProblem>> Kernels<PoolProblem>::cuda() { return pool; }

@@ -1,6 +1,7 @@
-// Pooling in three forms, shared memory only in the last. The limit is memory: each input is fetched from it about
-// once, the overlaps of windows come from cache; in a small batch it is the way to memory and back, which a thread
-// takes once: it asks for all cells of a window of up to 3x3 before it looks at one.
+// Pooling in three forms, shared memory only in the last; means of whole images are in pool2d_global.cu. The limit is
+// memory: each input is fetched from it about once, the overlaps of windows come from cache; in a small batch it is the
+// way to memory and back, which a thread takes once: it asks for all cells of a window of up to 3x3 before it looks at
+// one.
 //
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
@@ -14,6 +15,7 @@
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/pool2d.h"
+#include "lamina/cuda/pool2d_global.h"
 #include "lamina/cuda/pool2d_window.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
@@ -158,6 +160,13 @@ void pool2d(int device, PoolKind kind, const PoolGeometry& g, const PoolFormat& 
             Stream stream) {
   if (g.planes * g.out_pixels() == 0) return;
   const DeviceGuard guard(device);
+  // One pixel of output lies alike in both layouts.
+  const std::int64_t images = format.channels > 0 ? g.planes / format.channels : 0;
+  if (kind == PoolKind::adaptive && g.out_pixels() == 1 && format.input == Layout::nhwc && format.channels > 1 &&
+      images * format.channels <= most_int) {
+    return global_average(format.dtype, images, std::int64_t{g.in_height} * g.in_width, format.channels, input, output,
+                          stream);
+  }
   with_element_type(format.dtype, [&](auto* element) {
     const auto* in = static_cast<decltype(element)>(const_cast<void*>(input));
     auto* out = static_cast<decltype(element)>(output);

@@ -9,6 +9,7 @@
 
 #include "lamina/cuda/array/any_element.cuh"
 #include "lamina/cuda/array/broadcast.h"
+#include "lamina/cuda/array/by_channel.h"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/check.h"
@@ -165,8 +166,10 @@ void Broadcast::run(int device, std::span<const Tensor> inputs, Tensor& output, 
     case DType::f64: return start<double>(inputs, output, stream);
     case DType::i64: return start<std::int64_t>(inputs, output, stream);
     case DType::u64: return start<std::uint64_t>(inputs, output, stream);
-    default: return start<float>(inputs, output, stream);
+    default: break;
   }
+  if (by_channel(problem_.chain, axes_, inputs, output, stream)) return;
+  start<float>(inputs, output, stream);
 }
 
 }  // namespace lamina::cuda

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "lamina/cuda/array/broadcast.h"
+#include "lamina/cuda/array/concat.h"
 #include "lamina/cuda/array/move.h"
 #include "lamina/cuda/array/norm.h"
 #include "lamina/cuda/array/reduce.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/extents.h"
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/kernel/rules/norm_rules.h"
 #include "lamina/kernel/rules/pointwise_rules.h"
@@ -60,6 +62,17 @@ std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, con
                        });
 }
 
+bool takes_concat(const ConcatProblem&, const Preparation& p) { return p.keeps_format(); }
+
+std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
+  auto e = detail::concat_extents(problem, p);
+  for (std::int64_t& width : e.widths) width *= static_cast<std::int64_t>(size_of(p.input().format.dtype));
+  return make_operator("one launch",
+                       [e, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::concat(device, inputs, e.widths, e.rows, outputs[0].raw(), execution.stream);
+                       });
+}
+
 bool takes_move(const MoveProblem& problem, const Preparation& p) {
   return cuda::Move::takes(problem) && detail::is_movable(problem, p);
 }
@@ -105,6 +118,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise},
                                                   {"broadcast", takes_broadcast, prepare_broadcast}};
+constexpr Kernel<ConcatProblem> concat[] = {{"rows", takes_concat, prepare_concat}};
 constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
@@ -113,6 +127,7 @@ constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
 
 // clang-format off
 template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cuda() { return pointwise; }
+template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cuda() { return concat; }
 template <> std::span<const Kernel<MoveProblem>> Kernels<MoveProblem>::cuda() { return move; }
 template <> std::span<const Kernel<ReduceProblem>> Kernels<ReduceProblem>::cuda() { return reduce; }
 template <> std::span<const Kernel<NormProblem>> Kernels<NormProblem>::cuda() { return norm; }

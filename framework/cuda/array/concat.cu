@@ -1,0 +1,91 @@
+// Rows of several arrays beside each other. A thread owns a unit of the output, neighbours along a row: of 16 bytes, or
+// of what divides every width and address. Stores are one run of memory, loads a run for each input's row.
+//
+// Shared memory: none. Preconditions: none.
+
+#include "lamina/cuda/array/concat.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/cuda/divider.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int threads = 256, most_inputs = 32;
+
+struct Rows {
+  const void* inputs[most_inputs];
+  std::int64_t begin[most_inputs + 1];  // of each in a row of this launch, in units
+  int count = 0;
+  std::int64_t pitch = 0;  // of the output
+  Divider by_width;        // of this launch, where numbers are small
+  bool wide = false;
+};
+
+template <class Unit>
+__global__ void __launch_bounds__(threads)
+    concat_kernel(const __grid_constant__ Rows rows, std::int64_t count, Unit* __restrict__ output) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t width = rows.begin[rows.count];
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * threads) {
+    const std::int64_t row =
+        rows.wide ? i / width : static_cast<std::int64_t>(rows.by_width.quotient(static_cast<std::uint32_t>(i)));
+    const std::int64_t column = i - row * width;
+    int input = 0;
+    for (int k = 1; k < rows.count; ++k) input += static_cast<int>(column >= rows.begin[k]);
+    const std::int64_t begin = rows.begin[input], own = rows.begin[input + 1] - begin;
+    output[row * rows.pitch + column] = static_cast<const Unit*>(rows.inputs[input])[row * own + column - begin];
+  }
+}
+
+template <class Unit>
+void start(std::span<const Tensor> inputs, std::span<const std::int64_t> widths, std::int64_t rows, std::int64_t pitch,
+           unsigned char* output, Stream stream) {
+  constexpr auto unit = static_cast<std::int64_t>(sizeof(Unit));
+  for (std::size_t first = 0; first < inputs.size(); first += most_inputs) {
+    Rows task{};
+    task.pitch = pitch / unit;
+    for (std::size_t i = first; i < std::min(inputs.size(), first + most_inputs); ++i) {
+      task.inputs[task.count] = inputs[i].raw();
+      task.begin[task.count + 1] = task.begin[task.count] + widths[i] / unit;
+      ++task.count;
+    }
+    const std::int64_t width = task.begin[task.count], count = rows * width;
+    if (count == 0) continue;
+    task.wide = count > std::numeric_limits<int>::max();
+    task.by_width = Divider(task.wide ? 1 : width);
+    launch_kernel(concat_kernel<Unit>, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, stream, task,
+                  count, reinterpret_cast<Unit*>(output));
+    output += width * unit;
+  }
+}
+
+}  // namespace
+
+void concat(int device, std::span<const Tensor> inputs, std::span<const std::int64_t> widths, std::int64_t rows,
+            void* output, Stream stream) {
+  const DeviceGuard guard(device);
+  std::int64_t pitch = 0;
+  auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(output));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    pitch += widths[i];
+    bits |= static_cast<std::uint64_t>(widths[i]);
+    if (widths[i] > 0) bits |= static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(inputs[i].raw()));
+  }
+  auto* out = static_cast<unsigned char*>(output);
+  if (bits % 16 == 0) return start<uint4>(inputs, widths, rows, pitch, out, stream);
+  if (bits % 8 == 0) return start<uint2>(inputs, widths, rows, pitch, out, stream);
+  if (bits % 4 == 0) return start<std::uint32_t>(inputs, widths, rows, pitch, out, stream);
+  if (bits % 2 == 0) return start<std::uint16_t>(inputs, widths, rows, pitch, out, stream);
+  start<std::uint8_t>(inputs, widths, rows, pitch, out, stream);
+}
+
+}  // namespace lamina::cuda
