@@ -64,10 +64,10 @@ class Mma final : public Operator {
   Constant weight_, bias_, ranges_;
 };
 
-/// What other kernels may do better has to be asked for by name: dense layers of older GPUs and of few channels, and
-/// large windows over groups that are wide enough for implicit_gemm.
+/// What other kernels may do better has to be asked for by name: dense layers of older GPUs and images of few channels,
+/// and large windows over groups that are wide enough for implicit_gemm.
 bool left_to_it(const ConvGeometry& g, const Preparation& p) {
-  if (g.groups == 1) return p.device.wgmma && g.in_channels > 4;
+  if (g.groups == 1) return p.device.wgmma && (g.in_channels > 4 || g.in_pixels() == 1);
   return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
 }
 
