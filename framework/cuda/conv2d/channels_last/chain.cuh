@@ -39,6 +39,102 @@ __device__ __forceinline__ void write4(void* memory, std::int64_t index, const f
   }
 }
 
+/// Four neighbouring channels of a pixel, as a thread has them in turns: `local` counts pixels from the part's first.
+struct Quad {
+  int local, chunk;
+  std::int64_t index;  // in the output
+  bool inside;
+
+  __device__ __forceinline__ Quad(const Arguments& args, const Piece& piece, int first, int i) {
+    local = i / 16, chunk = i % 16;
+    const int pixel = piece.first_pixel + first * 8 + local, filter = piece.first_filter + chunk * 4;
+    index = static_cast<std::int64_t>(pixel) * args.geometry.out_channels + filter;
+    inside = pixel < args.pixels && filter < args.geometry.out_channels;
+  }
+};
+
+/// Sums of a part, filters x pixels, into the buffers.
+template <int fragments, int n>
+__device__ __forceinline__ void stage_sums(const Piece& piece, std::uint32_t buffers, const float (&d)[n / 2],
+                                           int first, int thread) {
+  const int lane = thread % 32, warp = thread / 32;
+  ptx::sync_warpgroup(piece.group + 1);
+  // Registers have no index: every part has its own code, and its turn.
+#pragma unroll
+  for (int part = 0; part < n / 8; part += fragments) {
+    if (part != first) continue;
+#pragma unroll
+    for (int j = 0; j < fragments; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int pixel = j * 8 + lane % 4 * 2 + i % 2, filter = warp * 16 + lane / 4 + i / 2 * 8;
+        ptx::store_shared(buffers + chained_place(pixel, filter / 4) + static_cast<std::uint32_t>(filter % 4 * 4),
+                          d[4 * (part + j) + i]);
+      }
+    }
+  }
+  ptx::sync_warpgroup(piece.group + 1);
+}
+
+/// A quad's sums with the bias; `wanted`: those that are not rare.
+template <class T>
+__device__ __forceinline__ void load_sums(const Arguments& args, const Piece& piece, std::uint32_t buffers,
+                                          const Quad& quad, float (&v)[4], std::uint32_t& wanted) {
+  const int filter = piece.first_filter + quad.chunk * 4;
+  const auto sums = ptx::load_shared<float4>(buffers + chained_place(quad.local, quad.chunk));
+  const float4 bias = __ldg(reinterpret_cast<const float4*>(args.bias + filter));
+  v[0] = sums.x, v[1] = sums.y, v[2] = sums.z, v[3] = sums.w;
+  wanted = 0xfu;
+  if constexpr (Element<T>::repaired) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      FilterRange range;
+      if constexpr (ranged<T>) range = args.ranges[filter + k];
+      if (rare(v[k], range)) wanted &= ~(1u << k);
+    }
+  }
+  v[0] += bias.x, v[1] += bias.y, v[2] += bias.z, v[3] += bias.w;
+}
+
+/// What is added and the commonest functions: a thread's quads side by side, and what is added to the next part on its
+/// way while this one is finished, or the memory's latency would be all there is.
+template <class T, class Out, int fragments, int n>
+__device__ __forceinline__ void store_inlined(const Arguments& args, const Piece& piece, std::uint32_t buffers,
+                                              const float (&d)[n / 2], int thread) {
+  using Added = Pack<Out, 4>;
+  const auto fetch = [&](int first, Added(&to)[fragments]) {
+#pragma unroll
+    for (int k = 0; k < fragments; ++k) {
+      const Quad quad(args, piece, first, thread + 128 * k);
+      to[k] = {};
+      if (args.finish.residual == nullptr || !quad.inside) continue;
+      to[k] = *reinterpret_cast<const Added*>(static_cast<const Out*>(args.finish.residual) + quad.index);
+    }
+  };
+  Added added[fragments];
+  fetch(0, added);
+#pragma unroll 1
+  for (int first = 0; first < n / 8; first += fragments) {
+    stage_sums<fragments, n>(piece, buffers, d, first, thread);
+    Added now[fragments];
+#pragma unroll
+    for (int k = 0; k < fragments; ++k) now[k] = added[k];
+    if (first + fragments < n / 8) fetch(first + fragments, added);
+#pragma unroll
+    for (int k = 0; k < fragments; ++k) {
+      const Quad quad(args, piece, first, thread + 128 * k);
+      if (!quad.inside) continue;
+      float v[4], residual[4];
+      std::uint32_t wanted;
+      load_sums<T>(args, piece, buffers, quad, v, wanted);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) residual[j] = to_f32(now[k].values[j]);
+      apply_inlined<Out>(args.finish, v, residual);
+      write4<Out>(args.output, quad.index, v, wanted);
+    }
+  }
+}
+
 /// Stores a piece, `fragments` of 8 pixels at a time, through both buffers together. Leaves out sums that are rare:
 /// repair() finds them again, and what is added may lie where they go.
 template <class T, int fragments, int n>
@@ -46,50 +142,26 @@ __device__ __forceinline__ void store_chained(const Arguments& args, const Piece
                                               const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x) % 128;
   ptx::pin(thread);  // tiles without a chain are not to pay for its addresses with registers
-  const int lane = thread % 32, warp = thread / 32;
+  const bool as_stored = in_f32<T> || args.output_type != DType::f32;
+  if (args.finish.kind != Finish::Kind::chain && as_stored) {
+    return store_inlined<T, typename Element<T>::Stored, fragments, n>(args, piece, buffers, d, thread);
+  }
 #pragma unroll 1
   for (int first = 0; first < n / 8; first += fragments) {
-    ptx::sync_warpgroup(piece.group + 1);
-    // Registers have no index: every part has its own code, and its turn.
-#pragma unroll
-    for (int part = 0; part < n / 8; part += fragments) {
-      if (part != first) continue;
-#pragma unroll
-      for (int j = 0; j < fragments; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int pixel = j * 8 + lane % 4 * 2 + i % 2, filter = warp * 16 + lane / 4 + i / 2 * 8;
-          ptx::store_shared(buffers + chained_place(pixel, filter / 4) + static_cast<std::uint32_t>(filter % 4 * 4),
-                            d[4 * (part + j) + i]);
-        }
-      }
-    }
-    ptx::sync_warpgroup(piece.group + 1);
+    stage_sums<fragments, n>(piece, buffers, d, first, thread);
 #pragma unroll 1
     for (int i = thread; i < fragments * 8 * 16; i += 128) {
-      const int local = i / 16, pixel = piece.first_pixel + first * 8 + local, filter = piece.first_filter + i % 16 * 4;
-      if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
-      const auto index = static_cast<std::int64_t>(pixel) * args.geometry.out_channels + filter;
-      float residual[4];
-      load_added<T>(args, index, residual);
-      const auto sums = ptx::load_shared<float4>(buffers + chained_place(local, i % 16));
-      const float4 bias = __ldg(reinterpret_cast<const float4*>(args.bias + filter));
-      float v[4] = {sums.x, sums.y, sums.z, sums.w};
-      std::uint32_t wanted = 0xfu;
-      if constexpr (Element<T>::repaired) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          FilterRange range;
-          if constexpr (ranged<T>) range = args.ranges[filter + k];
-          if (rare(v[k], range)) wanted &= ~(1u << k);
-        }
-      }
-      v[0] += bias.x, v[1] += bias.y, v[2] += bias.z, v[3] += bias.w;
+      const Quad quad(args, piece, first, i);
+      if (!quad.inside) continue;
+      float v[4], residual[4];
+      std::uint32_t wanted;
+      load_added<T>(args, quad.index, residual);
+      load_sums<T>(args, piece, buffers, quad, v, wanted);
       apply_chain(args.finish, v, residual);
       if (in_f32<T> || args.output_type == DType::f32) {
-        write4<float>(args.output, index, v, wanted);
+        write4<float>(args.output, quad.index, v, wanted);
       } else if constexpr (!in_f32<T>) {
-        write4<T>(args.output, index, v, wanted);
+        write4<T>(args.output, quad.index, v, wanted);
       }
     }
   }
