@@ -6,11 +6,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-settings=()
+# Without `lamina serve`, whose HTTP library would bring a copy of OpenSSL along.
+settings=(-Ccmake.define.LAMINA_SERVE=OFF)
 case ${1:-} in
   '') ;;
   --cuda)
-    settings=(-Ccmake.define.LAMINA_CUDA=ON)
+    settings+=(-Ccmake.define.LAMINA_CUDA=ON)
     ;;
   *)
     sed -n '2,/^set /{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"

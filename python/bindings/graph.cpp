@@ -236,6 +236,10 @@ void bind_graph(nb::module_& m) {
           nb::sig("def input_shapes(self) -> tuple[tuple[int | str, ...], ...]"),
           "\"N\" is the batch, \"?\" an extent that is left open.")
       .def_prop_ro(
+          "output_shapes", [](const Graph& self) { return nb::tuple(port_list(self, self.outputs(), true)); },
+          nb::sig("def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]"),
+          "None where only compiling tells.")
+      .def_prop_ro(
           "output_op",
           [](const Graph& self) {
             const auto node = static_cast<std::size_t>(self.outputs().at(0));

@@ -112,6 +112,9 @@ void bind_plan(nb::module_& m) {
           "output_dtypes", [](const PyPlan& self) { return types_of(self.plan().output_dtypes()); },
           nb::sig("def output_dtypes(self) -> tuple[str, ...]"))
       .def_prop_ro("batch", [](const PyPlan& self) { return self.plan().options().batch; })
+      .def_prop_ro(
+          "batched", [](const PyPlan& self) { return self.plan().batched(); },
+          "Whether each image is by itself: then fewer than the batch may be given.")
       .def_prop_ro("device", [](const PyPlan& self) { return to_string(self.plan().options().device); })
       .def_prop_ro("memory", [](const PyPlan& self) { return self.plan().memory(); })
       .def(

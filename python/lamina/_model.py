@@ -98,6 +98,6 @@ def arch(name: str, weights: Path | dict[str, Any]) -> Model:
     With 1000 classes the labels are ImageNet's.
     """
     file = _core.load_arch(name, weights)
-    classes = file.graph.compile(device="cpu").output_shapes[0][1]
-    names = resources.files(__package__).joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
-    return Model(file.graph, file.preprocess, names if classes == len(names) else [], file.warnings)
+    names = resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
+    labels = names if file.graph.output_shapes == (("N", len(names)),) else []
+    return Model(file.graph, file.preprocess, labels, file.warnings)

@@ -65,15 +65,11 @@ class Classifier:
         rows = np.empty((len(pixels), side, side, 3), np.uint8)
         for row, picture in zip(rows, pixels):
             row[:] = picture
-        if len(rows) < self.batch and not self.counts_images():
+        if len(rows) < self.batch and not self.plan.batched:
             rows = np.concatenate([rows, np.zeros((self.batch - len(rows), side, side, 3), np.uint8)])
         scores = np.asarray(self.plan(rows))[:len(pixels)]
         named = _core.top_classes(scores, top, self.probabilities)
         return [[(self.name(index), score) for index, score in row] for row in named]
-
-    def counts_images(self) -> bool:
-        """Whether fewer images than the batch may be given."""
-        return self.plan.output_shapes[0][0] == self.plan.batch == self.batch
 
     def name(self, index: int) -> str:
         return self.labels[index] if index < len(self.labels) else f"class {index}"
