@@ -96,8 +96,8 @@ __device__ __forceinline__ void load_sums(const Arguments& args, const Piece& pi
   v[0] += bias.x, v[1] += bias.y, v[2] += bias.z, v[3] += bias.w;
 }
 
-/// What is added and the commonest functions: a thread's quads side by side, and what is added to the next part on its
-/// way while this one is finished, or the memory's latency would be all there is.
+/// What is added and the commonest functions: a thread's quads side by side, what is added to them on its way while the
+/// sums are turned, or the memory's latency would be all there is.
 template <class T, class Out, int fragments, int n>
 __device__ __forceinline__ void store_inlined(const Arguments& args, const Piece& piece, std::uint32_t buffers,
                                               const float (&d)[n / 2], int thread) {
@@ -112,14 +112,10 @@ __device__ __forceinline__ void store_inlined(const Arguments& args, const Piece
     }
   };
   Added added[fragments];
-  fetch(0, added);
 #pragma unroll 1
   for (int first = 0; first < n / 8; first += fragments) {
+    fetch(first, added);
     stage_sums<fragments, n>(piece, buffers, d, first, thread);
-    Added now[fragments];
-#pragma unroll
-    for (int k = 0; k < fragments; ++k) now[k] = added[k];
-    if (first + fragments < n / 8) fetch(first + fragments, added);
 #pragma unroll
     for (int k = 0; k < fragments; ++k) {
       const Quad quad(args, piece, first, thread + 128 * k);
@@ -128,7 +124,7 @@ __device__ __forceinline__ void store_inlined(const Arguments& args, const Piece
       std::uint32_t wanted;
       load_sums<T>(args, piece, buffers, quad, v, wanted);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) residual[j] = to_f32(now[k].values[j]);
+      for (int j = 0; j < 4; ++j) residual[j] = to_f32(added[k].values[j]);
       apply_inlined<Out>(args.finish, v, residual);
       write4<Out>(args.output, quad.index, v, wanted);
     }
@@ -141,10 +137,12 @@ template <class T, int fragments, int n>
 __device__ __forceinline__ void store_chained(const Arguments& args, const Piece& piece, std::uint32_t buffers,
                                               const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x) % 128;
-  ptx::pin(thread);  // tiles without a chain are not to pay for its addresses with registers
-  const bool as_stored = in_f32<T> || args.output_type != DType::f32;
-  if (args.finish.kind != Finish::Kind::chain && as_stored) {
-    return store_inlined<T, typename Element<T>::Stored, fragments, n>(args, piece, buffers, d, thread);
+  ptx::pin(thread);                // tiles without a chain are not to pay for its addresses with registers
+  if constexpr (fragments <= 4) {  // the quads of more would not fit into registers
+    const bool as_stored = in_f32<T> || args.output_type != DType::f32;
+    if (args.finish.kind != Finish::Kind::chain && as_stored) {
+      return store_inlined<T, typename Element<T>::Stored, fragments, n>(args, piece, buffers, d, thread);
+    }
   }
 #pragma unroll 1
   for (int first = 0; first < n / 8; first += fragments) {
