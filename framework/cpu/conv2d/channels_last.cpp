@@ -1,12 +1,10 @@
-// The channels-last convolution around its kernel: packing, the division of work, rows between zeros.
+// A run of the channels-last convolution around its kernel: tasks, chunks, rows between zeros.
 
 #include "lamina/cpu/conv2d/channels_last.h"
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
-#include "lamina/base/error.h"
 #include "lamina/base/math.h"
 
 namespace lamina::cpu {
@@ -19,25 +17,10 @@ using detail::round_up;
 constexpr std::int64_t line = 16;
 /// The longest chain of multiply-adds: docs/precision.md.
 constexpr std::int64_t chunk_terms = 128;
-/// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
-/// chunk of its input: each half of a 1 MB L2.
-constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10;
-
 /// Part `index` of [0, count) split into `n` parts as equal as can be.
 template <class T>
 T part_begin(T count, std::int64_t n, std::int64_t index) {
   return static_cast<T>(std::int64_t{count} * index / n);
-}
-
-/// A 1x1 kernel that reads every pixel once sees no images: all pixels of the batch are one row.
-ConvGeometry flattened(ConvGeometry g) {
-  if (g.kernel_height * g.kernel_width != 1 || g.stride_height * g.stride_width != 1) return g;
-  if (g.padding_height + g.padding_width != 0) return g;
-  const std::int64_t pixels = g.batch * g.out_pixels();
-  if (pixels == 0 || pixels > std::numeric_limits<int>::max()) return g;
-  g.batch = g.in_height = g.out_height = 1;
-  g.in_width = g.out_width = static_cast<int>(pixels);
-  return g;
 }
 
 }  // namespace
@@ -59,119 +42,6 @@ struct ChannelsLastConv::Task {
     return (last_image - first_image) * (last_row - first_row) * (last_column - first_column);
   }
 };
-
-ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads)
-    : geometry_(flattened(geometry)), kernel_(&kernel), threads_(threads) {
-  const ConvGeometry& g = geometry_;
-  const int filters = geometry.group_out_channels(), size = kernel.vectors * kernel.lanes;
-  wide_ = (filters + kernel.lanes - 1) / size;  // the last may lack less than a vector
-  blocks_ = wide_ + std::max(0, ceil_div(filters - wide_ * size, kernel.lanes));
-  const std::int64_t k = geometry.reduction();
-  // Pixels that lie a multiple of 4 KB apart share the 8 to 12 lines of a set of L1, which weights need too.
-  const std::int64_t pixel = std::int64_t{g.stride_width} * g.in_channels;
-  tile_ = pixel % 1024 == 0 ? std::min(kernel.pixels, 8) : kernel.pixels;
-  chunk_ = std::min(k, round_up(ceil_div(k, ceil_div(k, chunk_terms)), line));
-  chunks_ = ceil_div(k, chunk_);
-  divide();
-}
-
-int ChannelsLastConv::first_filter(int block) const {
-  return std::min(block, wide_) * kernel_->vectors * kernel_->lanes + std::max(0, block - wide_) * kernel_->lanes;
-}
-
-/// Image rows that `rows` output rows read.
-std::int64_t ChannelsLastConv::rows_read(std::int64_t rows) const {
-  const ConvGeometry& g = geometry_;
-  const std::int64_t window = (rows - 1) * g.stride_height + (g.kernel_height - 1) * g.dilation_height + 1;
-  return std::min<std::int64_t>(window, g.in_height);
-}
-
-void ChannelsLastConv::divide() {
-  const ConvGeometry& g = geometry_;
-  const auto k = static_cast<double>(g.reduction());
-  const std::int64_t blocks = std::int64_t{g.groups} * blocks_;
-  const std::int64_t copied_row = (g.in_width + 2 * std::int64_t{g.padding_width}) * g.in_channels;
-  // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again, copying rows and
-  // reading weights, against idle threads. docs/cpu.md has the rates.
-  const double block_cost = 0.5 * k * (wide_ > 0 ? kernel_->vectors : 1);
-  const double weight_cost = 0.16 * k * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
-  const double read_cost = copies() ? 0.0 : 0.2 * k;
-  const double copy_cost = copies() ? 0.15 * static_cast<double>(copied_row) : 0.0;
-  constexpr double task_cost = 3000;
-  double least = std::numeric_limits<double>::max();
-  const auto consider = [&](std::int64_t images, std::int64_t bands, std::int64_t spans) {
-    const std::int64_t rows = ceil_div<std::int64_t>(g.out_height, bands);
-    const std::int64_t pixels = images * rows * ceil_div<std::int64_t>(g.out_width, spans);
-    const std::int64_t copy = copies() ? images * rows_read(rows) * copied_row : 0;
-    const bool least_work = images == 1 && rows == 1 && (copies() || pixels <= tile_);
-    for (std::int64_t parts = 1; parts <= blocks; ++parts) {
-      const std::int64_t part = ceil_div(blocks, parts);
-      const std::int64_t filters = part * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
-      // A part that begins within a group reaches into one more.
-      const std::int64_t groups = std::min<std::int64_t>(g.groups, (part + 2 * blocks_ - 2) / blocks_);
-      const std::int64_t part_copy = copy / g.groups * groups;
-      const std::int64_t sums = pixels * (chunk_ + (chunks_ > 1 ? filters : 0));
-      if ((part_copy > copy_floats || sums > sum_floats) && !(least_work && parts == blocks)) continue;
-      const auto tasks = ceil_div(g.batch, images) * bands * spans * parts;
-      const double copying =
-          copy_cost * static_cast<double>((copies() ? images * rows_read(rows) : 0) * groups) / g.groups;
-      const double task = (static_cast<double>(pixels) * block_cost + weight_cost) * static_cast<double>(part) +
-                          static_cast<double>(pixels) * read_cost + copying + task_cost;
-      // The second term: threads rarely start together or run equally fast, so a long last task is a risk.
-      const double cost =
-          task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads_)) + (threads_ > 1 ? task / 32 : 0);
-      if (cost >= least) continue;
-      least = cost;
-      images_ = images, bands_ = bands, spans_ = spans, block_parts_ = static_cast<int>(parts);
-      copy_floats_ = round_up(part_copy, line);
-      sum_floats_ = chunks_ > 1 ? round_up(pixels * filters, line) : 0;
-    }
-  };
-  for (std::int64_t images = std::min<std::int64_t>(g.batch, 64); images > 1; --images) consider(images, 1, 1);
-  for (std::int64_t rows = g.out_height; rows >= 1; --rows) {
-    const std::int64_t bands = ceil_div<std::int64_t>(g.out_height, rows);
-    consider(1, bands, 1);
-    rows = ceil_div<std::int64_t>(g.out_height, bands);  // fewer rows make as many bands
-  }
-  const std::int64_t most = ceil_div<std::int64_t>(g.out_width, tile_);
-  for (std::int64_t spans = 2; spans <= most && !copies(); spans += 1 + spans / 16) consider(1, g.out_height, spans);
-}
-
-std::string ChannelsLastConv::description() const {
-  return detail::concat("channels last: ", (wide_ > 0 ? kernel_->vectors : 1) * kernel_->lanes, " filters x ", tile_,
-                        " pixels in registers");
-}
-
-std::int64_t ChannelsLastConv::packed_size() const {
-  return geometry_.groups * (round_up<std::int64_t>(padded(), line) + geometry_.reduction() * padded());
-}
-
-void ChannelsLastConv::pack(const float* weight, const float* bias, float* packed) const {
-  const ConvGeometry& g = geometry_;
-  const std::int64_t k = g.reduction(), filters = g.group_out_channels(), channels = g.group_in_channels();
-  const std::int64_t taps = std::int64_t{g.kernel_height} * g.kernel_width;
-  const std::int64_t biases = round_up<std::int64_t>(padded(), line);
-  std::fill(packed, packed + packed_size(), 0.0f);
-  for (int group = 0; group < g.groups && bias != nullptr; ++group) {
-    std::copy_n(bias + group * filters, filters, packed + group * biases);
-  }
-  packed += g.groups * biases;
-  for (int group = 0; group < g.groups; ++group) {
-    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      const std::int64_t begin = chunk * chunk_, end = std::min(k, begin + chunk_);
-      for (int b = 0; b < blocks_; ++b) {
-        const int first = first_filter(b);
-        const auto exist = std::min<std::int64_t>(block_size(b), filters - first);
-        for (std::int64_t i = begin; i < end; ++i, packed += block_size(b)) {
-          const std::int64_t tap = i / channels, channel = i % channels;
-          for (std::int64_t f = 0; f < exist; ++f) {
-            packed[f] = weight[((group * filters + first + f) * channels + channel) * taps + tap];
-          }
-        }
-      }
-    }
-  }
-}
 
 std::size_t ChannelsLastConv::workspace() const {
   return static_cast<std::size_t>((copy_floats_ + sum_floats_) * threads_) * sizeof(float);
