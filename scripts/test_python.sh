@@ -12,9 +12,11 @@ skip() {
 }
 
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || skip "it needs Python 3.11 or later"
+python3 -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' ||
+  skip "Python's headers are not here (python3-dev)"
 root=build/python
 tools=$root/tools
-[ -x $tools/bin/python ] || python3 -m venv $tools >/dev/null 2>&1 || { rm -rf $tools; skip "python3 has no venv"; }
+[ -x $tools/bin/python ] || python3 -m venv $tools >/dev/null 2>&1 || { rm -rf $tools; skip "python3 has no venv (python3-venv)"; }
 pip=(-q --disable-pip-version-check --retries 1 --timeout 10)
 $tools/bin/pip install "${pip[@]}" "scikit-build-core>=1.1" "nanobind>=3.1,<4" "nanobind-backend>=1,<2" mypy numpy \
   typing_extensions >/dev/null 2>&1 || skip "PyPI is out of reach"
