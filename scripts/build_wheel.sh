@@ -6,12 +6,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Without `lamina serve`, whose HTTP library would bring a copy of OpenSSL along.
-settings=(-Ccmake.define.LAMINA_SERVE=OFF)
+settings=()
 case ${1:-} in
   '') ;;
   --cuda)
-    settings+=(-Ccmake.define.LAMINA_CUDA=ON)
+    settings=(-Ccmake.define.LAMINA_CUDA=ON)
     ;;
   *)
     sed -n '2,/^set /{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"

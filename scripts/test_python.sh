@@ -25,7 +25,7 @@ $tools/bin/pip install "${pip[@]}" "scikit-build-core>=1.1" "nanobind>=3.1,<4" "
 settings=(-Cbuild-dir="build/$preset")
 grep -q '^CMAKE_CUDA_COMPILER:' "build/$preset/CMakeCache.txt" && cuda=ON || cuda=OFF
 settings+=("-Ccmake.define.LAMINA_CUDA=$cuda")
-for name in LAMINA_TESTS LAMINA_NATIVE CMAKE_CUDA_ARCHITECTURES; do
+for name in LAMINA_TESTS LAMINA_SERVE LAMINA_NATIVE CMAKE_CUDA_ARCHITECTURES; do
   value=$(sed -n "s/^$name:[A-Z]*=//p" "build/$preset/CMakeCache.txt")
   [ -z "$value" ] || settings+=("-Ccmake.define.$name=$value")
 done
