@@ -223,6 +223,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
                  .algorithm = options.algorithm,
                  .linear_weights = options.linear_weights,
                  .threads = options.threads,
+                 .images = options.batch,
                  .workspace_limit = options.workspace_limit};
 }
 

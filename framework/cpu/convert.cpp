@@ -61,6 +61,7 @@ struct Turned {
 void convert(const Activation& a, Format from, const void* input, Format to, void* output, ThreadPool& pool) {
   const auto* in = static_cast<const std::byte*>(input);
   auto* out = static_cast<std::byte*>(output);
+  if (a.size() == 0) return;
   if (from.layout == to.layout || a.channels == 1 || a.pixels == 1) {
     return convert_in_place(a.size(), from.dtype, in, to.dtype, out, pool);
   }

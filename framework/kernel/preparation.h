@@ -38,6 +38,7 @@ struct Preparation {
   std::string_view algorithm = {};    ///< the name of the kernel that convolutions run on; empty: by rule
   DType linear_weights = DType::f32;  ///< of a fully connected layer on the CPU: f32, bf16 or f16
   int threads = 1;                    ///< of the pool that will run it
+  std::int64_t images = 1;            ///< the Plan's batch: what decides about the order of sums is to count in images
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
   Tuning tuning = {};
 

@@ -1,5 +1,7 @@
 // The tables of a CPU's kernels for arrays of any shape: functions of their elements, moves, reductions, norms.
 
+#include <algorithm>
+
 #include "lamina/cpu/array/move.h"
 #include "lamina/cpu/array/norm.h"
 #include "lamina/cpu/array/norm_rows.h"
@@ -18,6 +20,15 @@ namespace {
 using detail::make_operator;
 using Inputs = std::span<const Tensor>;
 using Outputs = std::span<Tensor>;
+
+/// Images of the output's shape are stored as it is: to turn one element by element takes longer than a conversion.
+bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  const Format to = p.output().format;
+  const auto fits = [&](const View& input) {
+    return input.shape != p.output().shape || detail::same_order(input.shape, input.format.layout, to.layout);
+  };
+  return detail::is_computable(problem, p) && std::ranges::all_of(p.inputs, fits);
+}
 
 std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
   return make_operator("elementwise", [loop = cpu::PointwiseLoop(problem, p)](Inputs inputs, Outputs outputs,
@@ -64,7 +75,7 @@ std::unique_ptr<Operator> prepare_norm_rows(const NormProblem& problem, const Pr
                        });
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", detail::is_computable, prepare_pointwise}};
+constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise}};
 constexpr Kernel<MoveProblem> move[] = {{"copies", detail::is_movable, prepare_move}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_rows},

@@ -55,10 +55,7 @@ bool takes(const LinearProblem& problem, const Preparation& p) {
   return find_kernel(conv.problem, conv.preparation) != nullptr;
 }
 
-bool pays(const LinearProblem&, const Preparation& p) {
-  const Shape& shape = p.input().shape;
-  return shape.rank() > 2 && shape.numel() / (shape[0] * shape[-1]) >= 16;
-}
+bool pays(const LinearProblem& problem, const Preparation& p) { return problem.rows / p.images >= 16; }
 
 std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& p) {
   const AsConvolution conv(problem, p);
