@@ -249,7 +249,12 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
 
 template <class T, int kernel, int stride, int pack>
 Instance tiled() {
-  constexpr int columns = kernel > 3 && stride == 1 ? 7 : 4, rows = 2;
+  // As many as leave a thread's 128 registers for its row of inputs: f32 is loaded in place of converted.
+  constexpr bool wide = sizeof(T) == 4 && pack == 4;
+  constexpr int columns = kernel > 3 && stride == 1 ? (wide && kernel > 5 ? 4 : 7)
+                          : wide && kernel > 3      ? 2
+                                                    : 4,
+                rows = 2;
   return {kernel,  stride, pack,
           columns, rows,   reinterpret_cast<const void*>(&tiled_kernel<T, kernel, stride, pack, columns, rows>)};
 }
