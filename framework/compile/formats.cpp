@@ -12,6 +12,7 @@
 #include "lamina/base/error.h"
 #include "lamina/compile/conversion.h"
 #include "lamina/compile/program.h"
+#include "lamina/layers/layer.h"
 #include "lamina/plan/arena.h"
 
 namespace lamina::detail {
@@ -85,8 +86,17 @@ class Negotiator {
   Format best_input(const Operation& op) {
     PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = input_formats(op);
+    const Format& wish = wished(op.output);
     for (const Format input : inputs) {
-      if (op.module->takes(views.with(input, wished(op.output)))) return input;
+      if (op.module->keeps_order(views.with(input, wish))) return input;
+    }
+    if (moves(op)) {  // to copy rows is cheaper than to turn them
+      for (const Format input : inputs) {
+        if (input.layout == wish.layout && op.module->takes(views.with(input, wish))) return input;
+      }
+    }
+    for (const Format input : inputs) {
+      if (op.module->takes(views.with(input, wish))) return input;
     }
     for (const Format input : inputs) {
       for (const Format output : formats_of(op.output)) {
@@ -96,6 +106,9 @@ class Negotiator {
     return inputs.back();
   }
 
+  /// It takes any layouts, and turns what it moves from one to the other.
+  static bool moves(const Operation& op) { return dynamic_cast<const Layer<MoveProblem>*>(op.module.get()) != nullptr; }
+
   void settle(Operation op) {
     PreparedViews views(program_, op, options_);
     auto least = std::numeric_limits<std::size_t>::max();
@@ -103,7 +116,10 @@ class Negotiator {
     Format best_output = {.dtype = program_.value(op.output).format.dtype};
     for (const Format input : input_formats(op)) {
       for (const Format output : formats_of(op.output)) {
-        const std::size_t cost = converted_bytes(op, input, output);
+        std::size_t cost = converted_bytes(op, input, output);
+        if (moves(op) && input.layout != output.layout && !op.module->keeps_order(views.with(input, output))) {
+          cost += bytes_of(program_.value(op.output).shape, output);
+        }
         if (cost >= least || !op.module->takes(views.with(input, output))) continue;
         least = cost;
         op.input_format = input;

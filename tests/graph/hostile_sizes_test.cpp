@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -168,6 +170,12 @@ TEST(HostileSizes, InTheOptions) {
   }
 }
 
+/// The others are for depthwise and grouped layers, or for bf16; cpu_test has each of them on its own.
+bool takes_plain(std::string_view algorithm) {
+  constexpr std::string_view all[] = {"channels_last", "blocked", "eigen", "im2col", "direct"};
+  return std::ranges::find(all, algorithm) != std::end(all);
+}
+
 TEST(HostileSizes, StridesOfOneWindow) {
   for (const int stride : {3, 1 << 30, std::numeric_limits<int>::max()}) {
     for (const std::string_view algorithm : conv_algorithms(DeviceType::cpu)) {
@@ -175,6 +183,7 @@ TEST(HostileSizes, StridesOfOneWindow) {
       conv.set_weight(Tensor::from(std::vector<float>{2}, {1, 1, 1, 1}));
       Graph graph;
       graph.output(graph.add("conv", std::move(conv), graph.input("in", {1, 1, 4, 4})));
+      if (!takes_plain(algorithm)) continue;
       Plan plan = graph.compile({.threads = 1, .algorithm = std::string(algorithm)});
       const Tensor y = plan.run(Tensor::from(std::vector<float>(16, 5), {1, 1, 4, 4}));
       EXPECT_EQ(y.values<float>()[0], 10) << algorithm << " with stride " << stride;
@@ -189,6 +198,7 @@ TEST(HostileSizes, AlgorithmsAgree) {
         model_of(layer.module, layer.inputs), Json::json_pointer("/nodes/0/attrs"), [](const Weights& weights) {
           const auto truth = outputs_of(weights, {.threads = 1, .algorithm = "direct"});
           for (const std::string_view algorithm : conv_algorithms(DeviceType::cpu)) {
+            if (!takes_plain(algorithm)) continue;
             const auto found = outputs_of(weights, {.threads = 1, .algorithm = std::string(algorithm)});
             ASSERT_EQ(found.size(), truth.size()) << algorithm << ' ' << weights.metadata().at("lamina.graph");
             for (std::size_t i = 0; !truth.empty() && i < truth[0].size(); ++i) {

@@ -82,16 +82,18 @@ TEST(MoveLayouts, WhatCannotBeSaidIsRefused) {
   // A diagonal carries from column to row, and 9 x 20 elements are no whole rows.
   EXPECT_FALSE(detail::in_memory_order({.axes = {{2, 90}, {6, 15}, {3, 6}, {5, 1}}}, last, rows).has_value());
   EXPECT_FALSE(detail::in_memory_order({.axes = {{9, 20}, {20, 1}}}, rows, last).has_value());
-  EXPECT_FALSE(detail::is_movable({.axes = {{9, 20}, {20, 1}}}, {.inputs = {&rows, 1}, .outputs = {&last, 1}}));
-  EXPECT_TRUE(detail::is_movable({.axes = {{9, 20}, {20, 1}}}, {.inputs = {&rows, 1}, .outputs = {&rows, 1}}));
+  EXPECT_FALSE(
+      detail::is_movable({.axes = {{9, 20}, {20, 1}}}, {.inputs = {&rows, 1}, .outputs = {&last, 1}, .device = {}}));
+  EXPECT_TRUE(
+      detail::is_movable({.axes = {{9, 20}, {20, 1}}}, {.inputs = {&rows, 1}, .outputs = {&rows, 1}, .device = {}}));
 }
 
 TEST(MoveLayouts, ChannelsToTheEndOfAnImageStoredSoIsNoMove) {
   const View last = {.shape = {2, 6, 3, 5}, .format = {DType::f32, Layout::nhwc}}, rows = {.shape = {2, 3, 5, 6}};
   const MoveProblem permute = {.axes = {{2, 90}, {3, 5}, {5, 1}, {6, 15}}};
-  EXPECT_TRUE(detail::is_still(permute, {.inputs = {&last, 1}, .outputs = {&rows, 1}}));
+  EXPECT_TRUE(detail::is_still(permute, {.inputs = {&last, 1}, .outputs = {&rows, 1}, .device = {}}));
   const View planes = {.shape = {2, 6, 3, 5}};
-  EXPECT_FALSE(detail::is_still(permute, {.inputs = {&planes, 1}, .outputs = {&rows, 1}}));
+  EXPECT_FALSE(detail::is_still(permute, {.inputs = {&planes, 1}, .outputs = {&rows, 1}, .device = {}}));
 }
 
 }  // namespace

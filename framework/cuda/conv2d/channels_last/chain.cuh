@@ -1,8 +1,8 @@
 #pragma once
 
-// The store of a tile whose sums go through a chain of functions, or have an activation added: as f32 through shared
-// memory, out of which a loop takes four channels of a pixel at a time. That is a loop because unrolled over the
-// registers of a tile all functions would be code of megabytes; and what is added comes in the order it lies in.
+// The store of a tile whose sums go through a chain of functions: as f32 through shared memory, out of which a loop
+// takes four channels of a pixel at a time. That is a loop because unrolled over the registers of a tile all functions
+// would be code of megabytes.
 
 #include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
 #include "lamina/cuda/ptx/registers.cuh"
@@ -12,16 +12,6 @@ namespace lamina::cuda::channels_last {
 /// Where 16 bytes of a pixel's 64 channels lie: the words of one store, four pixels x eight filters, meet all banks.
 __device__ __forceinline__ std::uint32_t chained_place(int pixel, int chunk) {
   return static_cast<std::uint32_t>(pixel * 256 + (chunk ^ (pixel / 2 % 4 * 2)) * 16);
-}
-
-/// What is added to n neighbouring sums, in the output's type.
-template <class T, int n>
-__device__ __forceinline__ void load_added(const Arguments& args, std::int64_t index, float (&to)[n]) {
-  if (in_f32<T> || args.output_type == DType::f32) {
-    load_residual<float>(args.finish, index, to);
-  } else if constexpr (!in_f32<T>) {
-    load_residual<T>(args.finish, index, to);
-  }
 }
 
 /// Four neighbouring channels, those that are `wanted`, by bit.
@@ -96,54 +86,13 @@ __device__ __forceinline__ void load_sums(const Arguments& args, const Piece& pi
   v[0] += bias.x, v[1] += bias.y, v[2] += bias.z, v[3] += bias.w;
 }
 
-/// What is added and the commonest functions: a thread's quads side by side, what is added to them on its way while the
-/// sums are turned, or the memory's latency would be all there is.
-template <class T, class Out, int fragments, int n>
-__device__ __forceinline__ void store_inlined(const Arguments& args, const Piece& piece, std::uint32_t buffers,
-                                              const float (&d)[n / 2], int thread) {
-  using Added = Pack<Out, 4>;
-  const auto fetch = [&](int first, Added(&to)[fragments]) {
-#pragma unroll
-    for (int k = 0; k < fragments; ++k) {
-      const Quad quad(args, piece, first, thread + 128 * k);
-      to[k] = {};
-      if (args.finish.residual == nullptr || !quad.inside) continue;
-      to[k] = *reinterpret_cast<const Added*>(static_cast<const Out*>(args.finish.residual) + quad.index);
-    }
-  };
-  Added added[fragments];
-#pragma unroll 1
-  for (int first = 0; first < n / 8; first += fragments) {
-    fetch(first, added);
-    stage_sums<fragments, n>(piece, buffers, d, first, thread);
-#pragma unroll
-    for (int k = 0; k < fragments; ++k) {
-      const Quad quad(args, piece, first, thread + 128 * k);
-      if (!quad.inside) continue;
-      float v[4], residual[4];
-      std::uint32_t wanted;
-      load_sums<T>(args, piece, buffers, quad, v, wanted);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) residual[j] = to_f32(added[k].values[j]);
-      apply_inlined<Out>(args.finish, v, residual);
-      write4<Out>(args.output, quad.index, v, wanted);
-    }
-  }
-}
-
 /// Stores a piece, `fragments` of 8 pixels at a time, through both buffers together. Leaves out sums that are rare:
-/// repair() finds them again, and what is added may lie where they go.
+/// repair() finds them again.
 template <class T, int fragments, int n>
 __device__ __forceinline__ void store_chained(const Arguments& args, const Piece& piece, std::uint32_t buffers,
                                               const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x) % 128;
-  ptx::pin(thread);                // tiles without a chain are not to pay for its addresses with registers
-  if constexpr (fragments <= 4) {  // the quads of more would not fit into registers
-    const bool as_stored = in_f32<T> || args.output_type != DType::f32;
-    if (args.finish.kind != Finish::Kind::chain && as_stored) {
-      return store_inlined<T, typename Element<T>::Stored, fragments, n>(args, piece, buffers, d, thread);
-    }
-  }
+  ptx::pin(thread);  // tiles without a chain are not to pay for its addresses with registers
 #pragma unroll 1
   for (int first = 0; first < n / 8; first += fragments) {
     stage_sums<fragments, n>(piece, buffers, d, first, thread);
@@ -151,11 +100,15 @@ __device__ __forceinline__ void store_chained(const Arguments& args, const Piece
     for (int i = thread; i < fragments * 8 * 16; i += 128) {
       const Quad quad(args, piece, first, i);
       if (!quad.inside) continue;
-      float v[4], residual[4];
+      float v[4];
+      const float nothing[4] = {};
       std::uint32_t wanted;
-      load_added<T>(args, quad.index, residual);
       load_sums<T>(args, piece, buffers, quad, v, wanted);
-      apply_chain(args.finish, v, residual);
+      if (args.finish.kind == Finish::Kind::chain) {
+        apply_chain(args.finish, v, nothing);
+      } else {
+        apply_inlined<typename Element<T>::Stored>(args.finish, v, nothing);
+      }
       if (in_f32<T> || args.output_type == DType::f32) {
         write4<float>(args.output, quad.index, v, wanted);
       } else if constexpr (!in_f32<T>) {

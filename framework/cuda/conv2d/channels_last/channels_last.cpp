@@ -62,7 +62,6 @@ class ChannelsLast final : public Operator {
     args_.chained = !problem.epilogue.has_simple_chain();
     args_.relu = !args_.chained && problem.epilogue.relu();
     args_.finish = finish_of(problem.epilogue);
-    residual_ = has_residual(problem.epilogue);
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, block_filters), choice_.tile.groups);
     args_.steps = step_count(geometry, choice_.tile.operand);
     const int slabs = slab_count(geometry, choice_.tile.operand);
@@ -118,10 +117,6 @@ class ChannelsLast final : public Operator {
       args.n_tiles = ceil_div(args.pixels, choice_.tile.pixels);
       args.input = in + static_cast<std::size_t>(first) * in_bytes;
       args.output = out + static_cast<std::size_t>(first) * out_bytes;
-      if (residual_) {
-        args.finish.residual =
-            static_cast<const std::byte*>(inputs[1].raw()) + static_cast<std::size_t>(first) * out_bytes;
-      }
       launch(args, is_scaled(choice_.tile.operand) ? scale(args, execution.workspace, execution.stream) : args.input,
              execution.stream);
     }
@@ -171,17 +166,19 @@ class ChannelsLast final : public Operator {
   Choice choice_;
   std::int64_t images_ = 0;  // of the whole batch
   bool strict_ = true;       // ScaledRows::strict
-  bool residual_ = false;
   Arguments args_;
   Constant weight_, bias_, ranges_;
 };
 
 }  // namespace
 
+/// An addition is left to a step of its own: among the sums of a tile it waits for memory, and takes longer (experiment
+/// C21).
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && finish_takes(problem.epilogue, p) && !problem.prologue.scale.defined() &&
-         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= most_pixels;
+  return p.device.wgmma && finish_takes(problem.epilogue, p) && !has_residual(problem.epilogue) &&
+         !problem.prologue.scale.defined() && formats_fit(g, p) && g.groups == 1 && expressible(g) &&
+         g.batch * g.out_pixels() <= most_pixels;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
