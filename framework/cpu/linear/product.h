@@ -10,7 +10,8 @@
 namespace lamina::cpu::linear_product {
 
 bool takes(const LinearProblem& problem, const Preparation& preparation);
-/// Where each image has rows enough to use what is packed. The batch does not count: an image's bits would depend on it.
+/// Where each image has rows enough to use what is packed. The batch does not count: an image's bits would depend on
+/// it.
 bool pays(const LinearProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& preparation);
 
