@@ -66,7 +66,10 @@ class Mma final : public Operator {
 
 /// What other kernels may do better has to be asked for by name: dense layers of older GPUs and images of few channels,
 /// and large windows over groups that are wide enough for implicit_gemm.
-bool left_to_it(const ConvGeometry& g, const Preparation& p) {
+bool left_to_it(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  // To add something here instead of in a step behind channels_last takes more time than it saves.
+  if (g.groups == 1 && has_residual(problem.epilogue)) return false;
   if (g.groups == 1) return p.device.wgmma && (g.in_channels > 4 || g.in_pixels() == 1);
   return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
 }
@@ -79,7 +82,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1) &&
            view.pitch == 0;
   };
-  return (left_to_it(g, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
+  return (left_to_it(problem, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
          finish_takes(problem.epilogue, p) && !problem.prologue.scale.defined() && fit(p.input(), g.in_pixels()) &&
          fit(p.output(), g.out_pixels()) && choose(g, p).has_value();
 }
