@@ -261,7 +261,7 @@ for table in 'inspect --plan --batch 256' 'bench model --batch 2 --seconds 0.01 
 done
 check 'bench conv2d fits a terminal' test "$("$lamina" bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 2>/dev/null | wc -L)" -le 120
 expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
-expect 0 'channels_last' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nhwc --algorithm auto
+expect 0 'channels last' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nhwc --algorithm auto
 expect 2 'layout' bench conv2d --layout chwn
 expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor

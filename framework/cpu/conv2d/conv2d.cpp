@@ -148,7 +148,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
-    {"bf16_depthwise", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
+    {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
     {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>},
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>},
     {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>}};

@@ -57,7 +57,7 @@ std::vector<float> run(const ConvGeometry& g, const test::ConvData& data, const 
                    .threads = c.threads};
   p.device.instructions = std::max(c.set, p.device.instructions);
   const Kernel<ConvProblem>& kernel = choose(problem, p);
-  EXPECT_EQ(kernel.name, "bf16_depthwise");
+  EXPECT_EQ(kernel.name, "bf16_lanes");
   const auto op = kernel.prepare(problem, p);
   cpu::Guarded<unsigned char> x(test::to_bytes(data.x, input.shape, input.format));
   cpu::Guarded<unsigned char> other(residual.empty() ? std::vector<unsigned char>()

@@ -263,7 +263,7 @@ std::unique_ptr<Operator> prepare_depthwise(const ConvProblem& problem, const Pr
   const detail::OperatorMemory memory = {.workspace = depthwise.workspace(p.threads),
                                          .parameters = depthwise.parameters()};
   return detail::make_operator(
-      detail::concat("bf16_depthwise: f32 multiply-adds of 32 channels, ", name(p.device.instructions)), memory,
+      detail::concat("bf16_lanes: f32 multiply-adds of 32 channels, ", name(p.device.instructions)), memory,
       std::move(depthwise));
 }
 
