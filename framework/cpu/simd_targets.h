@@ -4,6 +4,9 @@
 #ifndef LAMINA_CPU_SIMD_TARGETS_H
 #define LAMINA_CPU_SIMD_TARGETS_H
 
+// Its assertions would need its library, in the sanitized and the debug build.
+#define HWY_IS_DEBUG_BUILD 0
+
 // Vectors of run-time length cannot be members of an array; SSE4 has no FMA, and AVX3_DL adds nothing for floats.
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
