@@ -17,8 +17,9 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.starts_with(s); });
 }
 
-/// What stands for the value: the choices where there are some, else N for a number, else FILE, which is what all
-/// texts without a validator are here. CLI11's type names are the C++ type, then a colon and what the validators say.
+/// What stands for the value: the choices where there are some, else N for a number, what type_name() says, or FILE,
+/// which is what most texts without a validator are here. CLI11's type names are the C++ type, then a colon and what
+/// the validators say.
 std::string value_name(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (const auto colon = type.find(':'); colon != std::string::npos) {
@@ -30,7 +31,8 @@ std::string value_name(const CLI::Option& option) {
     }
     if (choices.find('|') != std::string::npos) return choices;
   }
-  return starts_with_any(type, {"INT", "UINT", "FLOAT", "NUMBER"}) ? "N" : "FILE";
+  if (starts_with_any(type, {"INT", "UINT", "FLOAT", "NUMBER"})) return "N";
+  return starts_with_any(type, {"TEXT", "std::"}) ? "FILE" : type;
 }
 
 std::string unbracketed(std::string text) {

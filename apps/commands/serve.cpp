@@ -88,7 +88,9 @@ void add_serve(CLI::App& app) {
                    "that ship)")
       ->allow_extra_args(false);
   add_preprocess_to(*command, host.preprocess);
-  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")->capture_default_str();
+  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
   command->add_option("--port", options->server.port, "0: one that is free; stdout says which")
       ->check(whole_number(0, 65535))
       ->capture_default_str();
@@ -110,7 +112,8 @@ void add_serve(CLI::App& app) {
   command->add_option("--max-body", options->body_megabytes, "MiB of a request's body; beyond it the answer is 413")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  command->add_option("--path", options->service.page, "a folder to read the page from, while working on it");
+  command->add_option("--path", options->service.page, "a folder to read the page from, while working on it")
+      ->type_name("FOLDER");
   host.run.add_to(*command, true);
   command->footer(
       "Drop a photograph on the page, http://127.0.0.1:8080/. Programs POST photographs to /classify and /features, "
