@@ -57,7 +57,8 @@ void ChannelsLastConv::copy_rows(const Task& t, const float* input, float* copy)
           input + (n * g.in_pixels() + std::int64_t{row} * g.in_width) * g.in_channels + t.first_channel;
       std::fill_n(copy, left, 0.0f);
       if (t.channels == g.in_channels) {
-        std::memcpy(copy + left, from, static_cast<std::size_t>(g.in_width) * g.in_channels * sizeof(float));
+        std::memcpy(copy + left, from,
+                    static_cast<std::size_t>(std::int64_t{g.in_width} * g.in_channels) * sizeof(float));
       } else {
         for (int column = 0; column < g.in_width; ++column) {
           std::copy_n(from + std::int64_t{column} * g.in_channels, t.channels,
