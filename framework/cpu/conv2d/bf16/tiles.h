@@ -27,12 +27,18 @@ struct TileModel {
   /// TILELOADD: `stride` bytes from row to row.
   template <int t>
   static void load(const void* from, std::int64_t stride) {
-    for (int row = 0; row < 16; ++row) std::memcpy(tiles[t][row].data(), at(from, row * stride), 64);
+    for (auto& row : tiles[t]) {
+      std::memcpy(row.data(), from, 64);
+      from = at(from, stride);
+    }
   }
   /// TILESTORED
   template <int t>
   static void store(void* to, std::int64_t stride) {
-    for (int row = 0; row < 16; ++row) std::memcpy(at(to, row * stride), tiles[t][row].data(), 64);
+    for (const auto& row : tiles[t]) {
+      std::memcpy(to, row.data(), 64);
+      to = at(to, stride);
+    }
   }
   /// TDPBF16PS: c[m][n] += a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1], k = 0 ... 15.
   template <int c, int a, int b>
