@@ -88,10 +88,21 @@ HWY_NOINLINE void tile(const LanesTile& t) {
   }
 }
 
+/// Lanes of the longest vectors that there are tiles of.
+#if HWY_TARGET == HWY_AVX3
+constexpr int most_lanes = 16;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int most_lanes = 8;
+#elif HWY_TARGET == HWY_NEON
+constexpr int most_lanes = 4;
+#else
+constexpr int most_lanes = 1;  // whatever Highway makes of plain C++
+#endif
+
 /// Depthwise, each pixel loaded once for all taps of a row.
 template <int kernel_width, int stride, bool edges, int P>
 HWY_NOINLINE void row_tile(const LanesTile& t) {
-  using D = hn::ScalableTag<float>;
+  using D = hn::CappedTag<float, most_lanes>;
   using Vector = hn::Vec<D>;
   constexpr int lanes = static_cast<int>(hn::MaxLanes(D())), columns = (P - 1) * stride + kernel_width;
   const D d;
@@ -166,9 +177,9 @@ constexpr std::array<void (*)(const LanesTile&), sizeof...(index)> tiles(std::in
   return {tile<D, index + 1, permutes>...};
 }
 
-template <int most_lanes>
+template <int count>
 struct Width {
-  using D = hn::CappedTag<float, most_lanes>;
+  using D = hn::CappedTag<float, count>;
   static constexpr int lanes = static_cast<int>(hn::MaxLanes(D()));
   static constexpr auto depthwise = tiles<D, false>(std::make_integer_sequence<int, most_pixels>());
   static constexpr auto grouped = tiles<D, (lanes > 1)>(std::make_integer_sequence<int, most_pixels>());
