@@ -8,6 +8,7 @@
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/linear/linear.h"
+#include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
@@ -81,18 +82,8 @@ bool takes_bf16_linear(const LinearProblem& problem, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
   if (problem.rows <= most_streamed_rows) return prepare_streamed(problem, p);
-  const auto rows = static_cast<int>(problem.rows);
-  const ConvGeometry geometry = {.in_channels = problem.in,
-                                 .in_height = 1,
-                                 .in_width = rows,
-                                 .out_channels = problem.out,
-                                 .out_height = 1,
-                                 .out_width = rows,
-                                 .kernel_height = 1,
-                                 .kernel_width = 1};
-  return bf16::prepare_convolution(
-      {.geometry = geometry, .weight = problem.weight, .bias = problem.bias, .epilogue = problem.epilogue},
-      {p.input().format.dtype, Layout::nhwc}, p.output().format.dtype, bf16::best_engine(p.device), p.threads);
+  return bf16::prepare_convolution(linear_product::as_convolution(problem), {p.input().format.dtype, Layout::nhwc},
+                                   p.output().format.dtype, bf16::best_engine(p.device), p.threads);
 }
 
 }  // namespace lamina::cpu

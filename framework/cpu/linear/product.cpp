@@ -16,20 +16,11 @@ struct AsConvolution {
   View output;
   Preparation preparation;
 
-  AsConvolution(const LinearProblem& linear, const Preparation& p) : inputs(p.inputs.begin(), p.inputs.end()) {
-    const auto rows = static_cast<int>(linear.rows);
-    ConvGeometry& g = problem.geometry;
-    g.batch = 1;
-    g.in_channels = linear.in, g.in_height = rows, g.in_width = 1;
-    g.out_channels = linear.out, g.out_height = rows, g.out_width = 1;
-    g.kernel_height = g.kernel_width = 1;
-    if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
-    problem.bias = linear.bias;
-    problem.epilogue = linear.epilogue;
-    output = image(p.output(), linear.out, rows);
+  AsConvolution(const LinearProblem& linear, const Preparation& p)
+      : problem(as_convolution(linear)), inputs(p.inputs.begin(), p.inputs.end()), preparation(p) {
+    output = image(p.output(), linear.out, linear.rows);
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      inputs[i] = image(p.inputs[i], i == 0 ? linear.in : linear.out, rows);
-    preparation = p;
+      inputs[i] = image(p.inputs[i], i == 0 ? linear.in : linear.out, linear.rows);
     preparation.inputs = inputs;
     preparation.outputs = {&output, 1};
     preparation.algorithm = "channels_last";
@@ -38,14 +29,30 @@ struct AsConvolution {
   AsConvolution& operator=(const AsConvolution&) = delete;
 
  private:
-  static View image(View view, int channels, int rows) {
-    view.shape = {1, channels, rows, 1};
+  static View image(View view, int channels, std::int64_t rows) {
+    view.shape = {1, channels, 1, rows};
     view.format.layout = Layout::nhwc;
     return view;
   }
 };
 
 }  // namespace
+
+ConvProblem as_convolution(const LinearProblem& problem) {
+  const auto rows = static_cast<int>(problem.rows);
+  ConvProblem result = {.geometry = {.in_channels = problem.in,
+                                     .in_height = 1,
+                                     .in_width = rows,
+                                     .out_channels = problem.out,
+                                     .out_height = 1,
+                                     .out_width = rows,
+                                     .kernel_height = 1,
+                                     .kernel_width = 1},
+                        .bias = problem.bias,
+                        .epilogue = problem.epilogue};
+  if (problem.weight.defined()) result.weight = problem.weight.view({problem.out, problem.in, 1, 1});
+  return result;
+}
 
 bool takes(const LinearProblem& problem, const Preparation& p) {
   if (problem.rows > std::numeric_limits<int>::max() / 4 || p.linear_weights != DType::f32) return false;

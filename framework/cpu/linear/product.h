@@ -9,6 +9,9 @@
 /// packed for them.
 namespace lamina::cpu::linear_product {
 
+/// The layer as the convolution of an image [1, in, 1, rows].
+ConvProblem as_convolution(const LinearProblem& problem);
+
 bool takes(const LinearProblem& problem, const Preparation& preparation);
 /// Where each image has rows enough to use what is packed. The batch does not count: an image's bits would depend on
 /// it.
