@@ -9,7 +9,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/affine.h"
@@ -51,10 +50,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const AffineKernel> affine_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const AffineKernel>(kernels));
-}
+std::span<const AffineKernel> affine_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 void scale_and_shift(const AffineKernel& kernel, Format format, const Activation& a, const void* input,
                      const float* scale, const float* shift, void* output, bool relu, ThreadPool& pool) {

@@ -13,6 +13,9 @@
 
 #include <hwy/detect_targets.h>
 
+#include <array>
+#include <span>
+
 #if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3)
 #define LAMINA_SIMD_AVX512(constant) N_AVX3::constant,
 #else
@@ -38,5 +41,12 @@
 
 /// The values of a constant of the anonymous per-target namespaces, the fastest instruction set first.
 #define LAMINA_SIMD_ALL(constant) LAMINA_SIMD_AVX512(constant) LAMINA_SIMD_AVX2(constant) LAMINA_SIMD_BASELINE(constant)
+
+/// The same as a std::span, of those that this machine runs. They are kernels with a member `set`, see simd.h.
+#define LAMINA_SIMD_KERNELS(constant)                                                                 \
+  [] {                                                                                                \
+    static constexpr std::array kernels = {LAMINA_SIMD_ALL(constant)};                                \
+    return ::lamina::cpu::supported_kernels(std::span<const decltype(kernels)::value_type>(kernels)); \
+  }()
 
 #endif

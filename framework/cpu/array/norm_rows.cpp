@@ -14,7 +14,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "lamina/base/math.h"
@@ -120,10 +119,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const NormRowsKernel> norm_rows_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const NormRowsKernel>(kernels));
-}
+std::span<const NormRowsKernel> norm_rows_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const Tensor& input, Tensor& output,
                ThreadPool& pool) {

@@ -14,7 +14,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "lamina/cpu/array/pointwise.h"
@@ -233,8 +232,7 @@ namespace lamina::cpu {
 namespace {
 
 const ApplyKernel& best() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  static const ApplyKernel& first = supported_kernels(std::span<const ApplyKernel>(kernels)).front();
+  static const ApplyKernel& first = LAMINA_SIMD_KERNELS(kernel).front();
   return first;
 }
 

@@ -161,10 +161,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const BlockedKernel> blocked_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const BlockedKernel>(kernels));
-}
+std::span<const BlockedKernel> blocked_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

@@ -169,10 +169,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const ChannelsLastKernel> channels_last_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const ChannelsLastKernel>(kernels));
-}
+std::span<const ChannelsLastKernel> channels_last_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

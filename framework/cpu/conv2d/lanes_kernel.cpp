@@ -207,10 +207,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const LanesKernel> lanes_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const LanesKernel>(kernels));
-}
+std::span<const LanesKernel> lanes_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

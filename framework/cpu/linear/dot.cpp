@@ -22,6 +22,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/linear/dot.h"
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
@@ -51,11 +52,7 @@ struct F32 {
 
 struct Bf16 {
   using Stored = std::uint16_t;
-  static Vector load(const Stored* w) {
-    const hn::RebindToUnsigned<Tag> words;
-    const hn::Rebind<std::uint16_t, Tag> halves;
-    return hn::BitCast(Tag(), hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(halves, w))));
-  }
+  static Vector load(const Stored* w) { return load_floats(Tag(), reinterpret_cast<const bfloat16*>(w)); }
 };
 
 struct F16 {
@@ -222,10 +219,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const LinearKernel> linear_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const LinearKernel>(kernels));
-}
+std::span<const LinearKernel> linear_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

@@ -9,8 +9,6 @@
 //
 #include <hwy/highway.h>
 
-#include <array>
-
 #include "lamina/cpu/pool2d/channels.h"
 #include "lamina/cpu/vectors-inl.h"
 
@@ -86,10 +84,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const ChannelPoolKernel> channel_pool_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const ChannelPoolKernel>(kernels));
-}
+std::span<const ChannelPoolKernel> channel_pool_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

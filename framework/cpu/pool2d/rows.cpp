@@ -10,7 +10,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/pool2d/rows.h"
@@ -123,10 +122,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const PoolKernel> pool_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const PoolKernel>(kernels));
-}
+std::span<const PoolKernel> pool_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

@@ -106,10 +106,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const MatMulKernel> matmul_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const MatMulKernel>(kernels));
-}
+std::span<const MatMulKernel> matmul_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 void pack_rows(const MatMulKernel& kernel, const float* a, std::int64_t row_stride, std::int64_t term_stride, int rows,
                int terms, float* packed) {

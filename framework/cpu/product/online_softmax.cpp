@@ -10,7 +10,6 @@
 //
 #include <hwy/contrib/math/math-inl.h>
 
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -64,10 +63,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const OnlineSoftmax> online_softmax_kernels() {
-  static constexpr std::array kernels = {LAMINA_SIMD_ALL(kernel)};
-  return supported_kernels(std::span<const OnlineSoftmax>(kernels));
-}
+std::span<const OnlineSoftmax> online_softmax_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

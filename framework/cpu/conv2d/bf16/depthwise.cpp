@@ -9,7 +9,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -120,8 +119,7 @@ class Depthwise {
         output_(p.output().format.dtype),
         width_((g_.out_width - 1) * g_.stride_width + (g_.kernel_width - 1) * g_.dilation_width + 1),
         blocks_(ceil_div(g_.in_channels, step_channels)) {
-    static constexpr std::array all = {LAMINA_SIMD_ALL(kernel)};
-    run_ = best_kernel(supported_kernels(std::span<const DepthwiseKernel>(all)), p.device).run;
+    run_ = best_kernel(LAMINA_SIMD_KERNELS(kernel), p.device).run;
     divide(p.threads);
     pack(problem);
   }

@@ -7,7 +7,6 @@
 #include <hwy/foreach_target.h>
 //
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
@@ -152,10 +151,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lamina::cpu::bf16 {
 
-std::span<const Moves> moves() {
-  static constexpr std::array all = {LAMINA_SIMD_ALL(of_target)};
-  return supported_kernels(std::span<const Moves>(all));
-}
+std::span<const Moves> moves() { return LAMINA_SIMD_KERNELS(of_target); }
 
 void finish(const Moves& moves, const RowEpilogue& epilogue, Write w, DType type, const void* residual, float* results,
             float* addends) {
