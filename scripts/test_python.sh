@@ -23,7 +23,7 @@ $tools/bin/pip install "${pip[@]}" "scikit-build-core>=1.1" "nanobind>=3.1,<4" "
 
 # The build tree's own settings, not those of pyproject.toml, or all of it would be compiled again.
 settings=(-Cbuild-dir="build/$preset")
-grep -q '^CMAKE_CUDA_COMPILER:' "build/$preset/CMakeCache.txt" && cuda=ON || cuda=OFF
+grep -q '^rule CUDA_COMPILER' "build/$preset/CMakeFiles/rules.ninja" && cuda=ON || cuda=OFF
 settings+=("-Ccmake.define.LAMINA_CUDA=$cuda")
 for name in LAMINA_TESTS LAMINA_SERVE LAMINA_NATIVE CMAKE_CUDA_ARCHITECTURES; do
   value=$(sed -n "s/^$name:[A-Z]*=//p" "build/$preset/CMakeCache.txt")
