@@ -44,7 +44,6 @@ class Compiler {
 
   void prepare() {
     detail::settle_options(graph_, plan_->options);
-    plan_->pool = std::make_unique<ThreadPool>(plan_->options.threads);
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
@@ -170,6 +169,8 @@ class Compiler {
 
   void allocate() {
     const Device device = plan_->options.device;
+    plan_->pool = plan_->options.pool;
+    if (!plan_->pool) plan_->pool = std::make_shared<ThreadPool>(plan_->options.threads);
     const auto bytes = [](std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; };
     plan_->arena = Tensor(bytes(arena_.bytes), DType::u8, device);
     plan_->workspace = Tensor(bytes(plan_->memory.workspace), DType::u8, device);
