@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the CPU kernels and their tests for 64-bit ARM and runs them under emulation: the NEON kernels' tests where there
-# is no ARM machine. Needs g++-aarch64-linux-gnu, qemu-user, ninja-build, libgtest-dev, libeigen3-dev, nlohmann-json3-dev
-# and libhwy-dev.
+# is no ARM machine. Needs g++-aarch64-linux-gnu, qemu-user, ninja-build, libgtest-dev, libeigen3-dev, nlohmann-json3-dev,
+# libstb-dev and libhwy-dev.
 #   scripts/test-aarch64.sh [BUILD_DIR [GTEST_ARGUMENT...]]
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -21,11 +21,12 @@ for library in hwy gtest nlohmann; do
   ln -sfn "/usr/include/$library" "$build/include/$library"
 done
 ln -sfn /usr/include/eigen3/Eigen "$build/include/Eigen"
+ln -sfn /usr/include/stb "$build/include/stb"
 
 # The rooms up to the kernels, of which the tests take what they need.
 library=()
-for room in base tensor kernel cpu; do
-  while read -r file; do library+=("$file"); done < <(find "$source/framework/$room" -name '*.cpp' | sort)
+for room in base tensor images kernel cpu; do
+  while read -r file; do library+=("$file"); done < <(find "$source/framework/$room" -name '*.cpp' ! -name jpeg_turbo.cpp | sort)
 done
 library+=("$source/framework/cuda/runtime/no_cuda.cpp")
 tests=()
@@ -46,7 +47,7 @@ rule() {  # RULE SOURCE...
   cat <<END
 compile = ${CXX_LAUNCHER:-} aarch64-linux-gnu-g++ -std=c++20 -O2 -Iinclude
 rule kernel
-  command = \$compile -Wall -Wextra -Werror -DLAMINA_VERSION='"test"' -MD -MF \$out.d -c \$in -o \$out
+  command = \$compile -Wall -Wextra -Werror -isystem include/stb -DLAMINA_VERSION='"test"' -MD -MF \$out.d -c \$in -o \$out
   depfile = \$out.d
   deps = gcc
 rule test

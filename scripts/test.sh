@@ -5,7 +5,8 @@
 #   scripts/test.sh            what continuous integration runs: CUDA for compute capability 9.0a only
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
 #   scripts/test.sh --long     CUDA for every architecture; plans of every batch and Lamina inside another project's build
-#                              (LAMINA_TEST_LONG); clang's code and its tests; ARM under emulation if qemu is there
+#                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the thread
+#                              sanitizer; ARM under emulation if qemu is there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -53,8 +54,13 @@ build asan
 ctest --preset asan -j "$(nproc)"
 
 configure tsan
-build tsan --target base_test cpu_test plan_test
-ctest --preset tsan -R 'ThreadPool|Plan' -j "$(nproc)"
+if [ "$mode" = --long ]; then
+  build tsan --target base_test cpu_test plan_test pool_test
+  build/tsan/bin/cpu_test --gtest_brief=1
+else
+  build tsan --target base_test plan_test pool_test
+fi
+ctest --preset tsan -R 'ThreadPool|Plan|PoolFaults' -j "$(nproc)"
 
 if [ "$mode" = --long ]; then
   if command -v qemu-aarch64 aarch64-linux-gnu-g++ >/dev/null; then
