@@ -41,11 +41,11 @@ if [ "$mode" = --quick ]; then
 fi
 
 if [ "$mode" = --long ]; then
-  configure clang -DCMAKE_CXX_FLAGS=
+  configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG'
   build clang
   ctest --preset clang -j "$(nproc)"
 else
-  configure clang -DCMAKE_CXX_FLAGS=-fsyntax-only  # its warnings alone
+  configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG -fsyntax-only'  # its warnings alone
   build clang --target lamina_objects
 fi
 
