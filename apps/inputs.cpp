@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 
 #include "complain.h"
+#include "lamina/base/names.h"
 #include "photos/photos.h"
 
 namespace lamina::app {
@@ -89,11 +89,10 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const 
 }
 
 void require_safetensors_name(const std::string& path) {
-  constexpr std::array<std::string_view, 18> others = {".npy",  ".npz",     ".pth",        ".pt",   ".ckpt", ".pkl",
-                                                       ".bin",  ".onnx",    ".h5",         ".hdf5", ".pb",   ".tflite",
-                                                       ".gguf", ".mlmodel", ".caffemodel", ".json", ".csv",  ".zip"};
-  if (std::ranges::find(others, fs::path(path).extension().string()) != others.end()) {
-    fail(fmt::format("expected a name that ends in .safetensors, which is what is written, got {}", path));
+  const std::string extension = fs::path(path).extension().string();
+  if (!extension.empty() && extension != ".safetensors") {
+    fail(fmt::format("expected a name that ends in .safetensors, which is what is written, got {}",
+                     detail::printable(path)));
   }
 }
 

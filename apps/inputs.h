@@ -31,7 +31,7 @@ std::vector<std::string> input_names(const Graph& graph);
 /// What loading warned about, on stderr.
 void print_warnings(const Model& model);
 
-/// Throws Error if a file that would hold safetensors is named like one of another format.
+/// Throws Error if a file that would hold safetensors has the ending of another kind; it may have none.
 void require_safetensors_name(const std::string& path);
 
 /// "conv1.weight, conv1.bias and 120 more"

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lamina/base/error.h"
+#include "lamina/files/prefixes.h"
 
 namespace lamina::app {
 namespace {
@@ -68,13 +69,8 @@ constexpr std::array<Telltale, 21> telltales = {
 }  // namespace
 
 Weights unwrapped(const Weights& weights) {
-  constexpr std::array<std::string_view, 3> prefixes = {"module.", "_orig_mod.", "model."};
-  const std::vector<std::string> names = weights.names();
-  for (const std::string_view prefix : prefixes) {
-    const bool shared = std::ranges::all_of(names, [&](const std::string& name) { return name.starts_with(prefix); });
-    if (shared && !names.empty()) return unwrapped(weights.without_prefix(prefix));
-  }
-  return weights;
+  const std::string_view prefix = detail::shared_prefix(detail::known_prefixes, weights.names());
+  return prefix.empty() ? weights : unwrapped(weights.without_prefix(prefix));
 }
 
 Graph fitting_network(std::string_view arch, const Weights& weights) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "complain.h"
 #include "inputs.h"
 #include "known_weights.h"
 #include "lamina/onnx/onnx.h"
@@ -28,6 +29,8 @@ std::string first_lines(const std::string& text) {
 }
 
 void load_into(Model& model, const Weights& weights, const std::string& path) {
+  const std::string prefix = detail::foreign_prefix(model.graph, weights);
+  if (!prefix.empty()) complain(fmt::format("{}: the names are those after \"{}\"", path, prefix));
   try {
     for (const std::string& name : model.graph.load(weights)) {
       model.warnings.push_back(fmt::format("the graph does not use tensor \"{}\"", name));
@@ -64,16 +67,29 @@ Model open_model(const std::string& path) {
                   path, owner.empty() ? "" : ": ", owner));
 }
 
+void add_open_to(CLI::App& command, OpenOptions& options) {
+  command.add_option("--key", options.key,
+                     "where the weights are in a PyTorch checkpoint that has several: model, ema");
+  command.add_option("--strip-prefix", options.strip_prefix,
+                     "what to leave out in front of the weights' names: backbone. (module., _orig_mod. and model. are "
+                     "left out unasked)");
+}
+
+Weights open_weights(const std::string& path, const OpenOptions& options) {
+  Weights weights = Weights::open(path, options);
+  for (const std::string& note : weights.notes()) complain(note);
+  return weights;
+}
+
 CLI::Validator network_name() { return one_of({network_names().begin(), network_names().end()}); }
 
 Preprocess preprocess_for(const std::string& arch) {
   return arch == "caffenet" || arch == "alexnet_original" ? caffe_imagenet() : torchvision_imagenet();
 }
 
-Model model_of(const std::string& arch, const Weights& wrapped, const std::string& path) {
-  const Weights weights = unwrapped(wrapped);
+Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
-  model.graph = fitting_network(arch, weights);
+  model.graph = fitting_network(arch, unwrapped(weights));
   model.labels = usual_labels(model.graph);
   load_into(model, weights, path);
   model.preprocess = preprocess_for(arch);
@@ -117,8 +133,9 @@ void set_labels(Model& model, std::vector<std::string> labels, const std::string
 
 void ModelOptions::add_to(CLI::App& command) {
   command.add_option("--model", model, "self-describing model file");
-  command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt");
+  command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt, .npz");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
+  add_open_to(command, open);
   add_shapes_to(command, input_shapes);
 }
 
@@ -198,12 +215,15 @@ Model ModelOptions::load() const {
   if (model.empty() && arch.empty()) {
     throw Error("expected --model FILE, or --arch NETWORK and --weights FILE; weights/README.md tells which there are");
   }
+  if (weights.empty() && !(open.key + open.strip_prefix).empty()) {
+    throw Error("--key and --strip-prefix say how --weights are read: there are none");
+  }
   Model result;
   if (!arch.empty()) {
-    result = model_of(arch, Weights::open(weights), weights);
+    result = model_of(arch, open_weights(weights, open), weights);
   } else {
     result = open_model(model);
-    if (!weights.empty()) load_into(result, Weights::open(weights), weights);
+    if (!weights.empty()) load_into(result, open_weights(weights, open), weights);
   }
   if (!preprocess.empty()) result.preprocess = named_preprocess(preprocess, result.graph);
   if (!labels.empty()) set_labels(result, read_labels(labels), labels);

@@ -20,9 +20,10 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
 /// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
 struct ModelOptions {
   std::string model, weights, arch, labels, preprocess;
+  OpenOptions open;  // of the weights
   std::vector<std::string> input_shapes;
 
-  /// Adds --model, --weights, --arch and --input-shape.
+  /// Adds --model, --weights, --key, --strip-prefix, --arch and --input-shape.
   void add_to(CLI::App& command);
   void add_labels_to(CLI::App& command);
   /// Adds --preprocess, which `load` puts in place of the model's own.
@@ -34,6 +35,11 @@ struct ModelOptions {
   /// What to call the model in errors.
   const std::string& source() const { return model.empty() ? weights : model; }
 };
+
+/// Adds --key and --strip-prefix.
+void add_open_to(CLI::App& command, OpenOptions& options);
+/// Weights::open; stderr tells what it chose.
+Weights open_weights(const std::string& path, const OpenOptions& options);
 
 /// A model file. Throws Error; where there are weights alone in it, says what to do with them.
 Model open_model(const std::string& path);

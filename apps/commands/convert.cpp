@@ -14,6 +14,7 @@ namespace {
 
 struct Options {
   std::string in, out, arch, labels, preprocess, dtype;
+  OpenOptions open;
 };
 
 DType float_type(std::string_view text) {
@@ -53,7 +54,10 @@ Weights converted(const Weights& weights, DType dtype) {
 void convert(const Options& options) {
   require_safetensors_name(options.out);
   const bool onnx = detail::is_onnx_file(options.in);
-  Weights weights = onnx ? to_weights(open_model(options.in)) : Weights::open(options.in);
+  if (onnx && !(options.open.key + options.open.strip_prefix).empty()) {
+    throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");
+  }
+  Weights weights = onnx ? to_weights(open_model(options.in)) : open_weights(options.in, options.open);
   if (!options.arch.empty() || !options.labels.empty() || !options.preprocess.empty()) {
     Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
@@ -75,12 +79,13 @@ void convert(const Options& options) {
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
-  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy; or an .onnx model")->required();
+  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")->required();
   command->add_option("out", options->out, "the .safetensors file to write")->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command->add_option("--labels", options->labels,
                       "class names, one on each line, to put into the model file in place of ImageNet's");
+  add_open_to(*command, options->open);
   add_preprocess_to(*command, options->preprocess);
   command->add_option("--dtype", options->dtype, "store floats as")
       ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));

@@ -22,6 +22,7 @@ struct Options {
   std::int64_t batch = 1;
   bool plan = false, photos = false;
   RunOptions run;
+  OpenOptions open;
 };
 
 /// "min, max, mean" of the elements; non-finite ones are counted instead.
@@ -102,7 +103,7 @@ void inspect(const Options& options) {
     fmt::print("{}: an ONNX model of {} nodes\n", options.file, model.graph.nodes().size());
     return print_model(model, options);
   }
-  const Weights weights = Weights::open(options.file);
+  const Weights weights = open_weights(options.file, options.open);
   if (options.plan) return print_plan(open_model(options.file), options);
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
@@ -121,7 +122,8 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
-  command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy or .onnx file")->required();
+  command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")->required();
+  add_open_to(*command, options->open);
   add_shapes_to(*command, options->input_shapes);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(whole_number(1, std::int64_t{1} << 20))

@@ -11,14 +11,16 @@
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
 #include "lamina/files/npy_header.h"
+#include "lamina/files/zip_archive.h"
 
 namespace lamina {
 namespace detail {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
-constexpr std::size_t prelude = 8;     // magic, then two bytes of version
-constexpr std::size_t alignment = 64;  // of the data, in files we write, as NumPy's
+constexpr std::string_view suffix = ".npy";  // of the entries of a .npz
+constexpr std::size_t prelude = 8;           // magic, then two bytes of version
+constexpr std::size_t alignment = 64;        // of the data, in files we write, as NumPy's
 
 struct DTypeRow {
   std::string_view code;  // after the byte order
@@ -43,21 +45,20 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 /// Finds the header's text and where the data begins.
-std::pair<std::string_view, std::size_t> locate_header(const MappedFile& file) {
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.size() < prelude) fail(file.path(), ": truncated .npy file of ", bytes.size(), " bytes");
+std::pair<std::string_view, std::size_t> locate_header(std::span<const std::byte> bytes, const std::string& path) {
+  if (bytes.size() < prelude) fail(path, ": truncated .npy file of ", bytes.size(), " bytes");
   const auto major = std::to_integer<int>(bytes[6]);
   const auto minor = std::to_integer<int>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0) {
-    fail(file.path(), ": expected .npy version 1.0, 2.0 or 3.0, got ", major, '.', minor);
+    fail(path, ": expected .npy version 1.0, 2.0 or 3.0, got ", major, '.', minor);
   }
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   const std::size_t begin = prelude + length_bytes;
-  if (bytes.size() < begin) fail(file.path(), ": truncated .npy file of ", bytes.size(), " bytes");
+  if (bytes.size() < begin) fail(path, ": truncated .npy file of ", bytes.size(), " bytes");
   std::uint32_t length = 0;  // little-endian, as the host is
   std::memcpy(&length, bytes.data() + prelude, length_bytes);
   if (length > bytes.size() - begin) {
-    fail(file.path(), ": the .npy header of ", length, " bytes reaches past the end of the file of ", bytes.size());
+    fail(path, ": the .npy header of ", length, " bytes reaches past the end of the file of ", bytes.size());
   }
   return {text_of(bytes.subspan(begin, length)), begin + length};
 }
@@ -78,40 +79,69 @@ void read_descr(const std::string& descr, StoredTensor& stored, const std::strin
   stored.swap_bytes = descr[0] == '>' && size_of(row->dtype) > 1;
 }
 
-}  // namespace
-
-bool looks_like_npy(const MappedFile& file) { return text_of(file.bytes()).starts_with(magic); }
-
-StoredTensors read_npy(std::shared_ptr<const MappedFile> file) {
-  const std::string& path = file->path();
-  const auto [text, begin] = locate_header(*file);
+/// The array that `bytes` are the .npy file of; `path` is for messages.
+StoredTensor read_array(std::span<std::byte> bytes, const std::string& path) {
+  const auto [text, begin] = locate_header(bytes, path);
   NpyHeader header = parse_npy_header(text, path);
 
   StoredTensor stored;
   read_descr(header.descr, stored, path);
   const std::string what = concat(stored.info.dtype, ' ', shape_text(header.shape));
   const auto count = checked_numel(header.shape);
-  const auto bytes = count ? checked_mul<std::uint64_t>(*count, size_of(*stored.dtype)) : std::nullopt;
-  if (!bytes) fail(path, ": the size of ", what, " overflows 64 bits");
-  const auto data = file->bytes().subspan(begin);
-  if (*bytes != data.size()) {
-    fail(path, ": expected ", *bytes, " bytes of data for ", what, ", got ", data.size(),
-         *bytes > data.size() ? "; the file is truncated" : "; something follows the array");
+  const auto size = count ? checked_mul<std::uint64_t>(*count, size_of(*stored.dtype)) : std::nullopt;
+  if (!size) fail(path, ": the size of ", what, " overflows 64 bits");
+  const auto data = bytes.subspan(begin);
+  if (*size != data.size()) {
+    fail(path, ": expected ", *size, " bytes of data for ", what, ", got ", data.size(),
+         *size > data.size() ? "; the file is truncated" : "; something follows the array");
   }
-  if (header.fortran_order && *bytes != 0) {
+  if (header.fortran_order && *size != 0) {
     std::int64_t stride = 1;
     for (const std::int64_t extent : header.shape) {
       stored.strides.push_back(stride);
       stride *= extent;
     }
   }
-  stored.info.name = std::filesystem::path(path).stem().string();
   stored.info.shape = std::move(header.shape);
-  stored.info.bytes = *bytes;
+  stored.info.bytes = *size;
   stored.data = data.data();
+  return stored;
+}
+
+}  // namespace
+
+bool looks_like_npy(const MappedFile& file) { return text_of(file.bytes()).starts_with(magic); }
+
+StoredTensors read_npy(std::shared_ptr<const MappedFile> file) {
   StoredTensors result;
+  result.tensors.push_back(read_array(file->bytes(), file->path()));
+  result.tensors[0].info.name = std::filesystem::path(file->path()).stem().string();
   result.file = std::move(file);
-  result.tensors.push_back(std::move(stored));
+  return result;
+}
+
+bool looks_like_npz(const MappedFile& file) {
+  constexpr std::size_t header = 30;  // of an entry, before its name; the name's length is at 26
+  const std::string_view text = text_of(file.bytes());
+  if (!looks_like_zip(file) || text.size() < header) return false;
+  std::uint16_t length = 0;
+  std::memcpy(&length, text.data() + 26, sizeof length);
+  return text.substr(header, length).ends_with(suffix);
+}
+
+StoredTensors read_npz(std::shared_ptr<const MappedFile> file) {
+  const ZipArchive zip(file);
+  StoredTensors result;
+  for (const std::string& name : zip.names()) {
+    const std::string place = concat(file->path(), ": entry ", quote(name));
+    const std::span<std::byte> bytes = zip.entry(name);
+    if (!name.ends_with(suffix) || !text_of(bytes).starts_with(magic)) fail(place, ": expected a .npy file");
+    StoredTensor array = read_array(bytes, place);
+    array.info.name = name.substr(0, name.size() - suffix.size());
+    array.checksum = zip.checksum(name);
+    result.tensors.push_back(std::move(array));
+  }
+  result.file = std::move(file);
   return result;
 }
 

@@ -25,5 +25,11 @@ bool looks_like_npy(const MappedFile& file);
 /// One tensor, named by the file's stem ("image" for "dir/image.npy"), since the format holds no name.
 StoredTensors read_npy(std::shared_ptr<const MappedFile> file);
 
+bool looks_like_npz(const MappedFile& file);
+
+/// The arrays of a .npz, as numpy.savez writes it: a zip of .npy files, which the tensors are named after. Throws
+/// Error, naming the entry, for compressed ones and as read_npy does.
+StoredTensors read_npz(std::shared_ptr<const MappedFile> file);
+
 }  // namespace detail
 }  // namespace lamina

@@ -59,6 +59,7 @@ struct StoredTensors {
   std::shared_ptr<const MappedFile> file;
   std::vector<StoredTensor> tensors;            // in the file's order
   std::map<std::string, std::string> metadata;  // empty where the format has none
+  std::vector<std::string> notes;               // what was chosen and left out: see Weights::notes
 };
 
 /// Throws Error, naming the file, for a tensor that can only be listed.

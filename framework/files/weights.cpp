@@ -1,5 +1,6 @@
 #include "lamina/files/weights.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -15,21 +16,44 @@
 namespace lamina {
 namespace {
 
-detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file) {
-  if (detail::looks_like_safetensors(*file)) return detail::read_safetensors(std::move(file));
-  if (detail::looks_like_npy(*file)) return detail::read_npy(std::move(file));
-  if (detail::looks_like_pth(*file)) return detail::read_pth(std::move(file));
-  if (const detail::Content content = detail::content_of(file->bytes()); !content.name.empty()) {
-    detail::fail(file->path(), ": not a safetensors, .npy or .pth file: this is ", content.name, content.advice);
+detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file, const std::string& key) {
+  using namespace detail;
+  const bool others = looks_like_safetensors(*file) || looks_like_npy(*file) || looks_like_npz(*file);
+  if (!others && looks_like_pth(*file)) return read_pth(std::move(file), key);
+  if (!key.empty()) {
+    fail(file->path(), ": expected a PyTorch checkpoint, for its key ", quote(key),
+         "; the tensors of other files are under none");
   }
-  return detail::read_safetensors(std::move(file));  // says what is wrong with it
+  if (looks_like_safetensors(*file)) return read_safetensors(std::move(file));
+  if (looks_like_npy(*file)) return read_npy(std::move(file));
+  if (looks_like_npz(*file)) return read_npz(std::move(file));
+  if (const Content content = content_of(file->bytes()); !content.name.empty()) {
+    fail(file->path(), ": not a safetensors, .npy or .pth file: this is ", content.name, content.advice);
+  }
+  return read_safetensors(std::move(file));  // says what is wrong with it
+}
+
+/// Throws Error if no name begins with the prefix, or if it ends in the middle of a part of one.
+void require_prefix(const Weights& weights, const std::string& prefix, const std::string& path) {
+  const std::vector<std::string> names = weights.names();
+  const auto begins_so = [&](const std::string& name) { return name.starts_with(prefix); };
+  const auto found = std::ranges::find_if(names, begins_so);
+  if (found == names.end()) {
+    detail::fail(path, ": no name begins with ", detail::quote(prefix),
+                 names.empty() ? "; there are no tensors" : "; the first is " + detail::quote(names[0]));
+  }
+  if (found->size() == prefix.size() || (*found)[prefix.size()] == '.') {
+    detail::fail(path, ": without ", detail::quote(prefix), " nothing is left of ", detail::quote(*found),
+                 " in front of a dot; a prefix ends with one, ", detail::quote(prefix + '.'));
+  }
 }
 
 }  // namespace
 
-Weights Weights::open(const std::filesystem::path& path) {
-  detail::StoredTensors stored = read_any(detail::MappedFile::open(path));
+Weights Weights::open(const std::filesystem::path& path, const OpenOptions& options) {
+  detail::StoredTensors stored = read_any(detail::MappedFile::open(path), options.key);
   Weights result;
+  result.notes_ = std::move(stored.notes);
   result.file_ = std::move(stored.file);
   result.metadata_ = std::move(stored.metadata);
   std::uint64_t total = 0;
@@ -41,7 +65,9 @@ Weights Weights::open(const std::filesystem::path& path) {
     }
     result.entries_.push_back({std::move(tensor), {}});
   }
-  return result;
+  if (options.strip_prefix.empty()) return result;
+  require_prefix(result, options.strip_prefix, path.string());
+  return result.without_prefix(options.strip_prefix);
 }
 
 std::vector<std::string> Weights::names() const {

@@ -15,6 +15,14 @@
 
 namespace lamina {
 
+/// Which of a file's tensors are opened, and under which names.
+struct OpenOptions {
+  /// Of a PyTorch checkpoint, where its weights are: "ema", or "ema.state_dict". Empty: found as `Weights::open` says.
+  std::string key = {};
+  /// Left out of every name that begins with it, such as "backbone."; a name that does not stays as it is.
+  std::string strip_prefix = {};
+};
+
 /// Named tensors in order, and string metadata: what a weight file holds. Copies share the tensors' memory.
 ///
 ///   Weights weights = Weights::open("alexnet.safetensors");
@@ -25,14 +33,18 @@ class LAMINA_API Weights {
 
   /// Opens a weight file, recognised by its content and not by its name:
   /// - safetensors;
-  /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy");
-  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one under a key such as "state_dict" or "model";
-  ///   prefixes "module." and "_orig_mod." that all names share are left out, and so are values that are no tensors.
-  ///   Nothing in the file is executed.
+  /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy"), and .npz;
+  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one that a checkpoint holds under a key such as
+  /// "model",
+  ///   or the only one that it holds under any; prefixes "module." and "_orig_mod." that all names share are left out,
+  ///   and so are values that are no tensors, and objects. Nothing in the file is executed. `notes` says what was
+  ///   chosen.
   ///
   /// The file is memory-mapped, and checked as a whole before this returns; no tensor is read yet. Throws Error naming
-  /// the file, the tensor, what was expected and what was found.
-  static Weights open(const std::filesystem::path& path);
+  /// the file, the tensor, what was expected and what was found; where there are several sets of weights of which none
+  /// is the likeliest, naming their keys; if there is nothing under `options.key`, or no name begins with
+  /// `options.strip_prefix`.
+  static Weights open(const std::filesystem::path& path, const OpenOptions& options = {});
 
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
@@ -62,6 +74,9 @@ class LAMINA_API Weights {
   /// the same.
   Weights without_prefix(std::string_view prefix) const;
 
+  /// What opening chose and left out where the file did not say: a sentence each, with the file's name in front.
+  const std::vector<std::string>& notes() const { return notes_; }
+
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::map<std::string, std::string>& metadata() { return metadata_; }
 
@@ -81,6 +96,7 @@ class LAMINA_API Weights {
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  // name -> place in entries_
   std::map<std::string, std::string> metadata_;
+  std::vector<std::string> notes_;
   std::shared_ptr<const detail::MappedFile> file_;  // of the StoredTensors
 };
 

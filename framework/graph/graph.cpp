@@ -5,6 +5,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "lamina/files/prefixes.h"
 #include "lamina/graph/resolve.h"
 #include "lamina/ops/op.h"
 
@@ -20,27 +21,45 @@ std::string nearest(const std::string& name, std::span<const std::string> names)
   return text.empty() ? "; there are no tensors at all" : text;
 }
 
-/// "module." where all names of the file begin so and no parameter of the nodes does; empty where there is no such
-/// prefix.
-std::string foreign_prefix(const std::vector<Graph::Node>& nodes, std::span<const std::string> names) {
-  if (names.empty()) return "";
-  const std::string prefix = names[0].substr(0, names[0].find('.') + 1);
-  const auto begins_so = [&](const std::string& name) { return name.starts_with(prefix); };
-  if (prefix.empty() || !std::ranges::all_of(names, begins_so)) return "";
-  for (const Graph::Node& node : nodes) {
-    const bool parameters = node.module != nullptr && !node.module->parameters().empty();
-    if (parameters && begins_so(node.name + '.')) return "";
-  }
-  return prefix;
-}
-
-/// Whether any parameter's name with `prefix` in front is one of the weights'.
-bool fits_with(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
-  return std::ranges::any_of(nodes, [&](const Graph::Node& node) {
-    return node.module != nullptr && std::ranges::any_of(node.module->parameters(), [&](const auto& parameter) {
-             return weights.contains(prefix + detail::parameter_key(node.name, parameter.name));
+/// Whether the weights have every parameter of the nodes under its name with `prefix` in front.
+bool fits_under(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
+  return std::ranges::all_of(nodes, [&](const Graph::Node& node) {
+    return node.module == nullptr || std::ranges::all_of(node.module->parameters(), [&](const auto& parameter) {
+             const TensorInfo* info = weights.info(prefix + detail::parameter_key(node.name, parameter.name));
+             return info != nullptr && std::ranges::equal(info->shape, parameter.shape.extents());
            });
   });
+}
+
+/// Prefixes under which the weights would fit: "backbone.". A few of them at most.
+std::vector<std::string> fitting_prefixes(const std::vector<Graph::Node>& nodes, const Weights& weights,
+                                          std::span<const std::string> names) {
+  constexpr std::size_t most = 4;
+  std::vector<std::string> prefixes;
+  for (const Graph::Node& node : nodes) {
+    if (node.module == nullptr || node.module->parameters().empty()) continue;
+    const std::string first = '.' + detail::parameter_key(node.name, node.module->parameters()[0].name);
+    for (const std::string& name : names) {
+      if (prefixes.size() == most || !name.ends_with(first)) continue;
+      const std::string prefix = name.substr(0, name.size() - first.size() + 1);
+      if (fits_under(prefix, nodes, weights)) prefixes.push_back(prefix);
+    }
+    break;
+  }
+  return prefixes;
+}
+
+/// The weights' names are others than the graph's, but for what is in front of them: says so, rather than name by name.
+void require_no_prefix(const std::vector<Graph::Node>& nodes, const Weights& weights,
+                       std::span<const std::string> names) {
+  const std::vector<std::string> prefixes = fitting_prefixes(nodes, weights, names);
+  if (prefixes.empty()) return;
+  const auto begins_so = [&](const std::string& name) { return name.starts_with(prefixes[0]); };
+  std::string which;
+  for (const std::string& prefix : prefixes) which += (which.empty() ? "" : ", ") + detail::quote(prefix);
+  detail::fail("the weights do not fit the graph: ",
+               std::ranges::all_of(names, begins_so) ? "all their names begin with " : "what fits begins with ", which,
+               " and none of the graph's does; --strip-prefix (OpenOptions::strip_prefix) leaves it out");
 }
 
 }  // namespace
@@ -129,15 +148,23 @@ Graph Graph::until(std::string_view name) const {
   return part;
 }
 
+std::string detail::foreign_prefix(const Graph& graph, const Weights& weights) {
+  std::string stripped;
+  for (std::vector<std::string> names = weights.names();;) {
+    const std::string_view prefix = shared_prefix(known_prefixes, names);
+    const auto begins_so = [&](const Graph::Node& node) {
+      return node.module != nullptr && !node.module->parameters().empty() && (node.name + '.').starts_with(prefix);
+    };
+    if (prefix.empty() || std::ranges::any_of(graph.nodes(), begins_so)) return stripped;
+    stripped += prefix;
+    for (std::string& name : names) name.erase(0, prefix.size());
+  }
+}
+
 std::vector<std::string> Graph::load(const Weights& weights) {
   const std::vector<std::string> names = weights.names();
-  if (const std::string prefix = foreign_prefix(nodes_, names); !prefix.empty()) {
-    const auto known = {"module.", "_orig_mod.", "model."};
-    if (std::ranges::find(known, prefix) != known.end()) return load(weights.without_prefix(prefix));
-    if (fits_with(prefix, nodes_, weights)) {
-      detail::fail("the weights do not fit the graph: all their names begin with ", detail::quote(prefix),
-                   " and none of the graph's does");
-    }
+  if (const std::string prefix = detail::foreign_prefix(*this, weights); !prefix.empty()) {
+    return load(weights.without_prefix(prefix));
   }
   struct Assignment {
     Module* module;
@@ -166,7 +193,10 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       assignments.push_back({node.module.get(), parameter.name, weights.at(name).to(parameter.dtype)});
     }
   }
-  if (!problems.empty()) detail::fail("the weights do not fit the graph:", problems);
+  if (!problems.empty()) {
+    require_no_prefix(nodes_, weights, names);
+    detail::fail("the weights do not fit the graph:", problems);
+  }
   for (Assignment& a : assignments) a.module->set_parameter(a.parameter, std::move(a.value));
 
   std::vector<std::string> unused;

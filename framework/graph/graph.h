@@ -121,4 +121,10 @@ class LAMINA_API Graph {
   std::vector<int> outputs_;
 };
 
+namespace detail {
+
+/// What `Graph::load` passes over in front of every name; empty where it is nothing.
+LAMINA_API std::string foreign_prefix(const Graph& graph, const Weights& weights);
+
+}  // namespace detail
 }  // namespace lamina

@@ -143,12 +143,14 @@ std::string repr(const Graph& graph) {
 
 }  // namespace
 
-Weights weights_from(nb::handle source) {
+Weights weights_from(nb::handle source, const OpenOptions& options) {
   if (!nb::isinstance<nb::dict>(source)) {
     const auto path = nb::cast<std::filesystem::path>(source);
     const WithoutGil release;
-    return Weights::open(path);
+    return Weights::open(path, options);
   }
+  if (!(options.key + options.strip_prefix).empty())
+    detail::fail("key and strip_prefix are for files; weights are a dict");
   Weights weights;
   for (const auto& [key, value] : nb::borrow<nb::dict>(source)) {
     const auto name = nb::cast<std::string>(key);
@@ -200,10 +202,17 @@ void bind_graph(nb::module_& m) {
           "Adds a tensor that is part of the network.")
       .def("output", &Graph::output, nb::arg("value"), "Marks a value as an output, in the order of the calls.")
       .def(
-          "load", [](Graph& self, nb::handle weights) { return self.load(weights_from(weights)); }, nb::arg("weights"),
-          nb::sig("def load(self, weights: str | os.PathLike[str] | dict[str, typing.Any]) -> list[str]"),
-          "Sets every parameter from a weight file (.safetensors, .pth) or a dict of arrays. Returns the names that no "
-          "node uses.")
+          "load",
+          [](Graph& self, nb::handle weights, std::string key, std::string strip_prefix) {
+            return self.load(weights_from(weights, {.key = std::move(key), .strip_prefix = std::move(strip_prefix)}));
+          },
+          nb::arg("weights"), nb::kw_only(), nb::arg("key") = "", nb::arg("strip_prefix") = "",
+          nb::sig("def load(self, weights: str | os.PathLike[str] | dict[str, typing.Any], *, key: str = '', "
+                  "strip_prefix: str = '') -> list[str]"),
+          "Sets every parameter from a weight file (.safetensors, .pth, .npz) or a dict of arrays. Returns the names "
+          "that no node uses.\nkey: where the weights are in a checkpoint that has several, \"ema\". strip_prefix: "
+          "what "
+          "to leave out in front of their names.")
       .def("state_dict", &state_dict, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
            "Every parameter under its name, as a read-only array.")
       .def(

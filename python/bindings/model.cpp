@@ -28,13 +28,15 @@ Model load_file(const std::filesystem::path& path) {
   return load_model(path);
 }
 
-Model load_arch(const std::string& name, nb::handle source) {
-  const Weights weights = app::unwrapped(weights_from(source));
+Model load_arch(const std::string& name, nb::handle source, std::string key, std::string strip_prefix) {
+  const OpenOptions options = {.key = std::move(key), .strip_prefix = std::move(strip_prefix)};
+  const Weights weights = app::unwrapped(weights_from(source, options));
   const WithoutGil release;
   Model model;
   model.graph = app::fitting_network(name, weights);
   try {
     model.warnings = model.graph.load(weights);
+    model.warnings.insert(model.warnings.begin(), weights.notes().begin(), weights.notes().end());
   } catch (const Error& error) {
     const std::string owner = app::whose(weights);
     if (owner.empty()) throw;
@@ -97,8 +99,9 @@ void bind_model(nb::module_& m) {
       .def_ro("warnings", &Model::warnings);
   m.def("load_model", &load_file, nb::arg("path"),
         nb::sig("def load_model(path: str | os.PathLike[str]) -> ModelFile"));
-  m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"),
-        nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | dict[str, typing.Any]) -> ModelFile"));
+  m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"), nb::arg("key"), nb::arg("strip_prefix"),
+        nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | dict[str, typing.Any], key: str, "
+                "strip_prefix: str) -> ModelFile"));
   m.def("save_model", &save_file, nb::arg("path"), nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"),
         nb::sig("def save_model(path: str | os.PathLike[str], graph: Graph, preprocess: Preprocess | None, labels: "
                 "collections.abc.Sequence[str]) -> None"));

@@ -92,12 +92,13 @@ def load(path: Path) -> Model:
     return Model(file.graph, file.preprocess, file.labels, file.warnings)
 
 
-def arch(name: str, weights: Path | dict[str, Any]) -> Model:
+def arch(name: str, weights: Path | dict[str, Any], *, key: str = "", strip_prefix: str = "") -> Model:
     """A ready-made network, one of arch_names(), with weights from a file (.pth, .safetensors) or a dict of arrays.
 
-    With 1000 classes the labels are ImageNet's.
+    key says where the weights are in a checkpoint that has several ("ema"), strip_prefix what to leave out in front of
+    their names ("backbone."). With 1000 classes the labels are ImageNet's.
     """
-    file = _core.load_arch(name, weights)
+    file = _core.load_arch(name, weights, key, strip_prefix)
     names = resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
     labels = names if file.graph.output_shapes == (("N", len(names)),) else []
     return Model(file.graph, file.preprocess, labels, file.warnings)

@@ -110,6 +110,24 @@ def test_arch_mistakes(digits):
         lamina.arch("resnet18", {"conv1.weight": np.zeros((64, 3, 7, 7), np.float32)})
 
 
+def test_which_weights(tmp_path):
+    graph = lamina.Graph()
+    x = graph.add("conv", "conv2d", graph.input("image", ("N", 1, 2, 2)), weight=(1, 1, 1, 1))
+    graph.output(x)
+    arrays = {"net.conv.weight": np.full((1, 1, 1, 1), 3, np.float32)}
+    np.savez(tmp_path / "w.npz", **arrays)
+    with pytest.raises(lamina.Error, match='begin with "net."'):
+        graph.load(tmp_path / "w.npz")
+    assert graph.load(tmp_path / "w.npz", strip_prefix="net.") == []
+    assert np.array_equal(graph.state_dict()["conv.weight"], arrays["net.conv.weight"])
+    with pytest.raises(lamina.Error, match='PyTorch checkpoint, for its key "ema"'):
+        graph.load(tmp_path / "w.npz", key="ema")
+    with pytest.raises(lamina.Error, match="weights are a dict"):
+        graph.load(arrays, strip_prefix="net.")
+    with pytest.raises(lamina.Error, match="PyTorch checkpoint"):
+        lamina.arch("resnet18", tmp_path / "w.npz", key="ema")
+
+
 def test_preprocess_is_torchvisions(photos):
     """The golden pixels are torchvision's: tests/golden says how they were made."""
     settings = lamina.torchvision_imagenet()

@@ -89,6 +89,14 @@ TEST(GoldenFiles, NpyIsWrittenAsNumPyWritesIt) {
   }
 }
 
+TEST(GoldenFiles, ArraysAsNumPySavesThem) {
+  const Weights weights = Weights::open(golden("arrays.npz"));
+  EXPECT_EQ(weights.names(), std::vector<std::string>{"a"});
+  const Tensor array = weights.at("a");
+  EXPECT_EQ(array.shape(), (Shape{2, 3, 4}));
+  for (std::int64_t i = 0; i < array.numel(); ++i) EXPECT_EQ(array.values<std::int64_t>()[i], i);
+}
+
 TEST(GoldenFiles, StateDictsAsTorchSavesThem) {
   const Weights expected = Weights::open(golden("expected.safetensors"));
   ASSERT_GE(expected.metadata().size(), 9u);
@@ -119,7 +127,6 @@ TEST(GoldenFiles, WhatIsNoStateDictIsRefusedWithAReason) {
       {"refused_object.npy", {"Python objects"}},
       {"refused_complex.npy", {"\"<c8\""}},
       {"refused_record.npy", {"record"}},
-      {"refused.npz", {"extract one .npy"}},
       {"refused_module.pth", {"torch.nn.modules.linear.Linear", "model.state_dict()", "nothing was executed"}},
       {"refused_float8.pth", {"torch._utils._rebuild_tensor_v3", "nothing was executed"}},
       {"refused_no_tensors.pth", {"without tensors", "\"epoch\"", "\"optimizer\""}},

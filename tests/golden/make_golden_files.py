@@ -55,7 +55,7 @@ def make_npy():
     np.save(OUT / "refused_object.npy", np.array([{}, None]), allow_pickle=True)
     np.save(OUT / "refused_complex.npy", np.ones(2, "c8"))
     np.save(OUT / "refused_record.npy", np.zeros(2, [("a", "f4"), ("b", "i4")]))
-    np.savez(OUT / "refused.npz", a=base)
+    np.savez(OUT / "arrays.npz", a=base)
 
 
 def state_dict():

@@ -18,7 +18,7 @@ struct PickleDict;
 struct PickleCall;
 struct PicklePersistent;
 
-/// A name that the pickle would have Python import, one of those allowed.
+/// A name that the pickle would have Python import. Here it is a name.
 struct PickleGlobal {
   std::string_view module;
   std::string_view name;
@@ -45,7 +45,7 @@ struct PickleList {
 struct PickleDict {
   std::vector<std::pair<PickleValue, PickleValue>> items;
 };
-/// A function that the pickle would have Python call; here, a note of it.
+/// A function that the pickle would have Python call, or a class that it would have an object of; here, a note of it.
 struct PickleCall {
   PickleGlobal function;
   PickleTuple* arguments;
@@ -72,14 +72,20 @@ inline constexpr PickleGlobal global_rebuild_tensor{"torch._utils", "_rebuild_te
 inline constexpr PickleGlobal global_rebuild_old_tensor{"torch._utils", "_rebuild_tensor"};  // before PyTorch 0.4
 inline constexpr PickleGlobal global_rebuild_parameter{"torch._utils", "_rebuild_parameter"};
 
-// What training scripts keep their options in, beside the weights: an object whose attributes are of no use here.
-inline constexpr PickleGlobal global_namespace{"argparse", "Namespace"};
+/// Whether it is of what runs programs, such as os.system: no checkpoint has a reason to name that.
+bool runs_programs(const PickleGlobal& global);
 
 /// torch.FloatStorage and its like.
 bool is_storage_class(const PickleGlobal& global);
 
-/// What a value is, for messages: "a list", "None", ...
-std::string_view kind_of(const PickleValue& value);
+/// The call that rebuilds a tensor, also one wrapped in a parameter; null for anything else.
+const PickleCall* as_tensor(const PickleValue& value);
+
+/// What a value is, for messages: "a list", "None", "an object that it calls pathlib.PosixPath for", ...
+std::string kind_of(const PickleValue& value);
+
+/// "os.system", fit for messages.
+std::string name_of(const PickleGlobal& global);
 
 /// The one alternative of the variant, or null.
 template <class T>

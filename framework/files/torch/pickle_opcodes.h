@@ -11,6 +11,8 @@ enum PickleOpcode : unsigned char {
   op_binint1 = 'K',
   op_binint2 = 'M',
   op_none = 'N',
+  op_binbytes = 'B',
+  op_short_binbytes = 'C',
   op_binstring = 'T',
   op_short_binstring = 'U',
   op_binpersid = 'Q',
@@ -39,9 +41,16 @@ enum PickleOpcode : unsigned char {
   op_newfalse = 0x89,
   op_long1 = 0x8a,
   op_short_binunicode = 0x8c,
+  op_binunicode8 = 0x8d,
+  op_binbytes8 = 0x8e,
+  op_empty_set = 0x8f,
+  op_additems = 0x90,
+  op_frozenset = 0x91,
+  op_newobj_ex = 0x92,
   op_stack_global = 0x93,
   op_memoize = 0x94,
   op_frame = 0x95,
+  op_bytearray8 = 0x96,
 };
 
 }  // namespace lamina::detail

@@ -11,7 +11,7 @@
 #include "lamina/base/names.h"
 #include "lamina/files/torch/state_dict.h"
 #include "lamina/files/torch/unpickler.h"
-#include "lamina/files/torch/zip_archive.h"
+#include "lamina/files/zip_archive.h"
 
 namespace lamina::detail {
 namespace {
@@ -61,7 +61,7 @@ bool read_byteorder(const ZipArchive& zip, const std::string& name, const std::s
   return order == "big";
 }
 
-StoredTensors read_zip(std::shared_ptr<const MappedFile> file) {
+StoredTensors read_zip(std::shared_ptr<const MappedFile> file, const std::string& key) {
   const std::string& path = file->path();
   const ZipArchive zip(file);
   const std::string pickle_name = zip.find_suffix("data.pkl");
@@ -77,7 +77,9 @@ StoredTensors read_zip(std::shared_ptr<const MappedFile> file) {
   const Pickle pickle = unpickle(text, path);
   StoredTensors result;
   std::map<std::string, std::shared_ptr<Checksum>> checksums;  // tensors may share an entry
-  for (TorchTensor& tensor : read_state_dict(pickle, stem_of(*file), path)) {
+  TorchWeights weights = read_state_dict(pickle, key, stem_of(*file), path);
+  result.notes = std::move(weights.notes);
+  for (TorchTensor& tensor : weights.tensors) {
     const std::string entry = folder + "data/" + tensor.storage.key;
     const std::span<std::byte> data = zip.entry(entry);
     const auto [known, first] = checksums.try_emplace(entry);
@@ -95,22 +97,23 @@ class LegacyReader {
  public:
   explicit LegacyReader(const MappedFile& file) : path_(file.path()), stem_(stem_of(file)), rest_(file.bytes()) {}
 
-  std::vector<StoredTensor> read() {
+  StoredTensors read(const std::string& key) {
     check_magic();
     check_version();
     check_system(next());
     const Pickle object = next();
     const Pickle keys = next();
-    std::vector<TorchTensor> tensors = read_state_dict(object, stem_, path_);
+    TorchWeights weights = read_state_dict(object, key, stem_, path_);
     const auto data = read_storages(object, keys);
     if (!rest_.empty())
       fail(path_, ": expected the file to end after its last storage, got ", rest_.size(), " bytes more");
-    std::vector<StoredTensor> result;
-    for (TorchTensor& tensor : tensors) {
-      const std::string key = tensor.storage.key;
-      const auto found = data.find(key);
-      if (found == data.end()) fail(path_, ": the file holds no storage ", quote(key));
-      result.push_back(place(std::move(tensor), found->second, path_));
+    StoredTensors result;
+    result.notes = std::move(weights.notes);
+    for (TorchTensor& tensor : weights.tensors) {
+      const std::string storage = tensor.storage.key;
+      const auto found = data.find(storage);
+      if (found == data.end()) fail(path_, ": the file holds no storage ", quote(storage));
+      result.tensors.push_back(place(std::move(tensor), found->second, path_));
     }
     return result;
   }
@@ -211,15 +214,14 @@ bool looks_like_pth(const MappedFile& file) {
   return looks_like_zip(file) || looks_like_tar(file) || file.bytes()[0] == first_byte_of_a_pickle;
 }
 
-StoredTensors read_pth(std::shared_ptr<const MappedFile> file) {
-  if (looks_like_zip(*file)) return read_zip(std::move(file));
+StoredTensors read_pth(std::shared_ptr<const MappedFile> file, const std::string& key) {
+  if (looks_like_zip(*file)) return read_zip(std::move(file), key);
   if (looks_like_tar(*file)) {
     fail(file->path(),
          ": a tar archive; if PyTorch wrote it, before version 0.1.10 of 2017, load it in Python with "
          "torch.load and save it again with torch.save");
   }
-  StoredTensors result;
-  result.tensors = LegacyReader(*file).read();
+  StoredTensors result = LegacyReader(*file).read(key);
   result.file = std::move(file);
   return result;
 }

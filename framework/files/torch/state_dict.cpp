@@ -7,17 +7,12 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
+#include "lamina/files/prefixes.h"
 #include "lamina/files/stored_tensor.h"
+#include "lamina/files/torch/checkpoint.h"
 
 namespace lamina::detail {
 namespace {
-
-// What nn.DataParallel and DistributedDataParallel put before every name, and torch.compile.
-constexpr std::array<std::string_view, 2> wrapper_prefixes = {"module.", "_orig_mod."};
-
-// Where training scripts keep the weights among what else they save, the likeliest first.
-constexpr std::array<std::string_view, 7> wrapper_keys = {
-    "state_dict", "model_state_dict", "model", "params", "params_ema", "ema", "net"};
 
 // PyTorch's own limit.
 constexpr std::size_t most_dimensions = 64;
@@ -62,17 +57,6 @@ std::optional<std::vector<std::int64_t>> as_sizes(const PickleValue& value) {
     sizes.push_back(*size);
   }
   return sizes;
-}
-
-/// The call that rebuilds a tensor, also one wrapped in a parameter; null for anything else.
-const PickleCall* as_tensor(const PickleValue& value) {
-  const auto* call = as_object<PickleCall>(value);
-  if (call != nullptr && call->function == global_rebuild_parameter) {
-    const std::vector<PickleValue>& arguments = call->arguments->items;
-    call = arguments.empty() ? nullptr : as_object<PickleCall>(arguments[0]);
-  }
-  if (call == nullptr) return nullptr;
-  return call->function == global_rebuild_tensor || call->function == global_rebuild_old_tensor ? call : nullptr;
 }
 
 /// Checks that every element lies within the storage, and fills in the bytes.
@@ -124,61 +108,24 @@ TorchTensor read_tensor(std::string name, const PickleCall& call, const std::str
   return tensor;
 }
 
-bool holds_tensors(const PickleDict& dict) {
-  return std::ranges::any_of(dict.items, [](const auto& item) { return as_tensor(item.second) != nullptr; });
-}
-
-/// The dict that `dict` holds under `key`; null if it holds none.
-const PickleDict* inner(const PickleDict& dict, std::string_view key) {
-  for (const auto& [name, value] : dict.items) {
-    const auto* text = as<std::string_view>(name);
-    if (text != nullptr && *text == key) return as_object<PickleDict>(value);
-  }
-  return nullptr;
-}
-
-/// The dict to read: the one given, or one that it holds, maybe several deep: {"model": {"state_dict": ...}}.
-const PickleDict& unwrap(const PickleDict& top) {
-  constexpr int deepest = 4;
-  const PickleDict* dict = &top;
-  for (int depth = 0; depth < deepest; ++depth) {
-    const PickleDict* next = inner(*dict, wrapper_keys[0]);  // also beside tensors: nothing else is called so
-    for (const std::string_view key : wrapper_keys) {
-      if (next == nullptr && !holds_tensors(*dict)) next = inner(*dict, key);
-    }
-    if (next == nullptr) break;
-    dict = next;
-  }
-  return *dict;
-}
-
-void strip_prefixes(std::vector<TorchTensor>& tensors) {
-  if (tensors.empty()) return;
+/// Leaves out what nn.DataParallel and torch.compile put before every name; says which that was.
+std::string strip_prefixes(std::vector<TorchTensor>& tensors) {
+  std::string stripped;
   for (;;) {
-    const auto shared = std::ranges::find_if(wrapper_prefixes, [&](std::string_view prefix) {
-      return std::ranges::all_of(tensors, [&](const TorchTensor& tensor) { return tensor.name.starts_with(prefix); });
-    });
-    if (shared == wrapper_prefixes.end()) return;
-    for (TorchTensor& tensor : tensors) tensor.name.erase(0, shared->size());
+    const std::string_view shared = shared_prefix(wrapper_prefixes, tensors, &TorchTensor::name);
+    if (shared.empty()) return stripped;
+    stripped += shared;
+    for (TorchTensor& tensor : tensors) tensor.name.erase(0, shared.size());
   }
 }
 
-[[noreturn]] void fail_without_tensors(const PickleDict& dict, const std::string& path) {
-  std::string keys;
-  for (std::size_t i = 0; i < std::min<std::size_t>(dict.items.size(), 8); ++i) {
-    const auto* text = as<std::string_view>(dict.items[i].first);
-    keys += concat(i == 0 ? " " : ", ", text == nullptr ? kind_of(dict.items[i].first) : quote(*text), " (",
-                   kind_of(dict.items[i].second), ')');
-  }
-  std::string advice;
-  for (const auto& [key, value] : dict.items) {
-    const auto* text = as<std::string_view>(key);
-    if (text == nullptr || as_object<PickleDict>(value) == nullptr || !advice.empty()) continue;
-    advice = concat("; if the weights are in ", quote(*text), ", save them alone: torch.save(checkpoint[", quote(*text),
-                    "], ...)");
-  }
-  fail(path, ": expected a state dict, got a dict without tensors; it holds", keys,
-       dict.items.size() > 8 ? ", ..." : "", advice);
+/// Calls that make tensors of other kinds would else be missed without a word.
+void require_no_other_tensor(const PickleValue& key, const PickleValue& value, const std::string& path) {
+  const auto* call = as_object<PickleCall>(value);
+  if (call == nullptr || !call->function.name.starts_with("_rebuild")) return;
+  const auto* text = as<std::string_view>(key);
+  fail(path, ": ", text == nullptr ? "a tensor" : concat("tensor ", quote(*text)), " is of a kind that is not read, ",
+       kind_of(value), "; nothing was executed");
 }
 
 }  // namespace
@@ -220,27 +167,36 @@ TorchStorage read_torch_storage(const PicklePersistent& persistent, const std::s
   return storage;
 }
 
-std::vector<TorchTensor> read_state_dict(const Pickle& pickle, const std::string& stem, const std::string& path) {
-  std::vector<TorchTensor> tensors;
-  if (const PickleCall* call = as_tensor(pickle.value)) {
-    tensors.push_back(read_tensor(stem, *call, path));
-    return tensors;
+TorchWeights read_state_dict(const Pickle& pickle, const std::string& key, const std::string& stem,
+                             const std::string& path) {
+  TorchWeights result;
+  if (const PickleCall* call = as_tensor(pickle.value); call != nullptr && key.empty()) {
+    result.tensors.push_back(read_tensor(stem, *call, path));
+    return result;
   }
   const auto* top = as_object<PickleDict>(pickle.value);
-  if (top == nullptr) fail(path, ": expected a state dict, a dict of tensors, got ", kind_of(pickle.value));
-  const PickleDict& dict = unwrap(*top);
-  std::set<std::string_view> names;
-  for (const auto& [key, value] : dict.items) {
-    const PickleCall* call = as_tensor(value);
-    if (call == nullptr) continue;
-    const auto* text = as<std::string_view>(key);
-    if (text == nullptr) fail(path, ": expected a string for the name of a tensor, got ", kind_of(key));
-    if (!names.insert(*text).second) fail(path, ": two tensors are named ", quote(*text));
-    tensors.push_back(read_tensor(std::string(*text), *call, path));
+  if (top == nullptr) {
+    const bool object = as<PickleGlobal>(pickle.value) != nullptr || as_object<PickleCall>(pickle.value) != nullptr;
+    fail(path, ": expected a state dict, a dict of tensors, got ", kind_of(pickle.value),
+         object ? "; nothing was executed. Save the weights alone, with torch.save(model.state_dict(), ...)" : "");
   }
-  if (tensors.empty() && !dict.items.empty()) fail_without_tensors(dict, path);
-  strip_prefixes(tensors);
-  return tensors;
+  const FoundWeights found = find_weights(*top, key, path);
+  if (!found.note.empty()) result.notes.push_back(found.note);
+  std::set<std::string_view> names;
+  for (const auto& [name, value] : found.dict->items) {
+    const PickleCall* call = as_tensor(value);
+    if (call == nullptr) {
+      require_no_other_tensor(name, value, path);
+      continue;
+    }
+    const auto* text = as<std::string_view>(name);
+    if (text == nullptr) fail(path, ": expected a string for the name of a tensor, got ", kind_of(name));
+    if (!names.insert(*text).second) fail(path, ": two tensors are named ", quote(*text));
+    result.tensors.push_back(read_tensor(std::string(*text), *call, path));
+  }
+  const std::string prefix = strip_prefixes(result.tensors);
+  if (!prefix.empty()) result.notes.push_back(concat(path, ": the names are those after ", quote(prefix)));
+  return result;
 }
 
 }  // namespace lamina::detail

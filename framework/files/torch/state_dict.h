@@ -36,9 +36,15 @@ struct TorchTensor {
 /// Interprets a persistent id: ('storage', class, key, location, numel) or the same with a view at the end.
 TorchStorage read_torch_storage(const PicklePersistent& persistent, const std::string& path);
 
-/// The tensors of a checkpoint, in order: a dict of tensors, or a dict that holds one under "state_dict", "model" or
-/// the like; prefixes "module." and "_orig_mod." that all names share are left out. Values that are no tensors (epoch
-/// numbers and the like) are left out too. A checkpoint that is a single tensor gives that, named `stem`.
-std::vector<TorchTensor> read_state_dict(const Pickle& pickle, const std::string& stem, const std::string& path);
+struct TorchWeights {
+  std::vector<TorchTensor> tensors;
+  std::vector<std::string> notes;  // what was chosen and left out, a sentence each
+};
+
+/// The tensors of a checkpoint, in order, as find_weights finds them; prefixes "module." and "_orig_mod." that all
+/// names share are left out, and so are values that are no tensors (epoch numbers and the like). A checkpoint that is a
+/// single tensor gives that, named `stem`.
+TorchWeights read_state_dict(const Pickle& pickle, const std::string& key, const std::string& stem,
+                             const std::string& path);
 
 }  // namespace lamina::detail

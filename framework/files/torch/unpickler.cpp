@@ -19,11 +19,6 @@ constexpr std::size_t most_values = 4'000'000;
 constexpr int oldest_protocol = 2;
 constexpr int newest_protocol = 5;
 
-bool is_allowed(const PickleGlobal& global) {
-  return global == global_ordered_dict || global == global_rebuild_tensor || global == global_rebuild_old_tensor ||
-         global == global_rebuild_parameter || global == global_namespace || is_storage_class(global);
-}
-
 class Machine {
  public:
   Machine(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -155,7 +150,7 @@ class Machine {
   }
 
   void push_global(PickleGlobal global) {
-    if (!is_allowed(global)) {
+    if (runs_programs(global)) {
       fail(path_, ": the pickle names the global ", quote(concat(global.module, '.', global.name)),
            ", which a state dict does not need; nothing was executed. Save the weights alone, with "
            "torch.save(model.state_dict(), ...)");
@@ -163,12 +158,21 @@ class Machine {
     push(global);
   }
 
+  /// Whether the value on top is an object of which a note is all there is: what it is given goes nowhere.
+  bool tops_a_note() const {
+    if (stack_.size() <= floor() || as_tensor(stack_.back()) != nullptr) return false;
+    const auto* call = as_object<PickleCall>(stack_.back());
+    return call != nullptr && call->function != global_rebuild_parameter;
+  }
+
   void append(std::vector<PickleValue> values) {
+    if (tops_a_note()) return;
     std::vector<PickleValue>& items = top<PickleList>("a list").items;
     items.insert(items.end(), values.begin(), values.end());
   }
 
   void set_items(const std::vector<PickleValue>& values) {
+    if (tops_a_note()) return;
     PickleDict& dict = top<PickleDict>("a dict");
     if (values.size() % 2 != 0) reject("a key without a value");
     for (std::size_t i = 0; i < values.size(); i += 2) dict.items.emplace_back(values[i], values[i + 1]);
@@ -182,9 +186,7 @@ class Machine {
     if (global == nullptr) reject("it calls ", kind_of(function));
     if (tuple == nullptr) reject("it calls a function with ", kind_of(arguments), " instead of a tuple");
     if (*global == global_ordered_dict) return push_new(result_.dicts, new_dict((*tuple)->items));
-    if (is_storage_class(*global) || *global == global_namespace) {
-      reject("it calls ", global->module, '.', global->name);
-    }
+    if (is_storage_class(*global)) reject("it calls ", name_of(*global));
     push_new(result_.calls, {*global, *tuple});
   }
 
@@ -203,16 +205,16 @@ class Machine {
     return dict;
   }
 
-  /// A new argparse.Namespace: noted as an empty dict, since nobody asks what is in it.
+  /// An object of a class, such as the argparse.Namespace that training scripts keep their options in: not made, noted.
   void new_object() {
     const PickleValue arguments = pop();
     const PickleValue type = pop();
     const auto* global = as<PickleGlobal>(type);
     auto* const* tuple = as<PickleTuple*>(arguments);
-    if (global == nullptr || *global != global_namespace || tuple == nullptr || !(*tuple)->items.empty()) {
+    if (global == nullptr || tuple == nullptr || *global == global_ordered_dict || is_storage_class(*global)) {
       reject("it makes an object, which a state dict does not need; nothing was executed");
     }
-    push_new(result_.dicts, {});
+    push_new(result_.calls, {*global, *tuple});
   }
 
   void step(unsigned char opcode) {
@@ -228,8 +230,13 @@ class Machine {
       case op_long1: return push_long(take_text(take<std::uint8_t>()));
       case op_binfloat: return push(take_big_endian_double());
       case op_binstring:  // the strings of Python 2, whose names of tensors are ASCII
+      case op_binbytes:
       case op_binunicode: return push(take_text(take<std::uint32_t>()));
+      case op_binunicode8:
+      case op_binbytes8:
+      case op_bytearray8: return push(take_text(take<std::uint64_t>()));
       case op_short_binstring:
+      case op_short_binbytes:
       case op_short_binunicode: return push(take_text(take<std::uint8_t>()));
 
       case op_empty_tuple: return push_new(result_.tuples, {});
@@ -237,9 +244,12 @@ class Machine {
       case op_tuple2: return push_new(result_.tuples, {pop_many(2)});
       case op_tuple3: return push_new(result_.tuples, {pop_many(3)});
       case op_tuple: return push_new(result_.tuples, {pop_to_mark()});
+      case op_empty_set:
       case op_empty_list: return push_new(result_.lists, {});
       case op_append: return append(pop_many(1));
+      case op_additems:
       case op_appends: return append(pop_to_mark());
+      case op_frozenset: return push_new(result_.lists, {pop_to_mark()});
       case op_empty_dict: return push_new(result_.dicts, {});
       case op_setitem: return set_items(pop_many(2));
       case op_setitems: return set_items(pop_to_mark());
@@ -261,9 +271,10 @@ class Machine {
       case op_binpersid: return push_new(result_.persistents, {pop()});
       case op_reduce: return reduce();
       case op_newobj: return new_object();
-      case op_build:  // attributes of an OrderedDict (the state dict's _metadata) or a Namespace: nothing of use here
+      case op_newobj_ex: pop(); return new_object();  // the last are named arguments
+      case op_build:  // attributes of an OrderedDict (the state dict's _metadata) or an object: nothing of use here
         pop();
-        top<PickleDict>("an OrderedDict to set attributes of");
+        if (!tops_a_note()) top<PickleDict>("an OrderedDict to set attributes of");
         return;
       default: reject("opcode ", static_cast<int>(opcode), ", which a state dict does not need; nothing was executed");
     }

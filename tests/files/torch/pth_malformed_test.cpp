@@ -202,7 +202,7 @@ std::vector<Case> malformed_zips() {
       {"NoPickle", zip({{"word/document.xml", ""}}), {"no data.pkl", "torch.save"}},
       {"SuffixOfAnotherWord", zip({{"net/notdata.pkl", "\x80\x02}."}}), {"no data.pkl"}},
       {"NoEntries", zip({}), {"no data.pkl"}},
-      {"Npz", zip({{"a.npy", ""}}), {"no data.pkl", "extract one .npy"}},
+      {"ArrayAmongOthers", zip({{"word/document.xml", ""}, {"a.npy", ""}}), {"no data.pkl", "torch.save"}},
       {"TorchScript",
        zip(changed([](auto& e) {
          e.push_back({"net/constants.pkl", ""});

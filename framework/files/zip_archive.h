@@ -7,20 +7,23 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lamina/base/mapped_file.h"
 #include "lamina/files/stored_tensor.h"
 
 namespace lamina::detail {
 
-/// A zip archive whose entries are stored, not compressed, as torch.save writes it: entries are views of the file.
-/// Sizes come from the central directory, since local headers may leave them out; zip64 is understood; a checksum of 0
-/// is none (PyTorch can be told not to compute them).
+/// A zip archive whose entries are stored, not compressed, as torch.save and numpy.savez write it: entries are views of
+/// the file. Sizes come from the central directory, since local headers may leave them out; zip64 is understood; a
+/// checksum of 0 is none (PyTorch can be told not to compute them).
 class ZipArchive {
  public:
   /// Reads the central directory. Throws Error if it is damaged or reaches past the end of the file.
   explicit ZipArchive(std::shared_ptr<const MappedFile> file);
 
+  /// Of its entries, in the order in which they lie in the file.
+  std::vector<std::string> names() const;
   bool contains(std::string_view name) const { return entries_.contains(name); }
 
   /// The one entry called `suffix` or ending in '/' + `suffix`. Throws Error if there is none or more than one.

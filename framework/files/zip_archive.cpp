@@ -1,4 +1,4 @@
-#include "lamina/files/torch/zip_archive.h"
+#include "lamina/files/zip_archive.h"
 
 #include <algorithm>
 #include <cstring>
@@ -149,6 +149,15 @@ void ZipArchive::read_zip64(std::span<const std::byte> extra, Entry& entry, cons
   if (!wanted.empty()) fail(file_->path(), ": damaged zip archive: entry ", quote(name), " has no zip64 sizes");
 }
 
+std::vector<std::string> ZipArchive::names() const {
+  std::vector<std::pair<std::uint64_t, std::string>> places;
+  for (const auto& [name, entry] : entries_) places.emplace_back(entry.header, name);
+  std::ranges::sort(places);
+  std::vector<std::string> result;
+  for (auto& [place, name] : places) result.push_back(std::move(name));
+  return result;
+}
+
 std::string ZipArchive::find_suffix(std::string_view suffix) const {
   const std::string* match = nullptr;
   for (const auto& [name, entry] : entries_) {
@@ -160,8 +169,7 @@ std::string ZipArchive::find_suffix(std::string_view suffix) const {
     match = &name;
   }
   if (match == nullptr) {
-    fail(file_->path(), ": this zip archive holds no ", suffix, ", so torch.save did not write it",
-         entries_.empty() || !entries_.begin()->first.ends_with(".npy") ? "" : "; extract one .npy file from it");
+    fail(file_->path(), ": this zip archive holds no ", suffix, ", so torch.save did not write it");
   }
   return *match;
 }
@@ -173,8 +181,9 @@ std::span<std::byte> ZipArchive::entry(std::string_view name) const {
   const std::string what = concat("entry ", quote(name));
   if (entry.encrypted) fail(file_->path(), ": ", what, " is encrypted");
   if (entry.method != method_stored) {
-    fail(file_->path(), ": ", what, " is compressed (method ", entry.method,
-         "); expected entries stored as they are, as torch.save writes them");
+    fail(
+        file_->path(), ": ", what, " is compressed (method ", entry.method,
+        "); expected entries stored as they are, as torch.save and numpy.savez write them, numpy.savez_compressed not");
   }
   if (entry.stored != entry.size) {
     fail(file_->path(), ": damaged zip archive: ", what, " of ", entry.size, " bytes is stored as ", entry.stored);
