@@ -122,6 +122,11 @@ void write_png(const std::filesystem::path& path, const Image& image) {
   detail::write_file_atomically(path, std::as_bytes(std::span(encoded)));
 }
 
+Image::operator ImageView() const {
+  detail::require_consistent(*this);
+  return {.data = rgb.data(), .width = width, .height = height};
+}
+
 namespace detail {
 
 void require_consistent(const Image& image) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lamina/base/export.h"
+#include "lamina/images/image_view.h"
 
 namespace lamina {
 
@@ -19,6 +20,8 @@ struct Image {
   int height = 0;
   std::vector<std::uint8_t> rgb;  // [height, width, 3]
 
+  /// Throws Error unless `rgb` has the size that `width` and `height` say, and pixels.
+  LAMINA_API operator ImageView() const;  // NOLINT: meant to convert
   friend bool operator==(const Image&, const Image&) = default;
 };
 

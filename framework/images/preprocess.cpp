@@ -90,27 +90,31 @@ void detail::normalize_pixels(const LevelTable& table, std::int64_t first, std::
   }
 }
 
-Image resize_and_crop(const Image& image, const Preprocess& settings) {
+void resize_and_crop(const ImageView& image, const Preprocess& settings, std::span<std::uint8_t> out) {
   validate(settings);
   detail::require_consistent(image);
+  const auto side = static_cast<std::size_t>(settings.crop);
+  if (out.size() != side * side * 3) {
+    detail::fail("preprocess: expected room for ", side * side * 3, " bytes, got ", out.size());
+  }
   const std::int64_t shorter = std::min(image.width, image.height);
-  const auto resized = [&](std::int64_t side) {
-    return settings.aspect == Aspect::ignored ? settings.resize : settings.resize * side / shorter;
+  const auto resized = [&](std::int64_t length) {
+    return settings.aspect == Aspect::ignored ? settings.resize : settings.resize * length / shorter;
   };
   const Extent x = center(resized(image.width), settings.crop);
   const Extent y = center(resized(image.height), settings.crop);
-  Image inside =
-      detail::resize_bilinear(image, resized(image.width), resized(image.height), {x.begin, y.begin, x.count, y.count});
-  if (x.count == settings.crop && y.count == settings.crop) return inside;
+  if (x.count != settings.crop || y.count != settings.crop) std::ranges::fill(out, std::uint8_t{0});
+  const std::size_t first = static_cast<std::size_t>(y.padding) * side + static_cast<std::size_t>(x.padding);
+  detail::resize_bilinear(image, resized(image.width), resized(image.height), {x.begin, y.begin, x.count, y.count},
+                          out.data() + first * 3, side * 3);
+}
 
+Image resize_and_crop(const Image& image, const Preprocess& settings) {
+  validate(settings);
   const auto side = static_cast<std::size_t>(settings.crop);
-  Image padded{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
-  for (int row = 0; row < y.count; ++row) {
-    const std::ptrdiff_t from = std::ptrdiff_t{row} * x.count * 3;
-    const std::ptrdiff_t to = (std::ptrdiff_t{y.padding + row} * settings.crop + x.padding) * 3;
-    std::copy_n(inside.rgb.begin() + from, x.count * 3, padded.rgb.begin() + to);
-  }
-  return padded;
+  Image result{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
+  resize_and_crop(ImageView(image), settings, result.rgb);
+  return result;
 }
 
 void normalize_into(const Image& image, const Preprocess& settings, std::span<float> out) {
@@ -127,12 +131,17 @@ void normalize_into(const Image& image, const Preprocess& settings, std::span<fl
   detail::normalize_pixels(detail::level_table(settings), 0, pixels, pixels, image.rgb.data(), out.data());
 }
 
-Tensor preprocess(const Image& image, const Preprocess& settings) {
-  const Image seen = resize_and_crop(image, settings);
+Tensor preprocess(const ImageView& image, const Preprocess& settings) {
+  validate(settings);
+  const auto side = static_cast<std::size_t>(settings.crop);
+  Image seen{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
+  resize_and_crop(image, settings, seen.rgb);
   Tensor result({1, 3, settings.crop, settings.crop});
   normalize_into(seen, settings, result.values<float>());
   return result;
 }
+
+Tensor preprocess(const Image& image, const Preprocess& settings) { return preprocess(ImageView(image), settings); }
 
 Tensor load_image(const std::filesystem::path& path, const Preprocess& settings, const ImageOptions& options) {
   return preprocess(read_image(path, options), settings);

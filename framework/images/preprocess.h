@@ -54,6 +54,12 @@ LAMINA_API Preprocess caffe_imagenet();
 /// Throws Error if a setting is out of range or the image is inconsistent.
 LAMINA_API Image resize_and_crop(const Image& image, const Preprocess& settings);
 
+/// The same of a picture in memory of yours, a camera's frame in its own format, into memory of yours, red, green and
+/// blue side by side: what a Plan compiled with `photos` takes. Other formats are converted row by row as they are
+/// read; the picture is not copied. Throws Error as above, and unless `out` has 3 * crop * crop elements.
+LAMINA_API void resize_and_crop(const ImageView& image, const Preprocess& settings,
+                                std::span<std::uint8_t> out);  // [crop, crop, 3]
+
 /// (level / divisor - mean) / std of every sample, each step rounded to f32 as torchvision's ToTensor and Normalize do,
 /// channels in the network's order. A Plan compiled with `photos` does the same by itself, on its device.
 /// Throws Error unless the image is crop x crop and `out` has 3 * crop * crop elements.
@@ -62,6 +68,7 @@ LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
 
 /// Both steps: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
 LAMINA_API Tensor preprocess(const Image& image, const Preprocess& settings);
+LAMINA_API Tensor preprocess(const ImageView& image, const Preprocess& settings);
 
 /// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
 LAMINA_API Tensor load_image(const std::filesystem::path& path, const Preprocess& settings,

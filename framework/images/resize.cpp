@@ -86,20 +86,18 @@ std::uint8_t to_pixel(std::uint32_t sum) {
   return static_cast<std::uint8_t>(std::min<std::uint32_t>(sum >> fraction_bits, 255));
 }
 
-/// Some rows of a picture.
-struct Rows {
-  const std::uint8_t* data = nullptr;  // [count, stride]
-  std::size_t count = 0;
-  std::size_t stride = 0;  // bytes from one row to the next
+/// Where a pass writes: RGB, rows `stride` bytes apart.
+struct Target {
+  std::uint8_t* data = nullptr;
+  std::size_t stride = 0;
 };
 
-std::vector<std::uint8_t> horizontal_pass(const Rows& rows, const Taps& taps) {
-  const std::size_t outputs = taps.first.size();
-  std::vector<std::uint8_t> result(rows.count * outputs * 3);  // [rows, outputs, 3]
-  std::uint8_t* out = result.data();
+/// Rows [first, first + count) of what is read.
+void horizontal_pass(RowReader& source, const Range& rows, const Taps& taps, const Target& target) {
   for (std::size_t y = 0; y < rows.count; ++y) {
-    const std::uint8_t* row = rows.data + y * rows.stride;
-    for (std::size_t i = 0; i < outputs; ++i, out += 3) {
+    const std::uint8_t* row = source.row(rows.first + y);
+    std::uint8_t* out = target.data + y * target.stride;
+    for (std::size_t i = 0; i < taps.first.size(); ++i, out += 3) {
       const std::uint8_t* pixel = row + taps.first[i] * 3;
       std::uint32_t red = one_half, green = one_half, blue = one_half;
       for (std::size_t t = taps.begin[i]; t < taps.begin[i + 1]; ++t, pixel += 3) {
@@ -113,48 +111,69 @@ std::vector<std::uint8_t> horizontal_pass(const Rows& rows, const Taps& taps) {
       out[2] = to_pixel(blue);
     }
   }
-  return result;
 }
 
-std::vector<std::uint8_t> vertical_pass(const Rows& rows, std::size_t row_bytes, const Taps& taps) {
-  const std::size_t outputs = taps.first.size();
-  std::vector<std::uint8_t> result(outputs * row_bytes);  // [outputs, row_bytes]
+void vertical_pass(RowReader& source, std::size_t row_bytes, const Taps& taps, const Target& target) {
   std::vector<std::uint32_t> sums(row_bytes);
-  for (std::size_t i = 0; i < outputs; ++i) {
+  for (std::size_t i = 0; i < taps.first.size(); ++i) {
     std::fill(sums.begin(), sums.end(), one_half);
-    const std::uint8_t* row = rows.data + static_cast<std::size_t>(taps.first[i]) * rows.stride;
-    for (std::size_t t = taps.begin[i]; t < taps.begin[i + 1]; ++t, row += rows.stride) {
+    auto y = static_cast<std::size_t>(taps.first[i]);
+    for (std::size_t t = taps.begin[i]; t < taps.begin[i + 1]; ++t, ++y) {
+      const std::uint8_t* row = source.row(y);
       const std::uint32_t weight = taps.weights[t];
       for (std::size_t x = 0; x < row_bytes; ++x) sums[x] += row[x] * weight;
     }
-    std::transform(sums.begin(), sums.end(), result.begin() + static_cast<std::ptrdiff_t>(i * row_bytes), to_pixel);
+    std::transform(sums.begin(), sums.end(), target.data + i * target.stride, to_pixel);
   }
-  return result;
 }
+
+/// What lies between the two passes.
+struct Between {
+  Between(std::size_t w, std::size_t h) : width(w), height(h), rgb(w * h * 3) {}
+
+  Target target() { return {rgb.data(), width * 3}; }
+  RowReader reader() const {
+    return {{.data = rgb.data(), .width = static_cast<int>(width), .height = static_cast<int>(height)}, 0, width};
+  }
+
+  std::size_t width, height;
+  std::vector<std::uint8_t> rgb;  // [height, width, 3]
+};
 
 }  // namespace
 
-bool resizes_vertically_first(const Image& image, std::int64_t width, std::int64_t height) {
+bool resizes_vertically_first(const ImageView& image, std::int64_t width, std::int64_t height) {
   return image.height > height && image.height - height > 2 * (image.width - width);
 }
 
-Image resize_bilinear(const Image& image, std::int64_t width, std::int64_t height, const Region& region) {
+void resize_bilinear(const ImageView& image, std::int64_t width, std::int64_t height, const Region& region,
+                     std::uint8_t* out, std::size_t stride) {
   Taps columns = make_taps(image.width, width, region.left, region.width);
   Taps rows = make_taps(image.height, height, region.top, region.height);
-  const std::size_t stride = static_cast<std::size_t>(image.width) * 3;
-  const auto outputs = static_cast<std::size_t>(region.height);
+  const Range used_columns = columns.rebase();
+  RowReader source(image, used_columns.first, used_columns.count);
+  const auto out_width = static_cast<std::size_t>(region.width), out_height = static_cast<std::size_t>(region.height);
 
   if (resizes_vertically_first(image, width, height)) {
-    const Range used = columns.rebase();
-    const std::vector<std::uint8_t> shortened =
-        vertical_pass({image.rgb.data() + used.first * 3, 0, stride}, used.count * 3, rows);
-    return {region.width, region.height, horizontal_pass({shortened.data(), outputs, used.count * 3}, columns)};
+    Between shortened(used_columns.count, out_height);
+    vertical_pass(source, used_columns.count * 3, rows, shortened.target());
+    RowReader reader = shortened.reader();
+    horizontal_pass(reader, {0, out_height}, columns, {out, stride});
+    return;
   }
-  const Range used = rows.rebase();
-  const std::vector<std::uint8_t> narrowed =
-      horizontal_pass({image.rgb.data() + used.first * stride, used.count, stride}, columns);
-  const std::size_t row_bytes = static_cast<std::size_t>(region.width) * 3;
-  return {region.width, region.height, vertical_pass({narrowed.data(), used.count, row_bytes}, row_bytes, rows)};
+  const Range used_rows = rows.rebase();
+  Between narrowed(out_width, used_rows.count);
+  horizontal_pass(source, used_rows, columns, narrowed.target());
+  RowReader reader = narrowed.reader();
+  vertical_pass(reader, out_width * 3, rows, {out, stride});
+}
+
+Image resize_bilinear(const ImageView& image, std::int64_t width, std::int64_t height, const Region& region) {
+  const std::size_t stride = static_cast<std::size_t>(region.width) * 3;
+  Image result{region.width, region.height,
+               std::vector<std::uint8_t>(stride * static_cast<std::size_t>(region.height))};
+  resize_bilinear(image, width, height, region, result.rgb.data(), stride);
+  return result;
 }
 
 }  // namespace lamina::detail

@@ -23,12 +23,15 @@ struct Region {
 /// more than its crop. Needs a consistent image with at least one pixel and a region, not empty, within the result.
 ///
 /// Scratch memory: 3 bytes for each pixel of the region's columns and the image's rows that it depends on, or of the
-/// region's rows and the image's columns.
-Image resize_bilinear(const Image& image, std::int64_t width, std::int64_t height, const Region& region);
+/// region's rows and the image's columns; and a row where the image is not RGB, which is then converted as it is read.
+/// `out`: RGB, rows `stride` bytes apart.
+void resize_bilinear(const ImageView& image, std::int64_t width, std::int64_t height, const Region& region,
+                     std::uint8_t* out, std::size_t stride);
+Image resize_bilinear(const ImageView& image, std::int64_t width, std::int64_t height, const Region& region);
 
 /// The order of the two passes, between which pixels are rounded to 8 bits: vertical first where the height shrinks
 /// by more than twice the pixels that the width shrinks by. After torchvision's Resize that is a picture taller than
 /// twice its width and wider than the new short side.
-bool resizes_vertically_first(const Image& image, std::int64_t width, std::int64_t height);
+bool resizes_vertically_first(const ImageView& image, std::int64_t width, std::int64_t height);
 
 }  // namespace lamina::detail
