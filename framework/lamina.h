@@ -27,6 +27,7 @@
 #include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
 #include "lamina/ops/op.h"
+#include "lamina/ops/register_op.h"
 #include "lamina/plan/plan.h"
 #include "lamina/pool/plan_pool.h"
 #include "lamina/tensor/device.h"

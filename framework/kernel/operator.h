@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -12,10 +13,24 @@ namespace lamina {
 class ThreadPool;
 
 /// What an operator runs with.
-struct Execution {
+struct LAMINA_API Execution {
   ThreadPool* pool = nullptr;  ///< on the CPU
   void* stream = nullptr;      ///< on a GPU: a cudaStream_t
   void* workspace = nullptr;   ///< workspace_bytes() on the operator's device
+
+  /// Calls body(index, worker) once for every index in [0, count) and returns when all are done, on the threads of the
+  /// Plan that runs the operator: `worker` is in [0, threads), as many as Preparation::threads says. The first
+  /// exception thrown stops the loop and is rethrown here. Allocates nothing. On a GPU it runs in the calling thread
+  /// alone.
+  template <class Body>
+  void parallel_for(std::int64_t count, const Body& body) const {
+    share_out(count, &body,
+              [](const void* b, std::int64_t index, int worker) { (*static_cast<const Body*>(b))(index, worker); });
+  }
+
+ private:
+  void share_out(std::int64_t count, const void* body,
+                 void (*call)(const void* body, std::int64_t index, int worker)) const;
 };
 
 /// One piece of work made ready for one device: kernel chosen, weights where they are needed. Immutable once made; may

@@ -1,8 +1,15 @@
 #include "lamina/layers/op_table.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/concat.h"
 #include "lamina/layers/conv2d.h"
@@ -148,6 +155,26 @@ constexpr Row table[] = {{"adaptive_avg_pool2d", make_adaptive_avg_pool2d},
                          {"sigmoid", make_plain<Sigmoid>},
                          {"softmax", make_along<Softmax, -1>}};
 
+/// The rows that programs add.
+struct AddedRows {
+  std::shared_mutex mutex;
+  std::map<std::string, MakeModule, std::less<>> rows;
+};
+AddedRows& added() {
+  static AddedRows rows;
+  return rows;
+}
+
+/// A module that writes another name into files could not be read back.
+std::shared_ptr<Module> made(std::string_view op, const MakeModule& make, const NodeSpec& spec) {
+  std::shared_ptr<Module> module = make(spec);
+  if (module == nullptr) fail("op ", quote(op), ": expected a module of what was registered for it, got null");
+  if (module->op() != op) {
+    fail("op ", quote(op), ": what was registered for it made a module whose op() is ", quote(module->op()));
+  }
+  return module;
+}
+
 }  // namespace
 
 std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
@@ -156,7 +183,24 @@ std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
     if (row.op == op) return row.make(spec);
     known += (known.empty() ? "" : ", ") + std::string(row.op);
   }
-  fail("unknown op \"", op, "\"; Lamina knows ", known);
+  MakeModule make;
+  {
+    const std::shared_lock lock(added().mutex);
+    const auto found = added().rows.find(op);
+    if (found != added().rows.end()) make = found->second;
+    for (const auto& [name, row] : added().rows) known += ", " + printable(name);
+  }
+  if (make == nullptr) {
+    fail("unknown op ", quote(op), "; Lamina knows ", known,
+         ", and the ops of docs/ops.md; register_op adds a program's own");
+  }
+  return made(op, make, spec);
+}
+
+bool add_row(const std::string& op, MakeModule make) {
+  if (std::ranges::find(table, op, &Row::op) != std::end(table)) return false;
+  const std::unique_lock lock(added().mutex);
+  return added().rows.emplace(op, std::move(make)).second;
 }
 
 }  // namespace lamina::detail

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "lamina/layers/module.h"
+
+namespace lamina {
+
+/// What a model file says of one node: enough to build its module.
+struct NodeSpec {
+  const Attributes& attributes;  ///< to be read by an AttributeReader
+  /// The node's parameter of that name ("weight") in the file, or nothing.
+  std::function<std::optional<Tensor>(std::string_view)> parameter;
+
+  std::optional<Shape> parameter_shape(std::string_view name) const {
+    const std::optional<Tensor> found = parameter(name);
+    return found ? std::optional(found->shape()) : std::nullopt;
+  }
+};
+
+/// Builds the module, without setting its parameters: loading does. Throws Error for attributes that it does not know
+/// and parameters that are missing.
+using MakeModule = std::function<std::shared_ptr<Module>(const NodeSpec& node)>;
+
+}  // namespace lamina
