@@ -19,6 +19,8 @@ case $how in
       PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name lamina.pc)")
       export PKG_CONFIG_PATH
       # shellcheck disable=SC2046
+      c++ -std=c++20 -fsyntax-only "$source/examples/custom_layer/main.cpp" $(pkg-config --cflags lamina)
+      # shellcheck disable=SC2046
       c++ -std=c++20 "$work/embed/main.cpp" $(pkg-config --cflags --libs lamina) -o "$work/by_pkg_config"
       LD_LIBRARY_PATH=$(pkg-config --variable=libdir lamina) "$work/by_pkg_config" "$model" "$photo"
     fi
@@ -44,6 +46,12 @@ END
       grep -E -- '^-- Lamina: building with(out)? CUDA' "$work/log"
     else
       grep -- '^-- Lamina: building without CUDA' "$work/log"
+    fi
+    # What README has people install runs on every CPU of the architecture.
+    cmake --preset demo -S "$source" -B "$work/demo" -DLAMINA_CUDA=OFF >"$work/log"
+    grep -q '"command"' "$work/demo/compile_commands.json"
+    if grep -o -- ' -march=native.*' "$work/demo/compile_commands.json"; then
+      exit 1
     fi
     # Built as a program under development would be.
     cmake -S "$work/embed" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DLAMINA_CUDA=OFF >"$work/log"
