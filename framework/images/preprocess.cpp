@@ -109,12 +109,16 @@ void resize_and_crop(const ImageView& image, const Preprocess& settings, std::sp
                           out.data() + first * 3, side * 3);
 }
 
-Image resize_and_crop(const Image& image, const Preprocess& settings) {
+Image resize_and_crop(const ImageView& image, const Preprocess& settings) {
   validate(settings);
   const auto side = static_cast<std::size_t>(settings.crop);
   Image result{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
-  resize_and_crop(ImageView(image), settings, result.rgb);
+  resize_and_crop(image, settings, result.rgb);
   return result;
+}
+
+Image resize_and_crop(const Image& image, const Preprocess& settings) {
+  return resize_and_crop(ImageView(image), settings);
 }
 
 void normalize_into(const Image& image, const Preprocess& settings, std::span<float> out) {
@@ -132,10 +136,7 @@ void normalize_into(const Image& image, const Preprocess& settings, std::span<fl
 }
 
 Tensor preprocess(const ImageView& image, const Preprocess& settings) {
-  validate(settings);
-  const auto side = static_cast<std::size_t>(settings.crop);
-  Image seen{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
-  resize_and_crop(image, settings, seen.rgb);
+  const Image seen = resize_and_crop(image, settings);
   Tensor result({1, 3, settings.crop, settings.crop});
   normalize_into(seen, settings, result.values<float>());
   return result;

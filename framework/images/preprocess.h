@@ -59,6 +59,7 @@ LAMINA_API Image resize_and_crop(const Image& image, const Preprocess& settings)
 /// read; the picture is not copied. Throws Error as above, and unless `out` has 3 * crop * crop elements.
 LAMINA_API void resize_and_crop(const ImageView& image, const Preprocess& settings,
                                 std::span<std::uint8_t> out);  // [crop, crop, 3]
+LAMINA_API Image resize_and_crop(const ImageView& image, const Preprocess& settings);
 
 /// (level / divisor - mean) / std of every sample, each step rounded to f32 as torchvision's ToTensor and Normalize do,
 /// channels in the network's order. A Plan compiled with `photos` does the same by itself, on its device.

@@ -62,7 +62,7 @@ std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& giv
       shapes[name] = values[name] = copy_of(value, name);
     }
   }
-  const detail::NodeSpec spec = {.attributes = attributes,
+  const NodeSpec spec = {.attributes = attributes,
                                  .parameter = [&](std::string_view name) -> std::optional<Tensor> {
                                    const auto found = shapes.find(name);
                                    return found == shapes.end() ? std::nullopt : std::optional(found->second);

@@ -4,8 +4,8 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 
-#include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "gil.h"
 #include "lamina/base/error.h"
@@ -18,33 +18,42 @@ namespace {
 
 using detail::fail;
 
-/// u8 [H, W, 3] as an Image. Copied: an Image owns its pixels.
-Image image_of(const Tensor& pixels) {
+/// u8 [H, W, 3], where it lies.
+ImageView view_of(const Tensor& pixels) {
   const Shape& shape = pixels.shape();
   if (pixels.dtype() != DType::u8 || !pixels.device().is_cpu() || shape.rank() != 3 || shape[2] != 3) {
     fail("photo: expected u8 [height, width, 3] on the cpu, got ", pixels.description());
   }
   if (shape[0] > 1 << 20 || shape[1] > 1 << 20) fail("photo: expected fewer pixels, got ", pixels.description());
-  const auto values = pixels.values<std::uint8_t>();
-  return {static_cast<int>(shape[1]), static_cast<int>(shape[0]), {values.begin(), values.end()}};
+  return {.data = pixels.values<std::uint8_t>().data(),
+          .width = static_cast<int>(shape[1]),
+          .height = static_cast<int>(shape[0])};
 }
 
-/// A photograph out of a path, the bytes of a file, or an array of pixels. Decodes without the GIL.
-Image read(nb::handle photo, bool upright) {
-  const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
-  if (nb::isinstance<nb::bytes>(photo)) {
-    const auto bytes = nb::borrow<nb::bytes>(photo);
-    const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
-    const WithoutGil release;
-    return decode_image(file, "photo", options);
+/// A photograph out of a path, the bytes of a file, both decoded without the GIL, or an array of pixels, used where it
+/// lies.
+struct Photo {
+  Photo(nb::handle photo, bool upright) {
+    const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
+    if (nb::isinstance<nb::bytes>(photo)) {
+      const auto bytes = nb::borrow<nb::bytes>(photo);
+      const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
+      const WithoutGil release;
+      decoded = decode_image(file, "photo", options);
+    } else if (nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
+      const auto path = nb::cast<std::filesystem::path>(photo);
+      const WithoutGil release;
+      decoded = read_image(path, options);
+    } else {
+      lent.emplace(photo, "photo", Lent::Access::read);
+    }
+    view = lent ? view_of(lent->tensor()) : ImageView(decoded);
   }
-  if (nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
-    const auto path = nb::cast<std::filesystem::path>(photo);
-    const WithoutGil release;
-    return read_image(path, options);
-  }
-  return image_of(Lent(photo, "photo", Lent::Access::read).tensor());
-}
+
+  Image decoded;
+  std::optional<Lent> lent;
+  ImageView view;  // of the one or the other
+};
 
 /// The pixels as an array u8 [H, W, 3] that owns them.
 nb::object pixels_of(Image image) {
@@ -54,13 +63,15 @@ nb::object pixels_of(Image image) {
 }
 
 nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, nb::handle out, bool upright) {
-  const Image image = read(photo, upright);
-  Image result;
-  {
-    const WithoutGil release;
-    result = resize_and_crop(image, settings);
+  const Photo source(photo, upright);
+  if (out.is_none()) {
+    Image result;
+    {
+      const WithoutGil release;
+      result = resize_and_crop(source.view, settings);
+    }
+    return pixels_of(std::move(result));
   }
-  if (out.is_none()) return pixels_of(std::move(result));
   const Lent target(out, "out", Lent::Access::write);
   const Shape expected = {settings.crop, settings.crop, 3};
   if (target.tensor().dtype() != DType::u8 || target.tensor().shape() != expected ||
@@ -68,16 +79,26 @@ nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, n
     fail("out: expected u8 ", expected, " on the cpu, got ", target.tensor().description());
   }
   Tensor pixels = target.tensor();
-  std::memcpy(pixels.raw(), result.rgb.data(), result.rgb.size());
+  {
+    const WithoutGil release;
+    resize_and_crop(source.view, settings, pixels.values<std::uint8_t>());
+  }
   return nb::borrow(out);
 }
 
+nb::object read_photo(nb::handle photo, bool upright) {
+  Photo source(photo, upright);
+  if (!source.lent) return pixels_of(std::move(source.decoded));
+  const auto values = source.lent->tensor().values<std::uint8_t>();
+  return pixels_of({source.view.width, source.view.height, {values.begin(), values.end()}});
+}
+
 nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool upright) {
-  const Image image = read(photo, upright);
+  const Photo source(photo, upright);
   Tensor result;
   {
     const WithoutGil release;
-    result = preprocess(image, settings);
+    result = preprocess(source.view, settings);
   }
   return to_python(Result{std::move(result)});
 }
@@ -147,12 +168,10 @@ void bind_images(nb::module_& m) {
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
       "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"stb_image\".");
-  m.def(
-      "read_image", [](nb::handle photo, bool upright) { return pixels_of(read(photo, upright)); }, nb::arg("photo"),
-      nb::kw_only(), nb::arg("upright") = false,
-      nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = False) -> numpy.typing.NDArray[numpy.uint8]"),
-      "The pixels of a photograph, uint8 [height, width, 3]: those of Pillow's convert(\"RGB\"). upright=True turns "
-      "it\nas its EXIF data say.");
+  m.def("read_image", &read_photo, nb::arg("photo"), nb::kw_only(), nb::arg("upright") = false,
+        nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = False) -> numpy.typing.NDArray[numpy.uint8]"),
+        "The pixels of a photograph, uint8 [height, width, 3]: those of Pillow's convert(\"RGB\"). upright=True turns "
+        "it\nas its EXIF data say.");
   m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo"), nb::arg("settings"), nb::arg("out") = nb::none(),
         nb::kw_only(), nb::arg("upright") = false,
         nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess, out: "
