@@ -184,15 +184,16 @@ std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
     known += (known.empty() ? "" : ", ") + std::string(row.op);
   }
   MakeModule make;
+  std::string registered;
   {
     const std::shared_lock lock(added().mutex);
     const auto found = added().rows.find(op);
     if (found != added().rows.end()) make = found->second;
-    for (const auto& [name, row] : added().rows) known += ", " + printable(name);
+    for (const auto& [name, row] : added().rows) registered += (registered.empty() ? "" : ", ") + printable(name);
   }
   if (make == nullptr) {
-    fail("unknown op ", quote(op), "; Lamina knows ", known,
-         ", and the ops of docs/ops.md; register_op adds a program's own");
+    fail("unknown op ", quote(op), "; register_op added ", registered.empty() ? "none" : registered,
+         "; beside the ops of docs/ops.md Lamina knows ", known);
   }
   return made(op, make, spec);
 }
