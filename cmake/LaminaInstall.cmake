@@ -54,11 +54,11 @@ if(NOT BUILD_SHARED_LIBS)
 endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/lamina.pc.in" "${PROJECT_BINARY_DIR}/lamina.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/lamina.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina")
 
 if(LAMINA_APPS)
   install(FILES weights/alexnet-conv1.safetensors weights/digits.safetensors weights/imagenet_classes.txt
           DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)
-  install(FILES apps/pictures/font/LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME LICENSE.letters)
+  install(FILES apps/pictures/font/LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina" RENAME LICENSE.letters)
   install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

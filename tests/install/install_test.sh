@@ -31,6 +31,7 @@ case $how in
     cat >"$work/embed/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(consumer LANGUAGES CXX)
+include(GNUInstallDirs)
 include(FetchContent)
 FetchContent_Declare(lamina SOURCE_DIR "$source")
 FetchContent_MakeAvailable(lamina)
@@ -47,6 +48,9 @@ END
     else
       grep -- '^-- Lamina: building without CUDA' "$work/log"
     fi
+    # Installed along with the project around it, the licence is Lamina's and not in the way of that project's own.
+    cmake -S "$work/embed" -B "$work/installed" -G Ninja -DLAMINA_CUDA=OFF -DLAMINA_INSTALL=ON >"$work/log"
+    grep -q 'share/doc/lamina' "$work/installed/_deps/lamina-build/cmake_install.cmake"
     # What README has people install runs on every CPU of the architecture.
     cmake --preset demo -S "$source" -B "$work/demo" -DLAMINA_CUDA=OFF >"$work/log"
     grep -q '"command"' "$work/demo/compile_commands.json"
