@@ -91,8 +91,9 @@ void add_convert(CLI::App& app) {
       ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));
   command->footer(
       "Without --arch the file holds the tensors alone, or the model that the input is.\n"
-      "Example:\n"
-      "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet");
+      "Examples:\n"
+      "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet\n"
+      "  lamina convert last.ckpt ema.safetensors --key ema --strip-prefix backbone.");
   command->callback([options] { convert(*options); });
 }
 

@@ -21,28 +21,33 @@ std::string nearest(const std::string& name, std::span<const std::string> names)
   return text.empty() ? "; there are no tensors at all" : text;
 }
 
-/// Whether the weights have every parameter of the nodes under its name with `prefix` in front.
-bool fits_under(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
-  return std::ranges::all_of(nodes, [&](const Graph::Node& node) {
-    return node.module == nullptr || std::ranges::all_of(node.module->parameters(), [&](const auto& parameter) {
-             const TensorInfo* info = weights.info(prefix + detail::parameter_key(node.name, parameter.name));
-             return info != nullptr && std::ranges::equal(info->shape, parameter.shape.extents());
-           });
-  });
+/// Whether the weights have most parameters of the nodes under their names with `prefix` in front; the last layer, say,
+/// may be another.
+bool has_most_under(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
+  std::size_t all = 0, there = 0;
+  for (const Graph::Node& node : nodes) {
+    if (node.module == nullptr) continue;
+    for (const Module::Parameter& parameter : node.module->parameters()) {
+      ++all;
+      there += weights.contains(prefix + detail::parameter_key(node.name, parameter.name));
+    }
+  }
+  return there * 2 > all;
 }
 
-/// Prefixes under which the weights would fit: "backbone.". A few of them at most.
+/// Prefixes under which the weights would fit: "backbone.". Looks for a few at most.
 std::vector<std::string> fitting_prefixes(const std::vector<Graph::Node>& nodes, const Weights& weights,
                                           std::span<const std::string> names) {
-  constexpr std::size_t most = 4;
+  constexpr int most = 8;
+  int tried = 0;
   std::vector<std::string> prefixes;
   for (const Graph::Node& node : nodes) {
     if (node.module == nullptr || node.module->parameters().empty()) continue;
     const std::string first = '.' + detail::parameter_key(node.name, node.module->parameters()[0].name);
     for (const std::string& name : names) {
-      if (prefixes.size() == most || !name.ends_with(first)) continue;
+      if (!name.ends_with(first) || ++tried > most) continue;
       const std::string prefix = name.substr(0, name.size() - first.size() + 1);
-      if (fits_under(prefix, nodes, weights)) prefixes.push_back(prefix);
+      if (has_most_under(prefix, nodes, weights)) prefixes.push_back(prefix);
     }
     break;
   }

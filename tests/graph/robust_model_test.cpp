@@ -156,6 +156,17 @@ TEST(Model, PassesOverWhatWrappersPutBeforeEveryName) {
   }
   expect_error([] { convolutions(3).load(weights_of(3, "backbone.")); },
                {"do not fit the graph: all their names begin with \"backbone.\" and none of the graph's does"});
+  // Beside other tensors, and where a layer is of another shape or missing.
+  const auto with = [](int count, const std::string& prefix, const std::string& other, const Shape& shape) {
+    Weights weights = weights_of(count, prefix);
+    weights.set(other, Tensor::zeros(shape));
+    return weights;
+  };
+  expect_error([&] { convolutions(3).load(with(3, "net.backbone.", "head.weight", {1})); },
+               {"what fits begins with \"net.backbone.\" and none", "--strip-prefix"});
+  expect_error([&] { convolutions(3).load(with(2, "backbone.", "backbone.3.weight", {7})); },
+               {"all their names begin with \"backbone.\""});
+  expect_error([&] { convolutions(3).load(with(1, "backbone.", "other", {1})); }, {"missing: "});
   // Where the graph's own names begin so, they are its names.
   Graph graph;
   const Value x = graph.input("input", {batch, 1, 4, 4});
