@@ -68,11 +68,15 @@ Model open_model(const std::string& path) {
 }
 
 void add_open_to(CLI::App& command, OpenOptions& options) {
-  command.add_option("--key", options.key,
-                     "where the weights are in a PyTorch checkpoint that has several: model, ema");
-  command.add_option("--strip-prefix", options.strip_prefix,
-                     "what to leave out in front of the weights' names: backbone. (module., _orig_mod. and model. are "
-                     "left out unasked)");
+  command
+      .add_option("--key", options.key, "where the weights are in a PyTorch checkpoint that has several: model, ema")
+      ->type_name("KEY");
+  command
+      .add_option(
+          "--strip-prefix", options.strip_prefix,
+          "what to leave out in front of the weights' names: backbone. (module., _orig_mod. and model. are left "
+          "out unasked)")
+      ->type_name("PREFIX");
 }
 
 Weights open_weights(const std::string& path, const OpenOptions& options) {
