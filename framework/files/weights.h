@@ -34,11 +34,10 @@ class LAMINA_API Weights {
   /// Opens a weight file, recognised by its content and not by its name:
   /// - safetensors;
   /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy"), and .npz;
-  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one that a checkpoint holds under a key such as
-  /// "model",
-  ///   or the only one that it holds under any; prefixes "module." and "_orig_mod." that all names share are left out,
-  ///   and so are values that are no tensors, and objects. Nothing in the file is executed. `notes` says what was
-  ///   chosen.
+  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one that a checkpoint holds under a usual key, such as
+  ///   "model", or the only one that it holds under any; prefixes "module." and "_orig_mod." that all names share are
+  ///   left out, and so are values that are no tensors, and objects. Nothing in the file is executed. `notes` says what
+  ///   was chosen.
   ///
   /// The file is memory-mapped, and checked as a whole before this returns; no tensor is read yet. Throws Error naming
   /// the file, the tensor, what was expected and what was found; where there are several sets of weights of which none

@@ -138,7 +138,7 @@ TEST(Checkpoint, ObjectsBesideTheWeightsArePassedOver) {
   for (const auto& [name, value] : beside) {
     EXPECT_EQ(open(dict({{"model", state_dict(1)}, {"x", value}})).names(), Names{"a0"}) << name;
     EXPECT_EQ(open(dict({{"x", value}, {"a", good_tensor}})).names(), Names{"a"}) << name;
-    expect_error([&] { open(value); }, {"expected a state dict"}, name);
+    expect_error([&object = value] { open(object); }, {"expected a state dict"}, name);
   }
 }
 
