@@ -62,11 +62,10 @@ std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& giv
       shapes[name] = values[name] = copy_of(value, name);
     }
   }
-  const NodeSpec spec = {.attributes = attributes,
-                                 .parameter = [&](std::string_view name) -> std::optional<Tensor> {
-                                   const auto found = shapes.find(name);
-                                   return found == shapes.end() ? std::nullopt : std::optional(found->second);
-                                 }};
+  const NodeSpec spec = {.attributes = attributes, .parameter = [&](std::string_view name) -> std::optional<Tensor> {
+                           const auto found = shapes.find(name);
+                           return found == shapes.end() ? std::nullopt : std::optional(found->second);
+                         }};
   const bool is_op = detail::find_op(op) != nullptr;
   if (is_op && !shapes.empty()) fail(op, ": takes its operands as inputs; ", shapes.begin()->first, " is none of it");
   std::shared_ptr<Module> module = is_op ? std::make_shared<Op>(op, attributes) : detail::make_module(op, spec);

@@ -94,7 +94,9 @@ TEST(GoldenFiles, ArraysAsNumPySavesThem) {
   EXPECT_EQ(weights.names(), std::vector<std::string>{"a"});
   const Tensor array = weights.at("a");
   EXPECT_EQ(array.shape(), (Shape{2, 3, 4}));
-  for (std::int64_t i = 0; i < array.numel(); ++i) EXPECT_EQ(array.values<std::int64_t>()[i], i);
+  std::int64_t expected = 0;
+  for (const std::int64_t value : array.values<std::int64_t>()) EXPECT_EQ(value, expected++);
+  EXPECT_EQ(expected, 24);
 }
 
 TEST(GoldenFiles, StateDictsAsTorchSavesThem) {
