@@ -26,7 +26,7 @@ endif()
 lamina_picture_library(WEBP WebP webp/decode.h libwebp-dev ${webp})
 
 # libheif comes shared, with decoders of its own behind it: a program for other machines links it only if asked to.
-if(LAMINA_HEIF STREQUAL "AUTO" AND NOT LAMINA_NATIVE)
+if(LAMINA_HEIF STREQUAL "AUTO" AND (SKBUILD OR CMAKE_CROSSCOMPILING OR NOT PROJECT_IS_TOP_LEVEL))
   set(LAMINA_WITH_HEIF OFF)
 else()
   lamina_picture_library(HEIF HEIC libheif/heif.h libheif-dev heif)
