@@ -55,6 +55,28 @@ nb::object activation(const PyPlan& self, const std::string& node) {
   return to_python(Result{std::move(copy)});
 }
 
+/// A dict for each step.
+nb::list profile(const PyPlan& self, nb::handle inputs, int runs) {
+  const std::vector<Lent> lent = take_inputs(self.plan(), inputs);
+  std::vector<StepTime> steps;
+  {
+    const WithoutGil release;
+    steps = self.plan().profile(tensors_of(lent), runs);
+  }
+  nb::list result;
+  for (const StepTime& step : steps) {
+    nb::dict row;
+    row["name"] = step.name;
+    row["fused"] = step.fused;
+    row["kernel"] = step.kernel;
+    row["milliseconds"] = step.milliseconds;
+    row["flops"] = step.flops;
+    row["bytes"] = step.bytes;
+    result.append(row);
+  }
+  return result;
+}
+
 void bind_memory(nb::module_& m) {
   nb::class_<PlanMemory>(m, "PlanMemory", "Bytes that a plan holds on its device.")
       .def_ro("activations", &PlanMemory::activations, "the arena that all activations share")
@@ -115,11 +137,18 @@ void bind_plan(nb::module_& m) {
       .def_prop_ro(
           "batched", [](const PyPlan& self) { return self.plan().batched(); },
           "Whether each image is by itself: then fewer than the batch may be given.")
+      .def_prop_ro("precision", [](const PyPlan& self) { return std::string(name(self.plan().options().precision)); })
       .def_prop_ro("device", [](const PyPlan& self) { return to_string(self.plan().options().device); })
       .def_prop_ro("memory", [](const PyPlan& self) { return self.plan().memory(); })
       .def(
           "summary", [](const PyPlan& self) { return self.plan().summary(); },
           "A table of the steps: node, kernel, what was fused, output shape, FLOPs, bytes.")
+      .def("profile", &profile, nb::arg("x"), nb::arg("runs") = 10,
+           nb::sig("def profile(self, x: typing.Any, runs: int = 10) -> list[dict[str, typing.Any]]"),
+           "Runs the network `runs` times and times each step by itself, on the device's clock: a dict for each step, "
+           "of "
+           "its name,\nfused (the nodes computed with it), kernel, milliseconds (the median), flops, and bytes that it "
+           "reads and writes at least.")
       .def("activation", &activation, nb::arg("node"), nb::sig("def activation(self, node: str) -> typing.Any"),
            "A copy of what the last run left as the output of any node; from a plan compiled with keep_all=True.")
       .def("__repr__", &repr);
