@@ -16,12 +16,6 @@ nb::tuple names_of(std::span<const std::string> names) {
   return nb::tuple(list);
 }
 
-nb::tuple shapes_of(std::span<const Shape> shapes) {
-  nb::list list;
-  for (const Shape& shape : shapes) list.append(to_python(shape));
-  return nb::tuple(list);
-}
-
 nb::tuple types_of(std::span<const DType> types) {
   nb::list list;
   for (const DType type : types) list.append(std::string(name(type)));
@@ -122,10 +116,10 @@ void bind_plan(nb::module_& m) {
           "output_names", [](const PyPlan& self) { return names_of(self.plan().output_names()); },
           nb::sig("def output_names(self) -> tuple[str, ...]"))
       .def_prop_ro(
-          "input_shapes", [](const PyPlan& self) { return shapes_of(self.plan().input_shapes()); },
+          "input_shapes", [](const PyPlan& self) { return to_python(self.plan().input_shapes()); },
           nb::sig("def input_shapes(self) -> tuple[tuple[int, ...], ...]"))
       .def_prop_ro(
-          "output_shapes", [](const PyPlan& self) { return shapes_of(self.plan().output_shapes()); },
+          "output_shapes", [](const PyPlan& self) { return to_python(self.plan().output_shapes()); },
           nb::sig("def output_shapes(self) -> tuple[tuple[int, ...], ...]"))
       .def_prop_ro(
           "input_dtypes", [](const PyPlan& self) { return types_of(self.plan().input_dtypes()); },

@@ -144,6 +144,12 @@ nb::tuple to_python(const Shape& shape) {
   return nb::tuple(extents);
 }
 
+nb::tuple to_python(std::span<const Shape> shapes) {
+  nb::list list;
+  for (const Shape& shape : shapes) list.append(to_python(shape));
+  return nb::tuple(list);
+}
+
 nb::object to_python(Result result) {
   const bool host = result.tensor.device().is_cpu() && result.tensor.dtype() != DType::bf16;
   nb::object lender = nb::cast(std::move(result));
