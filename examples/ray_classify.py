@@ -21,7 +21,7 @@ from ray.data.expressions import col
 EXTENSIONS = ["png", "jpg", "jpeg", "bmp", "tga", "pgm", "ppm"]
 
 
-def rows_of(photos, model, *, actors, decoders, batch, gpus, top=5):
+def rows_of(photos, model, *, actors, decoders, batch, gpus, top=5, block=1024):
     """The dataset of path, classes, scores and error."""
     # Fractions of a core, that leave one: where actors hold all of them, none is left for Ray's own tasks, and the job
     # waits forever. They say what Ray counts, not how many threads run.
@@ -32,16 +32,16 @@ def rows_of(photos, model, *, actors, decoders, batch, gpus, top=5):
     options = {"top": top, "batch": batch}
     reading = {"num_cpus": min(1.0, cores / 4)}
     if read_here:
-        # A block is one actor's work.
+        # A block is one actor's work, and Ray hands out some tens of them a second.
         pictures = ray.data.read_parquet(photos, columns=["path"], **reading).repartition(
-            target_num_rows_per_block=4 * batch)
+            target_num_rows_per_block=block)
         options["decoders"] = decoders
     else:
         files = ray.data.read_binary_files(photos, include_paths=True, file_extensions=EXTENSIONS, **reading)
         pictures = files.map_batches(lamina.ray.Decoder, fn_constructor_args=(model,), batch_size=batch,
                                      concurrency=decoders, num_cpus=share)
     return pictures.map_batches(lamina.ray.Classifier, fn_constructor_args=(model,), fn_constructor_kwargs=options,
-                                batch_size=4 * batch if read_here else batch, concurrency=actors, **resources)
+                                batch_size=block if read_here else batch, concurrency=actors, **resources)
 
 
 def main():
@@ -55,6 +55,7 @@ def main():
     parser.add_argument("--actors", type=int, help="that run the network; one for each GPU, or one")
     parser.add_argument("--decoders", type=int, default=1, help="actors that decode, or threads of each actor")
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--block", type=int, default=1024, help="photographs that an actor gets at a time, of Parquet")
     parser.add_argument("--top", type=int, default=5)
     options = parser.parse_args()
     if options.arch and not options.weights:
@@ -64,7 +65,7 @@ def main():
     gpus = int(ray.cluster_resources().get("GPU", 0))
     start = time.perf_counter()
     rows = rows_of(options.photos, options.model or (options.arch, options.weights), actors=options.actors or gpus or 1,
-                   decoders=options.decoders, batch=options.batch, gpus=gpus > 0, top=options.top)
+                   decoders=options.decoders, batch=options.batch, gpus=gpus > 0, top=options.top, block=options.block)
     rows.write_parquet(options.out)
     seconds = time.perf_counter() - start
     written = ray.data.read_parquet(options.out)

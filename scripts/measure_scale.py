@@ -189,7 +189,8 @@ def measure_ray(table, model, folder, count, actors, batch, out):
                                           gpus=gpus > 0).write_parquet(target))
         table.row(f"Ray, {number} actors, paths alone, to Parquet", count,
                   lambda: example.rows_of(paths, model, actors=number, decoders=max(os.cpu_count() // number, 1),
-                                          batch=batch, gpus=gpus > 0).write_parquet(f"{target}-paths"))
+                                          batch=batch, gpus=gpus > 0, block=4 * batch)
+                  .write_parquet(f"{target}-paths"))
         for written in (target, f"{target}-paths"):
             rows = ray.data.read_parquet(written)
             assert rows.count() == count and rows.filter(expr=col("error").is_not_null()).count() == 0
