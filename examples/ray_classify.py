@@ -18,7 +18,7 @@ import lamina.ray
 import ray
 from ray.data.expressions import col
 
-EXTENSIONS = ["png", "jpg", "jpeg", "bmp", "tga", "pgm", "ppm"]
+EXTENSIONS = ["png", "jpg", "jpeg", "bmp", "tga", "pgm", "ppm", "webp", "heic", "heif"]
 
 
 def rows_of(photos, model, *, actors, decoders, batch, gpus, top=5, block=1024):

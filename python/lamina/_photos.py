@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 Photo = str | os.PathLike[str] | bytes | Pixels
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif"}
 
 
 class Classified(NamedTuple):
