@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How fast a folder of photographs is classified, by one process and by Ray, and what of it each part takes: a table.
 
-    scripts/measure_scale.py --model resnet50.onnx --photos 2000 --ray 1,2,4           # the CPU
-    scripts/measure_scale.py --model resnet50.safetensors --photos 20000 --devices all --precision fp16
+    scripts/race/measure_scale.py --model resnet50.onnx --photos 2000 --ray 1,2,4           # the CPU
+    scripts/race/measure_scale.py --model resnet50.safetensors --photos 20000 --devices all --precision fp16
 
 --devices all: every GPU, one after the other and all at once; otherwise such as cpu, cuda:0 or cuda:0,cuda:1. Without
 --ray neither Ray nor a network is needed. The photographs are made first (Pillow), of those in docs/images, and are in
@@ -25,7 +25,7 @@ from pathlib import Path
 import lamina
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DISTINCT = 64  # photographs; the others are copies of them
 
 
@@ -170,7 +170,7 @@ def measure_ray(table, model, folder, count, actors, batch, out):
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
     ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False, runtime_env={"env_vars": {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "scripts"), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")])}})
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "scripts/race"), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")])}})
     ray.data.DataContext.get_current().enable_progress_bars = False
     gpus = int(ray.cluster_resources().get("GPU", 0))
     files = lambda: ray.data.read_binary_files(str(folder), include_paths=True, num_cpus=0.25)
