@@ -222,11 +222,24 @@ void bind_graph(nb::module_& m) {
       .def(
           "plan_memory",
           [](const Graph& self, const Preprocess* preprocess, const nb::kwargs& fields) {
-            return self.plan_memory(options_from(fields, preprocess));
+            const CompileOptions options = options_from(fields, preprocess);
+            const WithoutGil release;
+            return self.plan_memory(options);
           },
           nb::arg("preprocess").none() = nb::none(), nb::arg("options"),
           nb::sig("def plan_memory" LAMINA_COMPILE "PlanMemory"),
           "The bytes that compile() with these options will hold, found out without taking any on a GPU.")
+      .def(
+          "plan_summary",
+          [](const Graph& self, const Preprocess* preprocess, const nb::kwargs& fields) {
+            const CompileOptions options = options_from(fields, preprocess);
+            const WithoutGil release;
+            return self.plan_summary(options);
+          },
+          nb::arg("preprocess").none() = nb::none(), nb::arg("options"),
+          nb::sig("def plan_summary" LAMINA_COMPILE "str"),
+          "What Plan.summary() would say, found out without taking memory on a GPU; with description= also of a device "
+          "that is not there.")
       .def(
           "summary", [](const Graph& self, std::int64_t batch) { return self.summary(batch); }, nb::arg("batch") = 1,
           "A table of the nodes: name, op, output shape, parameters, FLOPs, and the totals.")

@@ -65,6 +65,13 @@ DType type_of_dlpack(dlpack::Type type, std::string_view what) {
   fail(what, ": elements of DLPack type ", int{type.code}, " with ", int{type.bits}, " bits are not known to Lamina");
 }
 
+/// Of what is no lender, the CPU.
+dlpack::Device dlpack_device(nb::handle object) {
+  if (!nb::hasattr(object, "__dlpack_device__")) return {dlpack::cpu, 0};
+  const auto [type, index] = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
+  return {type, index};
+}
+
 Device device_of_dlpack(dlpack::Device device, std::string_view what) {
   if (device.type == dlpack::cpu || device.type == dlpack::cuda_host) return Device::cpu();
   if (device.type == dlpack::cuda || device.type == dlpack::cuda_managed) return Device::cuda(device.index);
@@ -95,9 +102,9 @@ bool is_contiguous(const Shape& shape, const Stride* strides, std::int64_t unit)
 Lent::Lent(nb::handle object, std::string_view what, Access access, cuda::Stream stream) {
   // The destructor does not run if this throws.
   try {
-    if (PyObject_CheckBuffer(object.ptr()) != 0) {
-      borrow_buffer(object, what, access);
-    } else if (nb::hasattr(object, "__dlpack__")) {
+    const bool dlpack = nb::hasattr(object, "__dlpack__");
+    if (PyObject_CheckBuffer(object.ptr()) != 0 && borrow_buffer(object, what, access)) return;
+    if (dlpack) {
       borrow_dlpack(object, what, access, stream);
     } else {
       const std::string text = detail::concat(what, ": expected an array (of NumPy, PyTorch, or with __dlpack__), got ",
@@ -137,11 +144,12 @@ void Lent::require_usable(std::string_view what, bool contiguous, bool read_only
   }
 }
 
-void Lent::borrow_buffer(nb::handle object, std::string_view what, Access access) {
+bool Lent::borrow_buffer(nb::handle object, std::string_view what, Access access) {
   // Always read-only: a refusal of ours says more than the exporter's.
   if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_FULL_RO) != 0) {
     buffer_.obj = nullptr;
     const nb::python_error error;
+    if (dlpack_device(object).type != dlpack::cpu) return false;
     fail(what, ": the array cannot be read: ", error.what());
   }
   const DType type = type_of_buffer(buffer_, what);
@@ -149,12 +157,13 @@ void Lent::borrow_buffer(nb::handle object, std::string_view what, Access access
   const Shape shape = shape_of(reinterpret_cast<const std::int64_t*>(buffer_.shape), buffer_.ndim, what);
   tensor_ = Tensor::borrow(buffer_.buf, shape, type);
   require_usable(what, is_contiguous(shape, buffer_.strides, buffer_.itemsize), buffer_.readonly != 0, access);
+  return true;
 }
 
 void Lent::borrow_dlpack(nb::handle object, std::string_view what, Access access, cuda::Stream stream) {
-  const auto device = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
+  const dlpack::Device device = dlpack_device(object);
   nb::kwargs arguments = nb::borrow<nb::kwargs>(nb::dict());
-  if (device.first == dlpack::cuda) arguments["stream"] = dlpack::stream_number(stream);
+  if (device.type == dlpack::cuda) arguments["stream"] = dlpack::stream_number(stream);
   arguments["max_version"] = nb::make_tuple(1, 0);
   nb::object capsule;
   try {

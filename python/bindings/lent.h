@@ -29,7 +29,8 @@ class Lent {
   const Tensor& tensor() const { return tensor_; }
 
  private:
-  void borrow_buffer(nb::handle object, std::string_view what, Access access);
+  /// False if the object refuses because it lies elsewhere, as CuPy's arrays do.
+  bool borrow_buffer(nb::handle object, std::string_view what, Access access);
   void borrow_dlpack(nb::handle object, std::string_view what, Access access, cuda::Stream stream);
   void require_usable(std::string_view what, bool contiguous, bool read_only, Access access) const;
   void release();

@@ -55,6 +55,11 @@ constexpr Field fields[] = {
     {"workspace_limit",
      [](auto& o, nb::handle v) { o.workspace_limit = as<std::size_t>(v, "workspace_limit", "a number of bytes"); }},
     {"capture", [](auto& o, nb::handle v) { o.capture = as<bool>(v, "capture", "a bool"); }},
+    {"description",
+     [](auto& o, nb::handle v) {
+       if (!nb::isinstance<DeviceDescription>(v)) throw nb::type_error("description: expected a DeviceDescription");
+       o.description = nb::cast<DeviceDescription>(v);
+     }},
     {"input_shapes", [](auto& o, nb::handle v) { read_map(v, "input_shapes", o.input_shapes, shape_from); }},
     {"outputs",
      [](auto& o, nb::handle v) { o.outputs = as<std::vector<std::string>>(v, "outputs", "a list of names"); }},
@@ -93,7 +98,6 @@ Shape shape_from(nb::handle extents) {
 
 CompileOptions options_from(const nb::kwargs& given, const Preprocess* preprocess) {
   CompileOptions options;
-  options.device = best_device();
   for (const auto& [key, value] : given) {
     const auto name = nb::cast<std::string>(key);
     if (name == "photos") {
@@ -108,6 +112,8 @@ CompileOptions options_from(const nb::kwargs& given, const Preprocess* preproces
     }
     field->set(options, value);
   }
+  // A described device need not be there.
+  if (!given.contains("device")) options.device = options.description ? options.description->device : best_device();
   return options;
 }
 

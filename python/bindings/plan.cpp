@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "gil.h"
 #include "lamina/base/error.h"
@@ -143,10 +144,8 @@ std::vector<Tensor> PyPlan::new_outputs(std::span<const Tensor> inputs, Device d
   return outputs;
 }
 
-void PyPlan::keep(std::shared_ptr<const cuda::Event> done, std::vector<Lent> inputs, std::vector<Lent> outputs) {
-  while (!in_flight_.empty() && in_flight_.front().done->reached()) in_flight_.pop_front();
-  for (Lent& output : outputs) inputs.push_back(std::move(output));
-  in_flight_.push_back({std::move(done), std::move(inputs)});
+void PyPlan::follow(cuda::Stream stream) const {
+  if (!in_flight_.empty() && in_flight_.back().stream != stream) in_flight_.back().done->hold(stream);
 }
 
 nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object) {
@@ -161,6 +160,7 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   // Events cannot be asked while the caller records what runs: then the caller has to keep the arrays, too.
   const bool recording = device.is_cuda() && cuda::is_capturing(device.index, stream);
   if (recording && out.is_none()) fail("run: a run that is captured into a CUDA graph needs out=");
+  if (!recording) follow(stream);
   std::shared_ptr<cuda::Event> done;
   {
     const WithoutGil release;
@@ -171,7 +171,11 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
       done->record(stream);
     }
   }
-  if (done != nullptr) keep(done, std::move(lent_inputs), std::move(lent_outputs));
+  if (done != nullptr) {
+    while (!in_flight_.empty() && in_flight_.front().done->reached()) in_flight_.pop_front();
+    std::ranges::move(lent_outputs, std::back_inserter(lent_inputs));
+    in_flight_.push_back({done, stream, std::move(lent_inputs)});
+  }
   if (!out.is_none()) return nb::borrow(out);
   return results_of(targets, stream, done);
 }

@@ -29,12 +29,14 @@ class PyPlan {
   /// What a run on a GPU still reads or writes, kept until it has: Python may drop its arrays at once.
   struct InFlight {
     std::shared_ptr<const cuda::Event> done;
+    cuda::Stream stream;
     std::vector<Lent> arrays;
   };
 
   std::vector<Lent> take_outputs(nb::handle out, cuda::Stream stream) const;
   std::vector<Tensor> new_outputs(std::span<const Tensor> inputs, Device device) const;
-  void keep(std::shared_ptr<const cuda::Event> done, std::vector<Lent> inputs, std::vector<Lent> outputs);
+  /// Makes `stream` wait for the run before, which uses the same memory of the plan, where that was on another stream.
+  void follow(cuda::Stream stream) const;
 
   std::unique_ptr<Plan> plan_;
   std::deque<InFlight> in_flight_;

@@ -16,12 +16,6 @@ nb::tuple names_of(std::span<const std::string> names) {
   return nb::tuple(list);
 }
 
-nb::tuple shapes_of(std::span<const Shape> shapes) {
-  nb::list list;
-  for (const Shape& shape : shapes) list.append(to_python(shape));
-  return nb::tuple(list);
-}
-
 nb::tuple types_of(std::span<const DType> types) {
   nb::list list;
   for (const DType type : types) list.append(std::string(name(type)));
@@ -53,6 +47,28 @@ nb::object activation(const PyPlan& self, const std::string& node) {
     copy = self.plan().activation(node).to(Device::cpu()).clone();
   }
   return to_python(Result{std::move(copy)});
+}
+
+/// A dict for each step.
+nb::list profile(const PyPlan& self, nb::handle inputs, int runs) {
+  const std::vector<Lent> lent = take_inputs(self.plan(), inputs);
+  std::vector<StepTime> steps;
+  {
+    const WithoutGil release;
+    steps = self.plan().profile(tensors_of(lent), runs);
+  }
+  nb::list result;
+  for (const StepTime& step : steps) {
+    nb::dict row;
+    row["name"] = step.name;
+    row["fused"] = step.fused;
+    row["kernel"] = step.kernel;
+    row["milliseconds"] = step.milliseconds;
+    row["flops"] = step.flops;
+    row["bytes"] = step.bytes;
+    result.append(row);
+  }
+  return result;
 }
 
 void bind_memory(nb::module_& m) {
@@ -100,10 +116,10 @@ void bind_plan(nb::module_& m) {
           "output_names", [](const PyPlan& self) { return names_of(self.plan().output_names()); },
           nb::sig("def output_names(self) -> tuple[str, ...]"))
       .def_prop_ro(
-          "input_shapes", [](const PyPlan& self) { return shapes_of(self.plan().input_shapes()); },
+          "input_shapes", [](const PyPlan& self) { return to_python(self.plan().input_shapes()); },
           nb::sig("def input_shapes(self) -> tuple[tuple[int, ...], ...]"))
       .def_prop_ro(
-          "output_shapes", [](const PyPlan& self) { return shapes_of(self.plan().output_shapes()); },
+          "output_shapes", [](const PyPlan& self) { return to_python(self.plan().output_shapes()); },
           nb::sig("def output_shapes(self) -> tuple[tuple[int, ...], ...]"))
       .def_prop_ro(
           "input_dtypes", [](const PyPlan& self) { return types_of(self.plan().input_dtypes()); },
@@ -115,11 +131,18 @@ void bind_plan(nb::module_& m) {
       .def_prop_ro(
           "batched", [](const PyPlan& self) { return self.plan().batched(); },
           "Whether each image is by itself: then fewer than the batch may be given.")
+      .def_prop_ro("precision", [](const PyPlan& self) { return std::string(name(self.plan().options().precision)); })
       .def_prop_ro("device", [](const PyPlan& self) { return to_string(self.plan().options().device); })
       .def_prop_ro("memory", [](const PyPlan& self) { return self.plan().memory(); })
       .def(
           "summary", [](const PyPlan& self) { return self.plan().summary(); },
           "A table of the steps: node, kernel, what was fused, output shape, FLOPs, bytes.")
+      .def("profile", &profile, nb::arg("x"), nb::arg("runs") = 10,
+           nb::sig("def profile(self, x: typing.Any, runs: int = 10) -> list[dict[str, typing.Any]]"),
+           "Runs the network `runs` times and times each step by itself, on the device's clock: a dict for each step, "
+           "of "
+           "its name,\nfused (the nodes computed with it), kernel, milliseconds (the median), flops, and bytes that it "
+           "reads and writes at least.")
       .def("activation", &activation, nb::arg("node"), nb::sig("def activation(self, node: str) -> typing.Any"),
            "A copy of what the last run left as the output of any node; from a plan compiled with keep_all=True.")
       .def("__repr__", &repr);

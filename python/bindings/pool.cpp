@@ -122,6 +122,12 @@ void bind_pool(nb::module_& m, nb::handle error) {
       .def("submit", &PyPool::submit, nb::arg("inputs").none(), nb::arg("future"),
            nb::sig("def submit(self, inputs: typing.Any, future: concurrent.futures.Future[typing.Any]) -> None"))
       .def("close", &PyPool::close)
+      .def_prop_ro(
+          "input_shapes", [](const PyPool& self) { return to_python(self.pool().plan().input_shapes()); },
+          nb::sig("def input_shapes(self) -> tuple[tuple[int, ...], ...]"))
+      .def_prop_ro(
+          "output_shapes", [](const PyPool& self) { return to_python(self.pool().plan().output_shapes()); },
+          nb::sig("def output_shapes(self) -> tuple[tuple[int, ...], ...]"))
       .def_prop_ro("max_batch", [](const PyPool& self) { return self.pool().max_batch(); })
       .def_prop_ro("waiting", [](const PyPool& self) { return self.pool().waiting(); })
       .def(

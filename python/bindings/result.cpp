@@ -1,9 +1,11 @@
 #include "result.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "dlpack.h"
 #include "gil.h"
@@ -125,7 +127,7 @@ nb::object to_numpy(const Result& self) {
     if (self.ready != nullptr) self.ready->synchronize();
     host.tensor = self.tensor.to(Device::cpu());
   }
-  return nb::module_::import_("numpy").attr("from_dlpack")(nb::cast(std::move(host)));
+  return to_python(std::move(host));
 }
 
 }  // namespace
@@ -144,10 +146,26 @@ nb::tuple to_python(const Shape& shape) {
   return nb::tuple(extents);
 }
 
+nb::tuple to_python(std::span<const Shape> shapes) {
+  nb::list list;
+  for (const Shape& shape : shapes) list.append(to_python(shape));
+  return nb::tuple(list);
+}
+
 nb::object to_python(Result result) {
-  const bool host = result.tensor.device().is_cpu() && result.tensor.dtype() != DType::bf16;
-  nb::object lender = nb::cast(std::move(result));
-  return host ? nb::module_::import_("numpy").attr("from_dlpack")(lender) : lender;
+  Tensor tensor = result.tensor;
+  const bool read_only = result.read_only;
+  nb::object owner = nb::cast(std::move(result));
+  if (tensor.device().is_cuda() || tensor.dtype() == DType::bf16) return owner;
+  // Not numpy.from_dlpack, whose arrays are read-only before NumPy 2.1.
+  const dlpack::Type type = type_of(tensor.dtype());
+  const std::vector<std::size_t> extents(tensor.shape().begin(), tensor.shape().end());
+  const nb::dlpack::dtype elements = {type.code, type.bits, type.lanes};
+  const auto array = [&]<class... Options>() {
+    return nb::cast(
+        nb::ndarray<nb::numpy, Options...>(tensor.raw(), extents.size(), extents.data(), owner, nullptr, elements));
+  };
+  return read_only ? array.template operator()<nb::ro>() : array.template operator()<>();
 }
 
 void bind_result(nb::module_& m) {

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <span>
 
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/tensor/tensor.h"
@@ -27,5 +28,7 @@ nb::object to_python(Result result);
 
 /// A tuple of the extents.
 nb::tuple to_python(const Shape& shape);
+/// A tuple of such tuples.
+nb::tuple to_python(std::span<const Shape> shapes);
 
 }  // namespace lamina::python

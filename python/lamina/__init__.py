@@ -8,9 +8,9 @@
 Whatever fails raises lamina.Error, which says the place, what was expected and what was found.
 """
 
-from ._core import (Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value, arch_names,
-                    best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, jpeg_decoder, preprocess,
-                    read_image, resize_and_crop, torchvision_imagenet, version)
+from ._core import (DeviceDescription, Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value,
+                    arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
+                    jpeg_decoder, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._model import Model, arch, load
 from ._options import CompileOptions
 from ._photos import Classified
@@ -20,8 +20,8 @@ __version__ = version()
 Error.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
-    "Classified", "CompileOptions", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool", "PoolFull", "PoolWorker",
-    "Preprocess", "Tensor", "Value", "arch", "arch_names", "best_device", "caffe_imagenet", "cuda_device_count",
-    "cuda_unavailable_reason", "jpeg_decoder", "load", "preprocess", "read_image", "resize_and_crop",
-    "torchvision_imagenet", "version"
+    "Classified", "CompileOptions", "DeviceDescription", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool",
+    "PoolFull", "PoolWorker", "Preprocess", "Tensor", "Value", "arch", "arch_names", "best_device",
+    "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "jpeg_decoder", "load",
+    "preprocess", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

@@ -41,6 +41,10 @@ class Model:
         """The bytes that `compile` with these options will hold, found out without taking any on a GPU."""
         return self.graph.plan_memory(self.preprocess, **options)
 
+    def plan_summary(self, **options: Unpack[CompileOptions]) -> str:
+        """What `compile(...).summary()` would say; with description= also of a device that is not there."""
+        return self.graph.plan_summary(self.preprocess, **options)
+
     @overload
     def classify(self, photos: _photos.Photo, top: int = 5, *, batch: int = 16, upright: bool = True,
                  progress: bool = False, **options: Any) -> list[tuple[str, float]]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
-from ._core import Preprocess
+from ._core import DeviceDescription, Preprocess
 
 
 class CompileOptions(TypedDict, total=False):
@@ -33,6 +33,8 @@ class CompileOptions(TypedDict, total=False):
     """On a GPU: replay runs at the same addresses; True"""
     photos: bool | Preprocess | None
     """Inputs are uint8 [N, H, W, 3] and normalised on the device; True: as the model's `preprocess` says"""
+    description: DeviceDescription
+    """What kernels are chosen for, if not for the device as it is: plan_summary() of devices that are not there"""
     input_shapes: dict[str, Sequence[int]]
     """Of inputs that leave extents open"""
     outputs: Sequence[str]

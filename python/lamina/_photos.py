@@ -6,20 +6,22 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._core import Error, Plan, Preprocess
+from ._core import Error, Preprocess
+from ._pool import Pool
 
 if TYPE_CHECKING:
     from ._model import Model
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 Photo = str | os.PathLike[str] | bytes | Pixels
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif"}
 
 
 class Classified(NamedTuple):
@@ -40,7 +42,7 @@ def photos_of(folder: Path) -> list[str]:
 
 
 class Classifier:
-    """A plan for photographs, with the classes' names. One thread at a time."""
+    """Plans for photographs on one device or several, with the classes' names. One thread at a time."""
 
     def __init__(self, model: Model, batch: int, options: dict[str, Any]) -> None:
         self.preprocess = preprocess_of(model)
@@ -48,27 +50,23 @@ class Classifier:
         if "?" in model.input_shapes[0]:
             side = self.preprocess.crop
             options.setdefault("input_shapes", {model.input_names[0]: (batch, 3, side, side)})
-        self.plan: Plan = model.graph.compile(self.preprocess, photos=True, batch=batch, **options)
+        self.pool = Pool(model, options.pop("device", "auto"), photos=True, batch=batch, **options)
         self.probabilities = model.graph.output_op.lower() == "softmax"
-        shape = self.plan.output_shapes[0]
-        if len(self.plan.output_shapes) != 1 or len(shape) != 2:
-            raise Error(f"classify: expected a model whose one output is scores [N, classes], got {self.plan!r}")
-        self.batch: int = self.plan.input_shapes[0][0]
+        shapes = self.pool.output_shapes
+        if len(shapes) != 1 or len(shapes[0]) != 2:
+            raise Error(f"classify: expected a model whose one output is scores [N, classes], got {shapes}")
+        self.batch: int = self.pool.input_shapes[0][0]
 
-    def read(self, photo: Photo, upright: bool = True) -> Pixels:
-        """The picture that the network sees, uint8 [crop, crop, 3]."""
-        return _core.resize_and_crop(photo, self.preprocess, upright=upright)
+    def pixels(self) -> Pixels:
+        """Room for a batch of what the network sees, uint8 [batch, crop, crop, 3]."""
+        return np.zeros((self.batch, self.preprocess.crop, self.preprocess.crop, 3), np.uint8)
 
-    def classes(self, pixels: Sequence[Pixels], top: int) -> list[list[tuple[str, float]]]:
-        """Of at most a batch of pictures."""
-        side = self.preprocess.crop
-        rows = np.empty((len(pixels), side, side, 3), np.uint8)
-        for row, picture in zip(rows, pixels):
-            row[:] = picture
-        if len(rows) < self.batch and not self.plan.batched:
-            rows = np.concatenate([rows, np.zeros((self.batch - len(rows), side, side, 3), np.uint8)])
-        scores = np.asarray(self.plan(rows))[:len(pixels)]
-        named = _core.top_classes(scores, top, self.probabilities)
+    def read(self, photo: Photo, row: Pixels, upright: bool = True) -> None:
+        _core.resize_and_crop(photo, self.preprocess, row, upright=upright)
+
+    def classes(self, scores: Any, top: int) -> list[list[tuple[str, float]]]:
+        """Of each row."""
+        named = _core.top_classes(np.asarray(scores), top, self.probabilities)
         return [[(self.name(index), score) for index, score in row] for row in named]
 
     def name(self, index: int) -> str:
@@ -88,41 +86,56 @@ class Classifiers:
         folder = single and isinstance(photos, (str, os.PathLike)) and Path(photos).is_dir()
         work = photos_of(Path(photos)) if folder else [photos] if single else list(photos)
         batch = max(1, min(batch, len(work)))
-        key = repr((batch, sorted(options.items(), key=lambda item: item[0])))
+        # Threads and GPUs stay behind when a process forks.
+        key = repr((os.getpid(), batch, sorted(options.items(), key=lambda item: item[0])))
         idle = self.idle.setdefault(key, [])
         classifier = idle.pop() if idle else Classifier(self.model, batch, dict(options))
         try:
             if single and not folder:
-                return classifier.classes([classifier.read(photos, upright)], top)[0]
+                rows = classifier.pixels()
+                classifier.read(photos, rows[0], upright)
+                return classifier.classes(classifier.pool(rows)[:1], top)[0]
             return list(shown(run(classifier, work, top, upright), len(work), progress))
         finally:
             idle.append(classifier)
 
 
-def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool) -> Iterator[Classified]:
-    """In order; photographs are decoded on all cores, at most two batches ahead."""
-    batch, rest = classifier.batch, iter(photos)
-    with ThreadPoolExecutor(os.cpu_count()) as decoders:
-        pending: deque[tuple[Photo, Future[Pixels]]] = deque()
+class Batch(NamedTuple):
+    """Photographs that are being decoded into the rows of one array."""
 
-        def begin(count: int) -> None:
-            for _, photo in zip(range(count), rest):
-                pending.append((photo, decoders.submit(classifier.read, photo, upright)))
+    photos: list[Photo]
+    rows: Pixels
+    reading: list[Future[None]]
 
-        begin(3 * batch)
-        while pending:
-            taken = [pending.popleft() for _ in range(min(batch, len(pending)))]
-            outcomes: list[tuple[Photo, Pixels | None, str | None]] = []
-            for photo, future in taken:
-                try:
-                    outcomes.append((photo, future.result(), None))
-                except Error as error:
-                    outcomes.append((photo, None, str(error)))
-            begin(batch)
-            readable = [pixels for _, pixels, _ in outcomes if pixels is not None]
-            classes = iter(classifier.classes(readable, top) if readable else [])
-            for photo, pixels, why in outcomes:
-                yield Classified(photo, [] if pixels is None else next(classes), why)
+    def errors(self) -> list[str | None]:
+        """Why those that cannot be read cannot, when all are decoded."""
+        return [str(error) if isinstance(error := reading.exception(), Error) else reading.result()
+                for reading in self.reading]
+
+
+def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool,
+        threads: int | None = None) -> Iterator[Classified]:
+    """In order. Photographs are decoded on so many threads, or all cores, and the network runs on all its plans at the same time, a bounded
+    number of batches ahead of what is taken."""
+    plans, rest = len(classifier.pool.workers()), iter(photos)
+    decoding: deque[Batch] = deque()
+    running: deque[tuple[Batch, list[str | None], Future[Any]]] = deque()
+    with ThreadPoolExecutor(threads or os.cpu_count()) as decoders:
+        while True:
+            while len(decoding) < 2 + plans and (part := list(islice(rest, classifier.batch))):
+                rows = classifier.pixels()
+                decoding.append(Batch(part, rows, [decoders.submit(classifier.read, photo, row, upright)
+                                                   for photo, row in zip(part, rows)]))
+            if decoding and len(running) <= plans:
+                batch = decoding.popleft()
+                running.append((batch, batch.errors(), classifier.pool.submit(batch.rows)))
+            elif running:
+                batch, errors, scores = running.popleft()
+                named = classifier.classes(scores.result()[:len(batch.photos)], top)
+                for photo, classes, error in zip(batch.photos, named, errors):
+                    yield Classified(photo, [] if error else classes, error)
+            else:
+                return
 
 
 def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Classified]:

@@ -48,6 +48,16 @@ class Pool:
         return self.submit(x).result()
 
     @property
+    def input_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of a request of max_batch images."""
+        return self._pool.input_shapes
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of a request of max_batch images."""
+        return self._pool.output_shapes
+
+    @property
     def max_batch(self) -> int:
         """The most images that a request may have."""
         return self._pool.max_batch

@@ -5,6 +5,12 @@
     rows = pictures.map_batches(lamina.ray.Classifier, fn_constructor_args=(model,), concurrency=2, num_gpus=1)
     rows.write_parquet(out)          # path, classes, scores, error
 
+Where all machines see the files, the paths alone need travel, and each actor decodes for itself (docs/scale.md):
+
+    rows = ray.data.read_parquet(paths).map_batches(
+        lamina.ray.Classifier, fn_constructor_args=(model,), fn_constructor_kwargs={"decoders": 16}, batch_size=1024,
+        concurrency=2, num_gpus=1, num_cpus=16)
+
 examples/ray_classify.py is the whole program.
 """
 
@@ -18,7 +24,7 @@ import numpy as np
 from ._core import Error, resize_and_crop
 from ._model import Model, Path, arch, load
 from ._photos import Classifier as _Classifier
-from ._photos import preprocess_of
+from ._photos import preprocess_of, run
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,32 +63,42 @@ class Decoder:
 
 
 class Classifier:
-    """Classifies: from what Decoder gives, or from `path` and `bytes`, to a table of path, classes, scores and error.
+    """Classifies: from what Decoder gives, or from `path` with or without `bytes`, to a table of path, classes, scores
+    and error.
 
     classes: the `top` most probable, the first the most; empty where there is an error. A photograph that cannot be
-    read is a row with an error, never a failed job. One thread per actor, unless `threads` says otherwise; the other
-    options are those of Model.compile.
+    read is a row with an error, never a failed job. One thread per actor for the network, and one more to decode,
+    unless `threads` and `decoders` say otherwise; the other options are those of Model.compile.
     """
 
-    def __init__(self, model: Source, *, top: int = 5, batch: int = 32, threads: int = 1, **options: Any) -> None:
-        opened = _open(model)
-        self.decoder = Decoder(opened)
-        self.classifier = _Classifier(opened, batch, {"threads": threads, **options})
-        self.top = top
+    def __init__(self, model: Source, *, top: int = 5, batch: int = 32, threads: int = 1, decoders: int = 1,
+                 upright: bool = True, **options: Any) -> None:
+        self.classifier = _Classifier(_open(model), batch, {"threads": threads, **options})
+        self.top, self.decoders, self.upright = top, decoders, upright
 
     def __call__(self, batch: dict[str, np.ndarray[Any, Any]]) -> pyarrow.Table:
         import pyarrow as pa  # Ray Data brings it
 
-        rows = batch if "pixels" in batch else self.decoder(batch)
-        good = [i for i, error in enumerate(rows["error"]) if not error]
-        found: list[list[tuple[str, float]]] = [[] for _ in rows["error"]]
-        for begin in range(0, len(good), self.classifier.batch):
-            part = good[begin:begin + self.classifier.batch]
-            for i, classes in zip(part, self.classifier.classes([rows["pixels"][i] for i in part], self.top)):
-                found[i] = classes
+        if "pixels" in batch:
+            found = self.of_pixels(batch["pixels"])
+            errors = [error or None for error in batch["error"]]
+        else:
+            photos = batch["bytes"] if "bytes" in batch else batch["path"]
+            rows = list(run(self.classifier, photos.tolist(), self.top, self.upright, self.decoders))
+            found, errors = [row.classes for row in rows], [row.error for row in rows]
+        found = [[] if error else classes for classes, error in zip(found, errors)]
         return pa.table({
-            "path": pa.array([os.fspath(path) for path in rows["path"]], pa.string()),
+            "path": pa.array([os.fspath(path) for path in batch["path"]], pa.string()),
             "classes": pa.array([[name for name, _ in row] for row in found], pa.list_(pa.string())),
             "scores": pa.array([[score for _, score in row] for row in found], pa.list_(pa.float32())),
-            "error": pa.array([error or None for error in rows["error"]], pa.string()),
+            "error": pa.array(errors, pa.string()),
         })
+
+    def of_pixels(self, pixels: np.ndarray[Any, Any]) -> list[list[tuple[str, float]]]:
+        found = []
+        for begin in range(0, len(pixels), self.classifier.batch):
+            part = pixels[begin:begin + self.classifier.batch]
+            rows = self.classifier.pixels()
+            rows[:len(part)] = list(part)
+            found += self.classifier.classes(self.classifier.pool(rows)[:len(part)], self.top)
+        return found

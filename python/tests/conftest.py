@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import lamina
@@ -34,6 +35,7 @@ def forked(work):
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(120)  # a lock that another thread held is held forever here
         try:
             said = str(work())
         except BaseException as error:

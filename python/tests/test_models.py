@@ -160,3 +160,35 @@ def test_torchvision(photos):
         transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
     expected = steps(image.open(photo).convert("RGB")).numpy()
     assert np.array_equal(lamina.preprocess(photo, settings)[0], expected)
+
+
+def test_plans_of_other_devices(digits):
+    there = lamina.describe("cpu")
+    assert there.device == "cpu" and "DeviceDescription of cpu" in repr(there)
+    there.instructions, there.avx512_bf16, there.amx_bf16 = "scalar", False, False
+    summary = digits.plan_summary(batch=3, description=there)
+    assert "AVX" not in summary and "batch 3" in summary
+    assert digits.compile(batch=3, description=there).summary() == summary
+    assert digits.plan_summary(device="cpu", threads=1) == digits.compile(device="cpu", threads=1).summary()
+    gpu = lamina.DeviceDescription("cuda:3")
+    gpu.architecture, gpu.multiprocessors, gpu.clusters = 80, 108, [0, 108, 0, 0, 0, 0, 0, 0, 0]
+    assert repr(gpu) == "<lamina.DeviceDescription of cuda:3, 8.0, 108 multiprocessors>"
+    with pytest.raises(lamina.Error, match="expected a description of cpu, got one of cuda:3"):
+        digits.plan_summary(device="cpu", description=gpu)
+    with pytest.raises(TypeError, match="expected a DeviceDescription"):
+        digits.plan_summary(description="cpu")
+    with pytest.raises(lamina.Error, match="expected avx512, avx2, neon or scalar, got \"mmx\""):
+        there.instructions = "mmx"
+    with pytest.raises(lamina.Error, match="expected cpu, cuda or cuda:INDEX"):
+        lamina.DeviceDescription("tpu")
+
+
+def test_profile(plan, x):
+    steps = plan.profile(x, runs=2)
+    assert [step["name"] for step in steps][:2] == ["features.0", "features.2"]
+    assert all(step["milliseconds"] > 0 and step["bytes"] > 0 and step["kernel"] for step in steps)
+    assert steps[0]["fused"] == "features.1" and steps[0]["flops"] > 1e6
+    with pytest.raises(lamina.Error, match="expected 1 run or more, got 0"):
+        plan.profile(x, runs=0)
+    with pytest.raises(lamina.Error, match="got f64"):
+        plan.profile(x.astype("f8"))
