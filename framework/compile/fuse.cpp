@@ -221,6 +221,7 @@ class Fuser {
 Program fuse(const Graph& graph, const CompileOptions& options) {
   Resolved resolved = resolve(graph, options);
   find_batch(graph, options, resolved);
+  if (options.fuse && !options.keep_all) simplify_moves(resolved);
   Program program = Fuser(resolved, options).fuse(graph, resolved);
   if (options.fuse) find_attention(program, options);
   return program;

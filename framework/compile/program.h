@@ -82,6 +82,9 @@ struct PreparedViews {
 /// or of the type that they have. `graph` is for names.
 Program fuse(const Graph& graph, const CompileOptions& options);
 
+/// Joins moves of elements that follow each other, also across what is done row by row between them.
+void simplify_moves(Resolved& resolved);
+
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/check.h"
@@ -103,6 +104,36 @@ struct ScaleAndShift {
   }
 };
 
+/// The same of channels that lie side by side, whole packs of them: one division for a pack.
+struct ScaleAndShiftSideBySide {
+  const float* scale;  // [channels]
+  const float* shift;  // [channels]
+  Divider by_channels;
+  std::uint32_t channels;
+  bool relu;
+
+  template <int n>
+  __device__ std::uint32_t load(std::int64_t first) const {
+    const auto at = static_cast<std::uint32_t>(first);
+    return at - by_channels.quotient(at) * channels;
+  }
+
+  template <int n>
+  __device__ void operator()(float (&values)[n], std::int64_t, std::uint32_t channel) const {
+    constexpr int wide = n < 4 ? n : 4;
+#pragma unroll
+    for (int j = 0; j < n; j += wide) {
+      const auto a = *reinterpret_cast<const Pack<float, wide>*>(scale + channel + j);
+      const auto b = *reinterpret_cast<const Pack<float, wide>*>(shift + channel + j);
+#pragma unroll
+      for (int k = 0; k < wide; ++k) {
+        const float y = fmaf(values[j + k], a.values[k], b.values[k]);
+        values[j + k] = relu ? positive_part(y) : y;
+      }
+    }
+  }
+};
+
 template <class T, class F>
 void start(const void* input, void* output, std::int64_t count, bool aligned, Stream stream, const F& f) {
   const std::int64_t packs = aligned ? count / Pack<T>::size : 0;
@@ -139,10 +170,16 @@ void scale_and_shift(int device, Format format, const Activation& a, const void*
   if (a.size() == 0) return;
   const DeviceGuard guard(device);
   const std::int64_t run = format.layout == Layout::nhwc ? 1 : a.pixels;
+  const bool aligned = aligned_to_16(input) && aligned_to_16(output);
   with_element_type(format.dtype, [&](auto* element) {
-    start<std::remove_pointer_t<decltype(element)>>(input, output, a.size(),
-                                                    aligned_to_16(input) && aligned_to_16(output), stream,
-                                                    ScaleAndShift{scale, shift, run, a.channels, relu});
+    using T = std::remove_pointer_t<decltype(element)>;
+    if (run == 1 && aligned && a.channels % Pack<T>::size == 0 && a.size() < std::int64_t{1} << 31) {
+      start<T>(
+          input, output, a.size(), true, stream,
+          ScaleAndShiftSideBySide{scale, shift, Divider(a.channels), static_cast<std::uint32_t>(a.channels), relu});
+    } else {
+      start<T>(input, output, a.size(), aligned, stream, ScaleAndShift{scale, shift, run, a.channels, relu});
+    }
   });
 }
 

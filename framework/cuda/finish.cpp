@@ -10,7 +10,7 @@ namespace lamina::cuda {
 namespace {
 
 /// The one function as what is inlined; nothing if it is not.
-std::optional<Finish> inlined(const PointwiseStep& step) {
+std::optional<Finish> inlined(const PointwiseStep& step, DType output) {
   Finish finish;
   switch (step.function) {
     case Pointwise::relu: finish.low = 0.0f; return finish;
@@ -19,6 +19,10 @@ std::optional<Finish> inlined(const PointwiseStep& step) {
       if (!(finish.low <= finish.high)) return {};
       return finish;
     case Pointwise::silu: finish.kind = Finish::Kind::silu; return finish;
+    case Pointwise::gelu:
+      if (size_of(output) > 2) return {};
+      finish.kind = Finish::Kind::gelu;
+      return finish;
     case Pointwise::hard_swish: finish.kind = Finish::Kind::hard_swish; return finish;
     default: return {};
   }
@@ -26,24 +30,20 @@ std::optional<Finish> inlined(const PointwiseStep& step) {
 
 }  // namespace
 
-bool has_residual(const Epilogue& epilogue) {
-  return std::ranges::any_of(epilogue.chain, [](const PointwiseStep& step) { return step.operand >= 0; });
-}
-
 bool finish_takes(const Epilogue& epilogue, const Preparation& p) {
   if (!epilogue.is_residual() || epilogue.chain.size() > max_finish_steps ||
       !std::ranges::all_of(epilogue.chain, is_common, &PointwiseStep::function)) {
     return false;
   }
-  return (!has_residual(epilogue) || p.inputs.size() > 1) && detail::operands_fit(p);
+  return (!epilogue.reads_operands() || p.inputs.size() > 1) && detail::operands_fit(p);
 }
 
-Finish finish_of(const Epilogue& epilogue) {
+Finish finish_of(const Epilogue& epilogue, DType output) {
   const PointwiseChain& chain = epilogue.chain;
   const std::size_t first = !chain.empty() && chain[0].operand >= 0 ? 1 : 0;
   Finish finish;
   if (chain.size() == first + 1) {
-    const auto known = chain[first].operand < 0 ? inlined(chain[first]) : std::nullopt;
+    const auto known = chain[first].operand < 0 ? inlined(chain[first], output) : std::nullopt;
     if (known) finish = *known;
     if (!known) finish.kind = Finish::Kind::chain;
   } else if (chain.size() > first) {

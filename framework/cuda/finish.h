@@ -11,9 +11,9 @@ namespace lamina::cuda {
 inline constexpr int max_finish_steps = 4;
 
 struct Finish {
-  /// What is inlined everywhere: [the addition first,] then nothing, a clamp (ReLU too), or one of the two functions.
-  /// `chain`: anything else, step by step.
-  enum class Kind : std::uint8_t { clamp, silu, hard_swish, chain };
+  /// What is inlined everywhere: [the addition first,] then nothing, a clamp (ReLU too), or one of three
+  /// functions; GELU only where the result is rounded to 16 bits. `chain`: anything else, step by step.
+  enum class Kind : std::uint8_t { clamp, silu, gelu, hard_swish, chain };
   Kind kind = Kind::clamp;
   int steps = 0;
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
@@ -23,9 +23,7 @@ struct Finish {
 
 /// Whether a Finish can be made of it, and the residual, if there is one, lies as the output does.
 bool finish_takes(const Epilogue& epilogue, const Preparation& preparation);
-/// The residual's address is known when it runs.
-Finish finish_of(const Epilogue& epilogue);
-/// Whether the chain reads input 1.
-bool has_residual(const Epilogue& epilogue);
+/// Of results that are stored as `output`. The residual's address is known when it runs.
+Finish finish_of(const Epilogue& epilogue, DType output);
 
 }  // namespace lamina::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "lamina/kernel/pointwise.h"
@@ -35,6 +36,10 @@ struct Epilogue {
       if (step.function != Pointwise::add || step.operand != 1 || ++additions > 1) return false;
     }
     return !pool;
+  }
+  /// Some step of the chain reads an operand.
+  bool reads_operands() const {
+    return std::any_of(chain.begin(), chain.end(), [](const PointwiseStep& step) { return step.operand >= 0; });
   }
   /// The chain ends in a ReLU.
   bool relu() const { return !chain.empty() && chain.back() == PointwiseStep{Pointwise::relu}; }

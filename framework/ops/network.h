@@ -29,6 +29,11 @@ class Network {
   int add_constant(std::string name, Tensor value);
   /// A node; a constant, computed here and now, where all its inputs are. Throws Error if the inputs do not fit.
   int add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs);
+  /// Something else in a node's place. What it computes must be of the node's type and have that shape.
+  void replace(int id, std::shared_ptr<const Module> module, std::vector<int> inputs, Shape shape) {
+    Node& node = nodes_[static_cast<std::size_t>(id)];
+    node.module = std::move(module), node.inputs = std::move(inputs), node.shape = shape;
+  }
   void rename(int id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
 
   /// The names of the inputs that a node depends on.

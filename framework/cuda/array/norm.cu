@@ -1,6 +1,7 @@
-// Norms of rows. A warp owns a row of up to 256 elements, and a block of 256 or 512 threads a longer one. Up to 8192
-// elements are held in registers, so that memory is read once; longer rows are read three times, which the L2 cache
-// mostly bears.
+// Norms of rows. Layer norms of up to 1024 elements, 16 bytes at a time: a warp owns a row, and nobody waits for
+// another warp. Of other norms a warp owns a row of up to 256 elements, and a block of 256 or 512 threads a longer one.
+// Up to 8192 elements are held in registers, so that memory is read once; longer rows are read three times, which the
+// L2 cache mostly bears.
 //
 // The mean is that of the differences from the row's first element, and the variance that of the differences from the
 // mean: neither loses a small spread around a large value. Sums are of at most 16 elements a thread, or Kahan's.
@@ -61,11 +62,11 @@ __global__ void __launch_bounds__(threads > 256 ? threads : 256)
   __shared__ float shared[warp];
   let_successor_start();
   wait_for_predecessor();
-  constexpr int rows_of_block = threads > warp ? 1 : 256 / warp;
+  constexpr int together = threads > warp ? 1 : 256 / warp;
   const int lane = static_cast<int>(threadIdx.x) % threads;
-  const std::int64_t step = std::int64_t{gridDim.x} * rows_of_block;
-  for (std::int64_t row = std::int64_t{blockIdx.x} * rows_of_block + static_cast<int>(threadIdx.x) / threads;
-       row < rows; row += step) {
+  const std::int64_t step = std::int64_t{gridDim.x} * together;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * together + static_cast<int>(threadIdx.x) / threads; row < rows;
+       row += step) {
     const T* x = input + row * s.length;
     float held[items > 0 ? items : 1];
     if constexpr (items > 0) {
@@ -120,6 +121,64 @@ __global__ void __launch_bounds__(threads > 256 ? threads : 256)
   }
 }
 
+constexpr int rows_of_block = 4;  // of a layer norm: small blocks reach more multiprocessors
+
+/// A row's packs of 16 bytes in one warp: lane l holds packs l, l + 32, ..., `packs` of them. Rows and parameters are
+/// whole packs; scale and shift are there.
+template <class T, int packs>
+__global__ void __launch_bounds__(rows_of_block* warp)
+    layer_norm_kernel(const T* input, T* output, std::int64_t rows, const __grid_constant__ NormSettings s) {
+  constexpr int size = Pack<T>::size;
+  let_successor_start();
+  wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % warp, count = static_cast<int>(s.length) / size;
+  const std::int64_t step = std::int64_t{gridDim.x} * rows_of_block;
+  for (std::int64_t row = std::int64_t{blockIdx.x} * rows_of_block + static_cast<int>(threadIdx.x) / warp; row < rows;
+       row += step) {
+    const auto* x = reinterpret_cast<const Pack<T>*>(input + row * s.length);
+    Pack<T> held[packs];
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (lane + k * warp < count) held[k] = x[lane + k * warp];
+    }
+    const float first = s.centred ? __shfl_sync(0xffffffffu, to_f32(held[0].values[0]), 0) : 0.0f;
+    const auto sum = [&](auto f) {
+      float total = 0;
+#pragma unroll
+      for (int k = 0; k < packs; ++k) {
+        if (lane + k * warp >= count) continue;
+#pragma unroll
+        for (int j = 0; j < size; ++j) total += f(to_f32(held[k].values[j]));
+      }
+      return sum_of_row<warp>(total, nullptr);
+    };
+    const auto length = static_cast<float>(s.length);
+    const float mean = s.centred ? sum([&](float v) { return v - first; }) / length : 0.0f;
+    const float squares = sum([&](float v) {
+      const float d = v - first - mean;
+      return d * d;
+    });
+    const float factor = 1.0f / sqrtf(squares / length + s.eps);
+    auto* y = reinterpret_cast<Pack<T>*>(output + row * s.length);
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      const int pack = lane + k * warp;
+      if (pack >= count) continue;
+      Pack<T> result;
+#pragma unroll
+      for (int j = 0; j < size; j += 4) {
+        const float4 scale = *reinterpret_cast<const float4*>(s.scale + pack * size + j),
+                     shift = *reinterpret_cast<const float4*>(s.shift + pack * size + j);
+        const auto at = [&](int i, float a, float b) {
+          result.values[j + i] = from_f32<T>((to_f32(held[k].values[j + i]) - first - mean) * factor * a + b);
+        };
+        at(0, scale.x, shift.x), at(1, scale.y, shift.y), at(2, scale.z, shift.z), at(3, scale.w, shift.w);
+      }
+      y[pack] = result;
+    }
+  }
+}
+
 }  // namespace
 
 void norm(int device, const NormSettings& settings, DType dtype, const void* input, void* output, std::int64_t count,
@@ -137,10 +196,24 @@ void norm(int device, const NormSettings& settings, DType dtype, const void* inp
   const std::int64_t rows = count / settings.length;
   with_element_type(dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    const auto start = [&](auto kernel, int block, int rows_of_block) {
-      launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(static_cast<unsigned>(block))},
+    const auto start = [&](auto kernel, int block, int together) {
+      launch_kernel(kernel, {.grid = dim3(grid_for(rows, together)), .block = dim3(static_cast<unsigned>(block))},
                     stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings, channels);
     };
+    constexpr int size = Pack<T>::size;
+    const bool packed = channels.way == Channels::Way::in_row && settings.scale != nullptr &&
+                        settings.shift != nullptr && settings.length % size == 0 && aligned_to_16(input) &&
+                        aligned_to_16(output);
+    if (packed && settings.length <= 1024) {
+      const auto start_packed = [&](auto kernel) {
+        launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(rows_of_block * warp)},
+                      stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings);
+      };
+      constexpr int of_all = 1024 / warp / size;
+      if (settings.length * 4 <= 1024) return start_packed(layer_norm_kernel<T, of_all / 4>);
+      if (settings.length * 2 <= 1024) return start_packed(layer_norm_kernel<T, of_all / 2>);
+      return start_packed(layer_norm_kernel<T, of_all>);
+    }
     if (settings.length <= 256) {
       start(norm_kernel<T, warp, 8>, 256, 8);
     } else if (settings.length <= 1024) {

@@ -14,6 +14,7 @@
 #include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/linear_as_convolution.h"
 
 namespace lamina::cuda {
 namespace {
@@ -102,7 +103,7 @@ bool rows_pay(const LinearProblem& problem, const Preparation& p) {
 }
 
 bool rows_take(const LinearProblem& problem, const Preparation& p) {
-  return linear_formats_fit(problem, p) && problem.in <= linear_max_terms;
+  return problem.epilogue.is_simple() && linear_formats_fit(p) && problem.in <= linear_max_terms;
 }
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
@@ -169,7 +170,7 @@ class Product final : public Operator {
 };
 
 bool product_takes(const LinearProblem& problem, const Preparation& p) {
-  if (!linear_formats_fit(problem, p)) return false;
+  if (!problem.epilogue.is_simple() || !linear_formats_fit(p)) return false;
   // Whether the library is there is no property of the device; it is looked for when nothing else pays.
   try {
     (void)Cublas::on_device(p.device.device.index);
@@ -179,38 +180,15 @@ bool product_takes(const LinearProblem& problem, const Preparation& p) {
   }
 }
 
-/// A fully connected layer is a 1x1 convolution of 1x1 images, whose layout is any.
-struct AsConvolution {
-  ConvProblem problem;
-  View input, output;
-  Preparation preparation;
-
-  AsConvolution(const LinearProblem& linear, const Preparation& p, Layout layout)
-      : problem({.bias = linear.bias, .epilogue = linear.epilogue}), preparation(p) {
-    ConvGeometry& g = problem.geometry;
-    g.batch = linear.rows;
-    g.in_channels = linear.in;
-    g.out_channels = linear.out;
-    g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
-    if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
-    input = {.shape = {linear.rows, linear.in, 1, 1}, .format = {p.input().format.dtype, layout}};
-    output = {.shape = {linear.rows, linear.out, 1, 1}, .format = {p.output().format.dtype, layout}};
-    preparation.inputs = {&input, 1};
-    preparation.outputs = {&output, 1};
-  }
-  AsConvolution(const AsConvolution&) = delete;
-  AsConvolution& operator=(const AsConvolution&) = delete;
-};
-
 template <bool (*takes)(const ConvProblem&, const Preparation&), Layout layout>
 bool convolution_takes(const LinearProblem& problem, const Preparation& p) {
-  const AsConvolution convolution(problem, p, layout);
-  return linear_formats_fit(problem, p) && takes(convolution.problem, convolution.preparation);
+  const detail::LinearAsConvolution convolution(problem, p, layout);
+  return linear_formats_fit(p) && takes(convolution.problem, convolution.preparation);
 }
 
 template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&), Layout layout>
 std::unique_ptr<Operator> prepare_convolution(const LinearProblem& problem, const Preparation& p) {
-  const AsConvolution convolution(problem, p, layout);
+  const detail::LinearAsConvolution convolution(problem, p, layout);
   return prepare(convolution.problem, convolution.preparation);
 }
 

@@ -44,11 +44,10 @@ void linear_few_rows(const LinearArguments& arguments, Stream stream);
 void linear_epilogue(const LinearArguments& arguments, Stream stream);
 
 /// What every kernel for linear layers takes: rows of the precision's storage type, results of it or f32.
-inline bool linear_formats_fit(const LinearProblem& problem, const Preparation& p) {
+inline bool linear_formats_fit(const Preparation& p) {
   const DType storage = storage_type(p.precision);
   const Format output = p.output().format;
-  return problem.epilogue.is_simple() && p.input().format == Format{storage} &&
-         (output == Format{storage} || output == Format{});
+  return p.input().format == Format{storage} && (output == Format{storage} || output == Format{});
 }
 
 }  // namespace lamina::cuda

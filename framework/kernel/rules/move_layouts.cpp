@@ -5,13 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "lamina/kernel/rules/move_compose.h"
+
 namespace lamina::detail {
 namespace {
 
 using Axis = MoveProblem::Axis;
-
-// Offsets of an axis that are looked at one by one.
-constexpr std::int64_t longest_table = std::int64_t{1} << 20;
 
 bool is_channels_last(const View& view) { return view.format.layout == Layout::nhwc && view.shape.rank() == 4; }
 
@@ -64,34 +63,11 @@ std::optional<std::vector<Axis>> channels_innermost(const std::vector<Axis>& axe
   return result;
 }
 
-/// Offsets into an image [N, C, H, W], in the order of dimensions, as those into one stored channels last.
-bool turn_offsets(std::vector<Axis>& axes, const Shape& shape) {
+/// The image [N, C, H, W] that is stored channels last, as a move reads it.
+MoveProblem from_channels_last(const Shape& shape) {
   const std::int64_t channels = shape[1], height = shape[2], width = shape[3];
-  std::array<std::int64_t, 4> furthest{};
-  for (Axis& axis : axes) {
-    if (axis.extent > longest_table) return false;
-    std::vector<std::int64_t> offsets = std::move(axis.offsets);
-    if (offsets.empty()) {
-      for (std::int64_t i = 0; i < axis.extent; ++i) offsets.push_back(i * axis.stride);
-      if (axis.stride < 0 && axis.extent > 1) return false;
-    }
-    std::array<std::int64_t, 4> most{};
-    for (std::int64_t& offset : offsets) {
-      if (offset < 0) continue;  // outside
-      const std::array<std::int64_t, 4> at = {offset / (channels * height * width),
-                                              offset / (height * width) % channels, offset / width % height,
-                                              offset % width};
-      for (std::size_t d = 0; d < 4; ++d) most[d] = std::max(most[d], at[d]);
-      offset = ((at[0] * height + at[2]) * width + at[3]) * channels + at[1];
-    }
-    for (std::size_t d = 0; d < 4; ++d) furthest[d] += most[d];
-    axis.offsets = std::move(offsets);
-    axis.stride = 0;
-  }
-  for (std::size_t d = 0; d < 4; ++d) {
-    if (furthest[d] >= std::max<std::int64_t>(shape[static_cast<int>(d)], 1)) return false;
-  }
-  return true;
+  return {
+      .axes = {{shape[0], channels * height * width}, {channels, 1}, {height, width * channels}, {width, channels}}};
 }
 
 }  // namespace
@@ -104,8 +80,7 @@ std::optional<MoveProblem> in_memory_order(const MoveProblem& problem, const Vie
     if (!axes) return std::nullopt;
     result.axes = std::move(*axes);
   }
-  if (is_channels_last(input) && !turn_offsets(result.axes, input.shape)) return std::nullopt;
-  return result;
+  return is_channels_last(input) ? composed(result, from_channels_last(input.shape)) : result;
 }
 
 }  // namespace lamina::detail

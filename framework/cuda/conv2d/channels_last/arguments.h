@@ -19,6 +19,7 @@ namespace lamina::cuda::channels_last {
 inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
 inline constexpr int max_stages = 8;
+inline constexpr int max_log2_buffers = 3;
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
 /// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
@@ -79,9 +80,9 @@ struct Arguments {
   const float* scales = nullptr;        // [chains' slabs, N * H * W] of scaled operands
   void* output = nullptr;               // [N, OH, OW, OC]
   DType output_type = DType::f32;
-  bool relu = false;     // all that is done to a sum, unless
-  bool chained = false;  // this says that `finish` is
-  Finish finish;
+  bool adds = false;             // Finish::residual, which comes by copies of its own
+  bool chained = false;          // through store_chained
+  Finish finish;                 // of a sum, bias included
   int pixels = 0;                // N * OH * OW
   int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
   int steps = 0;                 // slabs of channels * taps, in the order of step_of
@@ -90,6 +91,7 @@ struct Arguments {
   int multicast = 1;             // blocks of a cluster, each with pixels of its own, that share the weights' copies
   int splits = 1;                // blocks of a cluster that share one tile, each with a piece of K
   bool in_ring = false;          // where their sums land
+  int log2_buffers = 1;          // of each warpgroup, for its outputs and for what is added to them
 };
 
 /// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
@@ -97,17 +99,20 @@ struct Arguments {
 struct Tile {
   Operand operand = Operand::fp16;
   int groups = 0, pixels = 0, helpers = 1;
+  bool roomy = true;             // whether more than a clamp may be done to its sums
   int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
-  int store_bytes = 0;           // of shared memory behind the ring
-  const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, CUtensorMap output)
+  const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, output, residual)
 
   int threads() const { return (groups + helpers) * 128; }
-  int shared_bytes(int stages, int splits, bool in_ring) const {
-    return barrier_offset(stages * stage_bytes, store_bytes, splits > 1 ? landing_bytes(groups, pixels, splits) : 0,
+  /// `log2_buffers`: Arguments::log2_buffers, of which those for what is added have barriers.
+  int shared_bytes(int stages, int splits, bool in_ring, bool adds, int log2_buffers) const {
+    const int buffers = groups << log2_buffers, stores = buffers * store_pixels * step_bytes;
+    return barrier_offset(stages * stage_bytes, stores, splits > 1 ? landing_bytes(groups, pixels, splits) : 0,
                           in_ring) +
            (3 * max_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
+           (adds ? 2 * buffers * static_cast<int>(sizeof(std::uint64_t)) : 0) +
            (is_scaled(operand) ? stages * pixels * static_cast<int>(sizeof(float)) : 0);
   }
 };

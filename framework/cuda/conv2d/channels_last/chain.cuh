@@ -9,6 +9,10 @@
 
 namespace lamina::cuda::channels_last {
 
+/// Tiles that have the registers for it. The others are never chosen for a chain.
+template <int groups, int n>
+inline constexpr bool knows_chains = groups* n < 512;
+
 /// Where 16 bytes of a pixel's 64 channels lie: the words of one store, four pixels x eight filters, meet all banks.
 __device__ __forceinline__ std::uint32_t chained_place(int pixel, int chunk) {
   return static_cast<std::uint32_t>(pixel * 256 + (chunk ^ (pixel / 2 % 4 * 2)) * 16);
@@ -104,11 +108,7 @@ __device__ __forceinline__ void store_chained(const Arguments& args, const Piece
       const float nothing[4] = {};
       std::uint32_t wanted;
       load_sums<T>(args, piece, buffers, quad, v, wanted);
-      if (args.finish.kind == Finish::Kind::chain) {
-        apply_chain(args.finish, v, nothing);
-      } else {
-        apply_inlined<typename Element<T>::Stored>(args.finish, v, nothing);
-      }
+      finish<T>(args, v, nothing);
       if (in_f32<T> || args.output_type == DType::f32) {
         write4<float>(args.output, quad.index, v, wanted);
       } else if constexpr (!in_f32<T>) {

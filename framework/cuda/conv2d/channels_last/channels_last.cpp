@@ -36,6 +36,13 @@ std::string operand_note(Operand operand) {
   return operand == Operand::scaled_pairs ? " by pairs of f16" : operand == Operand::scaled_f16 ? " by f16" : "";
 }
 
+/// An addition comes through the store buffers, if it is of 16 bits and nothing but a clamp follows it.
+bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
+  const DType output = p.output().format.dtype;
+  return !epilogue.reads_operands() ||
+         (size_of(output) == 2 && finish_of(epilogue, output).kind == Finish::Kind::clamp);
+}
+
 class ChannelsLast final : public Operator {
  public:
   ChannelsLast(const ConvProblem& problem, const Preparation& preparation)
@@ -45,12 +52,17 @@ class ChannelsLast final : public Operator {
         output_(preparation.output().format.dtype) {
     const ConvGeometry& geometry = problem.geometry;
     const float* weight = lamina::detail::floats(problem.weight);
-    auto choice = choose(geometry, preparation);
+    args_.finish = finish_of(problem.epilogue, output_);
+    args_.chained = chained(args_.finish, output_);
+    Demands demands = demands_of(problem.epilogue, output_);
+    args_.adds = demands.adds;
+    auto choice = choose(geometry, preparation, demands);
     ScaledWeights scaled;
     if (choice && is_scaled(choice->tile.operand)) {
       scaled = examine_scaled(geometry, choice->tile.operand, weight);
       strict_ = scaled.strict;
-      if (!scaled.representable) choice = choose(geometry, preparation, false);
+      demands.scaled = scaled.representable;
+      if (!demands.scaled) choice = choose(geometry, preparation, demands);
     }
     if (!choice) lamina::detail::fail("channels_last: no tile fits this device or these weights");
     choice_ = *choice;
@@ -59,18 +71,16 @@ class ChannelsLast final : public Operator {
     args_.geometry = geometry;
     args_.geometry.batch = choice_.images;
     args_.output_type = output_;
-    args_.chained = !problem.epilogue.has_simple_chain();
-    args_.relu = !args_.chained && problem.epilogue.relu();
-    args_.finish = finish_of(problem.epilogue);
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, block_filters), choice_.tile.groups);
     args_.steps = step_count(geometry, choice_.tile.operand);
     const int slabs = slab_count(geometry, choice_.tile.operand);
-    const bool chained = chain_slabs(choice_.tile.operand) == 2;
-    args_.paired = chained ? slabs / 2 * 2 * geometry.kernel_height * geometry.kernel_width : 0;
+    args_.paired =
+        chain_slabs(choice_.tile.operand) == 2 ? slabs / 2 * 2 * geometry.kernel_height * geometry.kernel_width : 0;
     args_.stages = choice_.stages;
     args_.multicast = choice_.multicast;
     args_.splits = choice_.splits;
     args_.in_ring = choice_.in_ring;
+    args_.log2_buffers = choice_.log2_buffers;
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     std::vector<FilterRange> ranges;
@@ -117,6 +127,10 @@ class ChannelsLast final : public Operator {
       args.n_tiles = ceil_div(args.pixels, choice_.tile.pixels);
       args.input = in + static_cast<std::size_t>(first) * in_bytes;
       args.output = out + static_cast<std::size_t>(first) * out_bytes;
+      if (args.adds) {
+        args.finish.residual =
+            static_cast<const std::byte*>(inputs[1].raw()) + static_cast<std::size_t>(first) * out_bytes;
+      }
       launch(args, is_scaled(choice_.tile.operand) ? scale(args, execution.workspace, execution.stream) : args.input,
              execution.stream);
     }
@@ -150,8 +164,14 @@ class ChannelsLast final : public Operator {
     CUtensorMap input_map = channels_last::input_map(args.geometry, choice_.tile.operand, choice_.tile.pixels, pixels);
     CUtensorMap output_map = channels_last::output_map(
         args.geometry, output_, choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1), args.output);
-    void* arguments[] = {&args, &input_map, &output_map};
-    const int shared_bytes = choice_.tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring);
+    CUtensorMap residual_map = output_map;
+    if (args.adds) {
+      residual_map = channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels,
+                                               const_cast<void*>(args.finish.residual));
+    }
+    void* arguments[] = {&args, &input_map, &output_map, &residual_map};
+    const int shared_bytes =
+        choice_.tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring, args.adds, choice_.log2_buffers);
     launch_kernel(choice_.tile.kernel,
                   {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
                    .block = dim3(static_cast<unsigned>(choice_.tile.threads())),
@@ -172,11 +192,9 @@ class ChannelsLast final : public Operator {
 
 }  // namespace
 
-/// An addition is left to a step of its own: among the sums of a tile it waits for memory, and takes longer (experiment
-/// C21).
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && finish_takes(problem.epilogue, p) && !has_residual(problem.epilogue) &&
+  return p.device.wgmma && finish_takes(problem.epilogue, p) && addition_fits(problem.epilogue, p) &&
          !problem.prologue.scale.defined() && formats_fit(g, p) && g.groups == 1 && expressible(g) &&
          g.batch * g.out_pixels() <= most_pixels;
 }

@@ -70,6 +70,7 @@ struct Stages {
   int count = 0;
   bool in_ring = false;
   int beside = 1;  // blocks of this launch that share a multiprocessor
+  int log2_buffers = 1;
 };
 
 /// What a launch takes in clock cycles, `slots` clusters at a time, each block with `stages`.
@@ -106,13 +107,15 @@ int least_stages(const Tile& tile) { return 2 * chain_slabs(tile.operand); }
 
 /// As many stages as fit and as a block has steps. A block that has but one tile and few steps leaves room for one of
 /// the next kernel, if its registers do. Sums of a split tile land in the ring's place where that makes it too short.
-Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room) {
+Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room,
+                  bool adds, int log2_buffers) {
   const int own = ceil_div(steps, sharing.splits);
   const bool one_tile = sharing.splits > 1 || clusters * sharing.cluster() <= room.multiprocessors;
   const int wanted = one_tile ? std::clamp(own, least_stages(tile), max_stages) : max_stages;
   const auto most = [&](int shared_bytes, bool in_ring) {
     int stages = wanted;
-    while (stages > 0 && tile.shared_bytes(stages, sharing.splits, in_ring) > shared_bytes) --stages;
+    while (stages > 0 && tile.shared_bytes(stages, sharing.splits, in_ring, adds, log2_buffers) > shared_bytes)
+      --stages;
     return stages;
   };
   if (!one_tile && sharing.cluster() == 1 && tile.resident > 1 && is_scaled(tile.operand)) {
@@ -129,6 +132,20 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
   const int beside = most(room.shared_bytes, false);
   if (sharing.splits == 1 || beside >= std::min(wanted, enough)) return {beside, false};
   return {most(room.shared_bytes, true), true};
+}
+
+/// With as many store buffers for what is added, two tiles' at most, as leave the ring the stages that it needs to keep
+/// going; with the two that there always are, if none do.
+Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room,
+                  bool adds) {
+  constexpr int enough = 4;
+  for (int log2 = adds && sharing.splits == 1 ? max_log2_buffers : 1; log2 > 1; --log2) {
+    if (1 << log2 > 2 * tile.pixels / tile.store_pixels) continue;
+    Stages stages = stages_for(tile, sharing, steps, clusters, room, adds, log2);
+    stages.log2_buffers = log2;
+    if (stages.count >= std::min(enough, std::max(steps, least_stages(tile)))) return stages;
+  }
+  return stages_for(tile, sharing, steps, clusters, room, adds, 1);
 }
 
 /// Images whose scaled rows have room in the workspace, in parts of about the same size; 0 if not even one has.
@@ -163,6 +180,10 @@ std::vector<Tile> tiles(Precision precision) {
   return {};
 }
 
+Demands demands_of(const Epilogue& epilogue, DType output) {
+  return {.longer = finish_of(epilogue, output).kind != Finish::Kind::clamp, .adds = epilogue.reads_operands()};
+}
+
 ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images) {
   const auto pixels = static_cast<std::size_t>(images * geometry.in_pixels());
   const int slabs = slab_count(geometry, operand);
@@ -170,7 +191,7 @@ ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int imag
           .scales = pixels * static_cast<std::size_t>(ceil_div(slabs, chain_slabs(operand))) * sizeof(float)};
 }
 
-std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, bool scaled) {
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, const Demands& demands) {
   const Room room = room_of(preparation.device);
   const Tuning& wanted = preparation.tuning;
   const auto all = tiles(preparation.precision);
@@ -179,7 +200,7 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& pr
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
-    if (!scaled && is_scaled(tile.operand)) continue;
+    if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy)) continue;
     const int steps = step_count(geometry, tile.operand);
     ConvGeometry part = geometry;
     part.batch = images_at_once(geometry, tile.operand, preparation.workspace_limit);
@@ -189,7 +210,7 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& pr
       if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
       if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
       const std::int64_t clusters = cluster_count(part, tile, sharing);
-      const Stages stages = stages_for(tile, sharing, steps, clusters, room);
+      const Stages stages = stages_for(tile, sharing, steps, clusters, room, demands.adds);
       if (sharing.splits * chain_slabs(tile.operand) > steps || stages.count < least_stages(tile)) continue;
       const int slots = preparation.device.clusters[static_cast<std::size_t>(sharing.cluster())] * stages.beside;
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
@@ -204,8 +225,10 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& pr
                     .splits = sharing.splits,
                     .stages = stages.count,
                     .in_ring = stages.in_ring,
+                    .log2_buffers = stages.log2_buffers,
                     .blocks = static_cast<int>(launched) * sharing.cluster(),
-                    .images = static_cast<int>(part.batch)};
+                    .images = static_cast<int>(part.batch),
+                    .adds = demands.adds};
     }
   }
   return best;

@@ -14,8 +14,10 @@ struct Choice {
   Tile tile;
   int multicast = 1, splits = 1, stages = 2;
   bool in_ring = false;  // where the sums of a split tile land
+  int log2_buffers = 1;  // Arguments::log2_buffers
   int blocks = 0;        // of the launch: whole clusters
   int images = 0;        // of one launch: scaled rows may have to be made part by part
+  bool adds = false;     // Arguments::adds
 
   int cluster() const { return multicast * splits; }
 };
@@ -31,8 +33,21 @@ struct ScaledBytes {
 };
 ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images);
 
-/// The fastest by estimate among those that the tuning leaves; nothing if it leaves none. `scaled`: whether the operand
-/// may be a scaled one.
-std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, bool scaled = true);
+/// What a tile must be able to do besides.
+struct Demands {
+  bool scaled = true;   // its operand may be a scaled one
+  bool longer = false;  // more than a clamp is done to its sums
+  bool adds = false;    // Arguments::adds
+};
+
+Demands demands_of(const Epilogue& epilogue, DType output);
+
+/// Whether sums go through store_chained: functions other than a clamp are inlined for 16 bits alone.
+inline bool chained(const Finish& finish, DType output) {
+  return finish.kind == Finish::Kind::chain || (finish.kind != Finish::Kind::clamp && size_of(output) > 2);
+}
+
+/// The fastest by estimate among those that the tuning leaves; nothing if it leaves none.
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, const Demands& demands = {});
 
 }  // namespace lamina::cuda::channels_last

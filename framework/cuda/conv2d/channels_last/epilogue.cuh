@@ -70,7 +70,15 @@ inline constexpr bool scaled = is_scaled(operand_of<T>);
 template <class T>
 inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterRange
 
-__device__ __forceinline__ float activate(const Arguments& args, float y) { return args.relu && y < 0.0f ? 0.0f : y; }
+/// Tiles that have registers for more than a clamp.
+template <int groups, int n>
+inline constexpr bool roomy = (groups < 4) && (groups * n < 720);
+
+/// What is added is of the output's type, and of 16 bits: others' store buffers have no room for two tiles of it.
+template <class T>
+inline constexpr bool can_add = !in_f32<T>;
+template <class T, int groups, int n>
+inline constexpr bool adding = roomy<groups, n> ? can_add<T> : false;
 
 __device__ __forceinline__ ptx::Corner corner_of(const ConvGeometry& g, int pixel) {
   const int plane = g.out_height * g.out_width;
@@ -154,6 +162,28 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high, __half) {
 __device__ __forceinline__ std::uint32_t pack(float low, float high, __nv_bfloat16) {
   const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&both);
+}
+__device__ __forceinline__ float2 unpack(std::uint32_t both, __half) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&both));
+}
+__device__ __forceinline__ float2 unpack(std::uint32_t both, __nv_bfloat16) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&both));
+}
+
+/// All that is done to neighbouring channels' sums, bias included, and what is added to them.
+template <class T, int n>
+__device__ __forceinline__ void finish(const Arguments& args, float (&v)[n], const float (&added)[n]) {
+  if (args.finish.kind == Finish::Kind::chain) return apply_chain(args.finish, v, added);
+  apply_inlined<typename Element<T>::Stored>(args.finish, v, added);
+}
+
+/// One sum, bias included, as it is stored.
+template <class T>
+__device__ __forceinline__ void write_finished(const Arguments& args, std::size_t index, float y) {
+  float v[1] = {y}, added[1] = {};
+  if constexpr (can_add<T>) load_residual<T>(args.finish, static_cast<std::int64_t>(index), added);
+  finish<T>(args, v, added);
+  write<T>(args, index, v[0]);
 }
 
 /// What a warpgroup finishes: filters first_filter .. + 63 of pixels first_pixel .. + n - 1.

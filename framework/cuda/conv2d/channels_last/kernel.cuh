@@ -11,6 +11,7 @@
 // cluster's blocks share one tile, each with a piece of K (split-K, reduce.cuh).
 // Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers; docs/channels_last.md
 // draws it.
+// What is added to the sums comes by TMA too, into the store buffers, up to two tiles ahead of their sums.
 // Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp.
 // Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
@@ -37,10 +38,10 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
                                         int rank) {
   const int group = groups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  if (args.chained) wait_for_predecessor();  // the producer waits before it loads, but what is added is read here
   const Span span(args, rank);
-  using Stores = Store<T, n, chunk>;
-  const std::uint32_t buffers = ptx::shared_address(shared.stores + group * 2 * Stores::buffer_bytes);
+  if (adding<T, groups, n> && args.adds)
+    wait_for_predecessor();  // copies wait by themselves, but sums may be read here
+  Store<T, groups, n, chunk> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     Piece piece{group, (walk.filter_tile() * groups + group) * block_filters, walk.pixel_tile() * n};
@@ -63,7 +64,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
 #pragma unroll
         for (int i = 0; i < n / 2; ++i) d[i] *= piece.range[i / 2 % 2].scale;
       }
-      Stores::run(args, output, piece, buffers, d);
+      store.run(piece, d);
     } else {
       meet(args);
       send_sums<T, groups, n>(args, shared, rank, d);
@@ -78,7 +79,8 @@ template <class T, int groups>
 inline constexpr int resident = groups == 1 && !split<T> ? 2 : 1;
 
 template <class T, int groups, int n, int chunk>
-__device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output) {
+__device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output,
+                                         const CUtensorMap& residual) {
   extern __shared__ __align__(1024) unsigned char memory[];
   // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
   constexpr int helpers = split<T> ? 2 : 1;
@@ -88,7 +90,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
   constexpr int consumer_registers = taken < 240 ? taken : 240;
   let_successor_start();
-  const Shared<T, groups, n> shared(memory, args, groups * 2 * chunk * step_bytes);
+  const Shared<T, groups, n> shared(memory, args, chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
   const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
   const int thread = static_cast<int>(threadIdx.x);
@@ -101,11 +103,15 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
       if constexpr (split<T>) ptx::barrier_init(shared.low_words + stage, 128);
     }
     ptx::barrier_init(shared.landed, 1);
+    if constexpr (adding<T, groups, n>) {
+      for (int i = 0; args.adds && i < 2 * groups << args.log2_buffers; ++i) ptx::barrier_init(shared.added + i, 1);
+    }
     ptx::barrier_init_fence();
     if (args.splits > 1) expect_sums<T, groups, n>(args, shared, rank);
     if (args.multicast == 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
     ptx::prefetch_map(input);
     if (args.splits == 1) ptx::prefetch_map(output);
+    if (adding<T, groups, n> && args.adds) ptx::prefetch_map(residual);
   }
   __syncwarp();
   if (cluster > 1) ptx::cluster_arrive();
@@ -127,6 +133,11 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if constexpr (scaled<T>) {
       if (thread >= groups * 128 + 32) gather_scales<T, groups, n>(args, shared, rank);
     }
+    if constexpr (adding<T, groups, n>) {
+      if (args.adds && args.splits == 1 && thread == groups * 128 + 32) {
+        bring_added<T, groups, n, chunk>(args, residual, shared, rank);
+      }
+    }
     __syncwarp();
     if (args.splits > 1) meet(args);
   } else {
@@ -140,9 +151,9 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
 template <class T, int groups, int n, int chunk>
 __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
     channels_last_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
-                         const __grid_constant__ CUtensorMap output) {
+                         const __grid_constant__ CUtensorMap output, const __grid_constant__ CUtensorMap residual) {
   if constexpr (ptx::wgmma_compiled) {
-    convolve<T, groups, n, chunk>(args, input, output);
+    convolve<T, groups, n, chunk>(args, input, output, residual);
   } else {
     __trap();  // never launched: DeviceDescription::wgmma
   }
@@ -155,10 +166,10 @@ Tile make_tile() {
           .groups = groups,
           .pixels = n,
           .helpers = split<T> ? 2 : 1,
+          .roomy = roomy<groups, n>,
           .resident = resident<T, groups>,
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,
-          .store_bytes = groups * 2 * chunk * step_bytes,
           .kernel = reinterpret_cast<const void*>(&channels_last_kernel<T, groups, n, chunk>)};
 }
 

@@ -124,4 +124,27 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
   }
 }
 
+/// The thread that brings what is added to the sums, in the order in which the store buffers are filled. Of each
+/// warpgroup's buffers all but the last are free at the beginning; the last is given back with the first store.
+template <class T, int groups, int n, int chunk>
+__device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
+                                            const Shared<T, groups, n>& shared, int rank) {
+  constexpr int bytes = chunk * step_bytes;
+  wait_for_predecessor();
+  Ring ring{1 << args.log2_buffers};
+  for (Walk walk(args, rank); walk.more(); walk.next()) {
+    for (int first = 0; first < n; first += chunk, ring.advance()) {
+      const int waits_for = ring.parity ^ (ring.stage + 1 == ring.stages ? 0 : 1);
+#pragma unroll 1
+      for (int group = 0; group < groups; ++group) {
+        const int buffer = group * ring.stages + ring.stage;
+        ptx::barrier_wait(shared.stored + buffer, waits_for);
+        ptx::barrier_arrive_expect(shared.added + buffer, bytes);
+        ptx::load_box(shared.stores + buffer * bytes, residual, (walk.filter_tile() * groups + group) * block_filters,
+                      walk.pixel_tile() * n + first, shared.added + buffer);
+      }
+    }
+  }
+}
+
 }  // namespace lamina::cuda::channels_last

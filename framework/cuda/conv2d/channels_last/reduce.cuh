@@ -3,7 +3,7 @@
 // A tile whose K is split over the blocks of a cluster (tensor_core/split_k.cuh): what a block owns of it is some of
 // its pixels, in fragments of eight.
 
-#include "lamina/cuda/conv2d/channels_last/ring.cuh"
+#include "lamina/cuda/conv2d/channels_last/store.cuh"
 
 namespace lamina::cuda::channels_last {
 
@@ -54,6 +54,26 @@ __device__ __forceinline__ float repaired(const Arguments& args, float sum, int 
   return rare(sum, range) ? exact_sum<T>(args, filter, pixel, range) : sum;
 }
 
+/// The words that are added to what this thread stores of a fragment: two filters of one pixel, and the two eight
+/// further. Zeros where nothing is.
+template <class T, int groups, int n>
+__device__ __forceinline__ uint2 load_added(const Arguments& args, const Piece& piece, int fragment) {
+  uint2 added = {};
+  if (!adding<T, groups, n> || !args.adds) return added;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const int odd = lane / 4 % 2;
+  const int pixel = piece.first_pixel + fragment * 8 + lane % 4 * 2 + odd;
+  const int filter = piece.first_filter + warp * 16 + lane / 4 - odd;
+  if (pixel >= args.pixels || filter >= args.geometry.out_channels) return added;
+  const auto* words = reinterpret_cast<const std::uint32_t*>(
+      static_cast<const char*>(args.finish.residual) +
+      2 * (static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
+           static_cast<unsigned>(filter)));
+  added.x = words[0];
+  if (filter + 8 < args.geometry.out_channels) added.y = words[4];
+  return added;
+}
+
 /// Adds up and finishes what this block owns.
 template <class T, int groups, int n>
 __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
@@ -63,9 +83,13 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const bool odd = lane / 4 % 2 != 0;
   const int filter = piece.first_filter + warp * 16 + lane / 4;
+  // What is added to a fragment comes while the one before it is finished.
+  uint2 added = load_added<T, groups, n>(args, piece, own.first);
   ptx::barrier_wait_cluster(shared.landed, 0);
 #pragma unroll 1
   for (int fragment = own.first; fragment < own.last; ++fragment) {
+    uint2 next = {};
+    if (fragment + 1 < own.last) next = load_added<T, groups, n>(args, piece, fragment + 1);
     const auto* part = reinterpret_cast<const float4*>(
                            shared.landing + static_cast<std::size_t>((fragment - own.first) * fragment_bytes<groups>)) +
                        threadIdx.x;
@@ -88,7 +112,7 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
       }
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) y[i] = activate(args, y[i] + piece.bias[i / 2]);
+    for (int i = 0; i < 4; ++i) y[i] += piece.bias[i / 2];
     // Neighbouring filters are four lanes apart: of each two lanes one takes both filters' first pixel, one the second.
     const int mine = pixel + (odd ? 1 : 0);
     float v[4];  // two filters, and the two that are eight further
@@ -103,10 +127,18 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
                               static_cast<unsigned>(first);
     const bool stored = mine < args.pixels && first < args.geometry.out_channels,
                both = stored && first + 8 < args.geometry.out_channels;
-    if (args.chained) {
-      const float nothing[4] = {};
-      apply_chain(args.finish, v, nothing);
+    float r[4] = {};
+    if constexpr (adding<T, groups, n>) {
+      const float2 low = unpack(added.x, T{}), high = unpack(added.y, T{});
+      r[0] = low.x, r[1] = low.y, r[2] = high.x, r[3] = high.y;
     }
+    if constexpr (roomy<groups, n>) {
+      finish<T>(args, v, r);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) v[i] = finished<Finish::Kind::clamp, T>(args.finish, v[i] + r[i]);
+    }
+    added = next;
     if (stored) write2<T>(args, index, v[0], v[1]);
     if (both) write2<T>(args, index + 8, v[2], v[3]);
   }

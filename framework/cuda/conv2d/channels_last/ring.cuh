@@ -4,7 +4,7 @@
 // emptied one by one, and filled chain by chain: where chains have several steps, their `full` barriers are a ring of
 // their own.
 
-#include "lamina/cuda/conv2d/channels_last/store.cuh"
+#include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/tensor_core/ring.cuh"
 #include "lamina/cuda/tensor_core/split_k.cuh"
@@ -84,9 +84,10 @@ struct Shared {
   unsigned char* landing;                            // or where other blocks' sums arrive, if K is split
   std::uint64_t *full, *empty, *low_words, *landed;  // by the copies, the products, the splitting, the other blocks
   float* scales;                                     // [stages, n], of the pixels in a chain, if they are scaled
+  std::uint64_t *added, *stored;                     // [groups, buffers]: what is added is there; the buffer is free
 
-  __device__ Shared(unsigned char* base, const Arguments& args, int store_bytes) : ring(base) {
-    const int ring_bytes = args.stages * stage_bytes;
+  __device__ Shared(unsigned char* base, const Arguments& args, int buffer_bytes) : ring(base) {
+    const int ring_bytes = args.stages * stage_bytes, store_bytes = (groups << args.log2_buffers) * buffer_bytes;
     const int sums = args.splits > 1 ? landing_bytes(groups, n, args.splits) : 0;
     stores = base + ring_bytes;
     landing = args.in_ring ? base : stores;
@@ -95,6 +96,8 @@ struct Shared {
     low_words = empty + max_stages;
     landed = low_words + max_stages;
     scales = reinterpret_cast<float*>(landed + 1);
+    added = landed + 1;
+    stored = added + (groups << args.log2_buffers);
   }
 };
 

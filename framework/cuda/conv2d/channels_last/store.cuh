@@ -3,19 +3,9 @@
 // How a tile that no other block shares leaves the registers.
 
 #include "lamina/cuda/conv2d/channels_last/chain.cuh"
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
 
 namespace lamina::cuda::channels_last {
-
-/// One sum, bias included, as it is stored.
-template <class T>
-__device__ __forceinline__ void write_finished(const Arguments& args, std::size_t index, float y) {
-  float v[1] = {activate(args, y)};
-  if (args.chained) {
-    const float nothing[1] = {};
-    apply_chain(args.finish, v, nothing);
-  }
-  write<T>(args, index, v[0]);
-}
 
 /// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
 template <class T, int n>
@@ -46,8 +36,9 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
 }
 
 /// Writes fragments [first, last) of 8 pixels into a store buffer, pixel by pixel, 128 bytes of channels each: 64 of 16
-/// bits, or two planes of 32 f32. Eight rows of one matrix, or the 32 words of one store, meet all banks once.
-template <class T, bool f32, int first, int last, int n>
+/// bits, or two planes of 32 f32. Eight rows of one matrix, or the 32 words of one store, meet all banks once. What is
+/// added lies there already.
+template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, int n>
 __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
                                      const float (&d)[n / 2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -59,7 +50,7 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int chunk = (warp % 2 * 4 + i / 2 * 2 + g / 4) * 16;
-        const float y = activate(args, d[4 * j + i] + piece.bias[i / 2]);
+        const float y = finished<kind, float>(args.finish, d[4 * j + i] + piece.bias[i / 2]);
         const std::uint32_t address =
             plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
         ptx::store_shared(address, y);
@@ -71,57 +62,96 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
         buffer + static_cast<std::uint32_t>(matrix / 2 * 1024 + swizzled(row, (warp * 2 + matrix % 2) * 16));
 #pragma unroll
     for (int j = first; j < last; j += 2) {
+      const std::uint32_t place = corner + static_cast<std::uint32_t>((j - first) * 1024);
       std::uint32_t m[4];
+      if constexpr (adds) ptx::load_transposed(m, place);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        m[i] = pack(activate(args, d[4 * j + 2 * i] + piece.bias[i % 2]),
-                    activate(args, d[4 * j + 2 * i + 1] + piece.bias[i % 2]), T{});
+        float low = d[4 * j + 2 * i] + piece.bias[i % 2], high = d[4 * j + 2 * i + 1] + piece.bias[i % 2];
+        if constexpr (adds) {
+          const float2 added = unpack(m[i], T{});
+          low += added.x, high += added.y;
+        }
+        m[i] = pack(finished<kind, T>(args.finish, low), finished<kind, T>(args.finish, high), T{});
       }
-      ptx::store_transposed(corner + static_cast<std::uint32_t>((j - first) * 1024), m);
+      ptx::store_transposed(place, m);
     }
   }
 }
 
-/// Stores a piece through two buffers of `chunk` pixels of 16-bit channels, or half as many of f32.
-template <class T, int n, int chunk>
+/// Stores a piece through buffers of `chunk` pixels of 16-bit channels, or half as many of f32: two, or those that what
+/// is added is brought to, which are used in turn from tile to tile.
+template <class T, int groups, int n, int chunk>
 struct Store {
   static_assert(n % chunk == 0 && chunk % 16 == 0, "whole boxes");
   static constexpr int buffer_bytes = chunk * step_bytes;
 
-  template <int first, int fragments, bool f32>
-  __device__ __forceinline__ static void run_from(const Arguments& args, const CUtensorMap& map, const Piece& piece,
-                                                  std::uint32_t buffers, const float (&d)[n / 2]) {
+  const Arguments& args;
+  const CUtensorMap& map;
+  const Shared<T, groups, n>& shared;
+  const int group;
+  unsigned turn = 0;  // buffers used so far, if something is added: one register, where a Ring has two
+
+  __device__ __forceinline__ unsigned stage(unsigned at) const { return at & ((1u << args.log2_buffers) - 1); }
+  __device__ __forceinline__ std::uint32_t buffer(unsigned place) const {
+    return ptx::shared_address(shared.stores) +
+           ((static_cast<unsigned>(group) << args.log2_buffers) + place) * static_cast<unsigned>(buffer_bytes);
+  }
+  __device__ __forceinline__ void wait_for_added() const {
+    ptx::barrier_wait(shared.added + (group << args.log2_buffers) + stage(turn),
+                      static_cast<int>(turn >> args.log2_buffers & 1u));
+  }
+  /// Gives back the buffer before this one, which has been read. By the thread that stores.
+  __device__ __forceinline__ void release_previous() const {
+    ptx::bulk_wait_read<1>();
+    ptx::barrier_arrive(shared.stored + (group << args.log2_buffers) + stage(turn - 1));
+  }
+
+  template <int first, int fragments, bool f32, bool adds, Finish::Kind kind>
+  __device__ __forceinline__ void run_from(const Piece& piece, const float (&d)[n / 2]) {
     if constexpr (first < n / 8) {
       constexpr int last = first + fragments;
       constexpr int planes_apart = buffer_bytes / 2;
       const bool storing = threadIdx.x % 128 == 0;
-      const std::uint32_t buffer = buffers + first / fragments % 2 * buffer_bytes;
-      // The buffers alternate within a tile; a tile may end with the one that the next begins with.
-      if (storing) ptx::bulk_wait_read<first == 0 ? 0 : 1>();
-      ptx::sync_warpgroup(piece.group + 1);
-      fill<T, f32, first, last, n>(args, piece, buffer, planes_apart, d);
+      const std::uint32_t place = buffer(adds ? stage(turn) : first / fragments % 2);
+      if constexpr (adds) {
+        wait_for_added();
+      } else {
+        // The buffers alternate within a tile; a tile may end with the one that the next begins with.
+        if (storing) ptx::bulk_wait_read<first == 0 ? 0 : 1>();
+        ptx::sync_warpgroup(piece.group + 1);
+      }
+      fill<T, f32, adds, kind, first, last, n>(args, piece, place, planes_apart, d);
       ptx::fence_async_proxy();
       ptx::sync_warpgroup(piece.group + 1);
       if (storing) {
         const int pixel = piece.first_pixel + first * 8;
-        ptx::store_box(map, buffer, piece.first_filter, pixel);
+        ptx::store_box(map, place, piece.first_filter, pixel);
         if constexpr (f32) {
-          ptx::store_box(map, buffer + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
+          ptx::store_box(map, place + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
         }
         ptx::bulk_commit();
+        if constexpr (adds) release_previous();
       }
-      run_from<last, fragments, f32>(args, map, piece, buffers, d);
+      if constexpr (adds) ++turn;
+      run_from<last, fragments, f32, adds, kind>(piece, d);
     }
   }
 
-  __device__ __forceinline__ static void run(const Arguments& args, const CUtensorMap& map, const Piece& piece,
-                                             std::uint32_t buffers, const float (&d)[n / 2]) {
-    if (args.chained) {
-      store_chained<T, chunk / 8, n>(args, piece, buffers, d);
+  __device__ __forceinline__ void run(const Piece& piece, const float (&d)[n / 2]) {
+    using Kind = Finish::Kind;
+    if (roomy<groups, n> && args.chained) {
+      if constexpr (roomy<groups, n>) store_chained<T, chunk / 8, n>(args, piece, buffer(0), d);
     } else if (in_f32<T> || args.output_type == DType::f32) {
-      run_from<0, chunk / 16, true>(args, map, piece, buffers, d);
+      run_from<0, chunk / 16, true, false, Kind::clamp>(piece, d);
+    } else if constexpr (adding<T, groups, n>) {
+      if (args.adds) {
+        run_from<0, chunk / 8, false, true, Kind::clamp>(piece, d);
+      } else {
+        with_kind(args.finish.kind, [&](auto kind) { run_from<0, chunk / 8, false, false, kind.value>(piece, d); });
+      }
     } else if constexpr (!in_f32<T>) {
-      run_from<0, chunk / 8, false>(args, map, piece, buffers, d);
+      run_from<0, chunk / 8, false, false, Kind::clamp>(piece, d);
     }
     if constexpr (Element<T>::repaired) {
       bool any = false;

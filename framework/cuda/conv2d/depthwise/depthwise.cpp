@@ -87,11 +87,11 @@ Shape divide(const Instance& instance, int element_bytes, const DeviceDescriptio
 class Depthwise final : public Operator {
  public:
   Depthwise(const ConvProblem& problem, const Preparation& p)
-      : device_(p.device.device.index), residual_(has_residual(problem.epilogue)) {
+      : device_(p.device.device.index), residual_(problem.epilogue.reads_operands()) {
     const ConvGeometry& g = problem.geometry;
     const DType type = p.input().format.dtype;
     args_.geometry = g;
-    args_.finish = finish_of(problem.epilogue);
+    args_.finish = finish_of(problem.epilogue, p.output().format.dtype);
     for (const Instance& instance : instances(type)) {
       if (!fits(instance, g, p.device)) continue;
       instance_ = instance;

@@ -13,7 +13,7 @@ namespace {
 class Mma final : public Operator {
  public:
   Mma(const ConvProblem& problem, const Preparation& p)
-      : device_(p.device.device.index), precision_(p.precision), residual_(has_residual(problem.epilogue)) {
+      : device_(p.device.device.index), precision_(p.precision), residual_(problem.epilogue.reads_operands()) {
     auto choice = choose(problem.geometry, p);
     if (!choice) lamina::detail::fail("mma: no tile fits this device");
     choice_ = *choice;
@@ -27,7 +27,7 @@ class Mma final : public Operator {
     args.weight = weight_.data();
     args.bias = bias_.as<float>();
     args.ranges = ranges_.as<FilterRange>();
-    args.finish = finish_of(problem.epilogue);
+    args.finish = finish_of(problem.epilogue, p.output().format.dtype);
   }
 
   std::string description() const override {
@@ -69,7 +69,7 @@ class Mma final : public Operator {
 bool left_to_it(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   // To add something here instead of in a step behind channels_last takes more time than it saves.
-  if (g.groups == 1 && has_residual(problem.epilogue)) return false;
+  if (g.groups == 1 && problem.epilogue.reads_operands()) return false;
   if (g.groups == 1) return p.device.wgmma && (g.in_channels > 4 || g.in_pixels() == 1);
   return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
 }

@@ -16,8 +16,14 @@ KernelOptions with_chain(Precision precision, const PointwiseChain& chain, const
   return options;
 }
 
-TEST_F(NhwcConv2d, ChainsOnEveryTile) {
-  unsigned seed = 9000;
+/// Sums with another activation.
+const PointwiseStep addition = {.function = Pointwise::add, .operand = 1};
+const PointwiseChain sums[] = {{addition},
+                               {addition, {.function = Pointwise::relu}},
+                               {addition, {.function = Pointwise::clip, .a = -1, .b = 2}},
+                               {{.function = Pointwise::gelu}}};
+
+void expect_on_every_tile(std::span<const Precision> precisions, std::span<const PointwiseChain> of, unsigned seed) {
   for (const Precision precision : precisions) {
     const auto count = static_cast<int>(cuda::channels_last::tiles(precision).size());
     for (const std::size_t i : {3u, 5u, 16u}) {
@@ -27,13 +33,39 @@ TEST_F(NhwcConv2d, ChainsOnEveryTile) {
       for (int tile = 0; tile < count; ++tile) {
         for (const auto& [multicast, splits] : {std::pair{1, 1}, {2, 1}, {1, 3}}) {
           const KernelOptions options =
-              with_chain(precision, chains[seed % 4], {.tile = tile, .splits = splits, .multicast = multicast});
+              with_chain(precision, of[seed % of.size()], {.tile = tile, .splits = splits, .multicast = multicast});
           if (!choice_of(g, options)) continue;
           ++seed;
           expect_contract(g, options, data, true, reference);
         }
       }
     }
+  }
+}
+
+TEST_F(NhwcConv2d, ChainsOnEveryTile) { expect_on_every_tile(precisions, chains, 9000); }
+
+constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
+
+TEST_F(NhwcConv2d, SumsOnEveryTile) { expect_on_every_tile(of_16_bits, sums, 9200); }
+
+TEST_F(NhwcConv2d, SumsOfEveryKind) {
+  unsigned seed = 9700;
+  for (const Precision precision : of_16_bits) {
+    for (const PointwiseChain& chain : sums) {
+      for (const Case& c : nhwc_cases) {
+        const ConvGeometry g = geometry_of(c);
+        expect_contract(g, with_chain(precision, chain), draw(g, normal, normal, ++seed), true);
+      }
+    }
+  }
+}
+
+// Many tiles for each block, so that what is added is brought ahead of its tile.
+TEST_F(NhwcConv2d, SumsOfManyTiles) {
+  const ConvGeometry g = geometry_of({.batch = 9, .in = 64, .height = 56, .width = 56, .out = 256});
+  for (const Precision precision : of_16_bits) {
+    expect_contract(g, with_chain(precision, sums[1]), draw(g, normal, normal, 5), true);
   }
 }
 
@@ -55,7 +87,10 @@ TEST_F(NhwcConv2d, ChainsOfWhatIsNotFinite) {
     for (const int splits : {1, 2}) {
       ConvData data = draw(g, normal, positive, 11);
       data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
-      expect_contract(g, with_chain(precision, chains[0], {.splits = splits, .multicast = 1}), data, true);
+      const Tuning tuning = {.splits = splits, .multicast = 1};
+      expect_contract(g, with_chain(precision, chains[0], tuning), data, true);
+      if (size_of(storage_type(precision)) > 2) continue;
+      for (const PointwiseChain& chain : sums) expect_contract(g, with_chain(precision, chain, tuning), data, true);
     }
   }
 }

@@ -1,0 +1,248 @@
+// Moves of elements before anything is fused: one after another becomes one, and those that only exchange rows change
+// places with what is done to each row, where that brings them together. Exporters write a transformer's attention with
+// seven of them around each of its products.
+
+#include <algorithm>
+#include <optional>
+
+#include "lamina/compile/program.h"
+#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/fixed.h"
+#include "lamina/layers/linear.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr std::size_t longest_row = 256;  // of nodes that are looked at together: time is to grow with the network
+
+class Moves {
+ public:
+  explicit Moves(Resolved& resolved)
+      : resolved_(resolved),
+        network_(resolved.network),
+        readers_(index(network_.size())),
+        is_output_(index(network_.size()), false) {
+    for (const int output : resolved_.outputs) is_output_[index(output)] = true;
+    for (int i = network_.size(); i-- > 0;) {
+      if (!is_output_[index(i)] && readers(i).empty()) continue;  // nobody needs it
+      for (const int input : network_[i].inputs) readers_[index(input)].push_back(i);
+    }
+  }
+
+  void simplify() {
+    for (int i = 0; i < network_.size(); ++i) {
+      if (move_of(i)) join(i);
+    }
+    for (int i = 0; i < network_.size(); ++i) {
+      if (move_of(i) && !sink(i)) hoist(i);
+    }
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  const std::vector<int>& readers(int i) const { return readers_[index(i)]; }
+  const Shape& shape(int i) const { return network_[i].shape; }
+
+  void replace(int node, std::shared_ptr<const Module> module, std::vector<int> inputs, Shape to) {
+    const std::vector<int> before = network_[node].inputs;
+    for (const int input : inputs) readers_[index(input)].push_back(node);
+    network_.replace(node, std::move(module), std::move(inputs), to);
+    for (const int input : before) leave(input, node);
+  }
+  /// A node does not read a value any more; what nobody reads then reads nothing itself.
+  void leave(int value, int node) {
+    std::vector<std::pair<int, int>> left = {{value, node}};
+    while (!left.empty()) {
+      const auto [from, by] = left.back();
+      left.pop_back();
+      std::vector<int>& of = readers_[index(from)];
+      of.erase(std::ranges::find(of, by));
+      if (!of.empty() || is_output_[index(from)]) continue;
+      for (const int input : network_[from].inputs) left.emplace_back(input, from);
+    }
+  }
+
+  bool is_view(int i) const {
+    const Network::Node& node = network_[i];
+    if (node.module == nullptr || node.inputs.size() != 1) return false;
+    return node.module->is_view({&shape(node.inputs[0]), 1});
+  }
+  /// What a value is under another shape. Of a longer row of views, one of them.
+  int behind_views(int i) const {
+    for (std::size_t steps = 0; steps < longest_row && is_view(i); ++steps) i = network_[i].inputs[0];
+    return i;
+  }
+  /// Everything that reads a value, under any shape; nothing if the caller does, or they are many.
+  std::optional<std::vector<int>> all_readers(int i) const {
+    std::vector<int> all, views = {i};
+    while (!views.empty()) {
+      const int view = views.back();
+      views.pop_back();
+      if (is_output_[index(view)]) return std::nullopt;
+      for (const int reader : readers(view)) (is_view(reader) ? views : all).push_back(reader);
+      if (all.size() + views.size() > longest_row) return std::nullopt;
+    }
+    return all;
+  }
+
+  std::optional<MoveProblem> move_of(int i) const {
+    const Network::Node& node = network_[i];
+    const auto* layer = dynamic_cast<const Layer<MoveProblem>*>(node.module.get());
+    const bool needed = is_output_[index(i)] || !readers(i).empty();
+    if (layer == nullptr || !needed || node.inputs.size() != 1) return std::nullopt;
+    return layer->problem({&shape(node.inputs[0]), 1});
+  }
+  void set_move(int i, const MoveProblem& problem, int source, Shape to) {
+    replace(i, std::make_shared<Fixed<MoveProblem>>(problem, to, network_[i].dtype), {source}, to);
+  }
+
+  /// With the move before it, if whatever reads that one is a move too.
+  void join(int i) {
+    const int before = behind_views(network_[i].inputs[0]);
+    const auto first = move_of(before), second = move_of(i);
+    const auto others = all_readers(before);
+    if (!first || !others || !std::ranges::all_of(*others, [&](int j) { return move_of(j).has_value(); })) return;
+    if (const auto both = composed(*second, *first)) set_move(i, *both, network_[before].inputs[0], shape(i));
+  }
+
+  /// Whether each row of its result, the last dimension, is made of the same row of its first input alone.
+  bool is_rowwise(int i) const {
+    const Network::Node& node = network_[i];
+    const auto constant = [&](int input) {
+      const Network::Node& operand = network_[input];
+      const std::int64_t count = operand.shape.numel();
+      return operand.constant.defined() && (count == 1 || (count == node.shape[-1] && operand.shape[-1] == count));
+    };
+    if (node.inputs.empty() || network_[node.inputs[0]].constant.defined()) return false;
+    if (node.shape.rank() < 2 || shape(node.inputs[0]).rank() != node.shape.rank()) return false;
+    if (dynamic_cast<const Linear*>(node.module.get()) != nullptr) return node.inputs.size() == 1;
+    return dynamic_cast<const Elementwise*>(node.module.get()) != nullptr && shape(node.inputs[0]) == node.shape &&
+           std::all_of(node.inputs.begin() + 1, node.inputs.end(), constant);
+  }
+
+  /// A move of whole rows as the same of rows of another length; nothing if it is none, or leaves some out.
+  static std::optional<MoveProblem> of_rows(const MoveProblem& problem, std::int64_t elements, std::int64_t length,
+                                            std::int64_t wanted) {
+    MoveProblem result = {.axes = {}, .fill = problem.fill};
+    if (length < 1) return std::nullopt;
+    std::int64_t covered = 1, count = 1;
+    for (auto axis = problem.axes.rbegin(); axis != problem.axes.rend(); ++axis) {
+      count *= axis->extent;
+      const bool stride = axis->offsets.empty();
+      if (covered < length) {
+        if (axis->extent > 1 && (!stride || axis->stride != covered)) return std::nullopt;
+        covered *= axis->extent;
+        continue;
+      }
+      MoveProblem::Axis longer = {axis->extent, axis->stride / length * wanted};
+      bool whole = axis->stride % length == 0;
+      for (const std::int64_t offset : axis->offsets) {
+        whole &= offset >= 0 && offset % length == 0;
+        longer.offsets.push_back(offset / length * wanted);
+      }
+      if (!whole) return std::nullopt;
+      result.axes.push_back(std::move(longer));
+    }
+    if (covered != length || count != elements) return std::nullopt;
+    std::ranges::reverse(result.axes);
+    result.axes.push_back({wanted, 1});
+    return result;
+  }
+
+  static Shape with_rows_of(Shape shape, std::int64_t length) {
+    shape.set(-1, length);
+    return shape;
+  }
+
+  /// Behind what is done to each row, if moves follow that.
+  bool sink(int i) {
+    const int source = network_[i].inputs[0];
+    if (shape(source).rank() < 2 || shape(source)[-1] != shape(i)[-1]) return false;
+    std::vector<int> path;
+    int last = i;
+    while (!is_output_[index(last)] && readers(last).size() == 1 && is_rowwise(readers(last)[0]) &&
+           network_[readers(last)[0]].inputs[0] == last) {
+      path.push_back(last = readers(last)[0]);
+    }
+    const auto ends = all_readers(last);
+    const auto rows = of_rows(*move_of(i), shape(source).numel(), shape(i)[-1], shape(last)[-1]);
+    if (path.empty() || !ends || ends->empty() || !rows) return false;
+    std::vector<MoveProblem> joined;
+    for (const int end : *ends) {
+      const auto move = move_of(end);
+      const auto both = move ? composed(*move, *rows) : std::nullopt;
+      if (!both) return false;
+      joined.push_back(*both);
+    }
+    int before = source;
+    for (const int node : path) {
+      replace_input(node, before, with_rows_of(shape(source), shape(node)[-1]));
+      before = node;
+    }
+    for (std::size_t e = 0; e < ends->size(); ++e) set_move((*ends)[e], joined[e], last, shape((*ends)[e]));
+    return true;
+  }
+
+  /// In front of what is done to each row, if a move is there.
+  bool hoist(int i) {
+    std::vector<int> path;  // from the move to what is done first
+    int first = network_[i].inputs[0];
+    const auto read_once = [&](int node) {
+      const auto all = all_readers(node);
+      return all && all->size() == 1;
+    };
+    first = behind_views(first);
+    while (is_rowwise(first) && read_once(first)) {
+      path.push_back(first);
+      first = behind_views(network_[first].inputs[0]);
+    }
+    if (path.empty() || shape(path.front())[-1] != shape(i)[-1]) return false;
+    const auto before = move_of(first);
+    if (!before || !read_once(first)) return false;
+    const std::int64_t length = shape(network_[path.back()].inputs[0])[-1];
+    const auto rows = of_rows(*move_of(i), shape(path.front()).numel(), shape(i)[-1], length);
+    const auto both = rows ? composed(*rows, *before) : std::nullopt;
+    if (!both) return false;
+    const Shape to = shape(i);
+    set_move(first, *both, network_[first].inputs[0], with_rows_of(to, length));
+    for (auto node = path.rbegin(); node != path.rend(); ++node) {
+      replace_input(*node, first, with_rows_of(to, shape(*node)[-1]));
+      first = *node;
+    }
+    read_instead(i, first);
+    return true;
+  }
+
+  void replace_input(int node, int input, Shape to) {
+    std::vector<int> inputs = network_[node].inputs;
+    inputs[0] = input;
+    replace(node, network_[node].module, std::move(inputs), to);
+  }
+
+  /// Whoever read `from` reads `to`.
+  void read_instead(int from, int to) {
+    const std::vector<int> all = readers(from);
+    for (const int reader : all) {
+      std::vector<int> inputs = network_[reader].inputs;
+      std::ranges::replace(inputs, from, to);
+      replace(reader, network_[reader].module, std::move(inputs), shape(reader));
+    }
+    if (!is_output_[index(from)]) return;
+    std::ranges::replace(resolved_.outputs, from, to);
+    is_output_[index(from)] = false, is_output_[index(to)] = true;
+    const std::vector<int> inputs = network_[from].inputs;
+    for (const int input : inputs) leave(input, from);
+  }
+
+  Resolved& resolved_;
+  Network& network_;
+  std::vector<std::vector<int>> readers_;  // by node
+  std::vector<bool> is_output_;            // by node
+};
+
+}  // namespace
+
+void simplify_moves(Resolved& resolved) { Moves(resolved).simplify(); }
+
+}  // namespace lamina::detail

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <vector>
+
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+
+namespace lamina::detail {
+
+/// A fully connected layer as the 1x1 convolution of images of one pixel that it is: a row is an image, whose layout is
+/// any. `inputs` and `output` are what `preparation` points to.
+struct LinearAsConvolution {
+  ConvProblem problem;
+  std::vector<View> inputs;
+  View output;
+  Preparation preparation;
+
+  LinearAsConvolution(const LinearProblem& linear, const Preparation& p, Layout layout)
+      : problem({.bias = linear.bias, .epilogue = linear.epilogue}), preparation(p) {
+    ConvGeometry& g = problem.geometry;
+    g.batch = linear.rows;
+    g.in_channels = linear.in;
+    g.out_channels = linear.out;
+    g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
+    if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
+    const auto pixels = [&](const View& view, int channels) {
+      return View{.shape = {linear.rows, channels, 1, 1}, .format = {view.format.dtype, layout}};
+    };
+    for (const View& input : p.inputs) inputs.push_back(pixels(input, inputs.empty() ? linear.in : linear.out));
+    output = pixels(p.output(), linear.out);
+    preparation.inputs = inputs;
+    preparation.outputs = {&output, 1};
+  }
+  LinearAsConvolution(const LinearAsConvolution&) = delete;
+  LinearAsConvolution& operator=(const LinearAsConvolution&) = delete;
+};
+
+}  // namespace lamina::detail

@@ -1,0 +1,124 @@
+#include "lamina/kernel/rules/move_compose.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace lamina::detail {
+namespace {
+
+using Axis = MoveProblem::Axis;
+
+constexpr std::int64_t longest_table = std::int64_t{1} << 20;
+
+std::int64_t offset(const Axis& axis, std::int64_t i) {
+  return axis.offsets.empty() ? i * axis.stride : axis.offsets[static_cast<std::size_t>(i)];
+}
+
+/// A place in the output of the first move as an index along each of its axes.
+class Digits {
+ public:
+  explicit Digits(const std::vector<Axis>& axes) : axes_(axes), place_value_(axes.size(), 1) {
+    for (std::size_t d = axes.size(); d-- > 1;) place_value_[d - 1] = place_value_[d] * axes[d].extent;
+  }
+  std::size_t size() const { return axes_.size(); }
+  std::int64_t extent(std::size_t d) const { return axes_[d].extent; }
+  std::int64_t of(std::int64_t place, std::size_t d) const { return place / place_value_[d] % extent(d); }
+
+  /// How many steps of `stride` stay within one axis, from its beginning; 0 if they would step across its end.
+  std::int64_t steps_within(std::int64_t stride) const {
+    for (std::size_t d = 0; d < size(); ++d) {
+      if (stride < place_value_[d] || extent(d) == 1) continue;
+      const std::int64_t step = stride / place_value_[d];
+      return stride % place_value_[d] == 0 && extent(d) % step == 0 ? extent(d) / step : 0;
+    }
+    return 0;
+  }
+
+ private:
+  const std::vector<Axis>& axes_;
+  std::vector<std::int64_t> place_value_;  // of one step along an axis
+};
+
+/// Axes that are strides cut where they run from one axis of the first move into another.
+std::vector<Axis> cut(const std::vector<Axis>& axes, const Digits& digits) {
+  std::vector<Axis> result;  // innermost first
+  for (auto next = axes.rbegin(); next != axes.rend(); ++next) {
+    Axis axis = *next;
+    while (axis.offsets.empty() && axis.stride > 0 && axis.extent > 1) {
+      const std::int64_t within = digits.steps_within(axis.stride);
+      if (within <= 1 || axis.extent <= within || axis.extent % within != 0) break;
+      result.push_back({within, axis.stride});
+      axis = {axis.extent / within, axis.stride * within};
+    }
+    result.push_back(std::move(axis));
+  }
+  std::ranges::reverse(result);
+  return result;
+}
+
+/// Makes a table that is but a stride one, which begins at 0; returns where the table began.
+std::int64_t take_stride(Axis& axis) {
+  const std::vector<std::int64_t>& table = axis.offsets;
+  const std::int64_t stride = axis.extent > 1 ? table[1] - table[0] : 0;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i] < 0 || table[i] != table[0] + static_cast<std::int64_t>(i) * stride || stride < 0) return 0;
+  }
+  const std::int64_t begin = table[0];
+  axis.stride = stride;
+  axis.offsets.clear();
+  return begin;
+}
+
+bool is_stride(const Axis& axis) { return axis.offsets.empty(); }
+
+}  // namespace
+
+std::optional<MoveProblem> composed(const MoveProblem& second, const MoveProblem& first) {
+  const auto is_empty = [](const Axis& axis) { return axis.extent < 1; };
+  if (std::ranges::any_of(first.axes, is_empty) || std::ranges::any_of(second.axes, is_empty)) return std::nullopt;
+  const Digits digits(first.axes);
+  std::int64_t base = 0;  // where the first move's output begins
+  for (const Axis& axis : first.axes) {
+    if (std::ranges::any_of(axis.offsets, [](std::int64_t o) { return o < 0; })) return std::nullopt;
+    base += offset(axis, 0);
+  }
+  MoveProblem result = {.axes = cut(second.axes, digits), .fill = second.fill};
+  // Offsets add up where indices do: if no axis is left, and of those that are tables only one index ever moves.
+  std::vector<std::int64_t> furthest(digits.size(), 0);
+  bool based = false;
+  std::int64_t begin = 0;
+  for (Axis& axis : result.axes) {
+    if (axis.extent > longest_table || (is_stride(axis) && axis.stride < 0 && axis.extent > 1)) return std::nullopt;
+    std::vector<std::int64_t> most(digits.size(), 0);
+    Axis moved = {.extent = axis.extent};
+    for (std::int64_t i = 0; i < axis.extent; ++i) {
+      const std::int64_t place = offset(axis, i);
+      if (place < 0) {
+        moved.offsets.push_back(-1);
+        continue;
+      }
+      std::int64_t to = based ? 0 : base;
+      for (std::size_t d = 0; d < digits.size(); ++d) {
+        const std::int64_t at = digits.of(place, d);
+        most[d] = std::max(most[d], at);
+        to += offset(first.axes[d], at) - offset(first.axes[d], 0);
+        if (to < 0) return std::nullopt;  // would read as outside
+      }
+      moved.offsets.push_back(to);
+    }
+    for (std::size_t d = 0; d < digits.size(); ++d) {
+      if (most[d] > 0 && furthest[d] > 0 && !is_stride(first.axes[d])) return std::nullopt;
+      furthest[d] += most[d];
+      if (furthest[d] >= digits.extent(d) && furthest[d] > 0) return std::nullopt;
+    }
+    based = true;
+    begin += take_stride(moved);
+    axis = std::move(moved);
+  }
+  if (!based) return std::nullopt;
+  if (begin != 0) result.axes.insert(result.axes.begin(), {.extent = 1, .offsets = {begin}});
+  return result;
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,130 @@
+// Moves of elements that follow each other, also across what is done row by row: fewer of them, and the same results.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lamina/compile/program.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/linear.h"
+#include "lamina/ops/op.h"
+#include "support/networks.h"
+
+namespace lamina {
+namespace {
+
+using test::random_tensor;
+
+constexpr std::int64_t images = 3, length = 5, heads = 2, depth = 4, width = heads * depth;
+
+std::string next_name() {
+  static int count = 0;
+  return "n" + std::to_string(++count);
+}
+Value constant(Graph& g, Tensor value) {
+  return g.add(next_name(), Constant(std::move(value)), std::initializer_list<Value>{});
+}
+Value op(Graph& g, const char* what, std::vector<Value> inputs, Attributes attributes = {}) {
+  return g.add(next_name(), std::make_shared<Op>(what, std::move(attributes)), inputs);
+}
+Value integers(Graph& g, const std::vector<std::int64_t>& values) {
+  Tensor tensor({static_cast<std::int64_t>(values.size())}, DType::i64);
+  std::ranges::copy(values, tensor.values<std::int64_t>().begin());
+  return constant(g, tensor);
+}
+Value reshaped(Graph& g, Value x, const std::vector<std::int64_t>& shape) {
+  return op(g, "Reshape", {x, integers(g, shape)});
+}
+Value transposed(Graph& g, Value x, const std::vector<std::int64_t>& order) {
+  return op(g, "Transpose", {x}, {{"perm", order}});
+}
+Value linear(Graph& g, Value x, std::int64_t in, std::int64_t out, unsigned seed) {
+  const Value product = op(g, "MatMul", {x, constant(g, random_tensor({in, out}, seed))});
+  return op(g, "Add", {product, constant(g, random_tensor({out}, seed + 1))});
+}
+
+int count_moves(const Graph& graph) {
+  CompileOptions options = {.batch = images, .threads = 1};
+  options.description = describe(Device::cpu());
+  int count = 0;
+  for (const auto& operation : detail::fuse(graph, options).operations) count += operation.module->op() == "move";
+  return count;
+}
+
+void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
+  Plan together = graph.compile({.batch = images, .threads = 1});
+  Plan apart = graph.compile({.batch = images, .threads = 1, .fuse = false});
+  const std::span<const Tensor> x = together.run(inputs), y = apart.run(inputs);
+  ASSERT_EQ(x.size(), y.size());
+  for (std::size_t o = 0; o < x.size(); ++o) {
+    ASSERT_EQ(x[o].shape(), y[o].shape());
+    for (std::size_t i = 0; i < x[o].values<float>().size(); ++i) {
+      ASSERT_NEAR(x[o].values<float>()[i], y[o].values<float>()[i], 1e-4f) << "output " << o << ", element " << i;
+    }
+  }
+}
+
+/// Attention as PyTorch's nn.MultiheadAttention is exported: the batch is moved behind the sequence and back.
+Value attention(Graph& g, Value x, bool other_reader) {
+  const Value sequence_first = transposed(g, x, {1, 0, 2});
+  const Value projected = linear(g, sequence_first, width, 3 * width, 10);
+  const Value parts = transposed(g, reshaped(g, projected, {length, -1, 3, width}), {2, 0, 1, 3});
+  std::vector<Value> qkv;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const Value part =
+        op(g, "Gather", {parts, constant(g, Tensor::from(std::vector{i}, Shape{}))}, {{"axis", std::int64_t{0}}});
+    const Value by_head = transposed(g, reshaped(g, part, {length, -1, depth}), {1, 0, 2});
+    qkv.push_back(reshaped(g, by_head, {-1, heads, length, depth}));
+  }
+  const Value scores = op(g, "MatMul", {qkv[0], transposed(g, qkv[1], {0, 1, 3, 2})});
+  const Value mixed = op(g, "MatMul", {op(g, "Softmax", {scores}), qkv[2]});
+  const Value together = reshaped(g, transposed(g, mixed, {2, 0, 1, 3}), {-1, width});
+  const Value out = reshaped(g, linear(g, together, width, width, 20), {length, -1, width});
+  if (other_reader) g.output(op(g, "Relu", {sequence_first}));
+  return transposed(g, out, {1, 0, 2});
+}
+
+TEST(Moves, AttentionKeepsThoseThatItNeeds) {
+  for (const bool other_reader : {false, true}) {
+    Graph g;
+    const Value x = g.input("x", {batch, length, width});
+    g.output(op(g, "Add", {x, attention(g, x, other_reader)}));
+    expect_same(g, {random_tensor({images, length, width}, 5)});
+    EXPECT_EQ(count_moves(g), other_reader ? 5 : 4);  // queries, keys, values, and their mixture
+  }
+}
+
+TEST(Moves, WhatTheCallerReadsStays) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value first = transposed(g, x, {1, 0, 2}), second = transposed(g, first, {2, 1, 0});
+  g.output(first);
+  g.output(second);
+  expect_same(g, {random_tensor({images, length, width}, 6)});
+}
+
+TEST(Moves, AreJoinedAcrossFunctionsOfRows) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value there = transposed(g, x, {1, 0, 2});
+  const Value y = op(g, "Relu", {linear(g, there, width, 3, 30)});
+  g.output(transposed(g, y, {1, 0, 2}));
+  expect_same(g, {random_tensor({images, length, width}, 7)});
+  EXPECT_EQ(count_moves(g), 1);  // one that moves nothing
+}
+
+// A vector of as many elements as a row has, along another dimension.
+TEST(Moves, DoNotPassWhatDiffersFromRowToRow) {
+  Graph g;
+  const Value x = g.input("x", {batch, width, width});
+  const Value there = transposed(g, x, {1, 0, 2});
+  const Value y = op(g, "Mul", {there, constant(g, random_tensor({width, 1, 1}, 8))});
+  g.output(transposed(g, y, {1, 0, 2}));
+  expect_same(g, {random_tensor({images, width, width}, 9)});
+}
+
+}  // namespace
+}  // namespace lamina
