@@ -8,6 +8,7 @@
 #endif
 
 #include "lamina/base/error.h"
+#include "lamina/base/thread_pool.h"
 #include "lamina/base/version.h"
 #include "lamina/files/weights.h"
 #include "lamina/graph/graph.h"

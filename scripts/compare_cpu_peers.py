@@ -9,7 +9,8 @@ A network is built with the weights of a fixed seed and exported to ONNX on the 
 input and number of threads, and a process of its own, so that no other engine's threads spin beside it; what it answers
 must agree with Lamina's. Engines take turns, `--rounds` of `--seconds` each, and each is given the 10th percentile of its
 best round: on a machine that others use, the fairest figure there is. A row is written to `--results` as soon as it is
-measured, and rows that are there already are not measured again. ONNX Runtime and OpenVINO run with the latency settings
+measured, and rows that are there already are not measured again. --memory prints a table of memory instead of times: the most that each
+process had resident, less what it had before it opened the network, weights in files that it mapped included. ONNX Runtime and OpenVINO run with the latency settings
 of their manuals; OpenVINO's bf16 is what it takes by default where the processor has it; PyTorch is frozen (prepacked
 oneDNN weights), in bf16 under autocast. Never needed to build, run or test Lamina.
 """
@@ -42,7 +43,8 @@ def onnxruntime_call(options, x):
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = options.threads
     session = onnxruntime.InferenceSession(options.model, settings, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, {"x": x})[0]
+    name = session.get_inputs()[0].name
+    return lambda: session.run(None, {name: x})[0]
 
 
 def openvino_call(options, x):
@@ -77,10 +79,17 @@ def pytorch_call(options, x):
     return call
 
 
+def peak_resident():
+    """The most bytes that this process has had in memory."""
+    return int(re.search(r"VmHWM:\s*(\d+) kB", open("/proc/self/status").read())[1]) << 10
+
+
 def child(options):
-    """One engine, in this process: writes its answer and prints the 10th percentile in ms."""
+    """One engine, in this process: writes its answer, prints the 10th percentile in ms, and the bytes that it took."""
     import numpy as np
+    __import__({"pytorch": "torch"}.get(options.engine, options.engine))
     x = picture(options.batch)
+    before = peak_resident()
     call = {"onnxruntime": onnxruntime_call, "openvino": openvino_call, "pytorch": pytorch_call}[options.engine](options, x)
     np.save(options.answer, np.array(call()))
     for _ in range(2):
@@ -90,11 +99,11 @@ def child(options):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
-    print(sorted(times)[len(times) // 10] * 1e3)
+    print(sorted(times)[len(times) // 10] * 1e3, peak_resident() - before)
 
 
 def lamina(options, row, model, folder, seconds):
-    """The same of Lamina: (answer, ms)."""
+    """The same of Lamina: (answer, ms, bytes)."""
     import numpy as np
     common = ["--model", model, "--device", "cpu", "--threads", str(options.threads), "--precision", row["precision"]]
     answer = os.path.join(folder, "answer.safetensors")
@@ -108,11 +117,13 @@ def lamina(options, row, model, folder, seconds):
     begin, end = (8 + size + offset for offset in info["data_offsets"])
     bench = [options.lamina, "bench", "model", "--batch", str(row["batch"]), "--seconds", str(seconds), "--json", "-", *common]
     text = subprocess.run(bench, check=True, capture_output=True, text=True).stdout
-    return np.frombuffer(data[begin:end], np.float32).reshape(info["shape"]), json.loads(text[text.index("{"):])["p10"]
+    measured = json.loads(text[text.index("{"):])
+    taken = measured["resident_peak"] - measured["resident_before"]
+    return np.frombuffer(data[begin:end], np.float32).reshape(info["shape"]), measured["p10"], taken
 
 
 def measure(options, row, model, folder):
-    """(answer, ms); raises CalledProcessError."""
+    """(answer, ms, bytes); raises CalledProcessError."""
     import numpy as np
     if row["engine"] == "lamina":
         return lamina(options, row, model, folder, options.seconds)
@@ -121,7 +132,8 @@ def measure(options, row, model, folder):
                "--batch", str(row["batch"]), "--threads", str(options.threads), "--seconds", str(options.seconds),
                "--precision", row["precision"], "--answer", answer]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return np.load(answer), float(text.split()[-1])
+    ms, taken = text.split()[-2:]
+    return np.load(answer), float(ms), int(taken)
 
 
 def race(options, network, batch, precision, model, folder):
@@ -129,13 +141,13 @@ def race(options, network, batch, precision, model, folder):
     import numpy as np
     rows = [{"network": network, "batch": batch, "precision": precision, "engine": engine, "threads": options.threads}
             for engine in ENGINES[precision]]
-    truth, _ = lamina(options, {**rows[0], "precision": "fp32"}, model, folder, 0.01)
+    truth, _, _ = lamina(options, {**rows[0], "precision": "fp32"}, model, folder, 0.01)
     for _ in range(options.rounds):
         for row in rows:
             if "why" in row:
                 continue
             try:
-                answer, ms = measure(options, row, model, folder)
+                answer, ms, taken = measure(options, row, model, folder)
             except (subprocess.CalledProcessError, OSError) as error:
                 row["why"] = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1][:200]
                 continue
@@ -143,6 +155,7 @@ def race(options, network, batch, precision, model, folder):
             if not difference <= TOLERANCE[precision]:
                 row["why"] = f"disagrees by {difference:.1e} of the largest answer"
             row["ms"] = min(ms, row.get("ms", ms))
+            row["bytes"] = min(taken, row.get("bytes", taken))
     return rows
 
 
@@ -150,18 +163,19 @@ def same(row, other):
     return all(row[key] == other.get(key) for key in ("network", "batch", "precision", "threads"))
 
 
-def table(results):
-    """Markdown: a line for each network, batch and precision."""
+def table(results, measured):
+    """Markdown: a line for each network, batch and precision. `measured`: ms or bytes."""
     print(f"{results['machine']}\n")
-    print("| network | N | precision | Lamina, ms | ONNX Runtime | OpenVINO | PyTorch | Lamina : best |")
+    unit, scale = ("ms", 1) if measured == "ms" else ("MB", 1e-6)
+    print(f"| network | N | precision | Lamina, {unit} | ONNX Runtime | OpenVINO | PyTorch | Lamina : best |")
     print("|---|---|---|---|---|---|---|---|")
     done = []
     for row in results["rows"]:
         if any(same(row, other) for other in done):
             continue
         done.append(row)
-        found = {r["engine"]: r["ms"] for r in results["rows"] if same(row, r) and "ms" in r and "why" not in r}
-        peers = [ms for engine, ms in found.items() if engine != "lamina"]
+        found = {r["engine"]: r[measured] * scale for r in results["rows"] if same(row, r) and measured in r and "why" not in r}
+        peers = [value for engine, value in found.items() if engine != "lamina"]
         cells = [f"{found[e]:.2f}" if e in found else "–" for e in ("lamina", "onnxruntime", "openvino", "pytorch")]
         ratio = f"{found['lamina'] / min(peers):.2f}" if peers and "lamina" in found else "–"
         print(f"| {row['network']} | {row['batch']} | {row['precision']} | {' | '.join(cells)} | {ratio} |")
@@ -195,6 +209,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", help="folder where exported networks are kept (default: one that vanishes)")
     parser.add_argument("--results", help="JSON file that rows are added to")
+    parser.add_argument("--memory", action="store_true", help="the table is of memory in MB, not of times")
     parser.add_argument("--table", action="store_true", help="print what --results has and measure nothing")
     for name in ("engine", "network", "model", "answer"):
         parser.add_argument("--" + name, help=argparse.SUPPRESS)
@@ -208,7 +223,7 @@ def main():
         with open(options.results) as file:
             results = json.load(file)
     if options.table:
-        return table(results)
+        return table(results, "bytes" if options.memory else "ms")
     results["machine"] = machine(options.threads)
     with tempfile.TemporaryDirectory() as folder:
         for network in options.networks.split(","):
@@ -228,7 +243,7 @@ def main():
                         with open(options.results + ".part", "w") as file:
                             json.dump(results, file, indent=1)
                         os.replace(options.results + ".part", options.results)
-    table(results)
+    table(results, "bytes" if options.memory else "ms")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <string>
 
 #include "bench/timer.h"
 #include "inputs.h"
@@ -26,9 +28,26 @@ struct Options {
   bool photos = false;
   std::string inputs = "device";
   int plans = 1;
+  bool share = false;
   double seconds = 1;
   std::string json;
   RunOptions run;
+};
+
+/// The most memory that this process has had resident so far, in bytes; 0 where the system does not say.
+std::size_t peak_resident() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::size_t kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes << 10;
+  }
+  return 0;
+}
+
+/// What the process had resident before the model was loaded, and at most since.
+struct Resident {
+  std::size_t before = peak_resident();
+  std::size_t peak = 0;
 };
 
 /// A ready-made network with random weights of the usual size, positive where they may be variances: times do not
@@ -102,12 +121,17 @@ double rate_of_pool(const Graph& graph, const CompileOptions& compile, const Poo
   return rate;
 }
 
-void write_json(const std::string& path, const Plan& plan, const Timing& whole, std::span<const StepTime> steps) {
+void write_json(const std::string& path, const Plan& plan, const Timing& whole, std::span<const StepTime> steps,
+                const Resident& resident) {
   nlohmann::ordered_json root = {{"batch", plan.options().batch},
                                  {"precision", name(plan.options().precision)},
+                                 {"threads", plan.options().threads},
                                  {"ms", whole.median},
                                  {"p10", whole.p10},
-                                 {"p90", whole.p90}};
+                                 {"p90", whole.p90},
+                                 {"plan_bytes", plan.memory().total()},
+                                 {"resident_before", resident.before},
+                                 {"resident_peak", resident.peak}};
   for (const StepTime& step : steps) {
     root["steps"].push_back(
         {{"name", step.name}, {"fused", step.fused}, {"kernel", step.kernel}, {"ms", step.milliseconds}});
@@ -125,6 +149,7 @@ void bench(const Options& options) {
   if (source.model.empty() && source.arch.empty()) {
     throw Error("expected --model FILE, or --arch NETWORK, with random weights or --weights FILE");
   }
+  Resident resident;
   const bool without_weights = source.model.empty() && source.weights.empty();
   const Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
@@ -136,8 +161,9 @@ void bench(const Options& options) {
   const Device device = plan.options().device;
   const Timing whole =
       time_calls(device, 1, options.seconds, [&](int, void* stream) { (void)plan.run(inputs, stream); });
+  resident.peak = peak_resident();
   const std::vector<StepTime> steps = plan.profile(inputs, std::clamp(whole.samples, 5, 100));
-  if (!options.json.empty()) write_json(options.json, plan, whole, steps);
+  if (!options.json.empty()) write_json(options.json, plan, whole, steps, resident);
   if (options.json == "-") return;
 
   double sum = 0;
@@ -158,8 +184,12 @@ void bench(const Options& options) {
   fmt::print("a whole run of batch {}: {:.3f} ms (p10 {:.3f}, p90 {:.3f}), {:.1f} images/s\non {}, in {}\n",
              options.batch, whole.median, whole.p10, whole.p90, static_cast<double>(options.batch) / whole.median * 1e3,
              describe_device(device, plan.options().threads), name(plan.options().precision));
+  fmt::print("the plan holds {}; the process had {} before it opened the model, and {} at most\n",
+             detail::format_bytes(plan.memory().total()), detail::format_bytes(resident.before),
+             detail::format_bytes(resident.peak));
   const PoolOptions pool = {.devices = options.run.devices(), .plans_per_device = options.plans, .max_queue = 1 << 30};
   if (pool.devices.size() > 1 || options.plans > 1) {
+    if (options.share && device.is_cpu()) compile.pool = std::make_shared<ThreadPool>(plan.options().threads);
     const std::size_t count = pool.devices.size();
     fmt::print("{}{} plan{} at once{}: {:.1f} images/s{}\n", count > 1 ? fmt::format("{} devices, ", count) : "",
                options.plans, options.plans > 1 ? "s" : "", count > 1 ? " on each" : "",
@@ -190,6 +220,8 @@ void add_bench_model(CLI::App& group) {
                    "also say how many images/s so many plans of each device do from host memory")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command->add_flag("--share", options->share,
+                    "with --plans: those of the CPU take turns on all threads, and do not divide them");
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();

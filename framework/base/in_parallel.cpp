@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
 
 namespace lamina::detail {
 namespace {
@@ -23,7 +24,7 @@ void in_parallel(std::size_t count, std::size_t piece, const std::function<void(
     }
   };
   const std::size_t threads =
-      std::min({ceil_div(count, piece), most_threads, std::size_t{std::thread::hardware_concurrency()}});
+      std::min({ceil_div(count, piece), most_threads, static_cast<std::size_t>(ThreadPool::default_threads())});
   std::vector<std::jthread> others;
   try {
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(take_pieces);

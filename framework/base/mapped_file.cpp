@@ -47,6 +47,14 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   return std::shared_ptr<const MappedFile>(new MappedFile(name, {static_cast<std::byte*>(address), size}));
 }
 
+void MappedFile::forget(std::span<const std::byte> part) const {
+  // Whole pages of it: those at its ends hold what others may use.
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = static_cast<std::size_t>(part.data() - bytes_.data());
+  const std::size_t begin = (first + page - 1) / page * page, end = (first + part.size()) / page * page;
+  if (begin < end) (void)::madvise(bytes_.data() + begin, end - begin, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() { ::munmap(bytes_.data(), bytes_.size()); }
 
 }  // namespace lamina::detail

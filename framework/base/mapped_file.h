@@ -25,6 +25,9 @@ class MappedFile {
   /// The path as the caller wrote it, for messages.
   const std::string& path() const { return path_; }
   std::span<std::byte> bytes() const { return bytes_; }
+  /// Gives back the memory of that part, to which nobody has written and which nobody is expected to read soon; it is
+  /// read from the file again then.
+  void forget(std::span<const std::byte> part) const;
 
  private:
   MappedFile(std::string path, std::span<std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {}

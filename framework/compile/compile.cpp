@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <set>
 
 #include "lamina/base/error.h"
 #include "lamina/compile/buffers.h"
@@ -44,7 +45,6 @@ class Compiler {
 
   void prepare() {
     detail::settle_options(graph_, plan_->options);
-    plan_->pool = std::make_unique<ThreadPool>(plan_->options.threads);
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
@@ -55,7 +55,8 @@ class Compiler {
   Plan::Impl::Buffer& buffer(int index) { return plan_->buffers[static_cast<std::size_t>(index)]; }
 
   void prepare_steps() {
-    for (const Operation& op : program_.operations) {
+    const std::set<const void*> given = parameters_of_graph();
+    for (Operation& op : program_.operations) {
       if (op.view) continue;
       const detail::PreparedViews views(program_, op, plan_->options);
       Plan::Impl::Step step;
@@ -76,12 +77,13 @@ class Compiler {
       step.flops = op.module->flops(shapes);
       step.bytes = bytes_moved(op, *step.op);
       plan_->memory.workspace = std::max(plan_->memory.workspace, step.op->workspace_bytes());
-      plan_->memory.parameters += step.op->parameter_bytes() + folded_bytes(op);
+      plan_->memory.parameters += parameter_bytes(op, *step.op, given);
 
       const std::size_t number = plan_->steps.size();
       for (std::size_t slot = 0; slot < shapes.size(); ++slot) use(op.inputs[slot], number, static_cast<int>(slot));
       use(op.output, number, none);
       plan_->steps.push_back(std::move(step));
+      op.module.reset();  // and with it weights of its own that were packed: or all of them would be there twice
     }
   }
 
@@ -101,9 +103,24 @@ class Compiler {
     return bytes + detail::bytes_of(output.shape, output.format);
   }
 
-  /// Bytes of folded parameters that the operator uses in place; on a GPU it has copies, which it counts itself.
-  std::size_t folded_bytes(const Operation& op) const {
-    return op.folded && plan_->options.device.is_cpu() ? parameter_bytes(*op.module) : 0;
+  std::set<const void*> parameters_of_graph() const {
+    std::set<const void*> result;
+    for (const Graph::Node& node : graph_.nodes()) {
+      if (node.module == nullptr) continue;
+      for (const auto& parameter : node.module->parameters()) result.insert(parameter.value.raw());
+    }
+    return result;
+  }
+
+  /// Bytes of the operator's packed parameters; where it uses them in place, of those that are not the graph's, but
+  /// made by folding or turning. On a GPU it has copies, which it counts itself.
+  std::size_t parameter_bytes(const Operation& op, const Operator& prepared, const std::set<const void*>& given) const {
+    std::size_t bytes = prepared.parameter_bytes();
+    if (bytes > 0 || plan_->options.device.is_cuda()) return bytes;
+    for (const auto& parameter : op.module->parameters()) {
+      if (!given.contains(parameter.value.raw())) bytes += parameter.value.bytes();
+    }
+    return bytes;
   }
 
   void use(int value, std::size_t step, int slot) {
@@ -170,6 +187,8 @@ class Compiler {
 
   void allocate() {
     const Device device = plan_->options.device;
+    plan_->pool = plan_->options.pool;
+    if (!plan_->pool) plan_->pool = std::make_shared<ThreadPool>(plan_->options.threads);
     const auto bytes = [](std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; };
     plan_->arena = Tensor(bytes(arena_.bytes), DType::u8, device);
     plan_->workspace = Tensor(bytes(plan_->memory.workspace), DType::u8, device);

@@ -171,7 +171,6 @@ class Fuser {
       longer.name = work.name;  // what follows a view takes it in, and the operation is its own from then on
     } else {
       longer.fused += (longer.fused.empty() ? "" : ", ") + work.name;
-      longer.folded |= !shares_parameters(module, *longer.module);
     }
     for (const int input : read_twice) --uses_[index(input)];
     uses_[index(longer.output)] = work.readers;
@@ -199,11 +198,6 @@ class Fuser {
       }
     }
     return false;
-  }
-
-  static bool shares_parameters(const Module& a, const Module& b) {
-    return std::equal(a.parameters().begin(), a.parameters().end(), b.parameters().begin(), b.parameters().end(),
-                      [](const auto& x, const auto& y) { return x.value.raw() == y.value.raw(); });
   }
 
   const Network& network_;

@@ -22,6 +22,18 @@ void settle_device(CompileOptions& o) {
   fail("compile: there is no convolution \"", o.algorithm, "\" on ", o.device, "; it has ", known);
 }
 
+void settle_threads(CompileOptions& o) {
+  if (o.device.is_cuda()) {
+    o.threads = 1;
+    o.pool.reset();
+    return;
+  }
+  const int there = o.pool ? o.pool->threads() : ThreadPool::default_threads();
+  if (o.threads == 0) o.threads = there;
+  if (o.pool && o.threads != there)
+    fail("compile: expected threads of 0 or ", there, ", as the pool has, got ", o.threads);
+}
+
 }  // namespace
 
 void settle_options(const Graph& graph, CompileOptions& o) {
@@ -30,8 +42,7 @@ void settle_options(const Graph& graph, CompileOptions& o) {
   if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
   settle_device(o);
   if (o.keep_all) o.fuse = false;
-  if (o.threads == 0) o.threads = ThreadPool::default_threads();
-  if (o.device.is_cuda()) o.threads = 1;
+  settle_threads(o);
   if (o.device.is_cuda() && o.linear_weights != DType::f32) {
     fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
   }

@@ -30,7 +30,6 @@ struct Program {
     std::vector<int> inputs;  ///< values
     int output = -1;          ///< a value
     bool view = false;        ///< the output is the input's memory
-    bool folded = false;      ///< the module has parameters of its own, made by folding
     Format input_format;      ///< of all inputs that have a choice
   };
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lamina/base/thread_pool.h"
 #include "lamina/images/preprocess.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/precision.h"
@@ -25,10 +26,13 @@ struct CompileOptions {
   std::int64_t batch = 1;
   Precision precision = Precision::fp32;
   DType linear_weights = DType::f32;  ///< on the CPU: how fully connected layers keep theirs, or bf16, f16
-  int threads = 0;                    ///< on the CPU; 0: one for each core
+  int threads = 0;                    ///< on the CPU; 0: those of `pool`, or as many as this process may run at once
   std::string algorithm = {};         ///< of every convolution, one of `conv_algorithms`; empty: the fastest, by rule
-  bool fuse = true;                   ///< fold batch norms into convolutions, and ReLUs into what they follow
-  bool keep_all = false;              ///< keep every node's output for `activation`; fuses nothing
+  /// On the CPU: threads that several plans share. They run one at a time then, each on all of them, in the order in
+  /// which they were asked to. If not set, the Plan has threads of its own.
+  std::shared_ptr<ThreadPool> pool = {};
+  bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
+  bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
   bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
   /// If set, every input [N, 3, H, W] of the graph is given as 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds

@@ -95,7 +95,7 @@ struct Plan::Impl {
 
   std::atomic<bool> busy = false;
   CompileOptions options;
-  std::unique_ptr<ThreadPool> pool;
+  std::shared_ptr<ThreadPool> pool;  ///< its own, or that of the options
   Tensor arena;
   Tensor workspace;
   std::vector<Buffer> buffers;

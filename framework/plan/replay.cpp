@@ -7,6 +7,7 @@
 namespace lamina {
 
 void Plan::Impl::run_steps(void* stream) {
+  const ThreadPool::Turn turn(*pool);
   const Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
   for (Step& step : steps) {
     const cuda::ProfilerRange range(step.name.c_str());

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "lamina/base/process/forks.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/pool/queue.h"
 #include "lamina/pool/worker.h"
@@ -39,7 +40,7 @@ std::vector<CompileOptions> settings_of(const CompileOptions& compile, const Poo
       CompileOptions& own = settings.back();
       if (own.description && own.description->device != device) own.description.reset();
       own.device = device;
-      if (device.is_cuda()) continue;
+      if (device.is_cuda() || compile.pool) continue;
       const int threads = compile.threads > 0 ? compile.threads : ThreadPool::default_threads();
       own.threads = std::max(1, threads / plans + (i < threads % plans ? 1 : 0));
     }
@@ -92,6 +93,12 @@ struct PlanPool::Impl {
     }
   }
 
+  /// Throws Error in a forked child, where nobody would answer.
+  void require_threads() const {
+    if (generation == detail::fork_generation()) return;
+    fail("pool: made before this process was forked, and its threads stayed with the parent; make it in the child");
+  }
+
   const Plan& plan() const { return workers[0]->largest(); }
   std::int64_t most() const { return plan().options().batch; }
 
@@ -114,6 +121,7 @@ struct PlanPool::Impl {
     }
   }
 
+  const unsigned generation = detail::fork_generation();
   std::vector<std::unique_ptr<Worker>> workers;
   Queue queue;
   std::mutex joining;
@@ -123,11 +131,21 @@ struct PlanPool::Impl {
 PlanPool::PlanPool(const Graph& graph, const CompileOptions& compile, const PoolOptions& options)
     : impl_(std::make_unique<Impl>(graph, compile, options)) {}
 
-PlanPool::~PlanPool() { close(); }
+PlanPool::~PlanPool() {
+  if (impl_->generation == detail::fork_generation()) {
+    impl_->close();
+  } else {
+    (void)impl_.release();  // threads to join and locks that may be held are the parent's
+  }
+}
 
-void PlanPool::close() { impl_->close(); }
+void PlanPool::close() {
+  impl_->require_threads();
+  impl_->close();
+}
 
 void PlanPool::submit(std::vector<Tensor> inputs, Callback done, std::stop_token stop) {
+  impl_->require_threads();
   const std::int64_t images = detail::images_of(impl_->plan(), inputs);
   impl_->queue.put(
       {.inputs = std::move(inputs), .done = std::move(done), .stop = std::move(stop), .images = images, .failed = {}});

@@ -18,7 +18,8 @@ namespace lamina {
 struct PoolOptions {
   std::vector<Device> devices = {};  ///< empty: that of the CompileOptions; `parse_devices` reads "cuda:all"
   /// Plans of each device and batch, each with a thread of its own. 0: two on a GPU, so that one uploads while the
-  /// other computes, and one on the CPU. Those of the CPU share `CompileOptions::threads`.
+  /// other computes, and one on the CPU. Those of the CPU divide
+  /// `CompileOptions::threads` among them, or share `CompileOptions::pool`.
   int plans_per_device = 0;
   /// Sizes of batches to compile plans for; a batch runs in the smallest that holds it, as a plan computes all of its
   /// batch even where fewer images were given. Empty: `CompileOptions::batch` alone.

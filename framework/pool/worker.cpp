@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lamina/base/in_parallel.h"
+#include "lamina/base/thread_pool.h"
 
 namespace lamina::detail {
 namespace {
@@ -64,8 +65,10 @@ std::int64_t images_of(const Plan& largest, std::span<const Tensor> inputs) {
 
 Worker::Worker(const Graph& graph, const CompileOptions& options, std::span<const std::int64_t> sizes) {
   report_.device = options.device;
+  CompileOptions own = options;
+  // One plan runs at a time: they need no threads each.
+  if (options.device.is_cpu() && !own.pool) own.pool = std::make_shared<ThreadPool>(options.threads);
   for (const std::int64_t size : sizes) {
-    CompileOptions own = options;
     own.batch = size;
     plans_.push_back(graph.compile(own));
   }

@@ -1,11 +1,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "forks.h"
 #include "gil.h"
 #include "graph.h"
 #include "images.h"
 #include "lamina/base/error.h"
+#include "lamina/base/process/forks.h"
 #include "lamina/base/version.h"
 #include "lamina/tensor/device.h"
 #include "lamina/tensor/device_memory.h"
@@ -19,7 +19,7 @@ namespace lamina::python {
 NB_MODULE(_core, m) {
   m.doc() = "Lamina's library. Import lamina, which has all of it that is public.";
   nb::set_leak_warnings(false);  // a daemon thread may well have a plan when the interpreter ends
-  (void)fork_generation();
+  (void)lamina::detail::fork_generation();
   watch_for_the_end();
   nb::exception<Error> error(m, "Error");
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";

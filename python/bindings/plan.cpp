@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "forks.h"
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/base/process/forks.h"
 #include "result.h"
 
 namespace lamina::python {
@@ -83,10 +83,10 @@ nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream,
   return results.size() == 1 ? nb::object(results[0]) : nb::object(nb::tuple(results));
 }
 
-PyPlan::PyPlan(Plan plan) : plan_(std::make_unique<Plan>(std::move(plan))), generation_(fork_generation()) {}
+PyPlan::PyPlan(Plan plan) : plan_(std::make_unique<Plan>(std::move(plan))), generation_(detail::fork_generation()) {}
 
 PyPlan::~PyPlan() {
-  if (generation_ != fork_generation()) {
+  if (generation_ != detail::fork_generation()) {
     // Threads to wait for and memory to free are the parent's.
     (void)plan_.release();
     return;
@@ -101,7 +101,7 @@ PyPlan::~PyPlan() {
 }
 
 Plan& PyPlan::plan() const {
-  if (generation_ != fork_generation()) {
+  if (generation_ != detail::fork_generation()) {
     fail("plan: compiled before this process was forked; compile it in the child, whose threads and GPUs are its own");
   }
   return *plan_;

@@ -7,9 +7,9 @@
 #include <chrono>
 #include <memory>
 
-#include "forks.h"
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/base/process/forks.h"
 #include "lamina/pool/plan_pool.h"
 #include "options.h"
 #include "plan.h"
@@ -38,12 +38,12 @@ struct Pending {
 class PyPool {
  public:
   PyPool(const Graph& graph, const CompileOptions& compile, const PoolOptions& options)
-      : pool_(std::make_unique<PlanPool>(graph, compile, options)), generation_(fork_generation()) {}
+      : pool_(std::make_unique<PlanPool>(graph, compile, options)), generation_(detail::fork_generation()) {}
   PyPool(const PyPool&) = delete;
   PyPool& operator=(const PyPool&) = delete;
 
   ~PyPool() {
-    if (generation_ != fork_generation()) {
+    if (generation_ != detail::fork_generation()) {
       (void)pool_.release();  // its threads are the parent's
       return;
     }
@@ -52,7 +52,7 @@ class PyPool {
   }
 
   PlanPool& pool() const {
-    if (generation_ == fork_generation()) return *pool_;
+    if (generation_ == detail::fork_generation()) return *pool_;
     detail::fail("pool: made before this process was forked; make it in the child, whose threads and GPUs are its own");
   }
 

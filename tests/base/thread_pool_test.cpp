@@ -1,10 +1,15 @@
 #include "lamina/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <optional>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "support/file_test.h"
@@ -86,6 +91,91 @@ TEST(ThreadPool, PassesOnTheFirstException) {
     pool.parallel_for(10, [&](std::int64_t, int) { ++calls; });
     EXPECT_EQ(calls, 10);
   }
+}
+
+TEST(ThreadPool, LoopsOfSeveralThreadsRunOneAfterTheOther) {
+  ThreadPool pool(3);
+  std::atomic<int> inside = 0, wrong = 0, calls = 0;
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int round = 0; round < 200; ++round) {
+        const ThreadPool::Turn turn(pool);  // of two loops
+        if (inside++ != 0) ++wrong;
+        for (int loop = 0; loop < 2; ++loop) pool.parallel_for(7, [&](std::int64_t, int) { ++calls; });
+        --inside;
+      }
+      // Without a turn of its own each loop takes one.
+      for (int round = 0; round < 200; ++round) pool.parallel_for(caller + 2, [&](std::int64_t, int) { ++calls; });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(calls, 4 * 200 * 14 + 200 * (2 + 3 + 4 + 5));
+}
+
+TEST(ThreadPool, ATurnInsideATurnIsAnErrorAndNotAHang) {
+  ThreadPool pool(2);
+  {
+    const ThreadPool::Turn turn(pool);
+    test::expect_error([&] { const ThreadPool::Turn another(pool); }, {"threads", "a pool of its own"});
+  }
+  EXPECT_NO_THROW(ThreadPool::Turn{pool});
+}
+
+TEST(ThreadPool, TakesNoTimeWhenItIsIdle) {
+  const auto used = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  ThreadPool pool(4);
+  pool.parallel_for(100, [](std::int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // threads look for more before they sleep
+  const auto before = used();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_LT(used() - before, std::chrono::milliseconds(20));
+}
+
+TEST(ThreadPool, AForkedChildIsToldThatItHasNoThreads) {
+  LAMINA_SKIP_FORKS_UNDER_TSAN();
+  for (const bool in_a_run : {false, true}) {
+    auto pool = std::make_unique<ThreadPool>(3);
+    pool->parallel_for(10, [](std::int64_t, int) {});
+    std::optional<ThreadPool::Turn> turn;
+    if (in_a_run) turn.emplace(*pool);
+    test::expect_in_child([&] {
+      const auto refused = [](const auto& use) {
+        try {
+          use();
+        } catch (const Error& error) {
+          return std::string_view(error.what()).starts_with("threads: the process was forked since 3 threads");
+        }
+        return false;
+      };
+      const bool told = refused([&] { pool->parallel_for(10, [](std::int64_t, int) {}); }) &&
+                        refused([&] { const ThreadPool::Turn another(*pool); });
+      pool.reset();
+      ThreadPool fresh(2);
+      std::atomic<int> calls = 0;
+      fresh.parallel_for(10, [&](std::int64_t, int) { ++calls; });
+      return told && calls == 10;
+    });
+    turn.reset();
+    std::atomic<int> calls = 0;
+    pool->parallel_for(10, [&](std::int64_t, int) { ++calls; });
+    EXPECT_EQ(calls, 10);  // the parent's goes on
+  }
+}
+
+TEST(ThreadPool, TakesNoMoreThreadsThanItMayUse) {
+  // On one of the cores that there are.
+  test::expect_in_child([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    return ::sched_setaffinity(0, sizeof one, &one) == 0 && ThreadPool::default_threads() == 1;
+  });
 }
 
 TEST(ThreadPool, RefusesNoThreads) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build, then builds and runs the embedding example against it in an empty directory, and once more with
-# Lamina as a subproject.
+# Installs a build, then builds and runs the embedding example against it in an empty directory; or configures it with
+# Lamina as a subproject, and builds it so too, which compiles the whole library, where LAMINA_TEST_LONG is set.
 #   install_test.sh BUILD_DIR SOURCE_DIR package|subproject
 set -euo pipefail
 build=$1 source=$2 how=$3
@@ -50,6 +50,8 @@ END
     if grep 'Lamina: optimised' "$work/log"; then
       exit 1
     fi
+    ninja -C "$work/build" -n embed >"$work/log"
+    [ -n "${LAMINA_TEST_LONG:-}" ] || exit 0
     ;;
 esac
 cmake --build "$work/build" --target embed >>"$work/log" || { cat "$work/log"; exit 1; }

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "lamina/graph/graph.h"
@@ -18,9 +17,8 @@ namespace {
 using test::branching_network;
 using test::expect_error;
 using test::random_tensor;
+using test::same_bits;
 using test::small_network;
-
-bool same_bits(const Tensor& a, const Tensor& b) { return std::memcmp(a.raw(), b.raw(), a.bytes()) == 0; }
 
 TEST(PlanThreads, EightPlansInEightThreads) {
   const Graph graph = branching_network();

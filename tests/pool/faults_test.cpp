@@ -10,6 +10,7 @@
 #include "lamina/pool/plan_pool.h"
 #include "pool/gate.h"
 #include "support/file_test.h"
+#include "support/scarce.h"
 
 namespace lamina {
 namespace {
@@ -120,6 +121,23 @@ TEST(PoolFaults, AFailureThatPassesIsRedone) {
   PlanPool pool(graph, {.batch = 2, .threads = 1});
   EXPECT_EQ(pool.submit({ones(2)}).get()[0].values<float>()[7], 1);
   EXPECT_EQ(pool.workers()[0].lost, "");
+}
+
+TEST(PoolFaults, AForkedChildIsToldThatNobodyAnswers) {
+  LAMINA_SKIP_FORKS_UNDER_TSAN();
+  auto pool = std::make_unique<PlanPool>(meddled_network([](const Tensor&) {}));
+  (void)pool->submit({ones(1)}).get();
+  test::expect_in_child([&] {
+    bool told = false;
+    try {
+      (void)pool->submit({ones(1)});
+    } catch (const Error& error) {
+      told = std::string_view(error.what()).starts_with("pool: made before this process was forked");
+    }
+    pool.reset();
+    return told;
+  });
+  EXPECT_EQ(pool->submit({ones(1)}).get()[0].values<float>()[0], 1);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstring>
 #include <functional>
 #include <mutex>
 
@@ -9,10 +8,6 @@
 #include "lamina/layers/module.h"
 
 namespace lamina::test {
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
-}
 
 /// Copies its input, and calls `meanwhile` with it first.
 class Meddler : public Module {

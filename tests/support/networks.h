@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstring>
 #include <random>
 
 #include "lamina/graph/graph.h"
@@ -16,6 +17,10 @@ inline Tensor random_tensor(const Shape& shape, unsigned seed) {
   std::normal_distribution<float> normal;
   for (float& value : tensor.values<float>()) value = normal(random);
   return tensor;
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
 /// Sets every parameter from a seeded generator.

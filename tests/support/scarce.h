@@ -14,7 +14,13 @@
 #define LAMINA_SKIP_UNDER_SANITIZERS() static_cast<void>(0)
 #endif
 
-/// A machine short of memory or threads, played in a child process.
+#if defined(__SANITIZE_THREAD__)
+#define LAMINA_SKIP_FORKS_UNDER_TSAN() GTEST_SKIP() << "the thread sanitizer has no children of processes with threads"
+#else
+#define LAMINA_SKIP_FORKS_UNDER_TSAN() static_cast<void>(0)
+#endif
+
+/// A machine short of memory or threads, and forks, played in a child process.
 namespace lamina::test {
 
 /// Allows this process `bytes` of address space more than it has.
@@ -27,14 +33,13 @@ inline void limit_address_space(rlim_t bytes) {
   ::setrlimit(RLIMIT_AS, &limit);
 }
 
-/// Expects `work` to return true in a child process of `bytes` more of address space, within 30 seconds.
+/// Expects `work` to return true in a forked child, within 30 seconds.
 template <class Work>
-void expect_in_scarcity(rlim_t bytes, const Work& work) {
+void expect_in_child(const Work& work) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     ::alarm(30);
-    limit_address_space(bytes);
     ::_exit(work() ? 0 : 1);
   }
   int status = 0;
@@ -42,6 +47,15 @@ void expect_in_scarcity(rlim_t bytes, const Work& work) {
   EXPECT_FALSE(WIFSIGNALED(status)) << "ended by signal " << WTERMSIG(status)
                                     << (WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+/// The same in a child of `bytes` more of address space.
+template <class Work>
+void expect_in_scarcity(rlim_t bytes, const Work& work) {
+  expect_in_child([&] {
+    limit_address_space(bytes);
+    return work();
+  });
 }
 
 }  // namespace lamina::test

@@ -133,6 +133,8 @@ Tensor Tensors::read(const TensorProto& tensor) {
     decode_elements(tensor, out, model_->path());
   } else {
     std::memcpy(out.data(), source.bytes.data(), out.size());
+    // Others may look at the same external data; into the model's own file nothing else points.
+    if (!tensor.external) source.file->forget(source.bytes);
   }
   if (dtype == DType::boolean) {
     for (std::byte& b : out) b = b == std::byte{0} ? std::byte{0} : std::byte{1};

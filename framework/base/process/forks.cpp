@@ -1,11 +1,13 @@
-#include "forks.h"
+#include "lamina/base/process/forks.h"
 
 #include <pthread.h>
 
-namespace lamina::python {
+namespace lamina::detail {
 namespace {
+
 unsigned generation = 0;
-}
+
+}  // namespace
 
 unsigned fork_generation() {
   static const int registered = pthread_atfork(nullptr, nullptr, [] { ++generation; });
@@ -13,4 +15,4 @@ unsigned fork_generation() {
   return generation;
 }
 
-}  // namespace lamina::python
+}  // namespace lamina::detail
