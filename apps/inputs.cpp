@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "complain.h"
-#include "photos.h"
+#include "photos/photos.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;

@@ -46,6 +46,8 @@ std::vector<char*> usual_words(int argc, char** argv) {
   if (word == "version") arguments[1] = version;
   if (word == "help") {
     arguments.erase(arguments.begin() + 1);
+    const std::string_view about = arguments.size() > 1 ? arguments[1] : "";
+    if (about == "help" || about == "version") arguments.pop_back();  // which have no help of their own
     arguments.push_back(help);
   }
   return arguments;

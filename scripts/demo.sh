@@ -47,7 +47,7 @@ if $page; then
   (sleep 2; show http://127.0.0.1:8080/) &
   exec build/demo/bin/lamina serve
 fi
-build/demo/bin/lamina features "${photos[@]}" --out build/demo/pictures
+build/demo/bin/lamina features "${photos[@]}" --out build/demo/pictures --sheet build/demo/sheet.png
 echo
-echo "Open the pictures in $root/build/demo/pictures"
-show build/demo/pictures
+echo "Open the pictures in $root/build/demo/pictures, or all at once in $root/build/demo/sheet.png"
+show build/demo/sheet.png

@@ -1341,7 +1341,7 @@ def write_safetensors(path, tensors, metadata):
         file.writelines(parts)
 
 
-def export(module, path, inputs, labels=None, preprocess=None, golden=None, batch=None):
+def export(module, path, inputs, labels=None, preprocess=None, golden=None, batch=None, description=None):
     """Writes `module` as the model file `path`, and returns the graph.
 
     inputs      the shape of each input without the batch: [(3, 224, 224)]
@@ -1350,6 +1350,7 @@ def export(module, path, inputs, labels=None, preprocess=None, golden=None, batc
                 "divisor", "order" and "aspect" where it is not as torchvision does it (docs/formats.md)
     golden      also writes the inputs of the trial run and what every node made of them, for `lamina verify`
     batch       the only batch that the file is for; by default it is for any
+    description what the model is for, as one would go on after its name: "reads handwritten digits"
 
     Raises ExportError, having written nothing, for a module that has no equivalent.
     """
@@ -1375,6 +1376,8 @@ def export(module, path, inputs, labels=None, preprocess=None, golden=None, batc
         if classes != len(labels):
             raise ExportError(f"{len(labels)} labels for an output of {shape_text(['N', *scores.shape[1:]])}")
         metadata["lamina.labels"] = "\n".join(labels)
+    if description:
+        metadata["lamina.description"] = description
     write_safetensors(path, exporter.tensors, metadata)
     if golden is not None:
         write_safetensors(golden, exporter.values, {})
@@ -1510,6 +1513,8 @@ def main():
     parser.add_argument("--labels", type=Path, help="class names, one on each line")
     parser.add_argument("--preprocess", type=preprocessing, help="imagenet, or JSON: how a photograph becomes the input")
     parser.add_argument("--batch", type=int, help="the only batch that the file is for; by default it is for any")
+    parser.add_argument("--description", help="what the model is for: \"reads handwritten digits\"; lamina classify says it "
+                                              "of photographs that the model is not sure of")
     parser.add_argument("--golden", type=Path, help="also write every node's values on random input, for lamina verify")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -1518,7 +1523,8 @@ def main():
         if args.weights:
             load_weights(module, args.weights)
         labels = args.labels.read_text(encoding="utf-8").splitlines() if args.labels else None
-        graph = export(module, args.out, args.input, labels, args.preprocess, args.golden, args.batch)
+        graph = export(module, args.out, args.input, labels, args.preprocess, args.golden, args.batch,
+                       args.description)
     except (ExportError, OSError) as error:
         print(f"export_torch.py: {error}", file=sys.stderr)
         return 1

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
-          libprotozero-dev libcpp-httplib-dev)
+          libwebp-dev libheif-dev libprotozero-dev libcpp-httplib-dev)
 if [ "${1:-}" = "--with-tests" ]; then
   packages+=(libgtest-dev python3 clang)
 fi
@@ -14,8 +14,8 @@ if ! command -v apt-get >/dev/null 2>&1; then
 scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install these yourself, then run cmake as
 CONTRIBUTING.md shows:
   CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 14 or later)
-  Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo and protozero (for
-  .onnx models) and cpp-httplib (for lamina serve) are optional; GoogleTest for the tests
+  Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo, libwebp and libheif
+  (photographs), protozero (.onnx models) and cpp-httplib (lamina serve) are optional; GoogleTest for the tests
 END
   # Not an error if somebody did: cmake names what is missing.
   exit 0
@@ -41,4 +41,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "Installing: ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
+# Where libheif's decoders are packages of their own, it comes without any.
+if [[ " ${missing[*]} " == *" libheif-dev "* ]] && apt-cache show libheif-plugin-libde265 >/dev/null 2>&1; then
+  missing+=(libheif-plugin-libde265)
+fi
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

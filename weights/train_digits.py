@@ -32,6 +32,7 @@ import export_torch  # noqa: E402
 TEST = 360
 SIDE = 32
 LABELS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+DESCRIPTION = "reads one handwritten digit that fills the picture"
 PREPROCESS = {"resize": SIDE, "crop": SIDE, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
 
 
@@ -144,7 +145,8 @@ def main():
     print(f"{right} of {TEST} test digits are read rightly: {right / TEST:.2%}")
 
     (args.out / "digits").mkdir(exist_ok=True)
-    export_torch.export(net, args.out / "digits.safetensors", [(3, SIDE, SIDE)], LABELS, PREPROCESS)
+    export_torch.export(net, args.out / "digits.safetensors", [(3, SIDE, SIDE)], LABELS, PREPROCESS,
+                        description=DESCRIPTION)
     write_bytes(args.out / "digits/test.safetensors", {"images": pictures[-TEST:], "targets": targets[-TEST:]})
     for digit in range(10):
         first = pictures[-TEST:][targets[-TEST:] == digit][0]

@@ -13,8 +13,8 @@
 #include "inputs.h"
 #include "model_options.h"
 #include "options.h"
-#include "photo_batches.h"
-#include "photos.h"
+#include "photos/photo_batches.h"
+#include "photos/photos.h"
 #include "progress.h"
 
 namespace lamina::app {
@@ -158,6 +158,19 @@ void require_classes(const Model& model, const std::string& source) {
   }
 }
 
+/// Below this probability of its best class a network is not sure of what it sees.
+constexpr float sure = 0.9f;
+
+/// A model that was made for one thing answers for anything: says what it is for where it is not sure.
+void say_what_for(const Model& model, const std::string& source, std::size_t unsure, std::size_t answered) {
+  if (model.description.empty() || unsure == 0) return;
+  const std::string which = answered == 1 ? "this photograph, which may show something else"
+                            : unsure == 1
+                                ? "one of these photographs, which may show something else"
+                                : fmt::format("{} of these photographs, which may show something else", unsure);
+  complain(fmt::format("{} {}; it is not sure of {}", source, model.description, which));
+}
+
 void classify(const Options& options) {
   const auto [photos, missing] = find_photos(options.photos);
   const Model model = options.model.load();
@@ -185,12 +198,13 @@ void classify(const Options& options) {
   Classifier classifier(model, options.top, compile, pool);
   Report report(model, options);
   Progress progress(photos.size(), "images");
-  std::size_t failed = 0;
+  std::size_t failed = 0, unsure = 0;
   const auto finish = [&] {
     const std::vector<Answer> answers = classifier.finish();
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
+      if (!answer.classes.empty() && !(answer.classes[0].score >= sure)) ++unsure;
       if (answer.error.empty()) continue;
       complain(answer.error);
       ++failed;
@@ -205,6 +219,7 @@ void classify(const Options& options) {
   while (classifier.pending() > 0) finish();
   progress.clear();
   report.finish();
+  say_what_for(model, options.model.source(), unsure, photos.size() - failed);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   if (photos.size() > 1) {
     fmt::print(stderr, "{} of {} images classified, {:.1f} images/s\n", photos.size() - failed, photos.size(),

@@ -18,6 +18,7 @@ void doctor() {
              cpu.amx_bf16      ? "AMX"
              : cpu.avx512_bf16 ? "AVX512-BF16"
                                : "f32 multiply-adds");
+  fmt::print("photographs: {}\n", image_formats());
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {
     fmt::print("cuda: {}\n", detail::cuda_unavailable_reason());

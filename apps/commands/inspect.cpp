@@ -92,6 +92,7 @@ void print_model(const Model& model, const Options& options) {
   if (!model.labels.empty())
     fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
                detail::quote(model.labels.back()));
+  if (!model.description.empty()) fmt::print("for: {}\n", detail::printable(model.description));
 }
 
 void inspect(const Options& options) {

@@ -6,7 +6,7 @@
 #include "lamina/base/names.h"
 #include "model_options.h"
 #include "options.h"
-#include "photos.h"
+#include "photos/photos.h"
 
 namespace lamina::app {
 namespace {

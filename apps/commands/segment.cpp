@@ -2,16 +2,17 @@
 #include <lamina/lamina.h>
 
 #include <chrono>
-#include <deque>
 #include <filesystem>
-#include <future>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
 #include "complain.h"
+#include "in_order.h"
+#include "lamina/images/codecs/codec.h"
 #include "options.h"
-#include "photos.h"
-#include "picture_paths.h"
+#include "photos/photo_reader.h"
+#include "photos/photos.h"
+#include "photos/picture_paths.h"
 #include "pictures/segment_picture.h"
 #include "pictures/text.h"
 #include "progress.h"
@@ -47,14 +48,14 @@ struct Told {
 
 /// What became of a photograph, for people and for a program.
 struct Outcome {
-  std::string text;
+  std::string text, png;
   nlohmann::ordered_json json;
   std::string error;
 };
 
-/// Writes the picture and says what is in it.
-Outcome process(Segmenter& segmenter, const Options& options, const fs::path& photo, const fs::path& out) {
-  Image image = read_image(photo, options.photos.image());
+/// Draws the picture and says what is in it.
+Outcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
+  Image image = reader.read(photo, [](Image decoded) { return decoded; });
   const auto start = std::chrono::steady_clock::now();
   Segmenter::Answer answer = segmenter.segment(image);
   const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
@@ -70,27 +71,30 @@ Outcome process(Segmenter& segmenter, const Options& options, const fs::path& ph
                              passed.count(), to_string(answer.device));
   for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
   if (!told.footnote.empty()) outcome.text += fmt::format("  {}\n", told.footnote);
-  write_png(out, draw({.title = photo.filename().string(),
-                       .photo = std::move(image),
-                       .map = std::move(answer.map),
-                       .segments = std::move(told.segments),
-                       .footnote = std::move(told.footnote),
-                       .background = segmenter.has_background()}));
-  outcome.text += fmt::format("  wrote {}\n", detail::printable(out.string()));
+  outcome.png = detail::encode_png(draw({.title = photo.filename().string(),
+                                         .photo = std::move(image),
+                                         .map = std::move(answer.map),
+                                         .segments = std::move(told.segments),
+                                         .footnote = std::move(told.footnote),
+                                         .background = segmenter.has_background()}));
   return outcome;
 }
 
+Outcome failed_outcome(const fs::path& photo, const std::string& error) {
+  return {.text = {}, .png = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
+}
+
 /// The same, where a failure is an outcome too.
-Outcome outcome_of(Segmenter& segmenter, const Options& options, const fs::path& photo, const fs::path& out) {
+Outcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
   std::string error;
   try {
-    return process(segmenter, options, photo, out);
+    return process(segmenter, reader, photo);
   } catch (const Error& failure) {
     error = failure.what();
   } catch (const std::bad_alloc&) {
     error = photo.string() + ": out of memory";
   }
-  return {.text = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
+  return failed_outcome(photo, error);
 }
 
 void segment(const Options& options) {
@@ -101,12 +105,19 @@ void segment(const Options& options) {
   auto list = nlohmann::ordered_json::array();
   bool failed = missing;
   Progress progress(photos.size(), "photographs");
-  std::deque<std::future<Outcome>> under_way;  // reported in the order of the photographs
-  const auto finish = [&] {
-    Outcome outcome = under_way.front().get();
-    under_way.pop_front();
+  PhotoReader reader(options.photos.image());
+  InOrder<Outcome> under_way(segmenter.at_once());
+  const auto finish = [&](const fs::path& photo) {
+    Outcome outcome = under_way.next();
     progress.clear();
-    if (options.prints()) fmt::print("{}", outcome.text);
+    if (outcome.error.empty()) {
+      try {
+        const std::string wrote = pictures.write(photo, outcome.png);
+        if (options.prints()) fmt::print("{}  {}\n", outcome.text, wrote);
+      } catch (const Error& failure) {
+        outcome = failed_outcome(photo, failure.what());
+      }
+    }
     if (!outcome.error.empty()) {
       complain(outcome.error);
       failed = true;
@@ -115,13 +126,12 @@ void segment(const Options& options) {
     std::fflush(stdout);
     progress.advance();
   };
-  const auto how = segmenter.at_once() > 1 ? std::launch::async : std::launch::deferred;
+  std::size_t finished = 0;
   for (const fs::path& photo : photos) {
-    under_way.push_back(
-        std::async(how, [&, photo, out = pictures.next(photo)] { return outcome_of(segmenter, options, photo, out); }));
-    if (under_way.size() >= segmenter.at_once()) finish();
+    under_way.begin([&] { return outcome_of(segmenter, reader, photo); });
+    if (under_way.full()) finish(photos[finished++]);
   }
-  while (!under_way.empty()) finish();
+  while (!under_way.empty()) finish(photos[finished++]);
   progress.clear();
   // A file name need not be UTF-8; JSON must be.
   const std::string json = list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';

@@ -13,7 +13,7 @@
 #include "inputs.h"
 #include "model_options.h"
 #include "options.h"
-#include "photos.h"
+#include "photos/photos.h"
 #include "serve/server.h"
 #include "serve/service.h"
 

@@ -27,12 +27,14 @@ Color inferno(float value) {
   if (std::isnan(value)) return {128, 128, 128};
   const float position = std::clamp(value, 0.0f, 1.0f) * (inferno_stops.size() - 1);
   const auto below = std::min(static_cast<std::size_t>(position), inferno_stops.size() - 2);
-  const float fraction = position - static_cast<float>(below);
+  return mixed(inferno_stops[below], inferno_stops[below + 1], position - static_cast<float>(below));
+}
+
+Color mixed(Color from, Color to, float part) {
   Color result{};
   for (std::size_t c = 0; c < 3; ++c) {
-    const float low = inferno_stops[below][c];
-    const float high = inferno_stops[below + 1][c];
-    result[c] = static_cast<std::uint8_t>(std::lround(low + (high - low) * fraction));
+    const float low = from[c], high = to[c];
+    result[c] = static_cast<std::uint8_t>(std::lround(low + (high - low) * part));
   }
   return result;
 }

@@ -14,6 +14,9 @@ using Color = std::array<std::uint8_t, 3>;
 /// Values outside [0, 1] are clamped; NaN is grey.
 Color inferno(float value);
 
+/// The colour that lies `part` of the way from the one to the other.
+Color mixed(Color from, Color to, float part);
+
 /// An RGB picture to draw on. What falls outside is cut off.
 class Canvas {
  public:

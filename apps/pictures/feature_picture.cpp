@@ -6,22 +6,27 @@
 #include <cmath>
 
 #include "lamina/base/error.h"
-#include "pictures/canvas.h"
+#include "pictures/maps.h"
+#include "pictures/style.h"
 
 namespace lamina::app {
 namespace {
 
-constexpr Color background{24, 24, 28};
-constexpr Color ink{232, 232, 236};
-constexpr Color faint{140, 140, 150};
+using namespace style;
 
-constexpr int margin = 24;
+constexpr int margin = 28;
 constexpr int left_width = 448;
-constexpr int map_size = 110;  // pixels a feature map is drawn with, about
-constexpr int label_height = 14;
-constexpr int gap = 6;
-constexpr int title_size = 20, text_size = 13, number_size = 8;  // heights of capitals
-constexpr int most_maps = 256;                                   // more would not be looked at
+constexpr int between = 36;  // the two columns
+constexpr int gap = 6;       // two maps
+constexpr int number_height = number_size + 6;
+constexpr int heading_height = text_size + 14;
+constexpr int most_maps = 256;                         // more would not be looked at
+constexpr int shown_columns = 3, most_shown_rows = 3;  // of maps over the photograph
+constexpr int shown_gap = 12;
+constexpr int shown_size = (left_width - (shown_columns - 1) * shown_gap) / shown_columns;
+constexpr int shown_height = shown_size + caption_size + 8 + shown_gap;
+
+int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
 
 /// Columns for `count` pictures, half as many again as rows: or near that, if the last row is then full.
 int columns_for(int count) {
@@ -30,7 +35,7 @@ int columns_for(int count) {
     if (count % (usual - step) == 0) return usual - step;
     if (count % (usual + step) == 0) return usual + step;
   }
-  return usual;
+  return std::min(usual, count);
 }
 
 /// Columns, rows and cell sizes of a grid of `count` pictures.
@@ -44,36 +49,17 @@ struct Grid {
   int height() const { return rows * cell_height; }
 };
 
-int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
-
-/// The value that is drawn brightest: all but the strongest 0.2 % of the activations fit below it.
-float brightest(const Tensor& maps) {
-  std::vector<float> positive;
-  for (const float value : maps.values<float>()) {
-    if (value > 0 && std::isfinite(value)) positive.push_back(value);
-  }
-  if (positive.empty()) return 1;
-  const auto at = positive.begin() + static_cast<std::ptrdiff_t>(0.998 * static_cast<double>(positive.size() - 1));
-  std::nth_element(positive.begin(), at, positive.end());
-  return *at;
+/// The size that a map of `size` of its `larger` side gets, so that all together take about as much room whatever their
+/// number: whole multiples where it is small.
+int drawn_size(int size, int larger, int count) {
+  constexpr double area = 1400.0 * 1060.0;
+  const int most = std::clamp(static_cast<int>(std::sqrt(area / count)) - number_height, 60, 330);
+  if (larger > most) return std::max(1, size * most / larger);
+  return size * std::max(1, most * 115 / 100 / larger);
 }
 
-/// Draws a width x height picture of colours into a box of size x size pixels, each pixel `zoom` wide.
-template <class At>
-void draw_scaled(Canvas& canvas, int x, int y, int width, int height, int out_width, int out_height, const At& at) {
-  for (int row = 0; row < out_height; ++row) {
-    for (int column = 0; column < out_width; ++column) {
-      canvas.pixel(x + column, y + row, at(row * height / out_height, column * width / out_width));
-    }
-  }
-}
-
-void draw_input(Canvas& canvas, int x, int y, const Image& image) {
-  draw_scaled(canvas, x, y, image.width, image.height, left_width, left_width, [&](int row, int column) {
-    const auto i =
-        (static_cast<std::size_t>(row) * static_cast<std::size_t>(image.width) + static_cast<std::size_t>(column)) * 3;
-    return Color{image.rgb[i], image.rgb[i + 1], image.rgb[i + 2]};
-  });
+void draw_frame(Canvas& canvas, int x, int y, int width, int height) {
+  canvas.fill(x - frame, y - frame, width + 2 * frame, height + 2 * frame, accent);
 }
 
 /// One filter around mid-grey, as bright as its largest weight allows.
@@ -82,102 +68,168 @@ void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, ChannelOrde
   const std::span<const float> w = filter.values<float>();
   float largest = 1e-30f;
   for (const float value : w) largest = std::max(largest, std::abs(value));
-  draw_scaled(canvas, x, y, width, height, width * zoom, height * zoom, [&](int row, int column) {
-    Color color{};
-    for (int c = 0; c < 3; ++c) {
-      const int channel = channels == 1 ? 0 : order == ChannelOrder::bgr ? 2 - c : c;
-      const float value = w[static_cast<std::size_t>((channel * height + row) * width + column)];
-      color[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(std::lround(127.5f + 127.5f * value / largest));
+  for (int row = 0; row < height; ++row) {
+    for (int column = 0; column < width; ++column) {
+      Color color{};
+      for (int c = 0; c < 3; ++c) {
+        const int channel = channels == 1 ? 0 : order == ChannelOrder::bgr ? 2 - c : c;
+        const float value = w[static_cast<std::size_t>((channel * height + row) * width + column)];
+        const float level = std::isfinite(value) ? 127.5f + 127.5f * value / largest : 127.5f;
+        color[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(std::lround(std::clamp(level, 0.0f, 255.0f)));
+      }
+      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom, color);
     }
-    return color;
-  });
-}
-
-void draw_filters(Canvas& canvas, int x, int y, const FeaturePicture& p, const Grid& grid, int zoom, int count) {
-  for (int i = 0; i < count; ++i) {
-    draw_filter(canvas, x + grid.x(i), y + grid.y(i), p.filters.slice(i, i + 1), p.order, zoom);
   }
 }
 
-void draw_map(Canvas& canvas, int x, int y, const float* map, int width, int height, int out_width, int out_height,
-              float scale) {
-  draw_scaled(canvas, x, y, width, height, out_width, out_height, [&](int row, int column) {
-    // The square root opens up the dark end, where most activations are.
-    const float value = map[static_cast<std::ptrdiff_t>(row) * width + column] / scale;
-    return inferno(value > 0 ? std::sqrt(value) : std::isnan(value) ? value : 0.0f);
-  });
+/// How large the filters are drawn, and where.
+struct FilterGrid {
+  bool shown = false, numbered = false;
+  int zoom = 1, count = 0;
+  Grid grid;
+
+  FilterGrid(const Tensor& filters, int maps) : count(maps), grid(maps, 1, 1) {
+    shown = filters.defined() && (extent(filters, 1) == 3 || extent(filters, 1) == 1) && extent(filters, 0) >= maps;
+    if (!shown) return;
+    grid.cell_width = left_width / grid.columns;
+    numbered = grid.cell_width >= 24;
+    zoom = std::clamp((grid.cell_width - 4) / extent(filters, 3), 1, 24);
+    grid.cell_height = extent(filters, 2) * zoom + (numbered ? number_height : 0) + 5;
+  }
+
+  void draw(Canvas& canvas, int x, int y, const FeaturePicture& p, const std::vector<bool>& marked) const {
+    const int number = numbered ? number_height : 0;
+    for (int i = 0; i < count; ++i) {
+      const int left = x + grid.x(i), top = y + grid.y(i);
+      const bool mark = marked[static_cast<std::size_t>(i)];
+      if (numbered) canvas.text(left, top + 2, std::to_string(i), number_size, mark ? accent : faint);
+      if (mark) draw_frame(canvas, left, top + number, extent(p.filters, 3) * zoom, extent(p.filters, 2) * zoom);
+      draw_filter(canvas, left, top + number, p.filters.slice(i, i + 1), p.order, zoom);
+    }
+  }
+};
+
+std::string mean_of(const Strength& s) {
+  std::array<char, 64> text{};
+  const int digits = s.mean >= 100 ? 0 : s.mean >= 1 ? 1 : 2;
+  const auto format = s.mean >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), s.mean, format, digits).ptr};
 }
 
-std::string two_digits(float value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 2).ptr;
-  return {text.data(), end};
-}
-
-void draw_scale(Canvas& canvas, int x, int y, int width, float largest) {
-  for (int i = 0; i < width; ++i)
-    canvas.fill(x + i, y, 1, 12, inferno(static_cast<float>(i) / static_cast<float>(width - 1)));
-  canvas.text(x, y + 18, "0", text_size, faint);
-  const std::string middle = two_digits(largest / 4);
-  canvas.text(x + (width - Canvas::text_width(middle, text_size)) / 2, y + 18, middle, text_size, faint);
-  const std::string high = two_digits(largest) + " and above";
-  canvas.text(x + width - Canvas::text_width(high, text_size), y + 18, high, text_size, faint);
-}
-
-/// A size of about `map_size` that draws whole pixels where it can.
-int drawn_size(int size, int larger) {
-  const int zoom = std::max(1, static_cast<int>(std::lround(static_cast<double>(map_size) / larger)));
-  return larger <= map_size ? size * zoom : std::max(1, size * map_size / larger);
+/// "#4" and the mean above the map over the photograph.
+void draw_shown(Canvas& canvas, int x, int y, int size, const FeaturePicture& p, const Strength& s,
+                const ColourScale& scale) {
+  canvas.text(x, y, detail::concat('#', s.map), caption_size, accent);
+  const std::string mean = "mean " + mean_of(s);
+  canvas.text(x + size - Canvas::text_width(mean, caption_size), y, mean, caption_size, faint);
+  draw_over_photo(canvas, x, y + caption_size + 8, size, p.input, FeatureMap::of(p.maps, s.map), scale);
 }
 
 /// In the width of the photograph: smaller if it is long, and without its middle if it is very long.
-void draw_title(Canvas& canvas, const std::string& title) {
-  const int size = Canvas::text_width(title, title_size) <= left_width ? title_size : text_size;
-  canvas.text(margin, margin + (title_size - size) / 2, Canvas::shortened(title, size, left_width), size, ink);
+void draw_title(Canvas& canvas, int x, int y, const std::string& title, int width) {
+  const int size = Canvas::text_width(title, title_size) <= width ? title_size : text_size;
+  canvas.text(x, y + title_size - size, Canvas::shortened(title, size, width), size, ink);
 }
 
 }  // namespace
 
 Image draw(const FeaturePicture& p) {
   const int total = extent(p.maps, 1), height = extent(p.maps, 2), width = extent(p.maps, 3);
-  const int count = std::min(total, most_maps);
-  const int out_width = drawn_size(width, std::max(width, height));
-  const int out_height = drawn_size(height, std::max(width, height));
-  const Grid maps(count, out_width + gap, out_height + label_height + gap);
+  const int count = std::min(total, most_maps), larger = std::max(width, height);
+  const int out_width = drawn_size(width, larger, count), out_height = drawn_size(height, larger, count);
+  const Grid maps(count, std::max(out_width, 24) + gap, out_height + number_height + gap);
+  const FilterGrid filters(p.filters, count);
 
-  const bool show_filters = p.filters.defined() && (extent(p.filters, 1) == 3 || extent(p.filters, 1) == 1);
-  int zoom = 1;
-  Grid filters(count, 1, 1);
-  if (show_filters) {
-    zoom = std::max(1, (left_width / filters.columns - 3) / extent(p.filters, 3));
-    filters.cell_width = left_width / filters.columns;
-    filters.cell_height = extent(p.filters, 2) * zoom + 3;
+  const int top = margin + title_size + 20;
+  const int filters_top = top + left_width + 28;
+  const int shown_top = filters_top + (filters.shown ? heading_height + filters.grid.height() + 14 : 0);
+  const int scale_top = top + maps.height() + 14, scale_height = 12 + 8 + caption_size;
+  // As many of the strongest as there is room for beside the maps; one row of them in any case.
+  const int room = scale_top + scale_height - shown_top - heading_height + shown_gap;
+  const int rows = std::clamp(room / shown_height, 1, most_shown_rows);
+  const std::vector<Strength> best = strongest(p.maps, rows * shown_columns);
+  const int shown_rows = (static_cast<int>(best.size()) + shown_columns - 1) / shown_columns;
+  std::vector<bool> marked(static_cast<std::size_t>(total));
+  for (const Strength& s : best) marked[static_cast<std::size_t>(s.map)] = true;
+
+  const int right = margin + left_width + between;
+  const int right_width = std::max(maps.width() - gap, left_width);
+  const int bottom =
+      std::max(shown_top + heading_height + shown_rows * shown_height - shown_gap, scale_top + scale_height);
+  Canvas canvas(right + right_width + margin, bottom + margin, background);
+
+  draw_title(canvas, margin, margin, p.title, left_width);
+  canvas.text(right, margin + title_size - text_size, Canvas::shortened(p.subtitle, text_size, right_width), text_size,
+              ink);
+  draw_photo(canvas, margin, top, left_width, p.input);
+  if (filters.shown) {
+    const std::string heading =
+        detail::concat(extent(p.filters, 0), " filters, ", extent(p.filters, 2), "×", extent(p.filters, 3));
+    canvas.text(margin, filters_top, heading, text_size, ink);
+    filters.draw(canvas, margin, filters_top + heading_height, p, marked);
   }
 
-  const int top = margin + 52;
-  const int filters_top = top + left_width + 52;
-  const int left_height = filters_top + (show_filters ? filters.height() : 0) + 70;
-  const int right = margin + left_width + margin + 8;
-  Canvas canvas(right + maps.width() + margin, std::max(left_height, top + maps.height()) + margin, background);
-
-  draw_title(canvas, p.title);
-  canvas.text(right, margin + 4, p.subtitle, text_size, ink);
-  draw_input(canvas, margin, top, p.input);
-  if (show_filters) {
-    canvas.text(margin, filters_top - 22,
-                detail::concat(total, " filters, ", extent(p.filters, 2), "×", extent(p.filters, 3)), text_size, ink);
-    draw_filters(canvas, margin, filters_top, p, filters, zoom, count);
+  const ColourScale scale = ColourScale::of(p.maps);
+  canvas.text(margin, shown_top, "The strongest, over the photograph", text_size, ink);
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    const int column = static_cast<int>(i) % shown_columns, row = static_cast<int>(i) / shown_columns;
+    draw_shown(canvas, margin + column * (shown_size + shown_gap), shown_top + heading_height + row * shown_height,
+               shown_size, p, best[i], scale);
   }
-  const float largest = brightest(p.maps);
-  draw_scale(canvas, margin, left_height - 50, left_width, largest);
 
-  const float* data = p.maps.values<float>().data();
   for (int i = 0; i < count; ++i) {
-    const float* map = data + static_cast<std::ptrdiff_t>(i) * width * height;
     const int x = right + maps.x(i), y = top + maps.y(i);
-    canvas.text(x, y + 3, std::to_string(i), number_size, faint);
-    draw_map(canvas, x, y + label_height, map, width, height, out_width, out_height, largest);
+    const bool mark = marked[static_cast<std::size_t>(i)];
+    canvas.text(x, y + 2, std::to_string(i), number_size, mark ? accent : faint);
+    if (mark) draw_frame(canvas, x, y + number_height, out_width, out_height);
+    draw_map(canvas, x, y + number_height, out_width, out_height, FeatureMap::of(p.maps, i), scale);
   }
+  draw_scale(canvas, right, scale_top, left_width, scale);
+  const std::string key = detail::concat("the ", best.size(), " strongest by mean", scale.negative ? " size" : "");
+  const int key_width = Canvas::text_width(key, caption_size);
+  if (left_width + 60 + key_width < right_width) {
+    const int key_x = right + right_width - key_width;
+    draw_frame(canvas, key_x - 20, scale_top + 1, 10, 10);
+    canvas.fill(key_x - 20, scale_top + 1, 10, 10, background);
+    canvas.text(key_x, scale_top + 1, key, caption_size, faint);
+  }
+  return canvas.image();
+}
+
+namespace {
+
+constexpr int card_size = 168, card_gap = 16, card_maps = 4;
+constexpr int card_title = text_size + 12, card_caption = caption_size + 8;
+constexpr int card_width = (card_maps + 1) * card_size + card_maps * card_gap;
+
+}  // namespace
+
+Image draw_card(const FeaturePicture& p) {
+  Canvas canvas(card_width, card_title + card_caption + card_size, background);
+  canvas.text(0, 2, Canvas::shortened(p.title, text_size, card_width), text_size, ink);
+  draw_photo(canvas, 0, card_title + card_caption, card_size, p.input);
+  const ColourScale scale = ColourScale::of(p.maps);
+  int x = card_size + card_gap;
+  for (const Strength& s : strongest(p.maps, card_maps)) {
+    draw_shown(canvas, x, card_title, card_size, p, s, scale);
+    x += card_size + card_gap;
+  }
+  return canvas.image();
+}
+
+Image draw_sheet(std::string_view title, std::span<const Image> cards, std::string_view footnote) {
+  const int count = static_cast<int>(cards.size());
+  const int columns = count > 3 ? 2 : 1, rows = (count + columns - 1) / columns;
+  const int width = cards.empty() ? card_width : cards[0].width, height = cards.empty() ? 0 : cards[0].height;
+  const int top = margin + title_size + 24, step = height + 24;
+  const int foot = footnote.empty() ? 0 : text_size + 14;
+  const int whole_width = columns * width + (columns - 1) * between;
+  Canvas canvas(2 * margin + whole_width, top + rows * step - 24 + foot + margin, background);
+  draw_title(canvas, margin, margin, std::string(title), whole_width);
+  for (int i = 0; i < count; ++i) {  // downwards, as names are read in a list
+    canvas.picture(margin + i / rows * (width + between), top + i % rows * step, cards[static_cast<std::size_t>(i)]);
+  }
+  if (foot > 0) canvas.text(margin, top + rows * step - 10, std::string(footnote), text_size, faint);
   return canvas.image();
 }
 

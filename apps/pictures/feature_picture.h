@@ -2,7 +2,10 @@
 
 #include <lamina/lamina.h>
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lamina::app {
 
@@ -15,8 +18,14 @@ struct FeaturePicture {
   Tensor maps;           ///< [1, OC, OH, OW]
 };
 
-/// One picture: the input and the filters on the left, the feature maps on the right, numbered alike and sharing one
-/// colour scale, which is drawn too.
+/// One picture: the input, the filters, and the strongest maps over the input on the left; the feature maps on the
+/// right, numbered alike and sharing one colour scale, which is drawn too. The strongest ones are framed.
 Image draw(const FeaturePicture& picture);
+
+/// The photograph and its strongest maps in one row, for a sheet of many.
+Image draw_card(const FeaturePicture& picture);
+
+/// Cards of one size below each other in columns, with a title, and a line for what is left out.
+Image draw_sheet(std::string_view title, std::span<const Image> cards, std::string_view footnote);
 
 }  // namespace lamina::app

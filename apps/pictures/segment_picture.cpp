@@ -18,15 +18,6 @@ constexpr float overlay = 0.55f, outline = 0.95f, dimmed = 0.65f;
 constexpr int small = 384;     // photographs smaller than half of it are drawn larger
 constexpr int most_text = 24;  // heights of capitals that the longest name gets
 
-Color mixed(Color below, Color above, float amount) {
-  Color result{};
-  for (std::size_t c = 0; c < 3; ++c) {
-    const auto from = static_cast<float>(below[c]), to = static_cast<float>(above[c]);
-    result[c] = static_cast<std::uint8_t>(std::lround(from + (to - from) * amount));
-  }
-  return result;
-}
-
 /// Each pixel of rows of `channels` numbers as zoom x zoom of them.
 template <class T>
 std::vector<T> enlarged(const std::vector<T>& pixels, int width, int height, int channels, int zoom) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "memory_budget.h"
 #include "options.h"
+#include "photos/memory_budget.h"
 #include "serve/http.h"
 
 namespace lamina::app {

@@ -78,13 +78,14 @@ Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
   const Preprocess& settings = model.preprocess();
   const auto bytes = std::as_bytes(std::span(call.body));
   if (bytes.empty()) throw Refusal{400, "expected a photograph as the body, or as a file of a multipart form"};
-  if (!is_image(bytes)) throw Refusal{415, "expected a photograph: JPEG, PNG, BMP, TGA, PGM or PPM"};
+  if (!is_image(bytes)) throw Refusal{415, fmt::format("expected a photograph: {}", image_formats())};
   Stopwatch watch;
   try {
-    const std::uint64_t needed = decoding_memory(bytes, "photograph", Orientation::upright);
+    const ImageOptions options = {
+        .orientation = Orientation::upright, .transparency = Transparency::on_white, .memory = memory_.whole()};
+    const std::uint64_t needed = decoding_memory(bytes, "photograph", options);
     const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
-    const Image photo =
-        decode_image(bytes, "photograph", {.orientation = Orientation::upright, .memory = memory_.whole()});
+    const Image photo = decode_image(bytes, "photograph", options);
     Photo result;
     result.milliseconds["decode"] = watch.lap();
     result.input = preprocess(photo, settings);

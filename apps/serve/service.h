@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "memory_budget.h"
+#include "photos/memory_budget.h"
 #include "serve/hosted.h"
 #include "serve/http.h"
 #include "serve/metrics.h"

@@ -106,17 +106,37 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::flush() const {
   // Without fsync a power cut after the rename could leave an empty file where the old one was.
   // EINVAL and EROFS: what does not store (a pipe, a device) has nothing to flush.
   if (::fsync(file_) != 0 && errno != EINVAL && errno != EROFS) fail_with(errno);
-  if (unnamed_) name_unnamed();
+}
+
+void AtomicFile::close() {
   const int file = file_;
   file_ = -1;
   if (::close(file) != 0 && errno != EINTR) fail_with(errno);
+}
+
+void AtomicFile::commit() {
+  flush();
+  if (unnamed_) name_unnamed();
+  close();
   if (temporary_.empty()) return;
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with(errno);
   temporary_.clear();
+}
+
+bool AtomicFile::commit_new() {
+  flush();
+  // Links fail where there is a file of that name, which a rename would replace.
+  const std::string from = unnamed_ ? link_of(file_) : temporary_.string();
+  if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(), unnamed_ ? AT_SYMLINK_FOLLOW : 0) != 0) {
+    if (errno == EEXIST) return false;
+    fail_with(errno);
+  }
+  close();
+  return true;
 }
 
 void AtomicFile::fail_with(int error) const {
@@ -132,6 +152,14 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
   AtomicFile file(path);
   file.write(bytes);
   file.commit();
+}
+
+bool write_new_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return false;
+  AtomicFile file(path);
+  file.write(bytes);
+  return file.commit_new();
 }
 
 }  // namespace lamina::detail

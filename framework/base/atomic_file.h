@@ -29,8 +29,13 @@ class LAMINA_API AtomicFile {
   /// Makes the file appear under its name, its bytes on the disk. Throws Error if that fails; call at most once.
   void commit();
 
+  /// As `commit`, unless there is a file of that name by now: then it does nothing and returns false.
+  bool commit_new();
+
  private:
   [[noreturn]] void fail_with(int error) const;
+  void flush() const;
+  void close();
   bool open_unnamed();
   void open_temporary();
   void name_unnamed();
@@ -44,5 +49,9 @@ class LAMINA_API AtomicFile {
 
 /// `AtomicFile` in one call.
 LAMINA_API void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
+/// The same, unless there is anything of that name already: then it does nothing and returns false. Of several
+/// processes that do this at once, one succeeds.
+LAMINA_API bool write_new_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 }  // namespace lamina::detail

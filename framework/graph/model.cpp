@@ -17,6 +17,7 @@ using detail::fail;
 constexpr const char* graph_key = "lamina.graph";
 constexpr const char* preprocess_key = "lamina.preprocess";
 constexpr const char* labels_key = "lamina.labels";
+constexpr const char* description_key = "lamina.description";
 
 int positive(const Json& value, const std::string& key) {
   if (!value.is_number_integer() || value <= 0 || value > 1 << 20) {
@@ -125,6 +126,7 @@ Model model_from(const Weights& weights) {
     model.preprocess = preprocess_from_json(found->second);
   }
   if (const auto found = metadata.find(labels_key); found != metadata.end()) model.labels = lines(found->second);
+  if (const auto found = metadata.find(description_key); found != metadata.end()) model.description = found->second;
   return model;
 }
 
@@ -136,6 +138,7 @@ Weights to_weights(const Model& model) {
   std::string labels;
   for (const std::string& label : model.labels) labels += (labels.empty() ? "" : "\n") + label;
   if (!labels.empty()) metadata[labels_key] = labels;
+  if (!model.description.empty()) metadata[description_key] = model.description;
   return weights;
 }
 

@@ -15,6 +15,7 @@ struct Model {
   Graph graph;                           ///< weights included
   std::optional<Preprocess> preprocess;  ///< how a photograph becomes the input
   std::vector<std::string> labels;       ///< names of the classes, by number; may be empty
+  std::string description;               ///< what the model is for, such as "reads handwritten digits"; may be empty
   std::vector<std::string> warnings;     ///< of loading: tensors that the graph does not use
 };
 

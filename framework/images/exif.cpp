@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-// Exif 2.32: a TIFF file within a JPEG's APP1 segment or a PNG's eXIf chunk. Its first directory lists tags of 12 bytes
-// each. The bytes are hostile: numbers past the end read as 0, which leads nowhere.
+// Exif 2.32: a TIFF file within a JPEG's APP1 segment, a PNG's eXIf or a WebP's EXIF chunk. Its first directory lists
+// tags of 12 bytes each. The bytes are hostile: numbers past the end read as 0, which leads nowhere.
 namespace lamina::detail {
 namespace {
 
@@ -83,12 +83,27 @@ int png_orientation(const Reader& file) {
   return as_stored;
 }
 
+/// RIFF: chunks of a name, a length and data of an even number of bytes.
+int webp_orientation(const Reader& file) {
+  using namespace std::string_view_literals;
+  for (std::size_t at = 12; file.has(at, 8);) {
+    const std::size_t length = file.number(at + 4, 4, false), data = at + 8;
+    const std::size_t prefix = file.is(data, "Exif\0\0"sv) ? 6 : 0;  // as in a JPEG, which some programs write
+    if (file.is(at, "EXIF") && length >= prefix) {
+      return tiff_orientation(Reader(file.part(data + prefix, length - prefix)));
+    }
+    at = data + length + (length & 1);
+  }
+  return as_stored;
+}
+
 }  // namespace
 
 int exif_orientation(std::span<const std::byte> bytes) {
   const Reader file(bytes);
   if (file.is(0, "\xff\xd8\xff")) return jpeg_orientation(file);
   if (file.is(0, "\x89PNG")) return png_orientation(file);
+  if (file.is(0, "RIFF") && file.is(8, "WEBP")) return webp_orientation(file);
   return as_stored;
 }
 
@@ -104,10 +119,16 @@ Image oriented(Image image, int orientation) {
   Image result{image.width, image.height, std::vector<std::uint8_t>(image.rgb.size())};
   if (transposed) std::swap(result.width, result.height);
   const std::ptrdiff_t x_step = transposed ? down : along, y_step = transposed ? along : down;
-  std::uint8_t* out = result.rgb.data();
-  for (int y = 0; y < result.height; ++y) {
-    const std::uint8_t* in = image.rgb.data() + first + y * y_step;
-    for (int x = 0; x < result.width; ++x, out += 3) std::copy_n(in + x * x_step, 3, out);
+  // In squares: across rows that lie megabytes apart, every pixel would be a cache miss.
+  constexpr int side = 64;
+  for (int top = 0; top < result.height; top += side) {
+    for (int left = 0; left < result.width; left += side) {
+      for (int y = top; y < std::min(top + side, result.height); ++y) {
+        const std::uint8_t* in = image.rgb.data() + first + y * y_step;
+        std::uint8_t* out = result.rgb.data() + (std::ptrdiff_t{y} * result.width + left) * 3;
+        for (int x = left; x < std::min(left + side, result.width); ++x, out += 3) std::copy_n(in + x * x_step, 3, out);
+      }
+    }
   }
   return result;
 }

@@ -15,8 +15,6 @@
 namespace lamina {
 namespace {
 
-constexpr std::string_view formats_read = "PNG, JPEG, BMP, TGA, PGM, PPM";
-
 /// The first bytes of a file as people can read them: printable ones as they are, others as \x1f.
 std::string opening(std::span<const std::byte> bytes) {
   constexpr char hex[] = "0123456789abcdef";
@@ -32,54 +30,55 @@ std::string opening(std::span<const std::byte> bytes) {
   return text;
 }
 
-/// A format: what it takes to decode, and the pixels.
-struct Codec {
-  detail::ImageSize (*measure)(const detail::EncodedImage& file);
-  Image (*decode)(const detail::EncodedImage& file);
-};
-
-Codec codec_of(const detail::EncodedImage& file) {
+const detail::Codec& required_codec(const detail::EncodedImage& file) {
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.empty()) file.fail("expected an image, the file is empty");
   if (bytes.size() > max_image_file_bytes) {
     file.fail("expected an image of at most ", max_image_file_bytes, " bytes, got ", bytes.size());
   }
-  switch (detail::sniff_image(bytes)) {
-    case detail::ImageFormat::png: return {detail::check_png, detail::decode_png};
-    case detail::ImageFormat::jpeg: return {detail::check_jpeg, detail::decode_jpeg};
-    case detail::ImageFormat::bmp: return {detail::check_bmp, detail::decode_bmp};
-    case detail::ImageFormat::tga: return {detail::check_tga, detail::decode_tga};
-    case detail::ImageFormat::pnm: return {detail::check_pnm, detail::decode_pnm};
-    case detail::ImageFormat::unknown: break;
-  }
+  if (const detail::Codec* codec = detail::codec_of(bytes)) return *codec;
   if (const detail::Content content = detail::content_of(bytes); !content.name.empty()) {
-    file.fail("not an image Lamina reads (", formats_read, "): this is ", content.name, content.advice);
+    file.fail("not an image Lamina reads (", image_formats(), "): this is ", content.name, content.advice);
   }
-  file.fail("not an image Lamina reads (", formats_read, "); the file starts with \"", opening(bytes), '"');
+  file.fail("not an image Lamina reads (", image_formats(), "); the file starts with \"", opening(bytes), '"');
 }
 
 }  // namespace
 
-bool is_image(std::span<const std::byte> bytes) { return detail::sniff_image(bytes) != detail::ImageFormat::unknown; }
+bool is_image(std::span<const std::byte> bytes) { return detail::codec_of(bytes) != nullptr; }
+
+std::string image_formats() {
+  std::string text;
+  for (const detail::Codec& codec : detail::codecs()) text += (text.empty() ? "" : ", ") + std::string(codec.name);
+  return text;
+}
+
+bool detail::is_named_like_image(const std::filesystem::path& path) {
+  std::string extension = path.extension().string() + '.';
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return extension.size() > 2 && std::ranges::any_of(codecs(), [&](const Codec& codec) {
+           return codec.extensions.find(extension) != codec.extensions.npos;
+         });
+}
 
 Image decode_image(std::span<const std::byte> bytes, std::string_view name, const ImageOptions& options) {
   const detail::EncodedImage file(bytes, name);
-  const std::uint64_t memory = decoding_memory(bytes, name, options.orientation);
+  const std::uint64_t memory = decoding_memory(bytes, name, options);
   if (memory > options.memory) {
     file.fail("decoding it takes ", memory, " bytes of memory, more than the ", options.memory, " that it may take");
   }
   const int orientation = options.orientation == Orientation::upright ? detail::exif_orientation(bytes) : 1;
   try {
-    return detail::oriented(codec_of(file).decode(file), orientation);
+    return detail::oriented(required_codec(file).decode(file, options.transparency), orientation);
   } catch (const std::bad_alloc&) {
     file.fail("out of memory: decoding it takes about ", memory, " bytes");
   }
 }
 
-std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view name, Orientation orientation) {
+std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view name, const ImageOptions& options) {
   const detail::EncodedImage file(bytes, name);
-  const detail::ImageSize size = codec_of(file).measure(file);
-  const bool turned = orientation == Orientation::upright && detail::exif_orientation(bytes) != 1;
+  const detail::ImageSize size = required_codec(file).check(file);
+  const bool turned = options.orientation == Orientation::upright && detail::exif_orientation(bytes) != 1;
   const std::uint64_t both = 6 * static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
   return turned ? std::max(size.memory, both) : size.memory;
 }
@@ -153,27 +152,14 @@ Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t hei
   return image;
 }
 
-ImageFormat sniff_image(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 32));
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (text.starts_with("\x89PNG\r\n\x1a\n")) return ImageFormat::png;
-  if (text.starts_with("\xff\xd8\xff")) return ImageFormat::jpeg;
-  // "BM", then a header size below 256 at offset 14: enough to tell it from text that happens to begin so.
-  if (text.starts_with("BM") && text.size() >= 18 && at(15) == 0 && at(16) == 0 && at(17) == 0) return ImageFormat::bmp;
-  if (text.size() >= 3 && text[0] == 'P' && (text[1] == '5' || text[1] == '6') &&
-      (std::strchr(" \t\n\v\f\r#", text[2]) != nullptr && text[2] != '\0')) {
-    return ImageFormat::pnm;
+void lay_on_white(const std::uint8_t* rgba, std::size_t count, std::uint8_t* rgb) {
+  for (std::size_t i = 0; i < count; ++i, rgba += 4, rgb += 3) {
+    const unsigned opacity = rgba[3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      const unsigned sum = rgba[c] * opacity + 255 * (255 - opacity) + 128;
+      rgb[c] = static_cast<std::uint8_t>((sum + (sum >> 8)) >> 8);
+    }
   }
-  if (text.size() >= 18) {
-    const int type = at(2) & ~8, bits = at(16);
-    const bool palette = at(1) == 1 && type == 1 && (bits == 8 || bits == 16);
-    const bool colour = at(1) == 0 && type == 2 && (bits == 15 || bits == 16 || bits == 24 || bits == 32);
-    const bool grey = at(1) == 0 && type == 3 && (bits == 8 || bits == 16);
-    const bool pixels = (at(12) | at(13)) != 0 && (at(14) | at(15)) != 0;
-    const bool interleaved = (at(17) & 0xc0) != 0;
-    if ((palette || colour || grey) && pixels && !interleaved) return ImageFormat::tga;
-  }
-  return ImageFormat::unknown;
 }
 
 }  // namespace detail

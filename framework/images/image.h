@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,14 +28,21 @@ enum class Orientation : std::uint8_t {
   upright,    ///< turned and mirrored as the note says
 };
 
+/// What becomes of transparent pixels. Programs leave any colour behind them, often black.
+enum class Transparency : std::uint8_t {
+  ignored,   ///< the hidden colours show, as with torchvision
+  on_white,  ///< laid on white, as Pillow's `paste` with the picture as its own mask does; PNG, WebP and HEIC
+};
+
 /// How a picture is read.
 struct ImageOptions {
   Orientation orientation = Orientation::as_stored;
+  Transparency transparency = Transparency::ignored;
   std::uint64_t memory = std::numeric_limits<std::uint64_t>::max();  ///< bytes that decoding may take at its height
 };
 
-/// Larger pictures are refused before anything is allocated for their pixels: 300 MB as RGB.
-inline constexpr std::int64_t max_image_pixels = 100'000'000;
+/// Larger pictures are refused before anything is allocated for their pixels: 750 MB as RGB. Phones make 200 million.
+inline constexpr std::int64_t max_image_pixels = 250'000'000;
 
 /// Larger files are refused.
 inline constexpr std::size_t max_image_file_bytes = std::size_t{1} << 30;
@@ -43,12 +51,17 @@ inline constexpr std::size_t max_image_file_bytes = std::size_t{1} << 30;
 /// the content only. TGA has no signature, so a header that makes sense as TGA counts as one.
 LAMINA_API bool is_image(std::span<const std::byte> bytes);
 
-/// Decodes PNG, JPEG, BMP, TGA, binary PGM or PPM, whichever the content says it is. `name` goes into errors.
+/// The kinds of pictures that this build reads: PNG, JPEG, BMP, PGM, PPM and TGA, and WebP and HEIC where libwebp and
+/// libheif were there when it was built.
+LAMINA_API std::string image_formats();
+
+/// Decodes a picture of one of the `image_formats()`, whichever the content says it is. `name` goes into errors.
 ///
-/// The pixels are those of Pillow's `Image.open(...).convert("RGB")`: alpha is dropped, grey replicated, palettes
-/// looked up; gamma and colour profiles are ignored, and EXIF orientation unless `options` asks for it. Two exceptions:
-/// JPEG differs by a few levels where `jpeg_decoder()` is stb_image, and 16-bit grey samples keep their high byte,
-/// where Pillow would turn everything from 255 up to white.
+/// The pixels are those of Pillow's `Image.open(...).convert("RGB")`: alpha is dropped unless `options` asks for white
+/// behind it, grey replicated, palettes looked up; gamma and colour profiles are ignored, and EXIF orientation unless
+/// `options` asks for it. Three exceptions: JPEG differs by a few levels where `jpeg_decoder()` is stb_image; 16-bit
+/// grey samples keep their high byte, where Pillow would turn everything from 255 up to white; HEIC, which Pillow does
+/// not read, is what libheif makes of it, upright in any case, as the format says it turned.
 ///
 /// Throws Error if the bytes are no picture, a kind that is not read (the message says which), damaged or truncated,
 /// have more than `max_image_pixels`, or need more than `options.memory`. Bytes after the picture are ignored.
@@ -58,7 +71,7 @@ LAMINA_API Image decode_image(std::span<const std::byte> bytes, std::string_view
 /// About the most memory that `decode_image` takes for these bytes, its result included and they themselves not: known
 /// from the header, before anything is allocated. Throws Error as `decode_image` does for what is no picture.
 LAMINA_API std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view name,
-                                         Orientation orientation = Orientation::as_stored);
+                                         const ImageOptions& options = {});
 
 /// What decodes JPEG in this build: "libjpeg-turbo 2.1.5", whose pixels are Pillow's and torchvision's to the bit, or
 /// "stb_image".
@@ -72,6 +85,9 @@ LAMINA_API Image read_image(const std::filesystem::path& path, const ImageOption
 LAMINA_API void write_png(const std::filesystem::path& path, const Image& image);
 
 namespace detail {
+
+/// Whether a file of that name should be a picture that this build reads.
+LAMINA_API bool is_named_like_image(const std::filesystem::path& path);
 
 /// All of a picture's file. Throws Error if it cannot be read or is larger than `max_image_file_bytes`.
 std::vector<std::byte> read_image_file(const std::filesystem::path& path);

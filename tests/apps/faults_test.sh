@@ -38,6 +38,7 @@ EOF
 # words and numbers that people try
 expect 0 'features' help
 expect 0 'lamina classify' help classify
+expect 0 'Subcommands' help version
 expect 0 '^lamina [0-9]+\.' version
 expect 2 'no command "clasify"; did you mean classify' help clasify
 expect 2 'top: expected a whole number from 1 to [0-9]+, got "0"' classify "$photo" --model "$classifier" --top 0
@@ -52,8 +53,8 @@ ln -s loop.png folder/loop.png
 ln -s circle folder/circle
 ln -s nowhere folder/dangling.jpg
 ln -s .. folder/up
-printf '\0\0\0\x18ftypheic' >folder/IMG_1.HEIC
-printf 'RIFF1234WEBPVP8 ' >folder/photo.webp
+printf '\0\0\0\x18ftypavif' >folder/IMG_1.AVIF
+printf 'GIF89a' >folder/moving.gif
 touch folder/.hidden
 for command in "classify --model $digits --csv" "features --model $digits --out pictures"; do
   # shellcheck disable=SC2086
@@ -66,7 +67,7 @@ for command in "classify --model $digits --csv" "features --model $digits --out 
     check "$command: $bad is named: $(cat err.txt)" grep -qE "^lamina: $bad" err.txt
   done
   check "$command: what is left out is named: $(cat err.txt)" \
-    grep -q '^lamina: folder: left out 2 files that Lamina does not read: IMG_1.HEIC, photo.webp; 2 directories' err.txt
+    grep -q '^lamina: folder: left out 2 files that Lamina does not read: IMG_1.AVIF, moving.gif; 2 directories' err.txt
 done
 rm folder/loop.png folder/circle folder/dangling.jpg folder/up
 check 'not deeper unasked' test "$("$lamina" classify folder --top 1 --model "$digits" --csv 2>/dev/null | wc -l)" -eq 2
@@ -140,7 +141,7 @@ expect 0 '9.99995e-41' inspect labelled.safetensors
 printf '<!DOCTYPE html><html>404' >page.pth
 expect 1 'page.pth: not a safetensors, .npy or .pth file: this is an HTML page' inspect page.pth
 expect 1 'this is a PNG picture' inspect "$photo"
-expect 1 'photo.webp: not an image.*this is a WebP picture; dwebp makes a PNG of it' classify folder/photo.webp --model "$digits"
+expect 1 'moving.gif: not an image.*this is a GIF picture; ImageMagick makes a PNG of it' classify folder/moving.gif --model "$digits"
 for name in y.onnx y.h5 y.npz; do
   expect 1 "expected a name that ends in .safetensors, which is what is written, got $name" convert "$classifier" $name
   check "no $name" test ! -e $name

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "pictures/feature_picture.h"
+#include "pictures/maps.h"
 
 namespace lamina::app {
 namespace {
@@ -87,6 +88,87 @@ TEST(Pictures, FeaturesOfOddShapesAndValues) {
       const Image picture = draw({"Größe\xFF 写真", "sub", input, filters, ChannelOrder::bgr, maps});
       EXPECT_EQ(picture.rgb.size(),
                 static_cast<std::size_t>(picture.width) * static_cast<std::size_t>(picture.height) * 3);
+    }
+  }
+}
+
+TEST(Maps, TheStrongestHaveTheHighestMeansWhateverTheirSign) {
+  Tensor maps({1, 4, 1, 2});
+  const std::array<float, 8> values = {1, 2, -5, -4, NAN, 1, 0, 3};
+  std::ranges::copy(values, maps.values<float>().begin());
+  const std::vector<Strength> all = strongest(maps, 9);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0].map, 1);
+  EXPECT_EQ(all[0].mean, 4.5);
+  EXPECT_EQ(all[0].largest, -4);
+  EXPECT_EQ(all[1].map, 0);  // as strong as the last: the first of them
+  EXPECT_EQ(all[2].map, 3);
+  EXPECT_EQ(all[3].map, 2);  // NaN
+  EXPECT_EQ(strongest(maps, 2).size(), 2u);
+  EXPECT_TRUE(strongest(maps, 0).empty());
+}
+
+TEST(Maps, ColoursGoFromBlackBothWays) {
+  Tensor maps({1, 1, 1, 3});
+  const std::array<float, 3> values = {-4, 0, 4};
+  std::ranges::copy(values, maps.values<float>().begin());
+  const ColourScale scale = ColourScale::of(maps);
+  EXPECT_TRUE(scale.negative);
+  EXPECT_EQ(scale.largest, 4);
+  EXPECT_EQ(scale.place(0), 0);
+  EXPECT_EQ(scale.place(1), 0.5f);  // the square root opens up the dark end
+  EXPECT_EQ(scale.place(-1), -0.5f);
+  EXPECT_EQ(scale.place(100), 1);
+  EXPECT_EQ(scale.place(-INFINITY), -1);
+  EXPECT_EQ(scale.at(0), inferno(0));
+  EXPECT_EQ(scale.at(1), inferno(1));
+  EXPECT_GT(scale.at(-0.5f)[2], scale.at(-0.5f)[0]);  // cold
+  maps.values<float>()[0] = 0;
+  EXPECT_FALSE(ColourScale::of(maps).negative);
+  for (float& value : maps.values<float>()) value = NAN;
+  EXPECT_EQ(ColourScale::of(maps).largest, 1);
+}
+
+TEST(Maps, AreAveragedWhereTheyAreLargerThanTheirBox) {
+  Tensor maps({1, 1, 2, 4});
+  const std::array<float, 8> values = {0, 8, 4, 4, 8, 0, 4, 4};
+  std::ranges::copy(values, maps.values<float>().begin());
+  const ColourScale scale{.largest = 8, .negative = false};
+  Canvas canvas(4, 1, black);
+  draw_map(canvas, 1, 0, 2, 1, FeatureMap::of(maps, 0), scale);
+  const Color expected = scale.at(scale.place(4));
+  for (std::size_t column = 1; column <= 2; ++column) {
+    for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(canvas.image().rgb[3 * column + c], expected[c]);
+  }
+  EXPECT_EQ(canvas.image().rgb[0] + canvas.image().rgb[9], 0);
+}
+
+TEST(Maps, LightThePhotographWhereTheyAreStrong) {
+  Image photo{2, 2, std::vector<std::uint8_t>(12, 200)};
+  Tensor maps({1, 1, 1, 2});
+  maps.values<float>()[0] = 0;
+  maps.values<float>()[1] = 1;
+  Canvas canvas(8, 8, black);
+  draw_over_photo(canvas, 0, 0, 8, photo, FeatureMap::of(maps, 0), {});
+  const auto& rgb = canvas.image().rgb;
+  EXPECT_NEAR(rgb[0], 100, 2);            // dark and grey where the map is 0
+  EXPECT_GT(rgb[3 * 7], 240);             // bright where it is 1
+  EXPECT_GT(rgb[3 * 7 + 2], rgb[2] + 9);  // and the photograph is below it
+}
+
+TEST(Pictures, SheetsHoldEveryCard) {
+  Image input{4, 4, std::vector<std::uint8_t>(48, 9)};
+  for (const int count : {1, 2, 9}) {
+    Tensor maps({1, count, 3, 2});
+    std::ranges::fill(maps.values<float>(), -1.0f);
+    const Image card = draw_card({"a card", "", input, {}, ChannelOrder::rgb, maps});
+    for (const int cards : {1, 3, 4, 7}) {
+      const std::vector<Image> all(static_cast<std::size_t>(cards), card);
+      const Image sheet = draw_sheet("a sheet", all, cards == 7 ? "and 3 more" : "");
+      const int rows = cards > 3 ? (cards + 1) / 2 : cards;
+      EXPECT_GE(sheet.height, rows * card.height);
+      EXPECT_GE(sheet.width, (cards > 3 ? 2 : 1) * card.width);
+      EXPECT_EQ(sheet.rgb.size(), static_cast<std::size_t>(sheet.width) * static_cast<std::size_t>(sheet.height) * 3);
     }
   }
 }

@@ -14,6 +14,7 @@ namespace {
 
 using detail::AtomicFile;
 using detail::write_file_atomically;
+using detail::write_new_file_atomically;
 using Names = std::vector<std::string>;
 
 mode_t mode_of(const std::filesystem::path& path) {
@@ -51,6 +52,24 @@ class FileSizeLimit {
   void (*handler_)(int);
   rlimit before_{};
 };
+
+TEST(AtomicFile, NewFilesReplaceNothing) {
+  const TemporaryDirectory dir;
+  EXPECT_TRUE(write_new_file_atomically(dir / "file", as_bytes("first")));
+  EXPECT_FALSE(write_new_file_atomically(dir / "file", as_bytes("second")));
+  EXPECT_EQ(read_file(dir / "file"), "first");
+  std::filesystem::create_symlink("nowhere", dir / "link");
+  EXPECT_FALSE(write_new_file_atomically(dir / "link", as_bytes("third")));
+  {
+    // Another one comes first.
+    AtomicFile file(dir / "late");
+    file.write(as_bytes("late"));
+    write_file(dir / "late", "early");
+    EXPECT_FALSE(file.commit_new());
+  }
+  EXPECT_EQ(read_file(dir / "late"), "early");
+  EXPECT_EQ(dir.listing(), (Names{"file", "late", "link"}));
+}
 
 TEST(AtomicFile, WritesANewFile) {
   TemporaryDirectory dir;

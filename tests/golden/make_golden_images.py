@@ -14,8 +14,11 @@ Each line of images.txt is
 
 with the picture's path from the root of the repository and 64-bit FNV-1a hashes of the bytes of: the decoded RGB
 picture; Resize(resize) and CenterCrop(crop) of it, [crop, crop, 3]; after ToTensor and Normalize, f32 [3, crop, crop].
+Each line of on_white.txt is a picture with transparent pixels and the hash of the RGB picture that Pillow makes of it
+when it pastes it on white with itself as the mask.
+
 JPEG decoders differ: builds without libjpeg-turbo pass over the lines of .jpg, and NAME.jpg stands beside NAME.jpg.png,
-the pixels Pillow decodes, for them to come close to.
+the pixels Pillow decodes, for them to come close to. Builds without libwebp pass over the lines of .webp.
 """
 
 import io
@@ -153,6 +156,11 @@ def write_pictures() -> list[str]:
     save("rgb16.ppm", b"P6\n40 30\n65535\n" + wide.astype(">u2").tobytes())
     save("grey16.pgm", b"P5\n40 30\n65535\n" + wide[..., 0].astype(">u2").tobytes())
 
+    save("lossy.webp", coffee, quality=85)
+    save("lossless.webp", square, lossless=True)
+    save("alpha.webp", Image.fromarray(np.concatenate([pixels, alpha], 2), "RGBA"), quality=80)
+    save("alpha_lossless.webp", Image.fromarray(np.concatenate([pixels, alpha], 2), "RGBA"), lossless=True, exact=True)
+
     def save_jpeg(name: str, picture: Image.Image, **options) -> None:
         encoded = io.BytesIO()
         picture.save(encoded, "JPEG", **options)
@@ -168,6 +176,13 @@ def write_pictures() -> list[str]:
     save_jpeg("halved.jpg", coffee, quality=80, subsampling=1)
     save_jpeg("restarts.jpg", coffee, quality=75, restart_marker_blocks=3)
     return names
+
+
+def on_white(picture: Image.Image) -> Image.Image:
+    picture = picture.convert("RGBA")
+    result = Image.new("RGB", picture.size, "white")
+    result.paste(picture, mask=picture)
+    return result
 
 
 def pipeline(picture: Image.Image, resize: int, crop: int) -> tuple[Image.Image, torch.Tensor]:
@@ -199,6 +214,13 @@ def main() -> None:
         contents = (picture.tobytes(), cropped.tobytes(), tensor.numpy().astype("<f4").tobytes())
         lines.append(" ".join([path, str(resize), str(crop), *map(fnv1a, contents)]))
     (GOLDEN / "images.txt").write_text("\n".join(lines) + "\n")
+
+    lines = [f"# Made by make_golden_images.py with {versions}.", "# picture pasted on white"]
+    for name in ("grey_alpha.png", "rgba.png", "colour_key.png", "palette_alpha.png", "grey_alpha16.png", "rgba16.png",
+                 "alpha.webp", "alpha_lossless.webp", "landscape.png", "palette.png", "colour.jpg.png"):
+        path = f"tests/golden/images/{name}"
+        lines.append(f"{path} {fnv1a(on_white(Image.open(ROOT / path)).tobytes())}")
+    (GOLDEN / "on_white.txt").write_text("\n".join(lines) + "\n")
 
     # Two crops in full, to look at when a hash fails.
     for name in ("landscape", "tiny"):

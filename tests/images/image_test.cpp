@@ -112,7 +112,7 @@ class TemporaryDirectory {
 std::vector<fs::path> small_pictures() {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(pictures)) {
-    if (entry.file_size() < 16000) paths.push_back(entry.path());
+    if (entry.file_size() < 16000 && detail::is_named_like_image(entry.path())) paths.push_back(entry.path());
   }
   EXPECT_GT(paths.size(), 40u);
   return paths;
@@ -194,15 +194,14 @@ TEST(Image, BytesAfterThePictureAreIgnored) {
 }
 
 TEST(Image, WhatIsNoPictureSaysWhatWasFound) {
-  EXPECT_EQ(decode_error("\x91\x92 \"and more"),
-            "photo: not an image Lamina reads (PNG, JPEG, BMP, TGA, PGM, PPM); the file starts with "
-            "\"\\x91\\x92 \\x22and more\"");
-  EXPECT_EQ(
-      decode_error("GIF89a\x01\x02 and more"),
-      "photo: not an image Lamina reads (PNG, JPEG, BMP, TGA, PGM, PPM): this is a GIF picture; ImageMagick makes "
-      "a PNG of it: convert IN.gif OUT.png");
+  EXPECT_EQ(decode_error("\x91\x92 \"and more"), "photo: not an image Lamina reads (" + image_formats() +
+                                                     "); the file starts with "
+                                                     "\"\\x91\\x92 \\x22and more\"");
+  EXPECT_EQ(decode_error("GIF89a\x01\x02 and more"), "photo: not an image Lamina reads (" + image_formats() +
+                                                         "): this is a GIF picture; ImageMagick makes "
+                                                         "a PNG of it: convert IN.gif OUT.png");
   EXPECT_TRUE(contains(decode_error("<!doctype html><p>404"), "this is an HTML page"));
-  EXPECT_TRUE(contains(decode_error(std::string("\0\0\0\x18", 4) + "ftypheic"), "this is a HEIC picture"));
+  EXPECT_TRUE(contains(decode_error(std::string("\0\0\0\x18", 4) + "ftypavif"), "this is an AVIF picture"));
   EXPECT_EQ(decode_error(""), "photo: expected an image, the file is empty");
   std::string garbage;
   for (int i = 0; i < 5000; ++i) garbage += static_cast<char>(i * i * 7 + 0x91);
@@ -222,7 +221,7 @@ TEST(Image, UnreadableFilesSayWhy) {
 }
 
 TEST(Image, GiantsWithoutDataAreRefused) {
-  const std::string too_large = "photo: too large: the header says 30000 x 30000 pixels; at most 100000000 are allowed";
+  const std::string too_large = "photo: too large: the header says 30000 x 30000 pixels; at most 250000000 are allowed";
   EXPECT_EQ(decode_error(png(30000, 30000, "")), too_large);
   EXPECT_EQ(decode_error(jpeg_header(30000, 30000)), too_large);
   EXPECT_EQ(decode_error(bmp_header(30000, 30000)), too_large);

@@ -18,13 +18,13 @@ constexpr std::uint32_t chunk_type(const char (&name)[5]) {
 std::uint64_t png_channels(std::uint32_t colour) { return colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1; }
 
 /// What stb_image has at once: the compressed data, collected in a buffer that doubles, and what they expand to; then
-/// that and the samples; then those and as many of 8 bits or the palette's colours; then RGB twice.
+/// that and the samples; then those and as many of 8 bits or the palette's colours; then RGB twice, or RGBA and RGB.
 std::uint64_t png_memory(std::uint64_t pixels, std::uint64_t expanded, std::uint64_t compressed, std::uint32_t depth,
-                         std::uint32_t colour) {
+                         std::uint32_t colour, bool alpha) {
   const std::uint64_t samples = pixels * png_channels(colour);
   const std::uint64_t unpacked = depth == 16 ? 2 * samples : samples;
   return std::max({2 * compressed + expanded, expanded + unpacked + (colour == 3 ? 4 * pixels : 0), unpacked + samples,
-                   samples + 3 * pixels, 6 * pixels});
+                   samples + 3 * pixels, (alpha ? 7 : 6) * pixels});
 }
 
 /// The frame of a JPEG: libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients
@@ -48,6 +48,7 @@ ImageSize check_png(const EncodedImage& file) {
   const std::uint32_t depth = file.u8(signature + 16), colour = file.u8(signature + 17);
 
   std::uint64_t compressed = 0;
+  bool alpha = colour == 4 || colour == 6;
   for (std::size_t at = signature;;) {
     const std::size_t length = file.be32(at);
     const std::uint32_t type = file.be32(at + 4);
@@ -65,6 +66,7 @@ ImageSize check_png(const EncodedImage& file) {
     }
     if (at == signature) file.require_size(width, height);
     if (type == chunk_type("IDAT")) compressed += length;
+    alpha = alpha || type == chunk_type("tRNS");
     at += 12 + length;
     if (type == chunk_type("IEND")) break;
   }
@@ -74,7 +76,8 @@ ImageSize check_png(const EncodedImage& file) {
   if (expanded / 1032 > compressed) {
     file.fail("damaged: ", compressed, " bytes of PNG data cannot hold ", width, " x ", height, " pixels");
   }
-  return {static_cast<int>(width), static_cast<int>(height), png_memory(pixels, expanded, compressed, depth, colour)};
+  return {static_cast<int>(width), static_cast<int>(height),
+          png_memory(pixels, expanded, compressed, depth, colour, alpha), alpha};
 }
 
 // ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.

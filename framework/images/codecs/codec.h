@@ -12,11 +12,6 @@
 /// The picture formats, one .cpp each. Files are hostile: nothing is read or allocated on a header's word alone.
 namespace lamina::detail {
 
-enum class ImageFormat { unknown, png, jpeg, bmp, tga, pnm };
-
-/// Looks at the content; reads no more than the first 32 bytes.
-ImageFormat sniff_image(std::span<const std::byte> bytes);
-
 /// The bytes of a picture, with the name that its errors carry. Every read is checked.
 class EncodedImage {
  public:
@@ -61,15 +56,21 @@ Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t hei
 Image decode_bmp(const EncodedImage& file);
 Image decode_tga(const EncodedImage& file);
 Image decode_pnm(const EncodedImage& file);
-Image decode_png(const EncodedImage& file);
+Image decode_png(const EncodedImage& file, Transparency transparency = Transparency::ignored);
 Image decode_jpeg(const EncodedImage& file);      // by libjpeg-turbo where it was found, else by stb_image
 Image decode_jpeg_stb(const EncodedImage& file);  // a few levels off in places
+Image decode_webp(const EncodedImage& file, Transparency transparency);  // these two where their libraries were found
+Image decode_heic(const EncodedImage& file, Transparency transparency);
+
+/// Lays pixels [count, 4], whose last byte is their opacity, on white: [count, 3], rounded as Pillow's `paste` does.
+void lay_on_white(const std::uint8_t* rgba, std::size_t count, std::uint8_t* rgb);
 
 /// What a header says.
 struct ImageSize {
   int width = 0;
   int height = 0;
   std::uint64_t memory = 0;  // bytes that decoding takes at its height, the result included
+  bool alpha = false;        // whether pixels may be transparent, of formats that can lay them on white
 };
 
 /// Of a format that is decoded straight into the result. Throws Error as `require_size` does.
@@ -84,8 +85,25 @@ ImageSize check_pnm(const EncodedImage& file);
 /// what both decoders decode safely and as Pillow does.
 ImageSize check_png(const EncodedImage& file);
 ImageSize check_jpeg(const EncodedImage& file);
+ImageSize check_webp(const EncodedImage& file);
+ImageSize check_heic(const EncodedImage& file);
 
 /// PNG files as bytes.
 std::string encode_png(const Image& image);
+
+/// A format.
+struct Codec {
+  std::string_view name;
+  std::string_view extensions;                          // of its files' names: ".jpg.jpeg."
+  bool (*recognises)(std::span<const std::byte> head);  // by the first 32 bytes at most
+  ImageSize (*check)(const EncodedImage& file);
+  Image (*decode)(const EncodedImage& file, Transparency transparency);
+};
+
+/// The formats of this build. TGA, which has no signature, is the last.
+std::span<const Codec> codecs();
+
+/// The format of a file that begins so; null if it is none of them.
+const Codec* codec_of(std::span<const std::byte> bytes);
 
 }  // namespace lamina::detail

@@ -45,15 +45,18 @@ void* bounded_reallocate(void* memory, std::size_t bytes) {
 namespace lamina::detail {
 namespace {
 
-Image decode(const EncodedImage& file, ImageSize size, std::string_view format) {
+Image decode(const EncodedImage& file, ImageSize size, std::string_view format, Transparency transparency) {
   // 8 bytes per pixel at most (16-bit RGBA, or a plane of JPEG coefficients padded to blocks of 32 x 32), doubled
   // once when a PNG carries more than its pixels; the file's own bytes, doubled while they are collected.
   const auto area = (static_cast<std::size_t>(size.width) + 32) * (static_cast<std::size_t>(size.height) + 32);
   largest_allocation = 16 * area + 2 * file.size() + (std::size_t{1} << 20);
 
+  // An opaque picture has no fourth channel; asking for one would only cost memory.
   int width = 0, height = 0, channels = 0;
+  const bool on_white = transparency == Transparency::on_white && size.alpha;
   const std::unique_ptr<stbi_uc, decltype(&std::free)> pixels(
-      stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width, &height, &channels, 3),
+      stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width, &height, &channels,
+                            on_white ? 4 : 3),
       &std::free);
   if (pixels == nullptr) {
     // It sometimes gives no reason; then there is none, or the one that its test for PNG left still stands.
@@ -63,16 +66,26 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format) 
   }
   if (width != size.width || height != size.height) file.fail("damaged ", format, ": it states two sizes");
 
+  const std::size_t count = static_cast<std::size_t>(width) * static_cast<std::size_t>(height);
   Image image{width, height, {}};
-  image.rgb.assign(pixels.get(), pixels.get() + static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3);
+  if (on_white) {
+    image.rgb.resize(3 * count);
+    lay_on_white(pixels.get(), count, image.rgb.data());
+  } else {
+    image.rgb.assign(pixels.get(), pixels.get() + 3 * count);
+  }
   return image;
 }
 
 }  // namespace
 
-Image decode_png(const EncodedImage& file) { return decode(file, check_png(file), "PNG"); }
+Image decode_png(const EncodedImage& file, Transparency transparency) {
+  return decode(file, check_png(file), "PNG", transparency);
+}
 
-Image decode_jpeg_stb(const EncodedImage& file) { return decode(file, check_jpeg(file), "JPEG"); }
+Image decode_jpeg_stb(const EncodedImage& file) {
+  return decode(file, check_jpeg(file), "JPEG", Transparency::ignored);
+}
 
 std::string encode_png(const Image& image) {
   std::string encoded;

@@ -35,9 +35,6 @@ struct Photos {
 /// circles, and what is left out. Throws Failed if nothing is left.
 Photos find_photos(const PhotoOptions& options);
 
-/// Whether a file of that name should be a picture.
-bool is_named_like_photo(const std::filesystem::path& path);
-
 /// Whether the file at `path` looks like a picture, judged by its first bytes.
 bool is_photo(const std::filesystem::path& path);
 

@@ -1,4 +1,4 @@
-#include "photo_batches.h"
+#include "photos/photo_batches.h"
 
 #include <algorithm>
 #include <new>
@@ -25,8 +25,7 @@ PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const 
                            const ImageOptions& options, std::size_t batch, Device device, std::size_t held)
     : rest_(photos),
       preprocess_(preprocess),
-      orientation_(options.orientation),
-      memory_(options.memory),
+      reader_(options),
       size_(batch),
       decoders_(start_decoders()),
       batches_(held + 1) {
@@ -64,7 +63,8 @@ void PhotoBatches::decode(Batch& batch) {
   decoders_->parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
     try {
-      const Image crop = resize_and_crop(read(batch.photos[at]), preprocess_);
+      const Image crop =
+          reader_.read(batch.photos[at], [&](const Image& photo) { return resize_and_crop(photo, preprocess_); });
       Tensor row = batch.input.slice(i, i + 1);
       std::ranges::copy(crop.rgb, row.values<std::uint8_t>().begin());
     } catch (const Error& error) {
@@ -73,13 +73,6 @@ void PhotoBatches::decode(Batch& batch) {
       batch.errors[at] = batch.photos[at].string() + ": out of memory";
     }
   });
-}
-
-Image PhotoBatches::read(const std::filesystem::path& photo) {
-  const std::vector<std::byte> bytes = detail::read_image_file(photo);
-  const std::uint64_t needed = decoding_memory(bytes, photo.string(), orientation_);
-  const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
-  return decode_image(bytes, photo.string(), {.orientation = orientation_, .memory = memory_.whole()});
 }
 
 }  // namespace lamina::app

@@ -4,11 +4,13 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace lamina::app {
 
 /// Where a command that makes a picture of each photograph writes them: --out, a PNG or a directory, or the working
-/// directory. No two pictures of a run get one name, and none the name of a photograph of the run.
+/// directory. A PNG that --out names is replaced. In a directory no picture takes another's place, of this run or of an
+/// earlier one, unless it is the same to the byte; and none that of a photograph of the run.
 class PicturePaths {
  public:
   /// Pictures are called PHOTO-`suffix`.png. Throws Error if `out` is named like a picture of another kind, is one of
@@ -18,8 +20,12 @@ class PicturePaths {
   /// Throws Error if --out is a directory that cannot be made.
   void make_directory() const;
 
-  /// The picture of this photograph; to be asked once for each.
-  std::filesystem::path next(const std::filesystem::path& photo);
+  /// Writes the picture of this photograph, the bytes of a PNG, and says so: "wrote cat-features.png". To be called
+  /// once for each, from one thread. Throws Error if it cannot be written.
+  std::string write(const std::filesystem::path& photo, std::string_view png);
+
+  /// What was written last, or the directory if that was more than one picture.
+  std::filesystem::path written() const;
 
  private:
   bool take(const std::filesystem::path& path);
@@ -27,6 +33,8 @@ class PicturePaths {
   std::string out_, suffix_;
   bool directory_;
   std::set<std::filesystem::path> taken_;  // resolved
+  std::filesystem::path last_;
+  int count_ = 0;
 };
 
 }  // namespace lamina::app

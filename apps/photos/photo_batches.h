@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lamina/base/thread_pool.h"
-#include "memory_budget.h"
+#include "photos/photo_reader.h"
 
 namespace lamina::app {
 
@@ -35,12 +35,10 @@ class PhotoBatches {
  private:
   void start(std::size_t slot);
   void decode(Batch& batch);
-  Image read(const std::filesystem::path& photo);
 
   std::span<const std::filesystem::path> rest_;  // not begun yet
   Preprocess preprocess_;
-  Orientation orientation_;
-  MemoryBudget memory_;  // of all that are decoded at a time
+  PhotoReader reader_;
   std::size_t size_;
   std::unique_ptr<ThreadPool> decoders_;
   std::vector<Batch> batches_;  // used in turn

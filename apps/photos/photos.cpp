@@ -1,4 +1,4 @@
-#include "photos.h"
+#include "photos/photos.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ class Search {
     const bool failed_before = std::exchange(found_.failed, false);
     add_directory(path);
     if (found_.paths.size() == before && !found_.failed) {
-      fail(path, "no photographs in this directory (PNG, JPEG, BMP, TGA, PGM, PPM)");
+      fail(path, "no photographs in this directory (" + image_formats() + ")");
     }
     found_.failed = found_.failed || failed_before;
   }
@@ -116,7 +116,7 @@ class Search {
         const bool own = recursive_ && !fs::is_symlink(path, problem);
         if (own) deeper.push_back(path);
         if (!own && !name.starts_with('.')) left_out.directories.push_back(name);
-      } else if (fs::is_regular_file(status) && (is_named_like_photo(path) || is_photo(path))) {
+      } else if (fs::is_regular_file(status) && (detail::is_named_like_image(path) || is_photo(path))) {
         // An empty or foreign file of such a name is to be reported, not passed over.
         found_.paths.push_back(path);
       } else if (!name.starts_with('.')) {
@@ -140,13 +140,16 @@ void PhotoOptions::add_to(CLI::App& command) {
 }
 
 void PhotoOptions::add_reading_to(CLI::App& command) {
-  command.add_flag("--as-stored", as_stored, "do not turn photographs upright as their EXIF data say");
+  command.add_flag("--as-stored", as_stored,
+                   "photographs as PyTorch's loaders see them: not turned upright as their EXIF data say, transparent "
+                   "pixels in their hidden colours and not on white");
   command.add_option("--memory", memory, "what decoding may take, such as 500M or 2G (default: half of the machine's)")
       ->transform(memory_size());
 }
 
 ImageOptions PhotoOptions::image() const {
   return {.orientation = as_stored ? Orientation::as_stored : Orientation::upright,
+          .transparency = as_stored ? Transparency::ignored : Transparency::on_white,
           .memory = memory > 0 ? memory : machine_memory() / 2};
 }
 
@@ -156,13 +159,6 @@ Photos find_photos(const PhotoOptions& options) {
   Photos photos = search.take();
   if (photos.paths.empty()) throw Failed();
   return photos;
-}
-
-bool is_named_like_photo(const fs::path& path) {
-  constexpr std::array<std::string_view, 7> extensions = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm"};
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
 }
 
 bool is_photo(const fs::path& path) {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "photos/memory_budget.h"
+
+namespace lamina::app {
+
+/// Reads photographs on any number of threads, which share out the memory that decoding may take.
+class PhotoReader {
+ public:
+  explicit PhotoReader(const ImageOptions& options) : options_(options), memory_(options.memory) {}
+
+  /// What `use` makes of the photograph, whose memory counts until it returns. Throws Error as `read_image` does.
+  template <class Use>
+  auto read(const std::filesystem::path& photo, const Use& use) {
+    const std::vector<std::byte> bytes = detail::read_image_file(photo);
+    const std::uint64_t needed = decoding_memory(bytes, photo.string(), options_);
+    const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
+    return use(decode_image(bytes, photo.string(), options_));
+  }
+
+ private:
+  ImageOptions options_;
+  MemoryBudget memory_;
+};
+
+}  // namespace lamina::app

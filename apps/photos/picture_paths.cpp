@@ -1,0 +1,93 @@
+#include "photos/picture_paths.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lamina/base/atomic_file.h"
+#include "lamina/base/error.h"
+#include "lamina/base/mapped_file.h"
+#include "lamina/base/names.h"
+#include "lamina/images/image.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+/// One path for each file, whatever links and dots lead to it.
+fs::path resolved(const fs::path& path) {
+  std::error_code problem;
+  fs::path result = fs::weakly_canonical(fs::absolute(path, problem), problem);
+  return problem ? path : result;
+}
+
+/// Whether that is a file of just these bytes.
+bool holds(const fs::path& path, std::span<const std::byte> bytes) {
+  try {
+    return std::ranges::equal(detail::MappedFile::open(path.string())->bytes(), bytes);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+PicturePaths::PicturePaths(std::string out, std::string suffix, std::span<const fs::path> photos)
+    : out_(std::move(out)), suffix_(std::move(suffix)) {
+  const bool named_png = out_.ends_with(".png") || out_.ends_with(".PNG");
+  if (!named_png && detail::is_named_like_image(out_)) {
+    throw Error(fmt::format(
+        "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", out_));
+  }
+  directory_ = fs::is_directory(out_) || (!out_.empty() && !named_png);
+  if (photos.size() > 1 && named_png && !directory_) {
+    throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.size(), out_));
+  }
+  for (const fs::path& photo : photos) taken_.insert(resolved(photo));
+  if (!out_.empty() && !directory_ && taken_.contains(resolved(out_))) {
+    throw Error(fmt::format("--out: {} is the photograph itself, which would be overwritten", out_));
+  }
+}
+
+void PicturePaths::make_directory() const {
+  std::error_code problem;
+  if (directory_) fs::create_directories(out_, problem);
+  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", out_, problem.message()));
+}
+
+std::string PicturePaths::write(const fs::path& photo, std::string_view png) {
+  const auto bytes = std::as_bytes(std::span(png));
+  ++count_;
+  if (!directory_ && !out_.empty()) {
+    detail::write_file_atomically(out_, bytes);
+    last_ = out_;
+    return "wrote " + detail::printable(out_);
+  }
+  const fs::path folder = directory_ ? fs::path(out_) : fs::path(".");
+  // a.png and a.jpg of one directory have names of their own; those of several directories are numbered.
+  std::string stem = photo.stem().string();
+  if (!take(folder / fmt::format("{}-{}.png", stem, suffix_))) stem = photo.filename().string();
+  std::string other;  // of that name already
+  for (int n = 1;; ++n) {
+    const std::string number = n == 1 ? "" : fmt::format("-{}", n);
+    last_ = (folder / fmt::format("{}-{}{}.png", stem, suffix_, number)).lexically_normal();
+    const bool first = n == 1 && stem == photo.stem().string();  // which was taken above
+    if (!first && !take(last_)) continue;
+    if (detail::write_new_file_atomically(last_, bytes)) break;
+    if (holds(last_, bytes))
+      return fmt::format("{} holds this very picture already", detail::printable(last_.string()));
+    if (other.empty()) other = last_.string();
+  }
+  std::string text = "wrote " + detail::printable(last_.string());
+  if (!other.empty()) text += fmt::format(", as {} holds another picture", detail::printable(other));
+  return text;
+}
+
+fs::path PicturePaths::written() const {
+  if (count_ == 1 || !directory_) return last_;
+  return out_;
+}
+
+bool PicturePaths::take(const fs::path& path) { return taken_.insert(resolved(path)).second; }
+
+}  // namespace lamina::app

@@ -1,0 +1,184 @@
+#include "pictures/maps.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string>
+
+#include "lamina/images/resize.h"
+#include "pictures/style.h"
+
+namespace lamina::app {
+namespace {
+
+int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
+
+/// Negative values: as far apart for the eye as inferno's colours, and none of them.
+Color frost(float value) {
+  constexpr std::array<Color, 6> stops = {{{0x00, 0x00, 0x04},
+                                           {0x0a, 0x20, 0x33},
+                                           {0x0d, 0x45, 0x66},
+                                           {0x1c, 0x78, 0x99},
+                                           {0x4f, 0xb3, 0xc4},
+                                           {0xd4, 0xf5, 0xee}}};
+  const float position = std::clamp(value, 0.0f, 1.0f) * (stops.size() - 1);
+  const auto below = std::min(static_cast<std::size_t>(position), stops.size() - 2);
+  return mixed(stops[below], stops[below + 1], position - static_cast<float>(below));
+}
+
+std::string two_digits(float value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 2).ptr;
+  return {text.data(), end};
+}
+
+/// The pixels [first, last) of `size` that pixel `i` of `out` shows.
+struct Covered {
+  int first, last;
+  Covered(int i, int size, int out)
+      : first(static_cast<int>(std::int64_t{i} * size / out)),
+        last(std::max(first + 1, static_cast<int>((std::int64_t{i} + 1) * size / out))) {}
+};
+
+float value_at(const FeatureMap& map, int row, int column) {
+  return map
+      .values[static_cast<std::size_t>(row) * static_cast<std::size_t>(map.width) + static_cast<std::size_t>(column)];
+}
+
+/// Where pixel `i` of `out` lies among `size`, and between which two.
+struct Between {
+  int low, high;
+  float part;
+  Between(int i, int size, int out) {
+    const float position =
+        std::max(0.0f, (static_cast<float>(i) + 0.5f) * static_cast<float>(size) / static_cast<float>(out) - 0.5f);
+    low = std::min(static_cast<int>(position), size - 1);
+    high = std::min(low + 1, size - 1);
+    part = position - static_cast<float>(low);
+  }
+};
+
+}  // namespace
+
+std::vector<Strength> strongest(const Tensor& maps, int count) {
+  const std::span<const float> values = maps.values<float>();
+  const auto channels = static_cast<std::size_t>(extent(maps, 1));
+  const std::size_t pixels = values.size() / channels;
+  std::vector<Strength> result;
+  for (std::size_t i = 0; i < channels; ++i) {
+    const auto map = values.subspan(i * pixels, pixels);
+    double sum = 0;
+    for (const float value : map) sum += std::abs(static_cast<double>(value));
+    result.push_back({static_cast<int>(i), sum / static_cast<double>(pixels), *std::ranges::max_element(map)});
+  }
+  // NaN compares false with everything: put it last, or the order would be none.
+  const auto key = [](const Strength& s) { return std::isnan(s.mean) ? -1.0 : s.mean; };
+  std::ranges::stable_sort(result, std::ranges::greater(), key);
+  result.resize(std::min(result.size(), static_cast<std::size_t>(std::max(count, 0))));
+  return result;
+}
+
+ColourScale ColourScale::of(const Tensor& maps) {
+  ColourScale scale;
+  std::vector<float> sizes;
+  for (const float value : maps.values<float>()) {
+    if (value != 0 && std::isfinite(value)) sizes.push_back(std::abs(value));
+    scale.negative = scale.negative || value < 0;
+  }
+  if (sizes.empty()) return scale;
+  const auto at = sizes.begin() + static_cast<std::ptrdiff_t>(0.998 * static_cast<double>(sizes.size() - 1));
+  std::nth_element(sizes.begin(), at, sizes.end());
+  scale.largest = *at;
+  return scale;
+}
+
+float ColourScale::place(float value) const {
+  const float share = std::min(std::sqrt(std::abs(value) / largest), 1.0f);  // of NaN: NaN
+  return std::isnan(value) ? value : value < 0 ? -share : share;
+}
+
+Color ColourScale::at(float place) const { return place < 0 ? frost(-place) : inferno(place); }
+
+FeatureMap FeatureMap::of(const Tensor& maps, int index) {
+  const int height = extent(maps, 2), width = extent(maps, 3);
+  const auto pixels = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
+  return {maps.values<float>().subspan(static_cast<std::size_t>(index) * pixels, pixels), height, width};
+}
+
+void draw_map(Canvas& canvas, int x, int y, int out_width, int out_height, const FeatureMap& map,
+              const ColourScale& scale) {
+  for (int row = 0; row < out_height; ++row) {
+    const Covered rows(row, map.height, out_height);
+    for (int column = 0; column < out_width; ++column) {
+      const Covered columns(column, map.width, out_width);
+      float sum = 0;
+      for (int r = rows.first; r < rows.last; ++r) {
+        for (int c = columns.first; c < columns.last; ++c) sum += value_at(map, r, c);
+      }
+      const int count = (rows.last - rows.first) * (columns.last - columns.first);
+      canvas.pixel(x + column, y + row, scale.at(scale.place(sum / static_cast<float>(count))));
+    }
+  }
+}
+
+void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo, const FeatureMap& map,
+                     const ColourScale& scale) {
+  constexpr float dimmed = 0.5f;
+  const Image below = detail::resize_bilinear(photo, size, size, {0, 0, size, size});
+  for (int row = 0; row < size; ++row) {
+    const Between rows(row, map.height, size);
+    for (int column = 0; column < size; ++column) {
+      const Between columns(column, map.width, size);
+      const auto along = [&](int r) {
+        return std::lerp(value_at(map, r, columns.low), value_at(map, r, columns.high), columns.part);
+      };
+      const float place = scale.place(std::lerp(along(rows.low), along(rows.high), rows.part));
+      const auto at =
+          (static_cast<std::size_t>(row) * static_cast<std::size_t>(size) + static_cast<std::size_t>(column)) * 3;
+      const int grey = (299 * below.rgb[at] + 587 * below.rgb[at + 1] + 114 * below.rgb[at + 2]) / 1000;
+      const int dark = static_cast<int>(std::lround(dimmed * static_cast<float>(grey)));
+      // As light is added, so that the photograph shows under strong maps too; little of it where they are weak.
+      const float shown = std::isnan(place) ? 0.0f : place;
+      Color color = mixed({0, 0, 0}, scale.at(shown), std::abs(shown));
+      for (std::uint8_t& c : color) c = static_cast<std::uint8_t>(255 - (255 - dark) * (255 - c) / 255);
+      canvas.pixel(x + column, y + row, color);
+    }
+  }
+}
+
+void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scale) {
+  constexpr int height = 12;
+  const float least = scale.negative ? -1.0f : 0.0f;
+  for (int i = 0; i < width; ++i) {
+    const float share = static_cast<float>(i) / static_cast<float>(std::max(1, width - 1));
+    canvas.fill(x + i, y, 1, height, scale.at(std::lerp(least, 1.0f, share)));
+  }
+  const std::string high = two_digits(scale.largest) + " and above";
+  const std::string low = scale.negative ? two_digits(-scale.largest) + " and below" : "0";
+  const std::string middle = scale.negative ? "0" : two_digits(scale.largest / 4);
+  const int below = y + height + 8;
+  canvas.text(x, below, low, style::caption_size, style::faint);
+  canvas.text(x + (width - Canvas::text_width(middle, style::caption_size)) / 2, below, middle, style::caption_size,
+              style::faint);
+  canvas.text(x + width - Canvas::text_width(high, style::caption_size), below, high, style::caption_size,
+              style::faint);
+}
+
+void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo) {
+  constexpr int pixel_art = 4;  // times that a picture of few pixels is enlarged, which smoothing would only blur
+  if (photo.width * pixel_art > size || photo.height * pixel_art > size) {
+    canvas.picture(x, y, detail::resize_bilinear(photo, size, size, {0, 0, size, size}));
+    return;
+  }
+  for (int row = 0; row < size; ++row) {
+    for (int column = 0; column < size; ++column) {
+      const auto at = (static_cast<std::size_t>(row * photo.height / size) * static_cast<std::size_t>(photo.width) +
+                       static_cast<std::size_t>(column * photo.width / size)) *
+                      3;
+      canvas.pixel(x + column, y + row, {photo.rgb[at], photo.rgb[at + 1], photo.rgb[at + 2]});
+    }
+  }
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <span>
+#include <vector>
+
+#include "pictures/canvas.h"
+
+/// Feature maps: which of them are the strongest, and how they are drawn.
+namespace lamina::app {
+
+/// Of one map: the mean of its values' magnitudes, and the largest value.
+struct Strength {
+  int map = 0;
+  double mean = 0;
+  float largest = 0;
+};
+
+/// The `count` maps of [1, C, H, W] with the highest means, the strongest first; those with NaN last.
+std::vector<Strength> strongest(const Tensor& maps, int count);
+
+/// How the values of maps become colours: inferno from 0 to `largest`, and, where there are negative ones, cold colours
+/// as far the other way. The square root of a value's share opens up the dark end, where most activations are.
+struct ColourScale {
+  float largest = 1;
+  bool negative = false;
+
+  /// All but the 0.2 % of the values that lie farthest from 0 fit into it.
+  static ColourScale of(const Tensor& maps);
+
+  /// From -1 to 1: where on the scale a value stands.
+  float place(float value) const;
+  Color at(float place) const;
+};
+
+/// One map, [height, width].
+struct FeatureMap {
+  std::span<const float> values;
+  int height = 0;
+  int width = 0;
+
+  static FeatureMap of(const Tensor& maps, int index);
+};
+
+/// The map in a box of out_width x out_height pixels: repeated where it is smaller, averaged where it is larger.
+void draw_map(Canvas& canvas, int x, int y, int out_width, int out_height, const FeatureMap& map,
+              const ColourScale& scale);
+
+/// The map as light on the photograph in a square of `size` pixels, the photograph grey and dark.
+void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo, const FeatureMap& map,
+                     const ColourScale& scale);
+
+/// The scale's colours, `width` pixels from its lower to its upper end, with numbers below.
+void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scale);
+
+/// The picture in a square of `size` pixels: pixels as squares where they are large, smoothed where they are not.
+void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo);
+
+}  // namespace lamina::app

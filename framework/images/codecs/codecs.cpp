@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "lamina/images/codecs/codec.h"
+
+// Which formats there are, and how each is told from the others.
+namespace lamina::detail {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+bool starts(Bytes bytes, std::string_view mark, std::size_t at = 0) {
+  return bytes.size() >= at + mark.size() && std::memcmp(bytes.data() + at, mark.data(), mark.size()) == 0;
+}
+
+int byte(Bytes bytes, std::size_t at) { return std::to_integer<int>(bytes[at]); }
+
+bool is_png(Bytes bytes) { return starts(bytes, "\x89PNG\r\n\x1a\n"); }
+
+bool is_jpeg(Bytes bytes) { return starts(bytes, "\xff\xd8\xff"); }
+
+/// "BM", then a header size below 256 at offset 14: enough to tell it from text that happens to begin so.
+bool is_bmp(Bytes bytes) {
+  return starts(bytes, "BM") && bytes.size() >= 18 && byte(bytes, 15) == 0 && byte(bytes, 16) == 0 &&
+         byte(bytes, 17) == 0;
+}
+
+bool is_pnm(Bytes bytes, char kind) {
+  const char mark[] = {'P', kind};
+  constexpr std::string_view next = " \t\n\v\f\r#";
+  return starts(bytes, {mark, 2}) && bytes.size() >= 3 &&
+         next.find(static_cast<char>(byte(bytes, 2))) != std::string_view::npos;
+}
+
+bool is_tga(Bytes bytes) {
+  if (bytes.size() < 18) return false;
+  const int map = byte(bytes, 1), type = byte(bytes, 2) & ~8, bits = byte(bytes, 16);
+  const bool palette = map == 1 && type == 1 && (bits == 8 || bits == 16);
+  const bool colour = map == 0 && type == 2 && (bits == 15 || bits == 16 || bits == 24 || bits == 32);
+  const bool grey = map == 0 && type == 3 && (bits == 8 || bits == 16);
+  const bool pixels = (byte(bytes, 12) | byte(bytes, 13)) != 0 && (byte(bytes, 14) | byte(bytes, 15)) != 0;
+  const bool interleaved = (byte(bytes, 17) & 0xc0) != 0;
+  return (palette || colour || grey) && pixels && !interleaved;
+}
+
+/// Of a format without transparency, or whose transparency nobody asks to see.
+template <Image (*decode)(const EncodedImage&)>
+Image opaque(const EncodedImage& file, Transparency) {
+  return decode(file);
+}
+
+constexpr auto pgm = [](Bytes bytes) { return is_pnm(bytes, '5'); };
+constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
+
+#ifdef LAMINA_WITH_WEBP
+constexpr auto webp = [](Bytes bytes) { return starts(bytes, "RIFF") && starts(bytes, "WEBP", 8); };
+#endif
+#ifdef LAMINA_WITH_HEIF
+/// The major brand of what phones write, and of files that leave it to the list behind it.
+constexpr auto heic = [](Bytes bytes) {
+  return starts(bytes, "ftyphe", 4) || starts(bytes, "ftypmif1", 4) || starts(bytes, "ftypmsf1", 4);
+};
+#endif
+
+constexpr auto table = std::to_array<Codec>({
+    {"PNG", ".png.", is_png, check_png, decode_png},
+    {"JPEG", ".jpg.jpeg.", is_jpeg, check_jpeg, opaque<decode_jpeg>},
+    {"BMP", ".bmp.", is_bmp, check_bmp, opaque<decode_bmp>},
+    {"PGM", ".pgm.", pgm, check_pnm, opaque<decode_pnm>},
+    {"PPM", ".ppm.", ppm, check_pnm, opaque<decode_pnm>},
+#ifdef LAMINA_WITH_WEBP
+    {"WebP", ".webp.", webp, check_webp, decode_webp},
+#endif
+#ifdef LAMINA_WITH_HEIF
+    {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
+#endif
+    {"TGA", ".tga.", is_tga, check_tga, opaque<decode_tga>},
+});
+
+}  // namespace
+
+std::span<const Codec> codecs() { return table; }
+
+const Codec* codec_of(std::span<const std::byte> bytes) {
+  const Bytes head = bytes.first(std::min<std::size_t>(bytes.size(), 32));
+  const auto found = std::ranges::find_if(table, [&](const Codec& codec) { return codec.recognises(head); });
+  return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Photographs as people have them, what features draws of them, and what a model says that was not made for them.
+#   photos_test.sh LAMINA SOURCE_DIR
+source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
+digits=$source/weights/digits.safetensors
+golden=$source/tests/golden
+
+formats=$("$lamina" doctor | sed -n 's/^photographs: //p')
+check 'doctor says what is read' grep -q 'PNG, JPEG' <<<"$formats"
+
+# a photograph that a camera stored lying, as JPEG, and as WebP and HEIC where they are read
+python3 - "$source" <<'PY'
+import struct, sys
+jpeg = open(sys.argv[1] + "/docs/images/rocket.jpg", "rb").read()
+exif = b"Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
+open("lying.jpg", "wb").write(jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:])
+PY
+expect 0 'lying.jpg: 427x640 -> ' features lying.jpg
+expect 0 'lying.jpg: 640x427 -> ' features lying.jpg --as-stored --out stored
+expect 0 'transparent' features --help
+answer() { "$lamina" classify "$1" --model "$golden/tiny-classifier.safetensors" --csv "${@:2}" | cut -d, -f2-; }
+check 'classify turns it, too' test "$(answer lying.jpg)" != "$(answer lying.jpg --as-stored)"
+check 'and sees it as stored with --as-stored' test "$(answer lying.jpg --as-stored)" = "$(answer "$source/docs/images/rocket.jpg")"
+case $formats in
+  *WebP*) expect 0 'lossy.webp: 97x75 -> ' features "$golden/images/lossy.webp" --out webp.png ;;
+  *) expect 1 'this is a WebP picture; dwebp makes a PNG of it' features "$golden/images/lossy.webp" --out webp.png ;;
+esac
+case $formats in
+  *HEIC*) expect 0 'turned.heic: 96x64 -> ' features "$golden/heic/turned.heic" --out heic.png ;;
+  *) expect 1 'this is a HEIC picture; heif-convert makes a JPEG' features "$golden/heic/turned.heic" --out heic.png ;;
+esac
+
+# a transparent picture is on white: black digits on nothing are black digits on paper
+python3 - "$source/weights/digits/7.png" <<'PY'
+import struct, sys, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def picture(name, colour, rows):
+    header = struct.pack(">IIBBBBB", 8, 8, 8, colour, 0, 0, 0)
+    data = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows)))
+    open(name, "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + data + chunk(b"IEND", b""))
+seven = ["00111110", "00000110", "00000110", "00001100", "00011000", "00011000", "00110000", "00000000"]
+picture("ink.png", 4, [b"".join(b"\0\xff" if c == "1" else b"\0\0" for c in row) for row in seven])
+picture("paper.png", 0, [b"".join(b"\0" if c == "1" else b"\xff" for c in row) for row in seven])
+picture("black.png", 0, [bytes(8)] * 8)
+PY
+names() { "$lamina" classify "$1" --model "$digits" --csv "${@:2}" 2>/dev/null | cut -d, -f2-; }
+check 'transparent ink is as ink on paper' test "$(names ink.png)" = "$(names paper.png)"
+check 'its hidden colours are all black' test "$(names ink.png --as-stored)" = "$(names black.png)"
+
+# what a file is that is no photograph, and no weights
+printf '<!DOCTYPE html><title>404</title>' >page.jpg
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\n' >pointer.safetensors
+printf '\x89HDF\r\n\x1a\n_______' >net.h5
+expect 1 'page.jpg: not an image .*: this is an HTML page' features page.jpg
+expect 1 'this is an HTML page' classify "$photo" --model page.jpg
+expect 1 'this is a Git LFS pointer.*git lfs pull' classify "$photo" --model pointer.safetensors
+expect 1 'this is an HDF5 file' classify "$photo" --arch alexnet --weights net.h5
+expect 1 'this is a PNG picture' classify "$photo" --model "$photo"
+expect 1 'this is a PNG picture' convert "$photo" out.safetensors --arch alexnet
+python3 -c 'import zipfile; zipfile.ZipFile("letter.zip", "w").writestr("word/document.xml", "<w/>")'
+expect 1 'letter.zip: .*zip' classify "$photo" --model letter.zip
+
+# any layer, of any model; negative values, too
+expect 0 'features.3 \[1, 32, 15, 15\]' features "$photo" --model "$digits" --layer features.3 --out layer.png
+expect 0 'wrote layers/chelsea-features.3.png' features "$photo" --model "$digits" --layer features.3 --out layers
+expect 0 'features.0 \[1, 96, 55, 55\]' features "$photo" --layer features.0 --out layers
+expect 1 'layer: .*has no layer "features.33"; the nearest are features.3' features "$photo" --model "$digits" --layer features.33
+expect 1 'has no layer "input"' features "$photo" --model "$digits" --layer input
+expect 1 'expected a layer of feature maps .*classifier.6 gives \[1, 10\]' features "$photo" --model "$digits" --layer classifier.6
+
+# a directory: one picture each and a sheet of all; nothing is overwritten by another picture
+expect 0 'wrote sheet.png: 4 photographs' features "$source/docs/images" --out pictures --sheet sheet.png
+check 'a picture for each' test "$(ls pictures | wc -l)" -eq 4
+check 'the sheet is a PNG' grep -q PNG <(head -c 8 sheet.png)
+expect 0 'holds this very picture already' features "$source/docs/images" --out pictures
+check 'the same again adds nothing' test "$(ls pictures | wc -l)" -eq 4
+cp pictures/chelsea-features.png kept.png
+expect 0 'wrote pictures/chelsea-features-2.png, as pictures/chelsea-features.png holds another picture' \
+  features "$photo" --model "$digits" --out pictures
+check 'the first one is intact' cmp -s kept.png pictures/chelsea-features.png
+expect 0 'chelsea-features-2.png holds this very picture already' features "$photo" --model "$digits" --out pictures
+expect 1 'sheet: expected a name that ends in .png' features "$photo" --sheet sheet.jpg
+"$lamina" features "$source/docs/images" --out again >order.txt
+check 'answers are in the order of the names' test "$(grep -o '^[^ ]*images/[a-z]*' order.txt | grep -o '[a-z]*$' | tr '\n' ' ')" = 'astronaut chelsea coffee rocket '
+
+# --open shows what was drawn, where there is a desktop
+unset DISPLAY WAYLAND_DISPLAY
+if [ "$(uname)" = Linux ]; then
+  expect 1 'open: there is no desktop here.*open one.png yourself' features "$photo" --out one.png --open
+  check 'the picture is there all the same' test -s one.png
+  mkdir bin && printf '#!/bin/sh\necho "shown: $1"\n' >bin/xdg-open && chmod +x bin/xdg-open
+  export DISPLAY=:9
+  PATH=$work/bin:$PATH expect 0 "shown: $work/one.png" features "$photo" --out one.png --open
+  PATH=$work/bin:$PATH expect 0 "shown: $work/sheet.png" features "$source/docs/images" --out shown --sheet sheet.png --open
+  PATH=$work/bin:$PATH expect 0 "shown: $work/shown" features "$source/docs/images" --out shown --open
+  check 'no viewer' grep -q 'open: there is no xdg-open on this machine' \
+    <<<"$(PATH=$work/none "$lamina" features "$photo" --out one.png --open 2>&1)"
+fi
+
+# the digits' model says that it reads digits, where it is shown something else
+expect 0 'digits.safetensors reads one handwritten digit.*not sure of this photograph' classify "$source/docs/images/astronaut.png" --model "$digits"
+expect 0 'not sure of [2-4] of these photographs' classify "$source/docs/images" --model "$digits"
+check 'not where it is sure' test -z "$("$lamina" classify "$source/weights/digits/7.png" --model "$digits" 2>&1 >/dev/null)"
+expect 0 'for: reads one handwritten digit' inspect "$digits"
+expect 0 'wrote' convert "$digits" half.safetensors --dtype f16
+expect 0 'half.safetensors reads one handwritten digit' classify "$source/docs/images/astronaut.png" --model half.safetensors
+
+finish
