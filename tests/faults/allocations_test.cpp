@@ -103,7 +103,8 @@ void expect_picture(const std::string& name) {
 }
 
 TEST(FailingAllocations, Pictures) {
-  for (const char* name : {"colour.jpg", "progressive.jpg", "rgba16.png", "palette.png", "colour.bmp", "grey_rle.tga", "colour.ppm"}) {
+  for (const char* name :
+       {"colour.jpg", "progressive.jpg", "rgba16.png", "palette.png", "colour.bmp", "grey_rle.tga", "colour.ppm"}) {
     SCOPED_TRACE(name);
     expect_picture(name);
   }
@@ -120,10 +121,10 @@ TEST(FailingAllocations, PicturesAreWritten) {
 std::string onnx_model() {
   using namespace test::onnx;
   return model(test::onnx::Graph{.nodes = {{"Conv", {"x", "w"}, {"c"}, {attribute("group", 1)}},
-                               {"Relu", {"c"}, {"r"}},
-                               {"GlobalAveragePool", {"r"}, {"p"}},
-                               {"Flatten", {"p"}, {"y"}}},
-                     .initializers = {floats("w", {2, 3, 3, 3}, std::vector<float>(54, 0.5f))}});
+                                           {"Relu", {"c"}, {"r"}},
+                                           {"GlobalAveragePool", {"r"}, {"p"}},
+                                           {"Flatten", {"p"}, {"y"}}},
+                                 .initializers = {floats("w", {2, 3, 3, 3}, std::vector<float>(54, 0.5f))}});
 }
 
 TEST(FailingAllocations, OnnxFiles) {

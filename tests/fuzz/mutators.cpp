@@ -9,7 +9,9 @@
 namespace lamina::fuzz {
 namespace {
 
-std::uint32_t crc(const std::uint8_t* data, std::size_t size) { return detail::crc32(std::as_bytes(Bytes(data, size))); }
+std::uint32_t crc(const std::uint8_t* data, std::size_t size) {
+  return detail::crc32(std::as_bytes(Bytes(data, size)));
+}
 
 std::uint32_t little(const std::uint8_t* at, int bytes) {
   std::uint32_t value = 0;

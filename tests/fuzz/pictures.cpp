@@ -18,7 +18,8 @@ void require_whole(const Image& image) {
 }
 
 /// `size` says how large the picture claims to be; throws Error.
-void decode(Bytes input, detail::ImageSize (*size)(const detail::EncodedImage&), Image (*other)(const detail::EncodedImage&)) {
+void decode(Bytes input, detail::ImageSize (*size)(const detail::EncodedImage&),
+            Image (*other)(const detail::EncodedImage&)) {
   const std::vector<std::byte> bytes = [&] {  // in a block of exactly its size
     const auto span = std::as_bytes(input);
     return std::vector<std::byte>(span.begin(), span.end());

@@ -1,15 +1,20 @@
 // Runs the targets over inputs that are there, by no fuzzer: those of a corpus, each target's in a folder of its name.
 //   fuzz_replay CORPUS...         all of them
 //   fuzz_replay TARGET FILE...    these
+//   fuzz_replay --threads FILE... these requests to the server, by eight threads at the same time
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "fuzz/target.h"
@@ -44,6 +49,21 @@ bool replay(const Target& target, const fs::path& path) {
   }
 }
 
+/// Every thread begins with another of the requests.
+int by_threads(std::span<char* const> files) {
+  const Target* http = lamina::fuzz::find_target("http");
+  if (http == nullptr || files.empty()) return 1;
+  std::atomic<int> failed = 0;
+  std::vector<std::jthread> threads;
+  for (std::size_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < files.size(); ++i) failed += replay(*http, files[(i + 3 * t) % files.size()]) ? 0 : 1;
+    });
+  }
+  threads.clear();
+  return failed == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -54,6 +74,7 @@ int main(int argc, char** argv) {
     failed += replay(target, path) ? 0 : 1;
     ++count;
   };
+  if (argc > 1 && std::string_view(argv[1]) == "--threads") return by_threads({argv + 2, argv + argc});
   if (const Target* target = argc > 2 ? lamina::fuzz::find_target(argv[1]) : nullptr) {
     for (int i = 2; i < argc; ++i) run(*target, argv[i]);
   } else if (argc > 1) {

@@ -11,7 +11,6 @@ namespace lamina::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
 
-
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
@@ -22,19 +21,26 @@ struct Target {
 void safetensors(Bytes);  // these three by content, as Weights::open does
 void npy(Bytes);
 void pth(Bytes);
-void pickle(Bytes);   // by itself, then in a zip with three storages
+void pickle(Bytes);  // by itself, then in a zip with three storages
 void png(Bytes);
-void jpeg(Bytes);     // by both decoders
-void bitmap(Bytes);   // BMP, TGA, PGM and PPM
-void graph(Bytes);    // lamina.graph, with weights that are there: compiled in two ways, which must agree
-void model(Bytes);    // a whole model file
+void jpeg(Bytes);    // by both decoders
+void bitmap(Bytes);  // BMP, TGA, PGM and PPM
+void graph(Bytes);   // lamina.graph, with weights that are there: compiled in two ways, which must agree
+void model(Bytes);   // a whole model file
 void onnx(Bytes);
-void http(Bytes);     // a request to `lamina serve`: first line, headers, an empty line, body
+void http(Bytes);  // a request to `lamina serve`: first line, headers, an empty line, body
 
 inline constexpr Target targets[] = {
-    {"safetensors", safetensors, 4096}, {"npy", npy, 1024},       {"pth", pth, 8192},     {"pickle", pickle, 4096},
-    {"png", png, 8192},                 {"jpeg", jpeg, 16384},    {"bitmap", bitmap, 4096}, {"graph", graph, 4096},
-    {"model", model, 8192},             {"onnx", onnx, 8192},
+    {"safetensors", safetensors, 4096},
+    {"npy", npy, 1024},
+    {"pth", pth, 8192},
+    {"pickle", pickle, 4096},
+    {"png", png, 8192},
+    {"jpeg", jpeg, 16384},
+    {"bitmap", bitmap, 4096},
+    {"graph", graph, 4096},
+    {"model", model, 8192},
+    {"onnx", onnx, 8192},
 #ifdef LAMINA_FUZZ_HTTP
     {"http", http, 16384},
 #endif

@@ -97,7 +97,8 @@ void safetensors(Bytes input) {
   if (input.size() < sizeof length) return;
   std::memcpy(&length, input.data(), sizeof length);
   const Bytes rest = input.subspan(sizeof length);
-  const std::string header(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(std::min(length, std::uint64_t{rest.size()})));
+  const std::string header(rest.begin(),
+                           rest.begin() + static_cast<std::ptrdiff_t>(std::min(length, std::uint64_t{rest.size()})));
   try {
     const std::string text = detail::format_safetensors_header(detail::parse_safetensors_header(header, "header"));
     const std::string again = detail::format_safetensors_header(detail::parse_safetensors_header(text, "header"));
