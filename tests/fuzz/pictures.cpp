@@ -24,6 +24,8 @@ void decode(Bytes input, detail::ImageSize (*size)(const detail::EncodedImage&),
     const auto span = std::as_bytes(input);
     return std::vector<std::byte>(span.begin(), span.end());
   }();
+  const detail::Codec* codec = detail::codec_of(bytes);
+  if (codec == nullptr || codec->check != size) return;
   const detail::EncodedImage file(bytes, "picture");
   try {
     const detail::ImageSize claimed = size(file);
@@ -50,22 +52,13 @@ void decode(Bytes input, detail::ImageSize (*size)(const detail::EncodedImage&),
 
 }  // namespace
 
-void png(Bytes input) {
-  if (detail::sniff_image(std::as_bytes(input)) == detail::ImageFormat::png) decode(input, detail::check_png, nullptr);
-}
+void png(Bytes input) { decode(input, detail::check_png, nullptr); }
 
-void jpeg(Bytes input) {
-  if (detail::sniff_image(std::as_bytes(input)) != detail::ImageFormat::jpeg) return;
-  decode(input, detail::check_jpeg, detail::decode_jpeg_stb);
-}
+void jpeg(Bytes input) { decode(input, detail::check_jpeg, detail::decode_jpeg_stb); }
 
 void bitmap(Bytes input) {
-  switch (detail::sniff_image(std::as_bytes(input))) {
-    case detail::ImageFormat::bmp: return decode(input, detail::check_bmp, nullptr);
-    case detail::ImageFormat::tga: return decode(input, detail::check_tga, nullptr);
-    case detail::ImageFormat::pnm: return decode(input, detail::check_pnm, nullptr);
-    default: return;
-  }
+  const detail::Codec* codec = detail::codec_of(std::as_bytes(input));
+  if (codec != nullptr) decode(input, codec->check, nullptr);
 }
 
 }  // namespace lamina::fuzz
