@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Installs what Lamina needs to build, from the distribution. Does nothing where everything is there already.
-#   scripts/install-deps.sh [--with-tests]
+#   scripts/install-deps.sh [--with-tests] [--with-fuzzing]
 set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
           libwebp-dev libheif-dev libprotozero-dev libcpp-httplib-dev)
-if [ "${1:-}" = "--with-tests" ]; then
-  packages+=(libgtest-dev python3 clang)
-fi
+for option in "$@"; do
+  case $option in
+    --with-tests) packages+=(libgtest-dev python3 clang) ;;
+    --with-fuzzing) packages+=(clang "libclang-rt-$(clang -dumpversion 2>/dev/null | cut -d. -f1 | grep . || echo 14)-dev") ;;
+  esac
+done
 
 if ! command -v apt-get >/dev/null 2>&1; then
   cat >&2 <<END

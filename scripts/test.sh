@@ -5,8 +5,8 @@
 #   scripts/test.sh            what continuous integration runs: CUDA for compute capability 9.0a only
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
 #   scripts/test.sh --long     CUDA for every architecture; plans of every batch and Lamina inside another project's build
-#                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the thread
-#                              sanitizer; ARM under emulation if qemu is there
+#                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests and the
+#                              server under the thread sanitizer; a million runs; ARM under emulation if qemu is there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -63,6 +63,9 @@ fi
 ctest --preset tsan -R 'ThreadPool|Plan|PoolFaults' -j "$(nproc)"
 
 if [ "$mode" = --long ]; then
+  build tsan --target fuzz_replay
+  ctest --preset tsan -R serve_threads
+
   if command -v qemu-aarch64 aarch64-linux-gnu-g++ >/dev/null; then
     scripts/test-aarch64.sh
   else

@@ -42,25 +42,25 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), target_
   const bool exists = ::stat(path.c_str(), &old) == 0;
   if (path.filename().empty() || (exists && S_ISDIR(old.st_mode))) fail_with(EISDIR);
   if (exists && !S_ISREG(old.st_mode)) {
-    file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (file_ < 0) fail_with(errno);
+    file_.value = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file_.value < 0) fail_with(errno);
     return;
   }
   // rename() asks only for the directory's permission; a file that may not be written is not to be replaced either.
   if (exists && ::access(path.c_str(), W_OK) != 0) fail_with(errno);
   target_ = resolve_links(path);
   open_temporary();
-  if (exists) static_cast<void>(::fchmod(file_, old.st_mode & 07777));  // kept where we may, as open() keeps it
+  if (exists) static_cast<void>(::fchmod(file_.value, old.st_mode & 07777));  // kept where we may, as open() keeps it
 }
 
 bool AtomicFile::open_unnamed() {
 #ifdef O_TMPFILE
   const std::filesystem::path folder = target_.parent_path();
-  file_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode_before_umask);
-  if (file_ < 0) return false;  // what is wrong with the folder shows in what follows
-  if (::access(link_of(file_).c_str(), F_OK) == 0) return true;
-  ::close(file_);  // without /proc it could never be named
-  file_ = -1;
+  file_.value = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode_before_umask);
+  if (file_.value < 0) return false;  // what is wrong with the folder shows in what follows
+  if (::access(link_of(file_.value).c_str(), F_OK) == 0) return true;
+  ::close(file_.value);  // without /proc it could never be named
+  file_.value = -1;
 #endif
   return false;
 }
@@ -68,16 +68,17 @@ bool AtomicFile::open_unnamed() {
 /// Gives it its name, or where a file has that name already a temporary one, to be renamed over it.
 void AtomicFile::name_unnamed() {
   const auto link_to = [&](const std::filesystem::path& path) {
-    return ::linkat(AT_FDCWD, link_of(file_).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    return ::linkat(AT_FDCWD, link_of(file_.value).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
   };
   if (link_to(target_)) return;
   while (errno == EEXIST) {
-    const std::filesystem::path name = target_.parent_path() / temporary_name();
-    if (!link_to(name)) continue;
-    temporary_ = name;
-    return;
+    temporary_.clear();                                     // the file of that name is somebody else's
+    temporary_ = target_.parent_path() / temporary_name();  // before there is such a file: nothing may throw then
+    if (link_to(temporary_)) return;
   }
-  fail_with(errno);
+  const int error = errno;
+  temporary_.clear();
+  fail_with(error);
 }
 
 void AtomicFile::open_temporary() {
@@ -85,22 +86,25 @@ void AtomicFile::open_temporary() {
   if (unnamed_) return;
   do {
     temporary_ = target_.parent_path() / temporary_name();
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_before_umask);
-  } while (file_ < 0 && (errno == EEXIST || errno == EINTR));
-  if (file_ < 0) {
+    file_.value = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode_before_umask);
+  } while (file_.value < 0 && (errno == EEXIST || errno == EINTR));
+  if (file_.value < 0) {
     temporary_.clear();
     fail_with(errno);
   }
 }
 
+AtomicFile::Descriptor::~Descriptor() {
+  if (value >= 0) ::close(value);
+}
+
 AtomicFile::~AtomicFile() {
-  if (file_ >= 0) ::close(file_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.value, bytes.data(), bytes.size());
     if (written < 0 && errno != EINTR) fail_with(errno);
     if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -109,12 +113,12 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::flush() const {
   // Without fsync a power cut after the rename could leave an empty file where the old one was.
   // EINVAL and EROFS: what does not store (a pipe, a device) has nothing to flush.
-  if (::fsync(file_) != 0 && errno != EINVAL && errno != EROFS) fail_with(errno);
+  if (::fsync(file_.value) != 0 && errno != EINVAL && errno != EROFS) fail_with(errno);
 }
 
 void AtomicFile::close() {
-  const int file = file_;
-  file_ = -1;
+  const int file = file_.value;
+  file_.value = -1;
   if (::close(file) != 0 && errno != EINTR) fail_with(errno);
 }
 
@@ -130,7 +134,7 @@ void AtomicFile::commit() {
 bool AtomicFile::commit_new() {
   flush();
   // Links fail where there is a file of that name, which a rename would replace.
-  const std::string from = unnamed_ ? link_of(file_) : temporary_.string();
+  const std::string from = unnamed_ ? link_of(file_.value) : temporary_.string();
   if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, target_.c_str(), unnamed_ ? AT_SYMLINK_FOLLOW : 0) != 0) {
     if (errno == EEXIST) return false;
     fail_with(errno);

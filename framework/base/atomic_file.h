@@ -43,7 +43,11 @@ class LAMINA_API AtomicFile {
   std::filesystem::path path_;       // as the caller wrote it, for messages
   std::filesystem::path target_;     // with symbolic links resolved
   std::filesystem::path temporary_;  // empty once nothing is left to remove
-  int file_ = -1;
+  /// Closed also where the constructor throws.
+  struct Descriptor {
+    int value = -1;
+    ~Descriptor();
+  } file_;
   bool unnamed_ = false;
 };
 

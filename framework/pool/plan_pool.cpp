@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -55,8 +56,12 @@ std::vector<std::unique_ptr<Worker>> compile_all(const Graph& graph, const Compi
   const std::vector<std::int64_t> sizes = sizes_of(compile, options);
   const std::vector<CompileOptions> settings = settings_of(compile, options);
   std::vector<std::future<std::unique_ptr<Worker>>> pending;
-  for (const CompileOptions& own : settings) {
-    pending.push_back(std::async(std::launch::async, [&] { return std::make_unique<Worker>(graph, own, sizes); }));
+  try {
+    for (const CompileOptions& own : settings) {
+      pending.push_back(std::async(std::launch::async, [&] { return std::make_unique<Worker>(graph, own, sizes); }));
+    }
+  } catch (const std::system_error& error) {
+    fail("pool: expected ", settings.size(), " threads, the system has not as many: ", error.what());
   }
   for (const auto& one : pending) one.wait();
   std::vector<std::unique_ptr<Worker>> workers;
@@ -69,6 +74,12 @@ std::vector<std::unique_ptr<Worker>> compile_all(const Graph& graph, const Compi
     }
   }
   return workers;
+}
+
+std::exception_ptr error_of(const PoolAnswer& answer) try {
+  return std::make_exception_ptr(Error(answer.error));
+} catch (const std::bad_alloc&) {
+  return std::current_exception();
 }
 
 }  // namespace
@@ -86,10 +97,14 @@ struct PlanPool::Impl {
       fail("pool: expected a queue of at least a batch, ", most(), " images, got ", options.max_queue);
     }
     try {
+      threads.reserve(workers.size());
       for (const auto& worker : workers) threads.emplace_back([this, &worker] { serve(*worker); });
     } catch (const std::system_error& error) {
       close();
       fail("pool: expected ", workers.size(), " threads, the system has not as many: ", error.what());
+    } catch (const std::bad_alloc&) {
+      close();
+      throw;
     }
   }
 
@@ -160,7 +175,7 @@ std::future<std::vector<Tensor>> PlanPool::submit(std::vector<Tensor> inputs, st
         if (answer.error.empty()) {
           promise->set_value(std::move(answer.outputs));
         } else {
-          promise->set_exception(std::make_exception_ptr(Error(answer.error)));
+          promise->set_exception(error_of(answer));
         }
       },
       std::move(stop));

@@ -1,10 +1,14 @@
 #include "lamina/pool/queue.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace lamina::detail {
 
-void refuse(Request& request, const std::string& error) { request.done({.outputs = {}, .error = error, .device = {}}); }
+void refuse(Request& request, const std::string& error) {
+  request.done({.outputs = {}, .error = words_or_less([&] { return error; }), .device = {}});
+}
 
 void Queue::put(Request request) {
   Lock lock(mutex_);
@@ -22,28 +26,33 @@ void Queue::put(Request request) {
     throw PoolFull(concat("pool: ", images_, " images wait, ", request.images, " more would be over the limit of ",
                           limits_.waiting));
   }
-  images_ += request.images;
+  const std::int64_t images = request.images;
   requests_.push_back(std::move(request));
+  images_ += images;
   // Who waits for a full batch need not hear of each image.
   if (images_ >= limits_.images || limits_.delay.count() == 0 || requests_.size() == 1) change_.notify_one();
 }
 
 std::vector<Request> Queue::pop() {
+  std::size_t count = 0;
+  for (std::int64_t images = 0; again_.empty() && count < requests_.size(); ++count) {
+    images += requests_[count].images;
+    if (count > 0 && (images > limits_.images || !limits_.together)) break;
+  }
   std::vector<Request> batch;
-  if (!again_.empty()) {
-    batch.push_back(std::move(again_.front()));
-    again_.pop_front();
-    return batch;
-  }
-  std::int64_t images = 0;
-  while (!requests_.empty() && images + requests_.front().images <= limits_.images) {
-    if (!batch.empty() && !limits_.together) break;
-    images += requests_.front().images;
-    batch.push_back(std::move(requests_.front()));
-    requests_.pop_front();
-  }
-  images_ -= images;
+  batch.reserve(std::max<std::size_t>(1, count));
+  do {
+    batch.push_back(pop_one());
+  } while (batch.size() < count);
   return batch;
+}
+
+Request Queue::pop_one() {
+  std::deque<Request>& from = again_.empty() ? requests_ : again_;
+  Request request = std::move(from.front());
+  from.pop_front();
+  if (&from == &requests_) images_ -= request.images;
+  return request;
 }
 
 std::vector<Request> Queue::take() {
@@ -60,18 +69,23 @@ std::vector<Request> Queue::take() {
       if (change_.wait_until(lock, due, now) && !something()) continue;
       if (!now() && std::chrono::steady_clock::now() < requests_.front().arrived + limits_.delay) continue;
     }
-    std::vector<Request> batch = pop(), stopped;
-    std::erase_if(batch, [&](Request& request) {
-      if (!request.stop.stop_requested()) return false;
-      stopped.push_back(std::move(request));
-      return true;
-    });
+    std::vector<Request> batch;
+    std::optional<Request> without_memory;
+    try {
+      batch = pop();
+    } catch (const std::bad_alloc&) {
+      without_memory = pop_one();
+    }
     ++busy_;
     if (something()) change_.notify_one();
     room_.notify_all();
-    if (stopped.empty()) return batch;
     lock.unlock();
-    for (Request& request : stopped) refuse(request, "pool: the request was stopped");
+    if (without_memory) refuse(*without_memory, "out of memory");
+    std::erase_if(batch, [](Request& request) {
+      if (!request.stop.stop_requested()) return false;
+      refuse(request, "pool: the request was stopped");
+      return true;
+    });
     if (!batch.empty()) return batch;
     lock.lock();
     if (--busy_ == 0 && closed_) change_.notify_all();
@@ -79,25 +93,31 @@ std::vector<Request> Queue::take() {
 }
 
 void Queue::done(std::vector<Request> again) {
-  const Lock lock(mutex_);
-  --busy_;
-  for (Request& request : again) again_.push_back(std::move(request));
-  if (!again.empty() || closed_) change_.notify_all();
+  std::size_t kept = 0;
+  {
+    const Lock lock(mutex_);
+    --busy_;
+    try {
+      for (; kept < again.size(); ++kept) again_.push_back(std::move(again[kept]));
+    } catch (const std::bad_alloc&) {
+    }
+    if (kept > 0 || closed_) change_.notify_all();
+  }
+  for (; kept < again.size(); ++kept) refuse(again[kept], "out of memory");
 }
 
 void Queue::leave(const std::string& why) {
-  std::deque<Request> orphans;
-  {
-    const Lock lock(mutex_);
-    if (!why.empty()) lost_ += (lost_.empty() ? "" : "; ") + why;
-    if (--workers_ > 0) return;
-    orphans = std::exchange(again_, {});
-    for (Request& request : requests_) orphans.push_back(std::move(request));
-    requests_.clear();
-    images_ = 0;
-    room_.notify_all();
+  Lock lock(mutex_);
+  if (!why.empty()) lost_ = words_or_less([&] { return lost_ + (lost_.empty() ? "" : "; ") + why; });
+  if (--workers_ > 0) return;
+  room_.notify_all();
+  const std::string error = words_or_less([&] { return "pool: no device is left: " + lost_; });
+  while (!again_.empty() || !requests_.empty()) {
+    Request request = pop_one();
+    lock.unlock();
+    refuse(request, error);
+    lock.lock();
   }
-  for (Request& request : orphans) refuse(request, "pool: no device is left: " + lost_);
 }
 
 void Queue::close() {

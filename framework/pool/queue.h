@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,15 @@ struct Request {
   std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
   std::string failed;  ///< what the first attempt said
 };
+
+/// What `words` returns; where there is no memory for that, "out of memory", which needs none. A pool's threads have
+/// nobody to throw to.
+template <class Words>
+std::string words_or_less(const Words& words) try {
+  return words();
+} catch (const std::bad_alloc&) {
+  return "out of memory";
+}
 
 /// Answers a request that was not computed.
 void refuse(Request& request, const std::string& error);
@@ -56,7 +66,9 @@ class Queue {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  /// Throws std::bad_alloc and has taken nothing then.
   std::vector<Request> pop();
+  Request pop_one();
 
   const Limits limits_;
   mutable std::mutex mutex_;

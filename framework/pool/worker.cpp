@@ -29,14 +29,16 @@ Tensor host_tensor(const Plan& plan, std::size_t input) {
 /// Calls f; what it throws, in words.
 template <class F>
 std::string error_of(const F& f) {
-  try {
-    f();
-    return {};
-  } catch (const std::bad_alloc&) {
-    return "out of memory";
-  } catch (const std::exception& error) {
-    return error.what();
-  }
+  return words_or_less([&]() -> std::string {
+    try {
+      f();
+      return {};
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  });
 }
 
 }  // namespace
@@ -104,8 +106,11 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
   const Clock::time_point start = Clock::now();
   std::int64_t images = 0;
   for (const Request& request : batch) images += request.images;
-  std::vector<std::vector<Tensor>> outputs(batch.size());
+  std::vector<std::vector<Tensor>> outputs;
+  std::vector<Request> again;
   const std::string error = error_of([&] {
+    again.reserve(batch.size());
+    outputs.resize(batch.size());
     const std::vector<Tensor> inputs = gathered(batch, images);
     const std::span<const Tensor> results = run(inputs, images);
     std::int64_t first = 0;
@@ -124,18 +129,20 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
     report_.images += images;
   }
   // All is there or nothing is: no request is answered and redone.
-  std::vector<Request> again;
-  const std::string named = !failed_ ? "" : concat(report_.device, ": ", error);
+  const auto named = [&] { return words_or_less([&] { return concat(report_.device, ": ", error); }); };
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Request& request = batch[i];
-    if (failed_ && request.failed.empty()) {
-      request.failed = named;
+    if (failed_ && request.failed.empty() && again.size() < again.capacity()) {
+      request.failed = named();
       again.push_back(std::move(request));
       continue;
     }
-    const bool same = request.failed == named;
+    std::string what = failed_ ? named() : std::string();
+    if (failed_ && !request.failed.empty() && request.failed != what) {
+      what = words_or_less([&] { return concat(what, "; before that ", request.failed); });
+    }
     request.done({.outputs = failed_ ? std::vector<Tensor>() : std::move(outputs[i]),
-                  .error = !failed_ || same ? named : concat(named, "; before that ", request.failed),
+                  .error = std::move(what),
                   .device = report_.device,
                   .batch = images,
                   .waited = start - request.arrived,
@@ -156,7 +163,8 @@ std::string Worker::why_lost() {
   });
   if (error.empty()) return {};
   const std::scoped_lock lock(mutex_);
-  return report_.lost = concat(report_.device, ": ", error);
+  report_.lost = words_or_less([&] { return concat(report_.device, ": ", error); });
+  return words_or_less([&] { return report_.lost; });
 }
 
 PoolWorker Worker::report() const {

@@ -45,6 +45,28 @@ TEST(PlanThreads, EightPlansInEightThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(PlanThreads, EightPlansOfEveryLayer) {
+  const Graph graph = Graph::load(std::string(LAMINA_TEST_DATA) + "/golden/layers.safetensors");
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&] {
+        Plan plan = graph.compile({.batch = 3, .precision = precision, .threads = 2});
+        std::vector<Tensor> inputs, first;
+        for (const Shape& shape : plan.input_shapes()) inputs.push_back(random_tensor(shape, 5));
+        for (const Tensor& output : plan.run(inputs)) first.push_back(output.clone());
+        for (int run = 0; run < 10; ++run) {
+          const auto outputs = plan.run(inputs);
+          for (std::size_t i = 0; i < first.size(); ++i) wrong += same_bits(outputs[i], first[i]) ? 0 : 1;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
 TEST(PlanThreads, OnePlanInTwoIsAnError) {
   const Graph graph = branching_network();
   Plan plan = graph.compile({.batch = 4, .threads = 1});

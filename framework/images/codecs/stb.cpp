@@ -1,19 +1,60 @@
+#include <cstddef>
 #include <cstdlib>
-#include <memory>
+#include <limits>
+#include <new>
 
 #include "lamina/images/codecs/codec.h"
 
 namespace {
 
-// stb_image grows its buffers as far as the compressed data asks, and reads tables that a damaged file never sets.
-// So while it decodes, no allocation may exceed what the header accounts for, and all memory begins as zeros.
-thread_local std::size_t largest_allocation = 0;
+/// What stb_image and stb_image_write allocate while one lives, in this thread. Where memory is short they forget some
+/// of their blocks, or write through a null pointer: so every block is known and freed at the end, and a refusal of the
+/// system's is an exception. stb_image also grows its buffers as far as the compressed data asks, and reads tables that
+/// a damaged file never sets: no block may exceed what the header accounts for, and all memory begins as zeros.
+class Blocks {
+ public:
+  explicit Blocks(std::size_t largest) : largest_(largest) { current = this; }
+  ~Blocks() {
+    while (first_ != nullptr) release(first_ + 1);
+    current = nullptr;
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
 
-void* bounded_allocate(std::size_t bytes) { return bytes <= largest_allocation ? std::calloc(1, bytes) : nullptr; }
+  /// Null for more than the largest. Throws std::bad_alloc.
+  void* reallocate(void* memory, std::size_t bytes) {
+    if (bytes > largest_) return nullptr;
+    Header* const old = memory == nullptr ? nullptr : static_cast<Header*>(memory) - 1;
+    void* const fresh =
+        old == nullptr ? std::calloc(1, sizeof(Header) + bytes) : std::realloc(old, sizeof(Header) + bytes);
+    if (fresh == nullptr) throw std::bad_alloc();
+    auto* const block = static_cast<Header*>(fresh);
+    if (old == nullptr) *block = {nullptr, first_};
+    (block->before == nullptr ? first_ : block->before->after) = block;
+    if (block->after != nullptr) block->after->before = block;
+    return block + 1;
+  }
+  void release(void* memory) {
+    if (memory == nullptr) return;
+    Header* const block = static_cast<Header*>(memory) - 1;
+    (block->before == nullptr ? first_ : block->before->after) = block->after;
+    if (block->after != nullptr) block->after->before = block->before;
+    std::free(block);
+  }
 
-void* bounded_reallocate(void* memory, std::size_t bytes) {
-  return bytes <= largest_allocation ? std::realloc(memory, bytes) : nullptr;
-}
+  static thread_local Blocks* current;
+
+ private:
+  struct Header {
+    alignas(std::max_align_t) Header* before;
+    Header* after;
+  };
+
+  std::size_t largest_;
+  Header* first_ = nullptr;
+};
+
+thread_local Blocks* Blocks::current = nullptr;
 
 }  // namespace
 
@@ -26,12 +67,15 @@ void* bounded_reallocate(void* memory, std::size_t bytes) {
 #define STBI_NO_LINEAR
 #define STBI_NO_HDR
 #define STBI_ASSERT(condition) ((void)0)  // reachable from damaged files: they end in an error, not in abort()
-#define STBI_MALLOC(bytes) bounded_allocate(bytes)
-#define STBI_REALLOC(memory, bytes) bounded_reallocate(memory, bytes)
-#define STBI_FREE(memory) std::free(memory)
+#define STBI_MALLOC(bytes) Blocks::current->reallocate(nullptr, bytes)
+#define STBI_REALLOC(memory, bytes) Blocks::current->reallocate(memory, bytes)
+#define STBI_FREE(memory) Blocks::current->release(memory)
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
 #define STBI_WRITE_NO_STDIO
+#define STBIW_MALLOC(bytes) Blocks::current->reallocate(nullptr, bytes)
+#define STBIW_REALLOC(memory, bytes) Blocks::current->reallocate(memory, bytes)
+#define STBIW_FREE(memory) Blocks::current->release(memory)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -49,15 +93,13 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format, 
   // 8 bytes per pixel at most (16-bit RGBA, or a plane of JPEG coefficients padded to blocks of 32 x 32), doubled
   // once when a PNG carries more than its pixels; the file's own bytes, doubled while they are collected.
   const auto area = (static_cast<std::size_t>(size.width) + 32) * (static_cast<std::size_t>(size.height) + 32);
-  largest_allocation = 16 * area + 2 * file.size() + (std::size_t{1} << 20);
+  Blocks blocks(16 * area + 2 * file.size() + (std::size_t{1} << 20));
 
   // An opaque picture has no fourth channel; asking for one would only cost memory.
   int width = 0, height = 0, channels = 0;
   const bool on_white = transparency == Transparency::on_white && size.alpha;
-  const std::unique_ptr<stbi_uc, decltype(&std::free)> pixels(
-      stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width, &height, &channels,
-                            on_white ? 4 : 3),
-      &std::free);
+  const stbi_uc* const pixels = stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width,
+                                                      &height, &channels, on_white ? 4 : 3);
   if (pixels == nullptr) {
     // It sometimes gives no reason; then there is none, or the one that its test for PNG left still stands.
     const char* reason = stbi_failure_reason();
@@ -70,9 +112,9 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format, 
   Image image{width, height, {}};
   if (on_white) {
     image.rgb.resize(3 * count);
-    lay_on_white(pixels.get(), count, image.rgb.data());
+    lay_on_white(pixels, count, image.rgb.data());
   } else {
-    image.rgb.assign(pixels.get(), pixels.get() + 3 * count);
+    image.rgb.assign(pixels, pixels + 3 * count);
   }
   return image;
 }
@@ -88,6 +130,7 @@ Image decode_jpeg_stb(const EncodedImage& file) {
 }
 
 std::string encode_png(const Image& image) {
+  Blocks blocks(std::numeric_limits<std::size_t>::max());
   std::string encoded;
   const auto append = [](void* context, void* data, int count) {
     static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<std::size_t>(count));

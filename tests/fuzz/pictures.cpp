@@ -1,0 +1,64 @@
+// Pictures: decoded, turned upright, resized.
+
+#include <cstring>
+#include <vector>
+
+#include "fuzz/target.h"
+#include "lamina/images/codecs/codec.h"
+#include "lamina/images/preprocess.h"
+
+namespace lamina::fuzz {
+namespace {
+
+constexpr std::int64_t most_pixels = 1 << 16;  // more take longer and find no more
+
+void require_whole(const Image& image) {
+  const auto pixels = static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height);
+  if (image.width < 1 || image.height < 1 || image.rgb.size() != 3 * pixels) broken("a picture has its pixels");
+}
+
+/// `size` says how large the picture claims to be; throws Error.
+void decode(Bytes input, detail::ImageSize (*size)(const detail::EncodedImage&),
+            Image (*other)(const detail::EncodedImage&)) {
+  const std::vector<std::byte> bytes = [&] {  // in a block of exactly its size
+    const auto span = std::as_bytes(input);
+    return std::vector<std::byte>(span.begin(), span.end());
+  }();
+  const detail::Codec* codec = detail::codec_of(bytes);
+  if (codec == nullptr || codec->check != size) return;
+  const detail::EncodedImage file(bytes, "picture");
+  try {
+    const detail::ImageSize claimed = size(file);
+    if (std::int64_t{claimed.width} * claimed.height > most_pixels) return;
+  } catch (const Error&) {
+    return;
+  }
+  try {
+    if (other != nullptr) require_whole(other(file));
+  } catch (const Error&) {
+  }
+  try {
+    const ImageOptions options{.orientation = input.size() % 2 == 0 ? Orientation::upright : Orientation::as_stored};
+    const Image image = decode_image(bytes, "picture", options);
+    require_whole(image);
+    Preprocess small = torchvision_imagenet();
+    small.resize = 16;
+    small.crop = 12;
+    if (input.size() % 4 < 2) small.aspect = Aspect::ignored;
+    require_whole(resize_and_crop(image, small));
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
+void png(Bytes input) { decode(input, detail::check_png, nullptr); }
+
+void jpeg(Bytes input) { decode(input, detail::check_jpeg, detail::decode_jpeg_stb); }
+
+void bitmap(Bytes input) {
+  const detail::Codec* codec = detail::codec_of(std::as_bytes(input));
+  if (codec != nullptr) decode(input, codec->check, nullptr);
+}
+
+}  // namespace lamina::fuzz

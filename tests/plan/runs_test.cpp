@@ -1,0 +1,51 @@
+// A Plan run again and again: the same bits, nothing allocated, memory flat. LAMINA_TEST_LONG: a million times.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "lamina/graph/graph.h"
+#include "plan/allocation_counter.h"
+#include "support/networks.h"
+
+namespace lamina {
+namespace {
+
+long resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  long size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+void expect_flat(long runs, int threads) {
+  const Graph graph = test::branching_network();
+  Plan plan = graph.compile({.batch = 2, .threads = threads});
+  const Tensor x = test::random_tensor({2, 3, 16, 16}, 1);
+  const Tensor expected = plan.run({&x, 1})[0].clone();
+  for (int i = 0; i < 100; ++i) (void)plan.run({&x, 1});
+  const long bytes = resident_bytes(), allocations = test::allocations();
+  long differ = 0;
+  for (long i = 0; i < runs; ++i) {
+    differ += std::memcmp(plan.run({&x, 1})[0].raw(), expected.raw(), expected.bytes()) != 0 ? 1 : 0;
+  }
+  EXPECT_EQ(differ, 0);
+  EXPECT_EQ(test::allocations(), allocations);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  constexpr long some_pages = 1 << 16;  // touched late for the first time
+  EXPECT_LE(resident_bytes(), bytes + some_pages);
+#else
+  static_cast<void>(bytes);
+#endif
+}
+
+TEST(PlanRuns, AreAllTheSameInFlatMemory) {
+  expect_flat(std::getenv("LAMINA_TEST_LONG") != nullptr ? 1'000'000 : 2'000, 1);
+  expect_flat(500, 2);
+}
+
+}  // namespace
+}  // namespace lamina
