@@ -74,7 +74,12 @@ void write_rows(const float* sums, int width, int pixels, const BlockedJob& job,
       const float y = sums[f] < finish.low ? finish.low : sums[f];
       output[f] = finish.high < y ? finish.high : y;
     }
-    if (!finish.rest.empty()) apply_rest(finish.rest, nullptr, output, job.filters);
+  }
+  if (finish.rest.empty()) return;
+  output -= pixels * pitch;
+  const bool whole = job.filters == pitch;  // pixels of all channels lie side by side
+  for (int p = 0; p < (whole ? 1 : pixels); ++p, output += pitch) {
+    apply_rest(finish, nullptr, output, job.filters * (whole ? pixels : 1));
   }
 }
 

@@ -30,11 +30,11 @@ struct ChannelsLastTile {
   const float* input = nullptr;  // at the first pixel's window
   std::int64_t pixel = 0;        // floats from pixel to pixel
   const Stretch* stretches = nullptr;
-  int count = 0;                   // of them
-  const float* weights = nullptr;  // [terms, V * lanes] of the chunk, aligned to a vector
-  const float* fetch = nullptr;    // wanted afterwards: a line is fetched with each term
-  std::int64_t fetch_step = 0;     // floats
-  const float* before = nullptr;   // [P, next_before]: what to add to, biases or the sums so far
+  int count = 0;                                // of them
+  const float* weights = nullptr;               // [terms, V * lanes] of the chunk, aligned to a vector
+  const float* fetch = nullptr;                 // wanted afterwards: a line is fetched with each term
+  std::int64_t fetch_step = 0, fetch_skip = 0;  // floats to the next one, and further behind a stretch
+  const float* before = nullptr;                // [P, next_before]: what to add to, biases or the sums so far
   std::int64_t next_before = 0;
   float* output = nullptr;  // [P, pitch]
   std::int64_t pitch = 0;
@@ -62,6 +62,8 @@ struct ChannelsLastPointers {
   const float* packed = nullptr;    // what pack() wrote
   const float* residual = nullptr;  // [N, OH, OW, OC]: input 1 of the epilogue, if it has one
   float* output = nullptr;          // [N, OH, OW, OC]
+  // Floats from pixel to pixel, of the input, and of residual and output; 0: C and OC. `lanes` knows no others.
+  std::int64_t input_pitch = 0, output_pitch = 0;
 };
 
 /// One convolution, its work divided for a number of threads.
@@ -91,8 +93,9 @@ class ChannelsLastConv {
   bool copies() const { return geometry_.padding_width > 0; }
   std::int64_t rows_read(std::int64_t rows) const;
   void divide();
-  void copy_rows(const Task& task, const float* input, float* copy) const;
-  int stretches_of(std::int64_t begin, std::int64_t end, int size, const Task& task, Stretch* out) const;
+  void copy_rows(const Task& task, const ChannelsLastPointers& p, float* copy) const;
+  int stretches_of(std::int64_t begin, std::int64_t end, int size, std::int64_t most, const Task& task,
+                   Stretch* out) const;
   void run_task(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue, float* sums) const;
   void finish(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const;
 

@@ -121,6 +121,7 @@ HWY_NOINLINE void tile(const ChannelsLastTile& t) {
       ++x;
       w += V * lanes;
     } while (w != end);
+    fetch += t.fetch_skip;
   }
 
   if (t.filters < V * lanes) {
