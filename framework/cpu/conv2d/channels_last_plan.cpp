@@ -18,9 +18,9 @@ using detail::round_up;
 constexpr std::int64_t line = 16;
 /// The longest chain of multiply-adds: docs/precision.md.
 constexpr std::int64_t chunk_terms = 128;
-/// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
-/// chunk of its input: each half of a 1 MB L2.
-constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10;
+/// Floats of a task's padded copy of input rows, unless a single output row needs more, half of a 1 MB L2; and of its
+/// sums beside the chunk of its input, a quarter, for the lines around that chunk are fetched with it.
+constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 64 << 10;
 
 /// A 1x1 kernel that reads every pixel once sees no images: all pixels of the batch are one row.
 ConvGeometry flattened(ConvGeometry g) {
