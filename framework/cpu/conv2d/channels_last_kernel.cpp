@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "lamina/cpu/conv2d/channels_last.h"
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
@@ -35,11 +36,6 @@ constexpr int wide_vectors = 4, most_pixels = 6;
 #else
 constexpr int wide_vectors = 2, most_pixels = 6;
 #endif
-
-HWY_INLINE Vector clamped(Vector y, Vector low, Vector high) {
-  y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
-  return hn::IfThenElse(hn::Lt(high, y), high, y);
-}
 
 /// The first n of a vector's floats: memory has no more.
 HWY_INLINE Vector load_part(const float* from, int n) {
