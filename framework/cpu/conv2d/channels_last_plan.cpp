@@ -18,9 +18,10 @@ using detail::round_up;
 constexpr std::int64_t line = 16;
 /// The longest chain of multiply-adds: docs/precision.md.
 constexpr std::int64_t chunk_terms = 128;
-/// Floats of a task's padded copy of input rows, unless a single output row needs more, half of a 1 MB L2; and of its
-/// sums beside the chunk of its input, a quarter, for the lines around that chunk are fetched with it.
-constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 64 << 10;
+/// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
+/// chunk of its input: each half of a 1 MB L2. Of that chunk alone, read where the image lies, a
+/// sixth: lines around it come along.
+constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10, chunk_floats = 44 << 10;
 
 /// A 1x1 kernel that reads every pixel once sees no images: all pixels of the batch are one row.
 ConvGeometry flattened(ConvGeometry g) {
@@ -86,7 +87,8 @@ void ChannelsLastConv::divide() {
       const std::int64_t groups = std::min<std::int64_t>(g.groups, (part + 2 * blocks_ - 2) / blocks_);
       const std::int64_t part_copy = copy / g.groups * groups;
       const std::int64_t sums = pixels * (chunk_ + (chunks_ > 1 ? filters : 0));
-      if ((part_copy > copy_floats || sums > sum_floats) && !(least_work && parts == blocks)) continue;
+      const bool fits = part_copy <= copy_floats && sums <= sum_floats && (copies() || pixels * chunk_ <= chunk_floats);
+      if (!fits && !(least_work && parts == blocks)) continue;
       const auto tasks = ceil_div(g.batch, images) * bands * spans * parts;
       const double copying =
           copy_cost * static_cast<double>((copies() ? images * rows_read(rows) : 0) * groups) / g.groups;
