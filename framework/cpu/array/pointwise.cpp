@@ -167,7 +167,9 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
       return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return hn::Mul(v, vector_sigmoid(d, v)); },
                          [](T v, T, T) { return v * sigmoid_of(v); });
     case Pointwise::mish: return each(o, output, n, [](T v, T, T) { return mish(v); });
-    case Pointwise::gelu: return each(o, output, n, [](T v, T, T) { return gelu(v); });
+    case Pointwise::gelu:
+      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_gelu(d, v); },
+                         [](T v, T, T) { return gelu(v); });
     case Pointwise::gelu_tanh: return each(o, output, n, [](T v, T, T) { return gelu_tanh(v); });
     case Pointwise::softplus: return each(o, output, n, [](T v, T, T) { return logistic_log(v); });
     case Pointwise::softsign: return each(o, output, n, [](T v, T, T) { return v / (T{1} + std::abs(v)); });
