@@ -95,8 +95,7 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
   const std::int64_t k = g.reduction(), pixels = t.pixels();
   const std::int64_t biases = round_up<std::int64_t>(padded(), line);
   const int columns = t.last_column - t.first_column;
-  const int row_tiles = ceil_div(columns, tile_);
-  const std::int64_t tiles = (t.last_image - t.first_image) * (t.last_row - t.first_row) * row_tiles;
+  const std::int64_t rows = (t.last_image - t.first_image) * (t.last_row - t.first_row);
   const auto padded_filter = [&](int block) {
     return std::int64_t{block / blocks_} * padded() + first_filter(block % blocks_);
   };
@@ -109,12 +108,13 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
     };
     for (int b = t.first_block; b < t.last_block; ++b) {
       const int group = b / blocks_, block = b % blocks_, size = block_size(block), filter = first_filter(block);
-      const auto& functions = block < wide_ ? kernel_->wide : kernel_->narrow;
+      const auto* const functions = tiles(block).functions;
+      const int row_tiles = ceil_div(columns, tile_pixels(block));
       Stretch all[chunk_terms], some[chunk_terms];
       // The first block's tiles fetch the pixels of the tile that follows, if the image is read where it lies and has
       // many: with each stretch a pixel's channels, unless all that it has are next to each other. Other blocks' tiles
       // fetch their share of the weights that follow.
-      const bool fetches_pixels = b == t.first_block && !copies() && tiles >= 16 && terms >= line;
+      const bool fetches_pixels = b == t.first_block && !copies() && rows * row_tiles >= 16 && terms >= line;
       const bool in_rows = terms == t.channels;
       const int count = stretches_of(begin, end, size, fetches_pixels && !in_rows ? terms / line : terms, t, all);
       ChannelsLastTile tile;
@@ -126,7 +126,7 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
       } else if (!last) {
         next = weights(end, std::min(k - end, chunk_), t.first_block);
       }
-      const std::int64_t share = next == tile.weights ? 0 : ceil_div(terms * size, tiles);
+      const std::int64_t share = next == tile.weights ? 0 : ceil_div(terms * size, rows * row_tiles);
       tile.fetch_step = ceil_div(share, terms);
       tile.fetch = next;
       tile.filters = last ? std::min(size, g.group_out_channels() - filter) : size;
