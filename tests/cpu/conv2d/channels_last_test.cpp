@@ -245,6 +245,27 @@ TEST_P(CpuChannelsLast, LayersOfNetworksKeepTheContractOnFlatImages) {
   }
 }
 
+/// Every number of pixels with every number of vectors of filters, the last of them full or not.
+TEST(CpuChannelsLastTiles, OfEverySizeKeepTheContract) {
+  ThreadPool pool(1);
+  for (const ChannelsLastKernel& kernel : channels_last_kernels()) {
+    for (int vectors = 1; vectors <= static_cast<int>(kernel.tiles.size()) + 1; ++vectors) {
+      for (const int filters : {vectors * kernel.lanes, vectors * kernel.lanes - 1}) {
+        if (filters < 1) continue;
+        for (int pixels = 1; pixels <= 15; ++pixels) {
+          const ConvGeometry g = geometry_of(square(1, 20, 1, pixels, filters, 1));
+          const ConvOperands c(g, Values::mixed);
+          const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+          Guarded<float> input(turned(c.input, 1, 20, pixels)), output(g.output_size());
+          run_conv<ChannelsLastConv>(kernel, g, {input.data(), c.weight.data(), c.bias.data(), nullptr, output.data()},
+                                     {}, pool);
+          test::expect_contract(g, Precision::fp32, truth, turned(output.span(), 1, pixels, filters));
+        }
+      }
+    }
+  }
+}
+
 /// Channels of larger images, to channels of larger images: the same bits, and nothing beside them.
 TEST(CpuChannelsLastSlices, AreComputedAsWholeImagesAre) {
   ThreadPool pool(3);
