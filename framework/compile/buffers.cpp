@@ -15,7 +15,13 @@ constexpr int none = -1;
 class Assignment {
  public:
   Assignment(const Program& program, Plan::Impl& plan)
-      : program_(program), plan_(plan), buffer_of_(program.values.size(), none) {}
+      : program_(program), plan_(plan), buffer_of_(program.values.size(), none), is_shared_(program.values.size()) {
+    for (std::size_t v = 0; v < program.values.size(); ++v) {
+      if (const int whole = program.values[v].whole; whole != none) {
+        is_shared_[v] = is_shared_[static_cast<std::size_t>(whole)] = true;
+      }
+    }
+  }
 
   std::vector<int> assign() {
     count_readers();
@@ -28,8 +34,10 @@ class Assignment {
       const Operation& op = program_.operations[static_cast<std::size_t>(step)];
       if (shares_operand(op)) {
         buffer_of(op.output) = buffer_of(op.inputs[0]);
-      } else {
-        new_buffer(op.output, step);
+      } else if (buffer_of(op.output) == none) {  // a whole has one as soon as a slice of it is written
+        const int whole = program_.value(op.output).whole;
+        if (whole == none || buffer_of(whole) == none) new_buffer(whole == none ? op.output : whole, step);
+        if (whole != none) buffer_of(op.output) = buffer_of(whole);
       }
       // A result written over its operand has readers of its own; a view's were counted with its source.
       if (!op.view) {
@@ -82,6 +90,9 @@ class Assignment {
     if (!op.module->in_place() || plan_.options.keep_all) return false;
     const Program::Value &operand = program_.value(op.inputs[0]), &result = program_.value(op.output);
     if (operand.format != result.format || operand.shape != result.shape) return false;
+    if (is_shared_[static_cast<std::size_t>(op.inputs[0])] || is_shared_[static_cast<std::size_t>(op.output)]) {
+      return false;
+    }
     // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
     const int source = buffer_of(op.inputs[0]);
     return !buffer(source).input && !buffer(source).constant.defined() &&
@@ -105,6 +116,7 @@ class Assignment {
   std::vector<int> buffer_of_;       // by value
   std::vector<int> reads_of_class_;  // by value, see count_readers
   std::vector<int> readers_;         // the same, by buffer
+  std::vector<bool> is_shared_;      // by value: a slice, or what has slices
 };
 
 }  // namespace

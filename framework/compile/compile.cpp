@@ -1,4 +1,4 @@
-// Graph::compile: fusion, formats, buffers, kernels and memory, in that order.
+// Graph::compile: fusion, formats, concatenation in place, buffers, kernels and memory, in that order.
 
 #include <algorithm>
 #include <new>
@@ -46,6 +46,7 @@ class Compiler {
   void prepare() {
     detail::settle_options(graph_, plan_->options);
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
+    detail::join_in_place(program_, plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
     place_buffers();
@@ -125,15 +126,16 @@ class Compiler {
 
   void use(int value, std::size_t step, int slot) {
     const Program::Value& v = program_.value(value);
-    buffer(buffer_of(value)).uses.push_back({step, slot, v.shape, v.format.dtype});
+    buffer(buffer_of(value)).uses.push_back({step, slot, v.shape, v.format.dtype, Program::slice_offset(v)});
   }
 
   Plan::Impl::Port port(int value) {
-    const auto& [name, shape, format, constant] = program_.value(value);
-    const bool photo = format == detail::photo;
+    const Program::Value& v = program_.value(value);
+    const Shape& shape = v.shape;
+    const bool photo = v.format == detail::photo;
     return {.name = {},
             .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
-            .dtype = format.dtype,
+            .dtype = v.format.dtype,
             .buffer = static_cast<std::size_t>(buffer_of(value)),
             .padded = {},
             .staging = {}};

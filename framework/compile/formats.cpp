@@ -2,12 +2,14 @@
 //
 // Backwards, each value learns the format that its first reader would like best, given what that reader's own readers
 // would like. Forwards, each operation picks the formats that convert the fewest bytes: of its operands as they now
-// are, and of its result if it is not as wished.
+// are, and of its result if it is not as wished; of equals, the fewest of its operands, for its readers may yet take
+// what was not wished.
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "lamina/base/error.h"
 #include "lamina/compile/conversion.h"
@@ -111,17 +113,18 @@ class Negotiator {
 
   void settle(Operation op) {
     PreparedViews views(program_, op, options_);
-    auto least = std::numeric_limits<std::size_t>::max();
+    std::pair least(std::numeric_limits<std::size_t>::max(), std::size_t{0});
     op.input_format = input_formats(op).back();
     Format best_output = {.dtype = program_.value(op.output).format.dtype};
     for (const Format input : input_formats(op)) {
       for (const Format output : formats_of(op.output)) {
-        std::size_t cost = converted_bytes(op, input, output);
+        const std::size_t before = converted_operands(op, input);
+        std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
         if (moves(op) && input.layout != output.layout && !op.module->keeps_order(views.with(input, output))) {
           cost += bytes_of(program_.value(op.output).shape, output);
         }
-        if (cost >= least || !op.module->takes(views.with(input, output))) continue;
-        least = cost;
+        if (std::pair(cost, before) >= least || !op.module->takes(views.with(input, output))) continue;
+        least = {cost, before};
         op.input_format = input;
         best_output = output;
       }
@@ -133,19 +136,19 @@ class Negotiator {
     settled_.operations.push_back(std::move(op));
   }
 
-  std::size_t converted_bytes(const Operation& op, Format input, Format output) {
+  static std::size_t converted(const Shape& shape, Format from, Format to) {
+    // The first layer's kernel is not to depend on where its input comes from, nor are its bits.
+    if (from == photo) from = Format{};
+    return from == to ? 0 : bytes_of(shape, from) + bytes_of(shape, to);
+  }
+
+  std::size_t converted_operands(const Operation& op, Format format) {
     std::size_t bytes = 0;
-    const auto add = [&](const Shape& shape, Format from, Format to) {
-      // The first layer's kernel is not to depend on where its input comes from, nor are its bits.
-      if (from == photo) from = Format{};
-      if (from != to) bytes += bytes_of(shape, from) + bytes_of(shape, to);
-    };
     for (const int value : op.inputs) {
       const Program::Value& source = settled_.value(value);
       if (source.constant.defined()) continue;  // converted now, not in each run
-      add(source.shape, source.format, format_of_input(program_.value(value), input));
+      bytes += converted(source.shape, source.format, format_of_input(program_.value(value), format));
     }
-    add(program_.value(op.output).shape, output, wished(op.output));
     return bytes;
   }
 
@@ -224,14 +227,22 @@ Format format_of_input(const Program::Value& value, Format format) {
 }
 
 PreparedViews::PreparedViews(const Program& program, const Program::Operation& op, const CompileOptions& options) {
-  const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
+  const auto view = [&](int index) {
+    const Program::Value& value = program.value(index);
+    const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
+    View result = {.shape = value.shape, .format = value.format, .alignment = alignment};
+    if (value.whole >= 0) {
+      result.channels = program.value(value.whole).shape[1];
+      const auto pixel = static_cast<std::size_t>(result.channels) * size_of(value.format.dtype);
+      result.alignment = std::gcd(std::gcd(alignment, Program::slice_offset(value)), pixel);
+    }
+    return result;
+  };
   for (const int input : op.inputs) {
-    const Program::Value& value = program.value(input);
-    inputs.push_back({.shape = value.shape, .format = value.format, .alignment = alignment});
-    values_.push_back(&value);
+    inputs.push_back(view(input));
+    values_.push_back(&program.value(input));
   }
-  const Program::Value& result = program.value(op.output);
-  output = {.shape = result.shape, .format = result.format, .alignment = alignment};
+  output = view(op.output);
   preparation = {.inputs = inputs,
                  .outputs = {&output, 1},
                  .device = *options.description,

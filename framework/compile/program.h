@@ -20,7 +20,9 @@ struct Program {
     std::string name;  ///< of the node that computes it
     Shape shape;
     Format format;
-    Tensor constant = {};  ///< on the CPU, in that format; undefined unless it is the same in every run
+    Tensor constant = {};            ///< on the CPU, in that format; undefined unless it is the same in every run
+    int whole = -1;                  ///< the value of whose channels this one is a slice, in its memory; -1: of none
+    std::int64_t first_channel = 0;  ///< of that slice
   };
 
   struct Operation {
@@ -43,6 +45,12 @@ struct Program {
 
   const Value& value(int index) const { return values[static_cast<std::size_t>(index)]; }
   Value& value(int index) { return values[static_cast<std::size_t>(index)]; }
+  /// Bytes from the beginning of the whole to the first element of a value; 0 for one that is no slice.
+  static std::size_t slice_offset(const Value& value) {
+    if (value.whole < 0) return 0;
+    const std::int64_t step = value.format.layout == Layout::nhwc ? 1 : value.shape[2] * value.shape[3];
+    return static_cast<std::size_t>(value.first_channel * step) * size_of(value.format.dtype);
+  }
 };
 
 /// How a caller's pictures u8 [N, H, W, 3] are stored, seen as a value [N, 3, H, W]. The conversion from it, to
@@ -90,5 +98,9 @@ void find_attention(Program& program, const CompileOptions& options);
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph, and kept values, are f32 nchw; inputs that options.photos speaks of are photos.
 Program negotiate(Program program, const CompileOptions& options);
+
+/// Makes what is joined along the channels slices of the result, where the kernels that write and read them can: they
+/// are not copied then. Formats must be settled.
+void join_in_place(Program& program, const CompileOptions& options);
 
 }  // namespace lamina::detail

@@ -2,31 +2,33 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "lamina/base/math.h"
 
 namespace lamina::cpu {
 
-void concat(std::span<const Tensor> inputs, std::span<const std::int64_t> widths, std::byte* output, std::int64_t rows,
-            ThreadPool& pool) {
+void concat(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, std::byte* output, std::int64_t rows,
+            std::int64_t pitch, ThreadPool& pool) {
   // Bytes of the output in a task: long enough to hide the hand-out, short enough to balance.
   constexpr std::int64_t chunk = 65536;
-  const std::int64_t pitch = std::accumulate(widths.begin(), widths.end(), std::int64_t{0});
-  const std::int64_t bytes = rows * pitch;
+  std::int64_t width = 0;
+  for (const JoinedRows& part : parts) width += part.width;
+  const std::int64_t bytes = rows * width;
   pool.parallel_for(detail::ceil_div(bytes, chunk), [=](std::int64_t task, int) {
     std::int64_t at = task * chunk;
     const std::int64_t end = std::min(bytes, at + chunk);
-    std::int64_t row = at / pitch, offset = at % pitch;  // of the row's first byte that is still to come
+    std::int64_t row = at / width, offset = at % width;  // of the row's first byte that is still to come
     for (; at < end; ++row, offset = 0) {
       std::int64_t first = 0;  // of the input's part of the row
-      for (std::size_t i = 0; i < inputs.size() && at < end; first += widths[i++]) {
+      for (std::size_t i = 0; i < inputs.size() && at < end; first += parts[i++].width) {
         const std::int64_t skipped = std::max<std::int64_t>(offset - first, 0);
-        const std::int64_t count = std::min(widths[i] - skipped, end - at);
+        const std::int64_t count = std::min(parts[i].width - skipped, end - at);
         if (count <= 0) continue;
-        const auto* input = static_cast<const std::byte*>(inputs[i].raw());
-        std::memcpy(output + at, input + row * widths[i] + skipped, static_cast<std::size_t>(count));
         at += count;
+        const auto* input = static_cast<const std::byte*>(inputs[i].raw());
+        if (input == output + first) continue;
+        std::memcpy(output + row * pitch + first + skipped, input + row * parts[i].pitch + skipped,
+                    static_cast<std::size_t>(count));
       }
     }
   });

@@ -30,35 +30,41 @@ bool plain(const Problem&, const Preparation& p) {
   return p.is_plain();
 }
 
-/// f32 or bf16, in and out.
-bool keeps_float(const Preparation& p) {
-  const DType dtype = p.input().format.dtype;
-  return p.keeps_format() && (dtype == DType::f32 || dtype == DType::bf16);
-}
+bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
-  return keeps_float(p) && problem.epilogue.is_simple();
+  const bool rows = p.input().format.layout == Layout::nhwc || !p.has_slices();
+  return p.keeps_format() && is_float(p.input().format.dtype) && problem.epilogue.is_simple() && rows;
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
   const cpu::AffineKernel& kernel = cpu::best_kernel(cpu::affine_kernels(), p.device);
   return make_operator("scale and shift", {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem, &kernel, format = p.input().format, a = detail::activation_of(p.input().shape)](
+                       [problem, &kernel, format = p.input().format, a = detail::activation_of(p.input().shape),
+                        pitches = cpu::PixelPitches{p.input().channels, p.output().channels}](
                            Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::scale_and_shift(kernel, format, a, inputs[0].raw(), floats(problem.scale),
+                         cpu::scale_and_shift(kernel, format, a, pitches, inputs[0].raw(), floats(problem.scale),
                                               floats(problem.shift), outputs[0].raw(), problem.epilogue.relu(),
                                               *execution.pool);
                        });
 }
 
-/// Bytes are copied, whatever they stand for.
-bool takes_concat(const ConcatProblem&, const Preparation& p) { return p.keeps_format(); }
+/// Bytes are copied, whatever they stand for. Slices are of pixels.
+bool takes_concat(const ConcatProblem& problem, const Preparation& p) {
+  return p.keeps_format() && (!p.has_slices() || (problem.dim == 1 && p.input().format.layout == Layout::nhwc));
+}
 
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  detail::ConcatExtents extents = detail::concat_extents(problem, p);
-  for (std::int64_t& width : extents.widths) width *= static_cast<std::int64_t>(size_of(p.input().format.dtype));
-  return make_operator("copies", [extents](Inputs inputs, Outputs outputs, const Execution& execution) {
-    cpu::concat(inputs, extents.widths, static_cast<std::byte*>(outputs[0].raw()), extents.rows, *execution.pool);
+  const detail::ConcatExtents extents = detail::concat_extents(problem, p);
+  const auto size = static_cast<std::int64_t>(size_of(p.input().format.dtype));
+  std::vector<cpu::JoinedRows> parts;
+  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+    const std::int64_t width = extents.widths[i];
+    parts.push_back({width * size, (p.inputs[i].is_slice() ? p.inputs[i].channels : width) * size});
+  }
+  const std::int64_t pitch = (p.output().is_slice() ? p.output().channels : extents.pitch) * size;
+  return make_operator("copies", [=, rows = extents.rows](Inputs inputs, Outputs outputs, const Execution& execution) {
+    cpu::concat(inputs, parts, static_cast<std::byte*>(outputs[0].raw()), rows, pitch, *execution.pool);
   });
 }
 
@@ -87,14 +93,19 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
 bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const PoolGeometry& g = problem.geometry;
   const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
-  return keeps_float(p) && p.input().format.layout == Layout::nhwc && (problem.kind == PoolKind::largest || !dilated);
+  const Format from = p.input().format, to = p.output().format;
+  return is_float(from.dtype) && to.dtype == from.dtype && from.layout == Layout::nhwc &&
+         (to.layout == Layout::nhwc || !p.output().is_slice()) && (problem.kind == PoolKind::largest || !dilated);
 }
 
 std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const cpu::ChannelPoolKernel& kernel = cpu::best_kernel(cpu::channel_pool_kernels(), p.device);
+  const bool to_planes = p.output().format.layout == Layout::nchw;
   return make_operator("windows of all channels",
-                       [problem, &kernel, channels = p.input().shape[1], dtype = p.input().format.dtype](
-                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                       [problem, &kernel,
+                        channels = cpu::PooledChannels{p.input().shape[1], p.input().pixel_pitch(),
+                                                       to_planes ? 0 : p.output().pixel_pitch()},
+                        dtype = p.input().format.dtype](Inputs inputs, Outputs outputs, const Execution& execution) {
                          cpu::channel_pool2d(problem.kind, kernel, problem.geometry, channels, dtype, inputs[0].raw(),
                                              outputs[0].raw(), *execution.pool);
                        });
@@ -103,7 +114,7 @@ std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const
 bool takes_conversion(const ConversionProblem&, const Preparation& p) {
   const auto known = [](const View& view) {
     const DType dtype = view.format.dtype;
-    return view.pitch == 0 && (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16);
+    return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
   };
   return known(p.input()) && known(p.output());
 }
@@ -136,12 +147,12 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
       });
 }
 
-constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
-constexpr Kernel<ConcatProblem> concat[] = {{"copies", takes_concat, prepare_concat}};
+constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine, nullptr, true}};
+constexpr Kernel<ConcatProblem> concat[] = {{"copies", takes_concat, prepare_concat, nullptr, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool},
-                                        {"channels", takes_channel_pool, prepare_channel_pool}};
+                                        {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {{"conversion", takes_conversion, prepare_conversion}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, prepare_normalization}};
 

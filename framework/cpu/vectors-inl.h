@@ -26,13 +26,24 @@ constexpr int lanes_of(D) {
   return static_cast<int>(hn::MaxLanes(D()));
 }
 
+/// Between low and high; NaN stays NaN.
+template <class V>
+HWY_INLINE V clamped(V y, V low, V high) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::Min(high, hn::Max(low, y));  // x86's give the second operand if either is NaN
+#else
+  y = hn::IfThenElse(hn::Lt(y, low), low, y);
+  return hn::IfThenElse(hn::Lt(high, y), high, y);
+#endif
+}
+
 /// Calls body(d, i) so that vectors of `d` starting at the i's cover [0, count), some elements perhaps twice.
 template <class Body>
 HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
   const auto cover = [&](auto d) {
-    constexpr int lanes = lanes_of(d);
-    for (std::int64_t i = 0; i + lanes < count; i += lanes) body(d, i);
-    body(d, count - lanes);
+    constexpr int length = lanes_of(d);
+    for (std::int64_t i = 0; i + length < count; i += length) body(d, i);
+    body(d, count - length);
   };
   const hn::ScalableTag<float> full;
   const hn::CappedTag<float, 8> eight;

@@ -25,6 +25,12 @@ struct Kernel {
   /// Whether it is also the fastest where the rows above it are not; null: always. What nothing pays for is taken by
   /// the first row that takes it.
   bool (*pays)(const Problem& problem, const Preparation& preparation) = nullptr;
+  /// It knows Views that are slices of the channels of an image; `takes` says which it takes.
+  bool slices = false;
+
+  bool solves(const Problem& problem, const Preparation& preparation) const {
+    return (slices || !preparation.has_slices()) && takes(problem, preparation);
+  }
 };
 
 /// The tables, the fastest kernel first. Each is defined once, in framework/cpu and in framework/cuda; a build without
@@ -53,7 +59,7 @@ const Kernel<Problem>* find_kernel(const Problem& problem, const Preparation& pr
   const Kernel<Problem>* fallback = nullptr;
   for (const Kernel<Problem>& kernel : kernels<Problem>(preparation.device.device.type)) {
     if (!asked.empty() && kernel.name != asked) continue;
-    if (!kernel.takes(problem, preparation)) continue;
+    if (!kernel.solves(problem, preparation)) continue;
     if (!asked.empty() || kernel.pays == nullptr || kernel.pays(problem, preparation)) return &kernel;
     if (fallback == nullptr) fallback = &kernel;
   }
@@ -72,7 +78,7 @@ const Kernel<Problem>& choose(const Problem& problem, const Preparation& prepara
   if (const Kernel<Problem>* kernel = find_kernel(problem, preparation)) return *kernel;
   std::string others;
   for (const Kernel<Problem>& kernel : kernels<Problem>(preparation.device.device.type)) {
-    if (kernel.takes(problem, preparation)) others += (others.empty() ? "" : ", ") + std::string(kernel.name);
+    if (kernel.solves(problem, preparation)) others += (others.empty() ? "" : ", ") + std::string(kernel.name);
   }
   detail::no_kernel(Problem::what, asked_for<Problem>(preparation), others, preparation);
 }

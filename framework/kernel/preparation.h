@@ -17,8 +17,14 @@ namespace lamina {
 struct View {
   Shape shape;  ///< with the batch known; logical, whichever the layout
   Format format = {};
-  std::int64_t pitch = 0;      ///< elements from one image to the next; 0: they follow each other
+  /// Of an image of which these are some neighbouring channels, where they lie in it; 0: the memory is the activation's
+  /// own. Only kernels that say so (Kernel::slices) are given such a slice.
+  std::int64_t channels = 0;
   std::size_t alignment = 16;  ///< the address is a multiple of that many bytes
+
+  bool is_slice() const { return channels != 0; }
+  /// Elements from one pixel to the next of an nhwc image.
+  std::int64_t pixel_pitch() const { return is_slice() ? channels : shape[1]; }
 };
 
 /// What the rule would otherwise decide, for tests and benchmarks. Zero or negative leaves it to the rule.
@@ -45,13 +51,18 @@ struct Preparation {
   const View& input() const { return inputs[0]; }
   const View& output() const { return outputs[0]; }
 
-  /// Inputs and outputs are stored alike, without gaps.
+  /// Inputs and outputs are stored alike.
   bool keeps_format() const {
-    const auto alike = [this](const View& view) { return view.format == input().format && view.pitch == 0; };
+    const auto alike = [this](const View& view) { return view.format == input().format; };
     return std::all_of(inputs.begin(), inputs.end(), alike) && std::all_of(outputs.begin(), outputs.end(), alike);
   }
-  /// All of them are f32 nchw without gaps.
+  /// All of them are f32 nchw.
   bool is_plain() const { return keeps_format() && input().format == Format{}; }
+  /// One of them is a slice.
+  bool has_slices() const {
+    const auto slice = [](const View& view) { return view.is_slice(); };
+    return std::any_of(inputs.begin(), inputs.end(), slice) || std::any_of(outputs.begin(), outputs.end(), slice);
+  }
 };
 
 }  // namespace lamina

@@ -61,12 +61,18 @@ void Plan::Impl::bind(std::size_t index, const Tensor& target) {
   buffer.bound = target;
   for (const Use& use : buffer.uses) {
     Step& step = steps[use.step];
-    (use.slot < 0 ? step.output : step.inputs[static_cast<std::size_t>(use.slot)]) = view(index, use.shape, use.dtype);
+    (use.slot < 0 ? step.output : step.inputs[static_cast<std::size_t>(use.slot)]) =
+        view(index, use.shape, use.dtype, use.offset);
   }
 }
 
-Tensor Plan::Impl::view(std::size_t index, const Shape& shape, DType dtype) const {
-  return buffers[index].bound.reinterpret(shape, dtype);
+Tensor Plan::Impl::view(std::size_t index, const Shape& shape, DType dtype, std::size_t offset) const {
+  const Tensor& bound = buffers[index].bound;
+  if (offset == 0 && detail::bytes_of(shape, {.dtype = dtype}) == bound.bytes()) return bound.reinterpret(shape, dtype);
+  const Tensor bytes = bound.reinterpret({static_cast<std::int64_t>(bound.bytes())}, DType::u8);
+  const auto begin = static_cast<std::int64_t>(offset);
+  const auto count = static_cast<std::int64_t>(detail::bytes_of(shape, {.dtype = dtype}));
+  return bytes.slice(begin, begin + count).reinterpret(shape, dtype);
 }
 
 std::int64_t Plan::Impl::images_of(std::span<const Tensor> tensors) const {

@@ -43,6 +43,7 @@ struct Plan::Impl {
     int slot;  ///< input number, or -1 for the output
     Shape shape;
     DType dtype;
+    std::size_t offset = 0;  ///< bytes
   };
 
   struct Buffer {
@@ -119,8 +120,9 @@ struct Plan::Impl {
   std::string summary() const;
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
-  /// The activation of that shape in a buffer, wherever the buffer is bound now.
-  Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32) const;
+  /// The activation of that shape in a buffer, wherever the buffer is bound now; of a slice, from its first element on
+  /// (there are enough behind it).
+  Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32, std::size_t offset = 0) const;
   /// What `Plan::run` and `run_into` do once the Plan is theirs.
   std::span<const Tensor> run(std::span<const Tensor> tensors, void* stream);
   void run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream);

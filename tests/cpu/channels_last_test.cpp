@@ -16,6 +16,7 @@
 #include "lamina/cpu/pool2d/pool2d.h"
 #include "support/conv_cases.h"
 #include "support/guarded.h"
+#include "support/slice.h"
 
 namespace lamina::cpu {
 namespace {
@@ -110,9 +111,13 @@ TEST(CpuChannelPool, IsThePoolOfPlanes) {
           std::vector<float> workspace(pool2d_workspace(g, 3) / sizeof(float));
           pool2d(kind, pool_kernels().back(), g, x.data(), expected.data(), pool, workspace.data());
           Guarded<float> input(turned(in, planes, x, pool)), output(out.size());
-          channel_pool2d(kind, kernel, g, channels, DType::f32, input.data(), output.data(), pool);
+          channel_pool2d(kind, kernel, g, {channels, channels, channels}, DType::f32, input.data(), output.data(),
+                         pool);
           const std::vector<float> found =
               turned(out, last, std::vector<float>(output.span().begin(), output.span().end()), pool);
+          Guarded<float> turned_back(out.size());
+          channel_pool2d(kind, kernel, g, {channels, channels, 0}, DType::f32, input.data(), turned_back.data(), pool);
+          for (std::size_t i = 0; i < found.size(); ++i) ASSERT_TRUE(same(found[i], turned_back[i])) << channels;
           for (std::size_t i = 0; i < found.size(); ++i) {
             const float tolerance = kind == PoolKind::largest ? 0.0f : 2e-5f;
             ASSERT_TRUE(same(found[i], expected[i]) || std::abs(found[i] - expected[i]) <= tolerance)
@@ -128,6 +133,7 @@ TEST(CpuChannelPool, IsThePoolOfPlanes) {
 TEST(CpuChannelPool, OfBf16IsRoundedOnce) {
   ThreadPool pool(1);
   const std::int64_t channels = 37;
+  const PooledChannels pixels = {channels, channels, channels};
   const PoolGeometry g = pools(channels)[1];
   const std::vector<float> drawn = test::draw(g.planes * g.in_pixels(), test::Values::mixed, 4);
   std::vector<bfloat16> x(drawn.size()), y(static_cast<std::size_t>(g.planes * g.out_pixels()));
@@ -136,8 +142,8 @@ TEST(CpuChannelPool, OfBf16IsRoundedOnce) {
   x[5] = to_bfloat16(exact[5] = nan);
   for (const ChannelPoolKernel& kernel : channel_pool_kernels()) {
     for (const PoolKind kind : {PoolKind::largest, PoolKind::average}) {
-      channel_pool2d(kind, kernel, g, channels, DType::bf16, x.data(), y.data(), pool);
-      channel_pool2d(kind, kernel, g, channels, DType::f32, exact.data(), expected.data(), pool);
+      channel_pool2d(kind, kernel, g, pixels, DType::bf16, x.data(), y.data(), pool);
+      channel_pool2d(kind, kernel, g, pixels, DType::f32, exact.data(), expected.data(), pool);
       for (std::size_t i = 0; i < y.size(); ++i) {
         ASSERT_TRUE(same(to_float(y[i]), to_float(to_bfloat16(expected[i])))) << name(kernel.set) << ' ' << i;
       }
@@ -157,7 +163,7 @@ TEST(CpuAffine, EveryLayoutOnEveryInstructionSet) {
         const std::vector<float> shift = test::draw(channels, test::Values::mixed, 7);
         for (const bool relu : {false, true}) {
           std::vector<float> flat = x;
-          scale_and_shift(kernel, planes, a, flat.data(), scale.data(), shift.data(), flat.data(), relu, pool);
+          scale_and_shift(kernel, planes, a, {}, flat.data(), scale.data(), shift.data(), flat.data(), relu, pool);
           for (std::size_t i = 0; i < x.size(); ++i) {
             const auto c = i / static_cast<std::size_t>(pixels) % scale.size();
             const double exact =
@@ -170,7 +176,7 @@ TEST(CpuAffine, EveryLayoutOnEveryInstructionSet) {
                 << name(kernel.set) << ' ' << i;
           }
           Guarded<float> rows(turned(a, planes, x, pool));
-          scale_and_shift(kernel, last, a, rows.data(), scale.data(), shift.data(), rows.data(), relu, pool);
+          scale_and_shift(kernel, last, a, {}, rows.data(), scale.data(), shift.data(), rows.data(), relu, pool);
           const std::vector<float> back =
               turned(a, last, std::vector<float>(rows.span().begin(), rows.span().end()), pool);
           for (std::size_t i = 0; i < x.size(); ++i) ASSERT_TRUE(same(back[i], flat[i])) << name(kernel.set);
@@ -184,15 +190,17 @@ TEST(CpuConcat, RowsOfAnyLengthSideBySide) {
   ThreadPool pool(3);
   for (const std::int64_t rows : {1, 2, 777}) {
     const std::vector<std::int64_t> widths = {12, 0, 400, 4 * 20011};
+    std::vector<JoinedRows> parts;
     std::vector<Tensor> inputs;
     std::int64_t pitch = 0;
     for (const std::int64_t width : widths) {
       inputs.push_back(Tensor::from(test::draw(rows * width / 4, test::Values::mixed, static_cast<unsigned>(width)),
                                     Shape{rows, width / 4}));
+      parts.push_back({width, width});
       pitch += width / 4;
     }
     Guarded<float> output(rows * pitch);
-    concat(inputs, widths, reinterpret_cast<std::byte*>(output.data()), rows, pool);
+    concat(inputs, parts, reinterpret_cast<std::byte*>(output.data()), rows, 4 * pitch, pool);
     std::size_t at = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -203,6 +211,55 @@ TEST(CpuConcat, RowsOfAnyLengthSideBySide) {
       }
     }
   }
+}
+
+TEST(CpuSlices, ArePooledScaledAndJoinedAsWholeImagesAre) {
+  ThreadPool pool(3);
+  const std::int64_t channels = 37, others = 6;
+  const PoolGeometry g = pools(channels)[1];
+  const Activation in = {2, channels, g.in_pixels()}, out = {2, channels, g.out_pixels()};
+  const std::vector<float> x = test::draw(in.size(), test::Values::mixed, 8);
+  Slice from(2 * in.pixels, channels, others);
+  from.put(x);
+
+  for (const ChannelPoolKernel& kernel : channel_pool_kernels()) {
+    std::vector<float> expected(static_cast<std::size_t>(out.size()));
+    channel_pool2d(PoolKind::average, kernel, g, {channels, channels, channels}, DType::f32, x.data(), expected.data(),
+                   pool);
+    Slice to(2 * out.pixels, channels, others + 1);
+    channel_pool2d(PoolKind::average, kernel, g, {channels, from.pitch(), to.pitch()}, DType::f32, from.data(),
+                   to.data(), pool);
+    EXPECT_EQ(to.take(), expected) << name(kernel.set);
+    EXPECT_TRUE(to.others_untouched()) << name(kernel.set);
+  }
+
+  const std::vector<float> scale = test::draw(channels, test::Values::mixed, 9);
+  const std::vector<float> shift = test::draw(channels, test::Values::mixed, 10);
+  for (const AffineKernel& kernel : affine_kernels()) {
+    std::vector<float> expected(x.size());
+    scale_and_shift(kernel, last, in, {}, x.data(), scale.data(), shift.data(), expected.data(), true, pool);
+    Slice to(2 * in.pixels, channels, others + 1);
+    scale_and_shift(kernel, last, in, {from.pitch(), to.pitch()}, from.data(), scale.data(), shift.data(), to.data(),
+                    true, pool);
+    EXPECT_EQ(to.take(), expected) << name(kernel.set);
+    EXPECT_TRUE(to.others_untouched()) << name(kernel.set);
+  }
+
+  // The slice, and what lies where it belongs already.
+  Slice joined(2 * in.pixels, 2 * channels, others);
+  std::vector<float> both(2 * x.size(), 7.0f);
+  joined.put(both);
+  const std::int64_t rows = 2 * in.pixels, width = channels * 4;
+  const auto tensor = [](float* values) { return Tensor::borrow(values, {1}, DType::f32); };
+  const std::vector<Tensor> inputs = {tensor(from.data()), tensor(joined.data() + channels)};
+  const std::vector<JoinedRows> parts = {{width, from.pitch() * 4}, {width, joined.pitch() * 4}};
+  concat(inputs, parts, reinterpret_cast<std::byte*>(joined.data()), rows, joined.pitch() * 4, pool);
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    const std::size_t row = i / (2 * channels), column = i % (2 * channels);
+    both[i] = column < channels ? x[row * channels + column] : 7.0f;
+  }
+  EXPECT_EQ(joined.take(), both);
+  EXPECT_TRUE(joined.others_untouched());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "lamina/layers/linear.h"
 #include "lamina/plan/plan.h"
 #include "plan/allocation_counter.h"
 #include "support/file_test.h"
@@ -42,6 +44,28 @@ TEST(PlanInBf16, DecidesWhatLinearWeightsAre) {
         (void)graph.compile({.device = Device::cpu(), .precision = Precision::bf16, .linear_weights = DType::f16});
       },
       {"linear_weights", "f16", "bf16"});
+}
+
+/// What `serve` promises: an image alone and among others, in every precision.
+TEST(PlanInBf16, AnImagesBitsDoNotDependOnThoseBesideIt) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 9, 9});
+  const Value c = g.add("conv", Conv2d({.in = 3, .out = 40, .kernel = 3, .padding = 1}), x);
+  const Value f = g.add("flat", Flatten(), g.add("relu", ReLU(), c));
+  g.output(g.add("second", Linear({.in = 70, .out = 11}), g.add("first", Linear({.in = 3240, .out = 70}), f)));
+  test::randomize(g);
+  constexpr std::int64_t images = 19;
+  const Tensor all = test::random_tensor({images, 3, 9, 9}, 8);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Plan many = g.compile({.device = Device::cpu(), .batch = images, .precision = precision, .threads = 2});
+    Plan one = g.compile({.device = Device::cpu(), .precision = precision, .threads = 1});
+    const Tensor together = many.run(all).clone();
+    for (std::int64_t n = 0; n < images; ++n) {
+      const Tensor alone = one.run(all.slice(n, n + 1)).clone();
+      ASSERT_TRUE(std::ranges::equal(alone.values<float>(), together.slice(n, n + 1).values<float>()))
+          << name(precision) << ", image " << n;
+    }
+  }
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 // Loops over blocks, one for each function, which the compiler vectorises: conditions are selections between two values
 // that are both computed. Comparisons are written so that NaN stays.
 
-// Compiled once for each instruction set by Highway, whose vectors it does not name. Bits are the same for all of them.
+// Compiled once for each instruction set by Highway. What activations are made of is written with its vectors; there
+// products are fused with sums where the instructions are. All other bits are the same for every set.
 
 #include "lamina/cpu/simd_targets.h"
 
@@ -18,22 +19,9 @@
 
 #include "lamina/cpu/array/pointwise.h"
 #include "lamina/cpu/simd.h"
+#include "lamina/cpu/vector_math-inl.h"
 #include "lamina/cpu/vector_math.h"
-
-#ifndef LAMINA_CPU_ARRAY_APPLY_KERNEL
-#define LAMINA_CPU_ARRAY_APPLY_KERNEL
-namespace lamina::cpu {
-namespace {
-
-struct ApplyKernel {
-  InstructionSet set;
-  void (*floats)(Pointwise function, const StepOperands<float>& operands, float* output, std::int64_t count);
-  void (*doubles)(Pointwise function, const StepOperands<double>& operands, double* output, std::int64_t count);
-};
-
-}  // namespace
-}  // namespace lamina::cpu
-#endif
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
@@ -129,6 +117,23 @@ void each(const StepOperands<T>& o, T* __restrict output, std::int64_t count, F 
   for (std::int64_t i = 0; i < count; ++i) output[i] = static_cast<T>(f(o.value[i], o.x[i], o.y[i]));
 }
 
+/// The same with f(d, vector): of floats, where there are vectors; `g` of others.
+template <class F, class G>
+void each_vector(const StepOperands<float>& o, float* output, std::int64_t count, F f, G g) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
+  (void)g;
+  for_vectors(count,
+              [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(f(d, hn::LoadU(d, o.value + i)), d, output + i); });
+#else
+  (void)f;
+  each(o, output, count, g);
+#endif
+}
+template <class F, class G>
+void each_vector(const StepOperands<double>& o, double* output, std::int64_t count, F, G g) {
+  each(o, output, count, g);
+}
+
 template <class T>
 bool all_are(const T* x, std::int64_t count, T number) {
   return std::all_of(x, x + count, [number](T one) { return one == number; });
@@ -139,9 +144,13 @@ template <class T>
 void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t n) {
   switch (function) {
     case Pointwise::relu: return each(o, output, n, [](T v, T, T) { return v < T{0} ? T{0} : v; });
-    case Pointwise::sigmoid: return each(o, output, n, [](T v, T, T) { return sigmoid_of(v); });
+    case Pointwise::sigmoid:
+      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_sigmoid(d, v); },
+                         [](T v, T, T) { return sigmoid_of(v); });
     case Pointwise::tanh: return each(o, output, n, [](T v, T, T) { return tanh_of(v); });
-    case Pointwise::exp: return each(o, output, n, [](T v, T, T) { return exp_of(v); });
+    case Pointwise::exp:
+      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_exp(d, v); },
+                         [](T v, T, T) { return exp_of(v); });
     case Pointwise::log: return each(o, output, n, [](T v, T, T) { return std::log(v); });
     case Pointwise::sqrt: return each(o, output, n, [](T v, T, T) { return std::sqrt(v); });
     case Pointwise::rsqrt: return each(o, output, n, [](T v, T, T) { return T{1} / std::sqrt(v); });
@@ -154,9 +163,13 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
     case Pointwise::floor: return each(o, output, n, [](T v, T, T) { return std::floor(v); });
     case Pointwise::ceil: return each(o, output, n, [](T v, T, T) { return std::ceil(v); });
     case Pointwise::round: return each(o, output, n, [](T v, T, T) { return std::rint(v); });
-    case Pointwise::silu: return each(o, output, n, [](T v, T, T) { return v * sigmoid_of(v); });
+    case Pointwise::silu:
+      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return hn::Mul(v, vector_sigmoid(d, v)); },
+                         [](T v, T, T) { return v * sigmoid_of(v); });
     case Pointwise::mish: return each(o, output, n, [](T v, T, T) { return mish(v); });
-    case Pointwise::gelu: return each(o, output, n, [](T v, T, T) { return gelu(v); });
+    case Pointwise::gelu:
+      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_gelu(d, v); },
+                         [](T v, T, T) { return gelu(v); });
     case Pointwise::gelu_tanh: return each(o, output, n, [](T v, T, T) { return gelu_tanh(v); });
     case Pointwise::softplus: return each(o, output, n, [](T v, T, T) { return logistic_log(v); });
     case Pointwise::softsign: return each(o, output, n, [](T v, T, T) { return v / (T{1} + std::abs(v)); });
@@ -229,23 +242,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lamina::cpu {
-namespace {
 
-const ApplyKernel& best() {
-  static const ApplyKernel& first = LAMINA_SIMD_KERNELS(kernel).front();
-  return first;
-}
-
-}  // namespace
-
-template <>
-void apply(Pointwise function, const StepOperands<float>& operands, float* output, std::int64_t count) {
-  best().floats(function, operands, output, count);
-}
-template <>
-void apply(Pointwise function, const StepOperands<double>& operands, double* output, std::int64_t count) {
-  best().doubles(function, operands, output, count);
-}
+std::span<const ApplyKernel> apply_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
 }  // namespace lamina::cpu
 #endif

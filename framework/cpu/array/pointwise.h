@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <type_traits>
 
+#include "lamina/cpu/simd.h"
 #include "lamina/kernel/pointwise.h"
 
 namespace lamina::cpu {
@@ -15,9 +18,32 @@ struct StepOperands {
   const T* y;
 };
 
-/// output[i] = the function of element i of each operand, for T float, double, std::int64_t or std::uint64_t. The
-/// output overlaps no operand.
+/// output[i] = the function of element i of each operand; the output overlaps no operand. Compiled for one instruction
+/// set.
+struct ApplyKernel {
+  InstructionSet set;
+  void (*floats)(Pointwise function, const StepOperands<float>& operands, float* output, std::int64_t count);
+  void (*doubles)(Pointwise function, const StepOperands<double>& operands, double* output, std::int64_t count);
+};
+
+/// Those that this machine runs, the fastest first; the last one is plain C++.
+std::span<const ApplyKernel> apply_kernels();
+
+/// The same of whole numbers, std::int64_t or std::uint64_t.
 template <class T>
-void apply(Pointwise function, const StepOperands<T>& operands, T* output, std::int64_t count);
+void apply_whole(Pointwise function, const StepOperands<T>& operands, T* output, std::int64_t count);
+
+/// The same of any of the four types.
+template <class T>
+void apply(const ApplyKernel& kernel, Pointwise function, const StepOperands<T>& operands, T* output,
+           std::int64_t count) {
+  if constexpr (std::is_same_v<T, float>) {
+    kernel.floats(function, operands, output, count);
+  } else if constexpr (std::is_same_v<T, double>) {
+    kernel.doubles(function, operands, output, count);
+  } else {
+    apply_whole(function, operands, output, count);
+  }
+}
 
 }  // namespace lamina::cpu

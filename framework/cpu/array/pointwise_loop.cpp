@@ -5,7 +5,6 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/array/blocks.h"
-#include "lamina/cpu/array/pointwise.h"
 #include "lamina/kernel/rules/walk.h"
 
 namespace lamina::cpu {
@@ -22,7 +21,9 @@ struct alignas(64) Block {
 }  // namespace
 
 PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation& p)
-    : problem_(problem), axes_(detail::broadcast_walk(p.output(), p.inputs)) {
+    : problem_(problem),
+      kernel_(&best_kernel(apply_kernels(), p.device)),
+      axes_(detail::broadcast_walk(p.output(), p.inputs)) {
   if (problem_.chain.empty()) problem_.chain.push_back({Pointwise::identity});
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const auto is = [&](std::size_t like) {
@@ -60,7 +61,7 @@ class PointwiseLoop::Worker {
         const T* const y = operands < 3 ? value : operand_or_number(step.second, step.b, first, count, y_);
         result = value == value_.values ? result_.values : value_.values;
         if (direct_ && &step == &chain.back()) result = reinterpret_cast<T*>(target);
-        apply(step.function, StepOperands<T>{value, x, y}, result, count);
+        apply(*loop_.kernel_, step.function, StepOperands<T>{value, x, y}, result, count);
         value = result;
       }
       if (!direct_) store(output_.dtype(), value, target, count);

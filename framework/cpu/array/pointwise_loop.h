@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/array/pointwise.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/kernel/rules/walk.h"
@@ -33,6 +34,7 @@ class PointwiseLoop {
   void run(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
 
   PointwiseProblem problem_;
+  const ApplyKernel* kernel_;
   std::vector<detail::WalkAxis> axes_;
   std::vector<Kind> kinds_;  // by input
 };

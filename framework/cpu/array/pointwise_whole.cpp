@@ -3,7 +3,6 @@
 
 #include "lamina/cpu/array/pointwise.h"
 
-#include <concepts>
 #include <type_traits>
 
 namespace lamina::cpu {
@@ -81,7 +80,6 @@ void each(const StepOperands<T>& o, T* __restrict output, std::int64_t count, F 
 
 // clang-format off
 template <class T>
-  requires std::integral<T>
 void apply_whole(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t n) {
   switch (function) {
     case Pointwise::relu: return each(o, output, n, [](T v, T, T) { return v < 0 ? T{0} : v; });
@@ -127,13 +125,7 @@ void apply_whole(Pointwise function, const StepOperands<T>& o, T* output, std::i
 }
 // clang-format on
 
-template <>
-void apply(Pointwise function, const StepOperands<std::int64_t>& o, std::int64_t* output, std::int64_t n) {
-  apply_whole(function, o, output, n);
-}
-template <>
-void apply(Pointwise function, const StepOperands<std::uint64_t>& o, std::uint64_t* output, std::int64_t n) {
-  apply_whole(function, o, output, n);
-}
+template void apply_whole(Pointwise, const StepOperands<std::int64_t>&, std::int64_t*, std::int64_t);
+template void apply_whole(Pointwise, const StepOperands<std::uint64_t>&, std::uint64_t*, std::int64_t);
 
 }  // namespace lamina::cpu

@@ -14,6 +14,7 @@
 #include "lamina/cpu/conv2d/blocked_chunks.h"
 #include "lamina/cpu/conv2d/blocked_tile-inl.h"
 #include "lamina/cpu/conv2d/blocked_write-inl.h"
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
@@ -66,15 +67,18 @@ void write_rows(const float* sums, int width, int pixels, const BlockedJob& job,
   for (int p = 0; p < pixels; ++p, sums += width, output += pitch) {
     int f = 0;
     for (; f + lanes <= job.filters; f += lanes) {
-      Vector y = hn::Load(d, sums + f);
-      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
-      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + f);
+      hn::StoreU(clamped(hn::Load(d, sums + f), low, high), d, output + f);
     }
     for (; f < job.filters; ++f) {
       const float y = sums[f] < finish.low ? finish.low : sums[f];
       output[f] = finish.high < y ? finish.high : y;
     }
-    if (!finish.rest.empty()) apply_rest(finish.rest, nullptr, output, job.filters);
+  }
+  if (finish.rest.empty()) return;
+  output -= pixels * pitch;
+  const bool whole = job.filters == pitch;  // pixels of all channels lie side by side
+  for (int p = 0; p < (whole ? 1 : pixels); ++p, output += pitch) {
+    apply_rest(finish, nullptr, output, job.filters * (whole ? pixels : 1));
   }
 }
 

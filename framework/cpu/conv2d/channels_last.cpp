@@ -35,8 +35,9 @@ struct ChannelsLastConv::Task {
   // input + image * image_pitch + row * row_pitch + c.
   const float* input = nullptr;
   std::int64_t image_pitch = 0, row_pitch = 0, pixel = 0;
-  int first_channel = 0, channels = 0;  // that `input` has
-  int top = 0, bottom = 0;              // rows that were copied
+  int first_channel = 0;
+  std::int64_t channels = 0;  // of `input` from pixel to pixel, those that the task reads or those of the image
+  int top = 0, bottom = 0;    // rows that were copied
 
   std::int64_t pixels() const {
     return (last_image - first_image) * (last_row - first_row) * (last_column - first_column);
@@ -48,21 +49,20 @@ std::size_t ChannelsLastConv::workspace() const {
 }
 
 /// Writes the rows that the task reads, of the channels that it reads, between the zeros that pad them left and right.
-void ChannelsLastConv::copy_rows(const Task& t, const float* input, float* copy) const {
+void ChannelsLastConv::copy_rows(const Task& t, const ChannelsLastPointers& p, float* copy) const {
   const ConvGeometry& g = geometry_;
   const std::int64_t left = std::int64_t{g.padding_width} * t.channels;
   for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
     for (int row = t.top; row < t.bottom; ++row, copy += t.row_pitch) {
       const float* from =
-          input + (n * g.in_pixels() + std::int64_t{row} * g.in_width) * g.in_channels + t.first_channel;
+          p.input + (n * g.in_pixels() + std::int64_t{row} * g.in_width) * p.input_pitch + t.first_channel;
       std::fill_n(copy, left, 0.0f);
-      if (t.channels == g.in_channels) {
+      if (t.channels == p.input_pitch) {
         std::memcpy(copy + left, from,
                     static_cast<std::size_t>(std::int64_t{g.in_width} * g.in_channels) * sizeof(float));
       } else {
         for (int column = 0; column < g.in_width; ++column) {
-          std::copy_n(from + std::int64_t{column} * g.in_channels, t.channels,
-                      copy + left + std::int64_t{column} * t.channels);
+          std::copy_n(from + column * p.input_pitch, t.channels, copy + left + std::int64_t{column} * t.channels);
         }
       }
       std::fill(copy + left + std::int64_t{g.in_width} * t.channels, copy + t.row_pitch, 0.0f);
@@ -70,17 +70,18 @@ void ChannelsLastConv::copy_rows(const Task& t, const float* input, float* copy)
   }
 }
 
-/// The stretches of terms [begin, end) of the reduction, weights `size` filters wide.
-int ChannelsLastConv::stretches_of(std::int64_t begin, std::int64_t end, int size, const Task& t, Stretch* out) const {
+/// The stretches, of `most` terms at most, of terms [begin, end) of the reduction, weights `size` filters wide.
+int ChannelsLastConv::stretches_of(std::int64_t begin, std::int64_t end, int size, std::int64_t most, const Task& t,
+                                   Stretch* out) const {
   const ConvGeometry& g = geometry_;
   const std::int64_t channels = g.group_in_channels();
   // Where a pixel has no channels but these, neighbouring taps of a row are neighbours in memory.
   const bool rows = t.channels == channels && g.dilation_width == 1;
-  const std::int64_t most = rows ? channels * g.kernel_width : channels;
+  const std::int64_t together = rows ? channels * g.kernel_width : channels;
   int count = 0;
   for (std::int64_t i = begin; i < end; ++count) {
     const std::int64_t tap = i / channels, row = tap / g.kernel_width, column = tap % g.kernel_width;
-    const std::int64_t n = std::min(most - i % most, end - i);
+    const std::int64_t n = std::min({together - i % together, end - i, most});
     out[count] = {row * g.dilation_height * t.row_pitch + column * g.dilation_width * t.channels + i % channels,
                   (i - begin) * size, static_cast<int>(n), static_cast<int>(row)};
     i += n;
@@ -94,8 +95,7 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
   const std::int64_t k = g.reduction(), pixels = t.pixels();
   const std::int64_t biases = round_up<std::int64_t>(padded(), line);
   const int columns = t.last_column - t.first_column;
-  const int row_tiles = ceil_div(columns, tile_);
-  const std::int64_t tiles = (t.last_image - t.first_image) * (t.last_row - t.first_row) * row_tiles;
+  const std::int64_t rows = (t.last_image - t.first_image) * (t.last_row - t.first_row);
   const auto padded_filter = [&](int block) {
     return std::int64_t{block / blocks_} * padded() + first_filter(block % blocks_);
   };
@@ -108,20 +108,25 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
     };
     for (int b = t.first_block; b < t.last_block; ++b) {
       const int group = b / blocks_, block = b % blocks_, size = block_size(block), filter = first_filter(block);
-      const auto& functions = block < wide_ ? kernel_->wide : kernel_->narrow;
+      const auto* const functions = tiles(block).functions;
+      const int row_tiles = ceil_div(columns, tile_pixels(block));
       Stretch all[chunk_terms], some[chunk_terms];
-      const int count = stretches_of(begin, end, size, t, all);
+      // The first block's tiles fetch the pixels of the tile that follows, if the image is read where it lies and has
+      // many: with each stretch a pixel's channels, unless all that it has are next to each other. Other blocks' tiles
+      // fetch their share of the weights that follow.
+      const bool fetches_pixels = b == t.first_block && !copies() && rows * row_tiles >= 16 && terms >= line;
+      const bool in_rows = terms == t.channels;
+      const int count = stretches_of(begin, end, size, fetches_pixels && !in_rows ? terms / line : terms, t, all);
       ChannelsLastTile tile;
       tile.pixel = std::int64_t{g.stride_width} * t.channels;
       tile.weights = weights(begin, terms, b);
-      // Every tile fetches its share of the weights that follow.
       const float* next = tile.weights;
       if (b + 1 < t.last_block) {
         next = weights(begin, terms, b + 1);
       } else if (!last) {
         next = weights(end, std::min(k - end, chunk_), t.first_block);
       }
-      const std::int64_t share = next == tile.weights ? 0 : ceil_div(terms * size, tiles);
+      const std::int64_t share = next == tile.weights ? 0 : ceil_div(terms * size, rows * row_tiles);
       tile.fetch_step = ceil_div(share, terms);
       tile.fetch = next;
       tile.filters = last ? std::min(size, g.group_out_channels() - filter) : size;
@@ -144,19 +149,24 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
             tile.count = static_cast<int>(std::copy_if(all, all + count, some, inside) - some);
           }
           const float* const row = input + (n - t.first_image) * t.image_pitch + top * t.row_pitch;
-          const std::int64_t place = (n * g.out_pixels() + std::int64_t{oh} * g.out_width) * g.out_channels + channel;
+          const std::int64_t place = (n * g.out_pixels() + std::int64_t{oh} * g.out_width) * p.output_pitch + channel;
           for (int i = 0; i < row_tiles; ++i) {
             const int from = t.first_column + part_begin(columns, row_tiles, i);
             const int to = t.first_column + part_begin(columns, row_tiles, i + 1);
             tile.input = row + from * tile.pixel;
+            if (fetches_pixels) {
+              tile.fetch = row + to * tile.pixel + tile.stretches[0].input;
+              tile.fetch_step = line;
+              tile.fetch_skip = in_rows ? 0 : tile.pixel - terms / line * line;
+            }
             tile.before = chunk == 0 ? p.packed + group * biases + filter : block_sums;
             tile.next_before = chunk == 0 ? 0 : size;
             tile.output = block_sums;
             tile.pitch = size;
             if (last) {
-              tile.output = p.output + place + std::int64_t{from} * g.out_channels;
-              tile.pitch = g.out_channels;
-              if (epilogue.adds) tile.residual = p.residual + place + std::int64_t{from} * g.out_channels;
+              tile.output = p.output + place + from * p.output_pitch;
+              tile.pitch = p.output_pitch;
+              if (epilogue.adds) tile.residual = p.residual + place + from * p.output_pitch;
             }
             functions[to - from - 1](tile);
             tile.fetch += share;
@@ -178,22 +188,25 @@ void ChannelsLastConv::finish(const Task& t, const ChannelsLastPointers& p, cons
   const std::int64_t first = channel(t.first_block), channels = channel(t.last_block) - first;
   const std::int64_t columns = t.last_column - t.first_column;
   // Pixels of all channels lie side by side.
-  const bool whole = channels == g.out_channels;
+  const bool whole = channels == p.output_pitch;
   for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
     for (int oh = t.first_row; oh < t.last_row; ++oh) {
       for (std::int64_t column = 0; column < (whole ? 1 : columns); ++column) {
         const std::int64_t pixel = n * g.out_pixels() + std::int64_t{oh} * g.out_width + t.first_column + column;
-        const std::int64_t at = pixel * g.out_channels + first;
-        apply_rest(epilogue.rest, p.residual == nullptr ? nullptr : p.residual + at, p.output + at,
+        const std::int64_t at = pixel * p.output_pitch + first;
+        apply_rest(epilogue, p.residual == nullptr ? nullptr : p.residual + at, p.output + at,
                    whole ? columns * channels : channels);
       }
     }
   }
 }
 
-void ChannelsLastConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, ThreadPool& pool,
+void ChannelsLastConv::run(const ChannelsLastPointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
                            float* workspace) const {
   const ConvGeometry& g = geometry_;
+  ChannelsLastPointers p = pointers;
+  if (p.input_pitch == 0) p.input_pitch = g.in_channels;
+  if (p.output_pitch == 0) p.output_pitch = g.out_channels;
   const int blocks = g.groups * blocks_;
   const std::int64_t parts = ceil_div(g.batch, images_) * bands_ * spans_;
   pool.parallel_for(parts * block_parts_, [&](std::int64_t index, int worker) {
@@ -221,11 +234,11 @@ void ChannelsLastConv::run(const ChannelsLastPointers& p, const RowEpilogue& epi
       t.bottom = std::clamp(bottom + 1, t.top, g.in_height);
       t.row_pitch = (g.in_width + 2 * std::int64_t{g.padding_width}) * t.channels;
       t.image_pitch = (t.bottom - t.top) * t.row_pitch;
-      copy_rows(t, p.input, copy);
+      copy_rows(t, p, copy);
       t.input = copy - t.top * t.row_pitch;
     } else {
-      t.channels = g.in_channels;
-      t.row_pitch = std::int64_t{g.in_width} * g.in_channels;
+      t.channels = p.input_pitch;
+      t.row_pitch = g.in_width * t.channels;
       t.image_pitch = g.in_height * t.row_pitch;
       t.input = p.input + t.first_image * t.image_pitch;
     }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -30,11 +32,11 @@ struct ChannelsLastTile {
   const float* input = nullptr;  // at the first pixel's window
   std::int64_t pixel = 0;        // floats from pixel to pixel
   const Stretch* stretches = nullptr;
-  int count = 0;                   // of them
-  const float* weights = nullptr;  // [terms, V * lanes] of the chunk, aligned to a vector
-  const float* fetch = nullptr;    // wanted afterwards: a line is fetched with each term
-  std::int64_t fetch_step = 0;     // floats
-  const float* before = nullptr;   // [P, next_before]: what to add to, biases or the sums so far
+  int count = 0;                                // of them
+  const float* weights = nullptr;               // [terms, V * lanes] of the chunk, aligned to a vector
+  const float* fetch = nullptr;                 // wanted afterwards: a line is fetched with each term
+  std::int64_t fetch_step = 0, fetch_skip = 0;  // floats to the next one, and further behind a stretch
+  const float* before = nullptr;                // [P, next_before]: what to add to, biases or the sums so far
   std::int64_t next_before = 0;
   float* output = nullptr;  // [P, pitch]
   std::int64_t pitch = 0;
@@ -43,14 +45,17 @@ struct ChannelsLastTile {
   const RowEpilogue* finish = nullptr;  // of the last chunk; null: none
 };
 
+/// The tiles of one number of vectors of filters.
+struct ChannelsLastTiles {
+  int pixels;                                              // P: the most in a tile
+  void (*const* functions)(const ChannelsLastTile& tile);  // by number of pixels less one
+};
+
 /// The kernel compiled for one instruction set.
 struct ChannelsLastKernel {
   InstructionSet set;
-  int lanes;                                            // L: floats in a vector
-  int vectors;                                          // V: vectors of filters in a wide block
-  int pixels;                                           // P: the most pixels in a tile
-  void (*const* wide)(const ChannelsLastTile& tile);    // V vectors of filters, by number of pixels less one
-  void (*const* narrow)(const ChannelsLastTile& tile);  // one vector of filters
+  int lanes;                                 // L: floats in a vector
+  std::span<const ChannelsLastTiles> tiles;  // by number of vectors of filters less one
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.
@@ -62,6 +67,8 @@ struct ChannelsLastPointers {
   const float* packed = nullptr;    // what pack() wrote
   const float* residual = nullptr;  // [N, OH, OW, OC]: input 1 of the epilogue, if it has one
   float* output = nullptr;          // [N, OH, OW, OC]
+  // Floats from pixel to pixel, of the input, and of residual and output; 0: C and OC. `lanes` knows no others.
+  std::int64_t input_pitch = 0, output_pitch = 0;
 };
 
 /// One convolution, its work divided for a number of threads.
@@ -85,22 +92,29 @@ class ChannelsLastConv {
  private:
   struct Task;
 
-  int block_size(int block) const { return block < wide_ ? kernel_->vectors * kernel_->lanes : kernel_->lanes; }
-  int first_filter(int block) const;
-  int padded() const { return first_filter(blocks_); }  // filters of a group
+  int block_vectors(int block) const { return std::min(wide_, vectors_ - block * wide_); }
+  int block_size(int block) const { return block_vectors(block) * kernel_->lanes; }
+  int first_filter(int block) const { return block * wide_ * kernel_->lanes; }
+  int padded() const { return vectors_ * kernel_->lanes; }  // filters of a group
+  const ChannelsLastTiles& tiles(int block) const {
+    return kernel_->tiles[static_cast<std::size_t>(block_vectors(block) - 1)];
+  }
+  int tile_pixels(int block) const { return std::min(tiles(block).pixels, most_pixels_); }
   bool copies() const { return geometry_.padding_width > 0; }
   std::int64_t rows_read(std::int64_t rows) const;
   void divide();
-  void copy_rows(const Task& task, const float* input, float* copy) const;
-  int stretches_of(std::int64_t begin, std::int64_t end, int size, const Task& task, Stretch* out) const;
+  void copy_rows(const Task& task, const ChannelsLastPointers& p, float* copy) const;
+  int stretches_of(std::int64_t begin, std::int64_t end, int size, std::int64_t most, const Task& task,
+                   Stretch* out) const;
   void run_task(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue, float* sums) const;
   void finish(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const;
 
   ConvGeometry geometry_;  // with all pixels in one row, if they can be
   const ChannelsLastKernel* kernel_;
   int threads_;
-  int wide_ = 0, blocks_ = 0;  // blocks of filters of a group: wide ones, and all
-  int tile_ = 1;               // the most pixels of a tile
+  int vectors_ = 0, blocks_ = 0;  // of filters of a group
+  int wide_ = 1;                  // vectors of a block, but for the last
+  int most_pixels_ = 0;           // of a tile, whatever the registers hold
   std::int64_t chunk_ = 0, chunks_ = 0;
   // A task is some rows of an image, or some images, or some pixels of the only row, and a part of the blocks.
   std::int64_t images_ = 1, bands_ = 1, spans_ = 1;

@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "lamina/cpu/conv2d/channels_last.h"
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
@@ -27,19 +29,14 @@ using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 
-// 32 registers: 2 x 14 accumulators (NEON, whose vectors are short: 4 x 6); 16 registers: 2 x 6.
-#if HWY_TARGET == HWY_AVX3
-constexpr int wide_vectors = 2, most_pixels = 14;
-#elif HWY_TARGET == HWY_NEON
-constexpr int wide_vectors = 4, most_pixels = 6;
+// Accumulators and as many weights as there are vectors of filters fill the registers, but for a value: 32 of them, 4 x
+// 6, 3 x 9, 2 x 14; 16 of them, 2 x 6. One vector of filters has no use for more than hide a multiply-add's latency.
+// The most filters a pixel's values are read for, the least is read.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int most_pixels[] = {14, 14, 9, 6};
 #else
-constexpr int wide_vectors = 2, most_pixels = 6;
+constexpr int most_pixels[] = {12, 6};
 #endif
-
-HWY_INLINE Vector clamped(Vector y, Vector low, Vector high) {
-  y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
-  return hn::IfThenElse(hn::Lt(high, y), high, y);
-}
 
 /// The first n of a vector's floats: memory has no more.
 HWY_INLINE Vector load_part(const float* from, int n) {
@@ -121,6 +118,7 @@ HWY_NOINLINE void tile(const ChannelsLastTile& t) {
       ++x;
       w += V * lanes;
     } while (w != end);
+    fetch += t.fetch_skip;
   }
 
   if (t.filters < V * lanes) {
@@ -156,10 +154,16 @@ constexpr std::array<void (*)(const ChannelsLastTile&), sizeof...(index)> tiles(
   return {tile<V, index + 1>...};
 }
 
-constexpr auto wide_tiles = tiles<wide_vectors>(std::make_integer_sequence<int, most_pixels>());
-constexpr auto narrow_tiles = tiles<1>(std::make_integer_sequence<int, most_pixels>());
-constexpr ChannelsLastKernel kernel = {LAMINA_SIMD_SET,    lanes, wide_vectors, most_pixels, wide_tiles.data(),
-                                       narrow_tiles.data()};
+template <int V>
+constexpr auto functions = tiles<V>(std::make_integer_sequence<int, most_pixels[V - 1]>());
+
+template <int... index>
+constexpr std::array<ChannelsLastTiles, sizeof...(index)> all_tiles(std::integer_sequence<int, index...>) {
+  return {ChannelsLastTiles{most_pixels[index], functions<index + 1>.data()}...};
+}
+
+constexpr auto tiles_by_vectors = all_tiles(std::make_integer_sequence<int, std::size(most_pixels)>());
+constexpr ChannelsLastKernel kernel = {LAMINA_SIMD_SET, lanes, tiles_by_vectors};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

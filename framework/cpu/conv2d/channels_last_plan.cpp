@@ -19,8 +19,9 @@ constexpr std::int64_t line = 16;
 /// The longest chain of multiply-adds: docs/precision.md.
 constexpr std::int64_t chunk_terms = 128;
 /// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
-/// chunk of its input: each half of a 1 MB L2.
-constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10;
+/// chunk of its input: each half of a 1 MB L2. Of that chunk alone, read where the image lies, a
+/// sixth: lines around it come along.
+constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10, chunk_floats = 44 << 10;
 
 /// A 1x1 kernel that reads every pixel once sees no images: all pixels of the batch are one row.
 ConvGeometry flattened(ConvGeometry g) {
@@ -33,25 +34,35 @@ ConvGeometry flattened(ConvGeometry g) {
   return g;
 }
 
+/// The most vectors of filters whose tiles have 16 accumulators or more in use where rows are cut into equal parts: a
+/// row of 7 is one tile of 3 vectors, not two of 4.
+int vectors_of_block(int columns, const ChannelsLastKernel& kernel) {
+  const auto accumulators = [&](int vectors) {
+    const int tiles = ceil_div(columns, kernel.tiles[static_cast<std::size_t>(vectors - 1)].pixels);
+    return std::min(16, columns * vectors / std::max(tiles, 1));
+  };
+  int best = static_cast<int>(kernel.tiles.size());
+  for (int vectors = best - 1; vectors >= 1; --vectors) {
+    if (accumulators(vectors) > accumulators(best)) best = vectors;
+  }
+  return best;
+}
+
 }  // namespace
 
 ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads)
     : geometry_(flattened(geometry)), kernel_(&kernel), threads_(threads) {
   const ConvGeometry& g = geometry_;
-  const int filters = geometry.group_out_channels(), size = kernel.vectors * kernel.lanes;
-  wide_ = (filters + kernel.lanes - 1) / size;  // the last may lack less than a vector
-  blocks_ = wide_ + std::max(0, ceil_div(filters - wide_ * size, kernel.lanes));
+  vectors_ = ceil_div(geometry.group_out_channels(), kernel.lanes);
+  wide_ = vectors_of_block(g.out_width, kernel);
+  blocks_ = ceil_div(vectors_, wide_);
   const std::int64_t k = geometry.reduction();
   // Pixels that lie a multiple of 4 KB apart share the 8 to 12 lines of a set of L1, which weights need too.
   const std::int64_t pixel = std::int64_t{g.stride_width} * g.in_channels;
-  tile_ = pixel % 1024 == 0 ? std::min(kernel.pixels, 8) : kernel.pixels;
+  most_pixels_ = pixel % 1024 == 0 ? 8 : std::numeric_limits<int>::max();
   chunk_ = std::min(k, round_up(ceil_div(k, ceil_div(k, chunk_terms)), line));
   chunks_ = ceil_div(k, chunk_);
   divide();
-}
-
-int ChannelsLastConv::first_filter(int block) const {
-  return std::min(block, wide_) * kernel_->vectors * kernel_->lanes + std::max(0, block - wide_) * kernel_->lanes;
 }
 
 /// Image rows that `rows` output rows read.
@@ -68,8 +79,8 @@ void ChannelsLastConv::divide() {
   const std::int64_t copied_row = (g.in_width + 2 * std::int64_t{g.padding_width}) * g.in_channels;
   // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again, copying rows and
   // reading weights, against idle threads. docs/cpu.md has the rates.
-  const double block_cost = 0.5 * k * (wide_ > 0 ? kernel_->vectors : 1);
-  const double weight_cost = 0.16 * k * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
+  const double block_cost = 0.5 * k * block_vectors(0);
+  const double weight_cost = 0.16 * k * block_size(0);
   const double read_cost = copies() ? 0.0 : 0.2 * k;
   const double copy_cost = copies() ? 0.15 * static_cast<double>(copied_row) : 0.0;
   constexpr double task_cost = 3000;
@@ -78,15 +89,16 @@ void ChannelsLastConv::divide() {
     const std::int64_t rows = ceil_div<std::int64_t>(g.out_height, bands);
     const std::int64_t pixels = images * rows * ceil_div<std::int64_t>(g.out_width, spans);
     const std::int64_t copy = copies() ? images * rows_read(rows) * copied_row : 0;
-    const bool least_work = images == 1 && rows == 1 && (copies() || pixels <= tile_);
+    const bool least_work = images == 1 && rows == 1 && (copies() || pixels <= tile_pixels(0));
     for (std::int64_t parts = 1; parts <= blocks; ++parts) {
       const std::int64_t part = ceil_div(blocks, parts);
-      const std::int64_t filters = part * kernel_->lanes * (wide_ > 0 ? kernel_->vectors : 1);
+      const std::int64_t filters = part * block_size(0);
       // A part that begins within a group reaches into one more.
       const std::int64_t groups = std::min<std::int64_t>(g.groups, (part + 2 * blocks_ - 2) / blocks_);
       const std::int64_t part_copy = copy / g.groups * groups;
       const std::int64_t sums = pixels * (chunk_ + (chunks_ > 1 ? filters : 0));
-      if ((part_copy > copy_floats || sums > sum_floats) && !(least_work && parts == blocks)) continue;
+      const bool fits = part_copy <= copy_floats && sums <= sum_floats && (copies() || pixels * chunk_ <= chunk_floats);
+      if (!fits && !(least_work && parts == blocks)) continue;
       const auto tasks = ceil_div(g.batch, images) * bands * spans * parts;
       const double copying =
           copy_cost * static_cast<double>((copies() ? images * rows_read(rows) : 0) * groups) / g.groups;
@@ -108,13 +120,12 @@ void ChannelsLastConv::divide() {
     consider(1, bands, 1);
     rows = ceil_div<std::int64_t>(g.out_height, bands);  // fewer rows make as many bands
   }
-  const std::int64_t most = ceil_div<std::int64_t>(g.out_width, tile_);
+  const std::int64_t most = ceil_div<std::int64_t>(g.out_width, tile_pixels(0));
   for (std::int64_t spans = 2; spans <= most && !copies(); spans += 1 + spans / 16) consider(1, g.out_height, spans);
 }
 
 std::string ChannelsLastConv::description() const {
-  return detail::concat("channels last: ", (wide_ > 0 ? kernel_->vectors : 1) * kernel_->lanes, " filters x ", tile_,
-                        " pixels in registers");
+  return detail::concat("channels last: ", block_size(0), " filters x ", tile_pixels(0), " pixels in registers");
 }
 
 std::int64_t ChannelsLastConv::packed_size() const {

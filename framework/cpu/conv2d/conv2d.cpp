@@ -34,9 +34,11 @@ cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor>
 /// Channels last to channels last, with whatever else of the epilogue is done to single elements.
 bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
   constexpr Format format = {DType::f32, Layout::nhwc};
-  const auto stored = [&](const View& view) { return view.format == format && view.pitch == 0; };
+  const auto stored = [&](const View& view) { return view.format == format; };
   return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
-         stored(p.input()) && stored(p.output()) && (!cpu::reads_residual(problem.epilogue) || stored(p.inputs[1]));
+         stored(p.input()) && stored(p.output()) &&
+         (!cpu::reads_residual(problem.epilogue) ||
+          (stored(p.inputs[1]) && p.inputs[1].channels == p.output().channels));
 }
 
 template <class Conv, class Kernel>
@@ -46,12 +48,15 @@ std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Prepara
   conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
   return make_operator(detail::concat(conv.description(), ", ", name(kernel.set)),
                        {.workspace = conv.workspace(), .parameters = packed.bytes()},
-                       [conv, packed, epilogue = cpu::row_epilogue(problem.epilogue)](
+                       [conv, packed, epilogue = cpu::row_epilogue(problem.epilogue, p.device),
+                        from = p.input().pixel_pitch(), to = p.output().pixel_pitch()](
                            std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
                          conv.run({.input = floats(inputs[0]),
                                    .packed = floats(packed),
                                    .residual = inputs.size() > 1 ? floats(inputs[1]) : nullptr,
-                                   .output = floats(outputs[0])},
+                                   .output = floats(outputs[0]),
+                                   .input_pitch = from,
+                                   .output_pitch = to},
                                   epilogue, *execution.pool, static_cast<float*>(execution.workspace));
                        });
 }
@@ -80,8 +85,8 @@ std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Prepar
 bool takes_blocked(const ConvProblem& problem, const Preparation& p) {
   if (takes(problem, p)) return true;
   return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
-         !cpu::reads_residual(problem.epilogue) && p.input().format == Format{} && p.input().pitch == 0 &&
-         p.output().format == Format{DType::f32, Layout::nhwc} && p.output().pitch == 0;
+         !cpu::reads_residual(problem.epilogue) && p.input().format == Format{} &&
+         p.output().format == Format{DType::f32, Layout::nhwc};
 }
 
 std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
@@ -93,7 +98,7 @@ std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Prep
                                       " pixels in registers, ", name(kernel.set)),
                        {.workspace = cpu::conv2d_blocked_workspace(g, kernel, p.threads), .parameters = packed.bytes()},
                        [g, &kernel, packed, channels_last = p.output().format.layout == Layout::nhwc,
-                        relu = problem.epilogue.relu(), epilogue = cpu::row_epilogue(problem.epilogue)](
+                        relu = problem.epilogue.relu(), epilogue = cpu::row_epilogue(problem.epilogue, p.device)](
                            std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
                          cpu::Conv2dPointers pointers = {
                              .input = floats(inputs[0]), .weight = floats(packed), .output = floats(outputs[0])};
@@ -143,7 +148,7 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
 
 constexpr Kernel<ConvProblem> table[] = {
     {"lanes", takes_lanes, prepare_lanes, lanes_pay},
-    {"channels_last", takes_channels_last, prepare_channels_last},
+    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true},
     {"blocked", takes_blocked, prepare_blocked, blocked_pays},
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},

@@ -115,7 +115,7 @@ struct LanesConv::Row {
   const float* zeros;    // [C]
   float* output;
   const float* residual;  // or null
-  const PointwiseChain& rest;
+  const RowEpilogue& epilogue;
   const float* rest_residual;
   int first_channel, channels;  // of the tile's blocks
 };
@@ -128,11 +128,11 @@ void LanesConv::run_row(const Row& row, LanesTile tile) const {
     tile.output = row.output + place;
     if (row.residual != nullptr) tile.residual = row.residual + place;
     function(tile);
-    if (row.rest.empty()) return;
+    if (row.epilogue.rest.empty()) return;
     const bool whole = row.channels == g.out_channels;
     for (int i = 0; i < (whole ? 1 : pixels); ++i) {
       const std::int64_t at = place + std::int64_t{i} * g.out_channels + row.first_channel;
-      apply_rest(row.rest, row.rest_residual == nullptr ? nullptr : row.rest_residual + at, row.output + at,
+      apply_rest(row.epilogue, row.rest_residual == nullptr ? nullptr : row.rest_residual + at, row.output + at,
                  std::int64_t{whole ? pixels : 1} * row.channels);
     }
   };
@@ -226,7 +226,7 @@ void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, 
                .zeros = p.packed + round_up<std::int64_t>(g.out_channels, line),
                .output = p.output + place,
                .residual = epilogue.adds ? p.residual + place : nullptr,
-               .rest = epilogue.rest,
+               .epilogue = epilogue,
                .rest_residual = p.residual == nullptr ? nullptr : p.residual + place,
                .first_channel = first_channel,
                .channels = last_channel - first_channel},

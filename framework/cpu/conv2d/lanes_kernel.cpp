@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu {
@@ -80,8 +81,7 @@ HWY_NOINLINE void tile(const LanesTile& t) {
     for (int p = 0; p < P; ++p) {
       Vector y = hn::Add(total[p], sum[p]);
       if (t.residual != nullptr) y = hn::Add(y, hn::LoadU(d, t.residual + block->output + p * t.pitch));
-      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
-      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * t.pitch);
+      hn::StoreU(clamped(y, low, high), d, output + p * t.pitch);
     }
     block_weights += t.block_pitch;
     if constexpr (permutes) block_places += t.channels * lanes;
@@ -149,8 +149,7 @@ HWY_NOINLINE void row_tile(const LanesTile& t) {
     for (int p = 0; p < P; ++p) {
       Vector y = sum[p];
       if (residuals != nullptr) y = hn::Add(y, hn::LoadU(d, residuals + to + p * pitch));
-      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max and Min: NaN stays NaN
-      hn::StoreU(hn::IfThenElse(hn::Lt(high, y), high, y), d, output + p * pitch);
+      hn::StoreU(clamped(y, low, high), d, output + p * pitch);
     }
     block_weights += block_pitch;
   }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "lamina/cpu/array/pointwise.h"
-
 namespace lamina::cpu {
 namespace {
 
@@ -21,8 +19,9 @@ bool reads_residual(const Epilogue& epilogue) {
   return std::ranges::any_of(epilogue.chain, [](const PointwiseStep& step) { return step.operand == 1; });
 }
 
-RowEpilogue row_epilogue(const Epilogue& epilogue) {
+RowEpilogue row_epilogue(const Epilogue& epilogue, const DeviceDescription& device) {
   RowEpilogue result;
+  result.functions = &best_kernel(apply_kernels(), device);
   auto step = epilogue.chain.begin();
   const auto end = epilogue.chain.end();
   if (step != end && step->function == Pointwise::add && step->operand == 1) {
@@ -38,18 +37,19 @@ RowEpilogue row_epilogue(const Epilogue& epilogue) {
   return result;
 }
 
-void apply_rest(const PointwiseChain& rest, const float* residual, float* values, std::int64_t count) {
+void apply_rest(const RowEpilogue& epilogue, const float* residual, float* values, std::int64_t count) {
   alignas(64) float spaces[2][block], x[block], y[block];
   for (std::int64_t first = 0; first < count; first += block) {
     const std::int64_t n = std::min(block, count - first);
     const float* value = values + first;
-    for (const PointwiseStep& step : rest) {
+    for (const PointwiseStep& step : epilogue.rest) {
       float* const result = value == spaces[0] ? spaces[1] : spaces[0];
       const int operands = describe(step.function).operands;
       if (operands >= 2 && step.operand < 0) std::fill_n(x, n, static_cast<float>(step.a));
       if (operands >= 3) std::fill_n(y, n, static_cast<float>(step.b));
       const float* const operand = operands < 2 ? value : step.operand < 0 ? x : residual + first;
-      apply(step.function, StepOperands<float>{value, operand, operands < 3 ? value : y}, result, n);
+      apply(*epilogue.functions, step.function, StepOperands<float>{value, operand, operands < 3 ? value : y}, result,
+            n);
       value = result;
     }
     std::copy_n(value, n, values + first);

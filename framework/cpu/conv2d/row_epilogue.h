@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "lamina/cpu/array/pointwise.h"
 #include "lamina/kernel/epilogue.h"
 
 /// The epilogue of a convolution that writes channels last: rows of [pixels, channels].
@@ -12,18 +13,19 @@ namespace lamina::cpu {
 struct RowEpilogue {
   bool adds = false;  ///< input 1, first of all
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();  ///< NaN stays
-  PointwiseChain rest = {};  ///< its additions are of input 1
+  PointwiseChain rest = {};                                 ///< its additions are of input 1
+  const ApplyKernel* functions = &apply_kernels().front();  ///< that compute the rest
 
   bool clamps() const { return low > -std::numeric_limits<float>::infinity() || high < -low; }
 };
 
-/// Of an epilogue that is_residual().
-RowEpilogue row_epilogue(const Epilogue& epilogue);
+/// Of an epilogue that is_residual(), on that device.
+RowEpilogue row_epilogue(const Epilogue& epilogue, const DeviceDescription& device);
 
 /// Whether the chain has an addition of input 1.
 bool reads_residual(const Epilogue& epilogue);
 
-/// Applies `rest` to `count` elements in place; `residual`: input 1 at the same place.
-void apply_rest(const PointwiseChain& rest, const float* residual, float* values, std::int64_t count);
+/// Applies the rest to `count` elements in place; `residual`: input 1 at the same place.
+void apply_rest(const RowEpilogue& epilogue, const float* residual, float* values, std::int64_t count);
 
 }  // namespace lamina::cpu

@@ -16,12 +16,13 @@ namespace {
 
 using detail::floats;
 
-/// Rows for which reading the weights is all the time there is.
+/// Rows of an image for which reading the weights is all the time there is. Not of a batch: what an image gives is not
+/// to depend on those beside it.
 constexpr std::int64_t most_streamed_rows = 4;
 
 bool is_row_major(const View& view) {
   const Format& f = view.format;
-  return (f.dtype == DType::bf16 || f.dtype == DType::f32) && f.layout == Layout::nchw && view.pitch == 0;
+  return (f.dtype == DType::bf16 || f.dtype == DType::f32) && f.layout == Layout::nchw;
 }
 
 /// Floats of a row with room behind it, a multiple of a cache line.
@@ -41,7 +42,7 @@ std::unique_ptr<Operator> prepare_streamed(const LinearProblem& problem, const P
       detail::concat("bf16: dot products of f32, weights streamed once as bf16, ", name(kernel.set)),
       {.workspace = static_cast<std::size_t>(own) * sizeof(float) + linear_workspace(kernel, rows, in),
        .parameters = weight.bytes() + bias.bytes()},
-      [=, &kernel, &moves, epilogue = row_epilogue(problem.epilogue), adds = reads_residual(problem.epilogue),
+      [=, &kernel, &moves, epilogue = row_epilogue(problem.epilogue, p.device), adds = reads_residual(problem.epilogue),
        from = p.input().format.dtype, to = p.output().format.dtype](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         auto* const wide = static_cast<float*>(execution.workspace);
@@ -81,9 +82,9 @@ bool takes_bf16_linear(const LinearProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
-  if (problem.rows <= most_streamed_rows) return prepare_streamed(problem, p);
+  if (problem.rows / p.images <= most_streamed_rows) return prepare_streamed(problem, p);
   return bf16::prepare_convolution(linear_product::as_convolution(problem), {p.input().format.dtype, Layout::nhwc},
-                                   p.output().format.dtype, bf16::best_engine(p.device), p.threads);
+                                   p.output().format.dtype, bf16::best_engine(p.device), p);
 }
 
 }  // namespace lamina::cpu

@@ -20,20 +20,29 @@ namespace HWY_NAMESPACE {
 /// Of n neighbouring vectors of channels: many short chains of operations, and whole cache lines.
 template <class T, int n, class D>
 HWY_INLINE void largest_at(D d, const PixelWindow& w, std::int64_t channel) {
+  // NaN must win, whichever side it is on: Max does not promise that, and so it is looked for beside. One comparison
+  // that chose in its place would have every element wait for the one before it.
   hn::Vec<D> total[n];
-  for (auto& v : total) v = hn::Neg(hn::Inf(d));
+  hn::Mask<D> nan[n];
+  for (int i = 0; i < n; ++i) {
+    total[i] = hn::Neg(hn::Inf(d));
+    nan[i] = hn::IsNaN(total[i]);
+  }
   const T* row = static_cast<const T*>(w.first) + channel;
   for (std::int64_t r = 0; r < w.rows; ++r, row += w.row) {
     const T* pixel = row;
     for (std::int64_t c = 0; c < w.columns; ++c, pixel += w.column) {
       for (int i = 0; i < n; ++i) {
         const auto x = load_floats(d, pixel + i * lanes_of(d));
-        // NaN must win whichever side it is on, and comparisons with it are false.
-        total[i] = hn::IfThenElse(hn::Or(hn::Lt(total[i], x), hn::IsNaN(x)), x, total[i]);
+        total[i] = hn::Max(total[i], x);
+        nan[i] = hn::Or(nan[i], hn::IsNaN(x));
       }
     }
   }
-  for (int i = 0; i < n; ++i) store_floats(d, total[i], static_cast<T*>(w.output) + channel + i * lanes_of(d));
+  for (int i = 0; i < n; ++i) {
+    const auto y = hn::IfThenElse(nan[i], hn::NaN(d), total[i]);
+    store_floats(d, y, static_cast<T*>(w.output) + channel + i * lanes_of(d));
+  }
 }
 
 template <class T, int n, class D>

@@ -38,10 +38,17 @@ void place_covering(const PoolGeometry& g, int oh, int ow, std::int64_t& top, st
   w.divisor = static_cast<float>(w.rows * w.columns);
 }
 
+/// A pixel's channels to planes of `plane` elements.
+template <class T>
+void scatter(const T* pixel, std::int64_t channels, std::int64_t plane, T* output) {
+  for (std::int64_t c = 0; c < channels; ++c) output[c * plane] = pixel[c];
+}
+
 }  // namespace
 
-void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& g, std::int64_t channels,
-                    DType dtype, const void* input, void* output, ThreadPool& pool) {
+void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& g,
+                    const PooledChannels& pixels_of, DType dtype, const void* input, void* output, ThreadPool& pool) {
+  const std::int64_t channels = pixels_of.count, input_pitch = pixels_of.input_pitch;
   const ChannelPoolKernel::Windows& windows = dtype == DType::bf16 ? kernel.bf16 : kernel.f32;
   const auto run = kind == PoolKind::largest ? windows.largest : windows.mean;
   const auto place = kind == PoolKind::largest   ? place_largest
@@ -50,9 +57,9 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const auto* const in = static_cast<const std::byte*>(input);
   auto* const out = static_cast<std::byte*>(output);
-  const bool dilated = kind == PoolKind::largest;
-  const std::int64_t column = channels * (dilated ? g.dilation_width : 1);
-  const std::int64_t row = channels * g.in_width * (dilated ? g.dilation_height : 1);
+  const bool dilated = kind == PoolKind::largest, to_planes = pixels_of.output_pitch == 0;
+  const std::int64_t column = input_pitch * (dilated ? g.dilation_width : 1);
+  const std::int64_t row = input_pitch * g.in_width * (dilated ? g.dilation_height : 1);
 
   // Output pixels in order, as many of them in a task as read a chunk; large windows are shared out by channels.
   const std::int64_t images = channels == 0 ? 0 : g.planes / channels;
@@ -77,13 +84,31 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
                        .column = column,
                        .channels = width,
                        .divisor = 1,
-                       .output = out + (pixel * channels + channel) * size};
+                       .output = out + (pixel * pixels_of.output_pitch + channel) * size};
       std::int64_t top = 0, left = 0;
       place(g, static_cast<int>(place_in_image / g.out_width), static_cast<int>(place_in_image % g.out_width), top,
             left, w);
       if (w.rows * w.columns == 0) w.rows = w.columns = 0, top = left = 0;
-      w.first = in + (((image * g.in_height + top) * g.in_width + left) * channels + channel) * size;
-      run(w);
+      w.first = in + (((image * g.in_height + top) * g.in_width + left) * input_pitch + channel) * size;
+      if (!to_planes) {
+        run(w);
+        continue;
+      }
+      alignas(64) std::byte values[part * sizeof(float)];
+      const auto* const from = static_cast<const std::byte*>(w.first);
+      for (std::int64_t c = 0; c < width; c += part) {
+        w.first = from + c * size;
+        w.channels = std::min(part, width - c);
+        w.output = values;
+        run(w);
+        std::byte* const to = out + ((image * channels + channel + c) * g.out_pixels() + place_in_image) * size;
+        if (dtype == DType::bf16) {
+          scatter(reinterpret_cast<const bfloat16*>(values), w.channels, g.out_pixels(),
+                  reinterpret_cast<bfloat16*>(to));
+        } else {
+          scatter(reinterpret_cast<const float*>(values), w.channels, g.out_pixels(), reinterpret_cast<float*>(to));
+        }
+      }
     }
   });
 }

@@ -33,8 +33,15 @@ struct ChannelPoolKernel {
 /// Those that this machine runs, the fastest first; the last one needs no vectors.
 std::span<const ChannelPoolKernel> channel_pool_kernels();
 
-/// pool2d() of activations stored channels last: input [images, H, W, channels], output [images, OH, OW, channels].
-void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& geometry, std::int64_t channels,
-                    DType dtype, const void* input, void* output, ThreadPool& pool);
+/// The channels of a pixel, and elements from pixel to pixel.
+struct PooledChannels {
+  std::int64_t count = 0, input_pitch = 0;
+  std::int64_t output_pitch = 0;  ///< 0: the output is nchw
+};
+
+/// pool2d() of activations stored channels last: input [images, H, W, input_pitch], output [images, OH, OW,
+/// output_pitch], of which the first `count` channels are read and written, or [images, count, OH, OW].
+void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& geometry,
+                    const PooledChannels& channels, DType dtype, const void* input, void* output, ThreadPool& pool);
 
 }  // namespace lamina::cpu

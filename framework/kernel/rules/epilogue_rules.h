@@ -10,7 +10,7 @@ namespace lamina::detail {
 inline bool operands_fit(const Preparation& p) {
   const auto like_output = [&](const View& view) {
     const View& output = p.output();
-    return view.shape == output.shape && view.format == output.format && view.pitch == output.pitch;
+    return view.shape == output.shape && view.format == output.format && view.channels == output.channels;
   };
   return std::all_of(p.inputs.begin() + 1, p.inputs.end(), like_output);
 }

@@ -33,7 +33,7 @@ bool broadcasts(const Shape& shape, int first, int end, const Shape& all, int en
 }  // namespace
 
 bool all_plain_layout(const Preparation& p) {
-  const auto plain = [](const View& view) { return view.format.layout == Layout::nchw && view.pitch == 0; };
+  const auto plain = [](const View& view) { return view.format.layout == Layout::nchw; };
   return std::all_of(p.inputs.begin(), p.inputs.end(), plain) && std::all_of(p.outputs.begin(), p.outputs.end(), plain);
 }
 

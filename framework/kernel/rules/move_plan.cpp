@@ -80,7 +80,7 @@ MovePlan move_plan(const MoveProblem& problem, const Preparation& p) {
 }
 
 bool is_movable(const MoveProblem& problem, const Preparation& p) {
-  if (p.inputs.size() != 1 || p.outputs.size() != 1 || p.input().pitch != 0 || p.output().pitch != 0) return false;
+  if (p.inputs.size() != 1 || p.outputs.size() != 1) return false;
   if (p.input().format.dtype != p.output().format.dtype) return false;
   std::int64_t count = 1;
   for (const MoveProblem::Axis& axis : problem.axes) {

@@ -10,7 +10,7 @@ namespace lamina::detail {
 inline bool is_normalisable(const NormProblem& problem, const Preparation& p) {
   const auto plain = [](const View& view) {
     const DType t = view.format.dtype;
-    return view.pitch == 0 && view.format.layout == Layout::nchw &&
+    return view.format.layout == Layout::nchw &&
            (t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16);
   };
   const auto fits = [&](const Tensor& tensor) {

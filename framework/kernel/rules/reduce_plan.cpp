@@ -63,7 +63,7 @@ ReducePlan reduce_plan(const ReduceProblem& problem, const Preparation& p) {
 }
 
 bool is_reducible(const ReduceProblem& problem, const Preparation& p) {
-  if (p.inputs.size() != 1 || p.outputs.size() != 1 || p.output().pitch != 0) return false;
+  if (p.inputs.size() != 1 || p.outputs.size() != 1) return false;
   const Shape& from = p.input().shape;
   const Shape& to = p.output().shape;
   if (problem.dims >> from.rank() != 0) return false;

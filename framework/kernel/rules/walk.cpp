@@ -15,9 +15,8 @@ Strides strides_of(const View& view) {
   for (int place = rank - 1; place >= 0; --place) {
     const int dim = order[static_cast<std::size_t>(place)];
     strides[static_cast<std::size_t>(dim)] = stride;
-    stride *= view.shape[dim];
+    stride *= dim == 1 && view.is_slice() ? view.channels : view.shape[dim];
   }
-  if (view.pitch != 0 && rank > 0) strides[0] = view.pitch;
   return strides;
 }
 

@@ -62,7 +62,8 @@ std::vector<float> run(const Engine& engine, const ConvGeometry& g, const test::
             .residual = residual.empty() ? nullptr : other.data(),
             .output = output.data(),
             .output_type = o.output.dtype},
-           row_epilogue({.chain = o.chain}), pool, reinterpret_cast<std::byte*>(workspace.data()));
+           row_epilogue({.chain = o.chain}, describe(Device::cpu())), pool,
+           reinterpret_cast<std::byte*>(workspace.data()));
   const auto bytes = output.span();
   return test::to_values({bytes.begin(), bytes.end()}, out, o.output);
 }

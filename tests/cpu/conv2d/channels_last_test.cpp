@@ -16,6 +16,7 @@
 #include "support/contract.h"
 #include "support/guarded.h"
 #include "support/pointwise_reference.h"
+#include "support/slice.h"
 
 namespace lamina::cpu {
 namespace {
@@ -150,7 +151,7 @@ TEST_P(CpuChannelsLast, EpilogueIsThatOfItsParts) {
       const Epilogue epilogue = {.chain = chain};
       ASSERT_TRUE(epilogue.is_residual());
       if (GetParam().from_nchw && reads_residual(epilogue)) continue;
-      const auto found = run(GetParam(), g, c, false, row_epilogue(epilogue), residual, pool);
+      const auto found = run(GetParam(), g, c, false, row_epilogue(epilogue, describe(Device::cpu())), residual, pool);
       for (std::size_t i = 0; i < found.size(); ++i) {
         double expected = plain[i];
         for (const PointwiseStep& step : chain) {
@@ -185,7 +186,8 @@ TEST_P(CpuChannelsLast, NanReachesTheWindowsThatHoldItAndNoOthers) {
       ConvOperands c(g, Values::positive);
       c.input[static_cast<std::size_t>(g.in_pixels() + 2 * g.in_width + 3)] = poison;  // channel 1, row 2, column 3
       const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
-      const auto found = run(GetParam(), g, c, true, row_epilogue({.chain = {{Pointwise::relu}}}), {}, pool);
+      const auto found =
+          run(GetParam(), g, c, true, row_epilogue({.chain = {{Pointwise::relu}}}, describe(Device::cpu())), {}, pool);
       for (std::size_t i = 0; i < found.size(); ++i) {
         ASSERT_EQ(std::isnan(found[i]), std::isnan(truth.value[i])) << test::describe(g) << ": output " << i;
         ASSERT_EQ(std::isinf(found[i]), std::isinf(truth.value[i])) << test::describe(g) << ": output " << i;
@@ -240,6 +242,54 @@ TEST_P(CpuChannelsLast, LayersOfNetworksKeepTheContractOnFlatImages) {
     const ConvOperands c(g, Values::equal);
     const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
     test::expect_contract(g, Precision::fp32, truth, run(GetParam(), g, c, true, {}, {}, pool));
+  }
+}
+
+/// Every number of pixels with every number of vectors of filters, the last of them full or not.
+TEST(CpuChannelsLastTiles, OfEverySizeKeepTheContract) {
+  ThreadPool pool(1);
+  for (const ChannelsLastKernel& kernel : channels_last_kernels()) {
+    for (int vectors = 1; vectors <= static_cast<int>(kernel.tiles.size()) + 1; ++vectors) {
+      for (const int filters : {vectors * kernel.lanes, vectors * kernel.lanes - 1}) {
+        if (filters < 1) continue;
+        for (int pixels = 1; pixels <= 15; ++pixels) {
+          const ConvGeometry g = geometry_of(square(1, 20, 1, pixels, filters, 1));
+          const ConvOperands c(g, Values::mixed);
+          const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
+          Guarded<float> input(turned(c.input, 1, 20, pixels)), output(g.output_size());
+          run_conv<ChannelsLastConv>(kernel, g, {input.data(), c.weight.data(), c.bias.data(), nullptr, output.data()},
+                                     {}, pool);
+          test::expect_contract(g, Precision::fp32, truth, turned(output.span(), 1, pixels, filters));
+        }
+      }
+    }
+  }
+}
+
+/// Channels of larger images, to channels of larger images: the same bits, and nothing beside them.
+TEST(CpuChannelsLastSlices, AreComputedAsWholeImagesAre) {
+  ThreadPool pool(3);
+  for (const ChannelsLastKernel& kernel : channels_last_kernels()) {
+    for (const ConvGeometry& g : test::awkward_geometries()) {
+      const ConvOperands c(g, Values::mixed);
+      const std::vector<float> x = turned(c.input, g.batch, g.in_channels, g.in_pixels());
+      const std::vector<float> added = test::draw(g.output_size(), Values::mixed, 4);
+      const RowEpilogue epilogue = {.adds = true, .low = 0, .rest = {{Pointwise::sigmoid}}};
+      const ChannelsLastConv conv(g, kernel, pool.threads());
+      Guarded<float> packed(whole_lines(conv.packed_size()));
+      Guarded<float> workspace(whole_lines(static_cast<std::int64_t>(conv.workspace() / sizeof(float))));
+      conv.pack(c.weight.data(), c.bias.data(), packed.data());
+      std::vector<float> expected(static_cast<std::size_t>(g.output_size()));
+      conv.run({x.data(), packed.data(), added.data(), expected.data()}, epilogue, pool, workspace.data());
+
+      Slice input(g.batch * g.in_pixels(), g.in_channels, 3);
+      Slice residual(g.batch * g.out_pixels(), g.out_channels, 5), output(g.batch * g.out_pixels(), g.out_channels, 5);
+      input.put(x), residual.put(added);
+      conv.run({input.data(), packed.data(), residual.data(), output.data(), input.pitch(), output.pitch()}, epilogue,
+               pool, workspace.data());
+      ASSERT_EQ(output.take(), expected) << name(kernel.set);
+      ASSERT_TRUE(output.others_untouched()) << name(kernel.set);
+    }
   }
 }
 

@@ -114,7 +114,7 @@ class Depthwise {
   Depthwise(const ConvProblem& problem, const Preparation& p)
       : g_(problem.geometry),
         moves_(best_kernel(bf16::moves(), p.device)),
-        epilogue_(row_epilogue(problem.epilogue)),
+        epilogue_(row_epilogue(problem.epilogue, p.device)),
         adds_(reads_residual(problem.epilogue)),
         output_(p.output().format.dtype),
         width_((g_.out_width - 1) * g_.stride_width + (g_.kernel_width - 1) * g_.dilation_width + 1),
@@ -245,15 +245,10 @@ bool takes_depthwise(const ConvProblem& problem, const Preparation& p) {
   if (g.groups != g.in_channels || g.groups != g.out_channels) return false;
   if (p.precision != Precision::bf16 || problem.prologue.scale.defined() || !problem.epilogue.is_residual())
     return false;
-  const auto narrow = [](const View& view) {
-    return view.format == Format{DType::bf16, Layout::nhwc} && view.pitch == 0;
-  };
+  const auto narrow = [](const View& view) { return view.format == Format{DType::bf16, Layout::nhwc}; };
   const View& output = p.output();
-  if (!narrow(p.input()) ||
-      !(narrow(output) || (output.format == Format{DType::f32, Layout::nhwc} && output.pitch == 0)))
-    return false;
-  return !reads_residual(problem.epilogue) ||
-         (p.inputs.size() > 1 && p.inputs[1].format == output.format && p.inputs[1].pitch == 0);
+  if (!narrow(p.input()) || !(narrow(output) || output.format == Format{DType::f32, Layout::nhwc})) return false;
+  return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == output.format);
 }
 
 std::unique_ptr<Operator> prepare_depthwise(const ConvProblem& problem, const Preparation& p) {

@@ -9,9 +9,7 @@
 namespace lamina::cpu::bf16 {
 namespace {
 
-bool is_narrow(const View& view) {
-  return (view.format.dtype == DType::bf16 || view.format.dtype == DType::f32) && view.pitch == 0;
-}
+bool is_narrow(const View& view) { return view.format.dtype == DType::bf16 || view.format.dtype == DType::f32; }
 
 std::string description(const Layer& layer) {
   const Engine& engine = *layer.engine;
@@ -35,15 +33,16 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
-                                              const Engine& engine, int threads) {
-  const Layer layer(problem.geometry, engine, input, threads);
+                                              const Engine& engine, const Preparation& p) {
+  const Layer layer(problem.geometry, engine, input, p.threads);
   Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
   pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
   pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
   return detail::make_operator(
-      description(layer), {.workspace = layer.workspace(threads), .parameters = weight.bytes() + bias.bytes()},
-      [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue), adds = reads_residual(problem.epilogue)](
-          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+      description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
+      [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue, p.device),
+       adds = reads_residual(problem.epilogue)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                const Execution& execution) {
         convolve(layer,
                  {.input = inputs[0].raw(),
                   .weight = static_cast<const std::uint16_t*>(weight.raw()),
@@ -57,7 +56,7 @@ std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format
 
 template <Unit unit>
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  return prepare_convolution(problem, p.input().format, p.output().format.dtype, engine_of(unit, p.device), p.threads);
+  return prepare_convolution(problem, p.input().format, p.output().format.dtype, engine_of(unit, p.device), p);
 }
 
 #define LAMINA_BF16_UNIT(unit)                                       \

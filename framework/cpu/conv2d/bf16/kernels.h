@@ -17,6 +17,6 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
 
 /// The same for what is no convolution otherwise: rows of a matrix as pixels.
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
-                                              const Engine& engine, int threads);
+                                              const Engine& engine, const Preparation& preparation);
 
 }  // namespace lamina::cpu::bf16

@@ -179,7 +179,7 @@ void finish(const Moves& moves, const RowEpilogue& epilogue, Write w, DType type
   block.addend = epilogue.adds ? addends : nullptr;
   block.pixel = w.row;
   moves.write_f32(block);
-  apply_rest(epilogue.rest, addends, results, elements);
+  apply_rest(epilogue, addends, results, elements);
   auto* to = static_cast<std::byte*>(w.output);
   for (std::int64_t i = 0; i < w.count; ++i, to += w.pixel * size) {
     const float* const result = results + i * w.row;

@@ -168,7 +168,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const Format stored = {storage_type(p.precision), Layout::nhwc};
   const auto fit = [&](const View& view, std::int64_t pixels) {
-    return view.format.dtype == stored.dtype && (view.format.layout == Layout::nhwc || pixels == 1) && view.pitch == 0;
+    return view.format.dtype == stored.dtype && (view.format.layout == Layout::nhwc || pixels == 1);
   };
   return g.groups == g.in_channels && g.out_channels == g.in_channels && finish_takes(problem.epilogue, p) &&
          !problem.prologue.scale.defined() && fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels());

@@ -79,8 +79,7 @@ bool left_to_it(const ConvProblem& problem, const Preparation& p) {
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const auto fit = [&](const View& view, std::int64_t pixels) {
-    return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1) &&
-           view.pitch == 0;
+    return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1);
   };
   return (left_to_it(problem, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
          finish_takes(problem.epilogue, p) && !problem.prologue.scale.defined() && fit(p.input(), g.in_pixels()) &&

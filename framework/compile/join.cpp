@@ -1,0 +1,111 @@
+// Concatenation in place: what is joined along the channels is written straight to where it is joined.
+//
+// From the last to the first, so that what is joined twice lands in the larger result, and a result whose operands lie
+// side by side in a larger one already, as in a dense block, is a slice of that.
+
+#include <algorithm>
+
+#include "lamina/compile/program.h"
+#include "lamina/kernel/problems.h"
+#include "lamina/layers/layer.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr int none = -1;
+
+class Joiner {
+ public:
+  Joiner(Program& program, const CompileOptions& options)
+      : program_(program), options_(options), users_(program.values.size()), fixed_(program.values.size(), false) {
+    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
+      const Operation& op = program_.operations[i];
+      for (const int input : op.inputs) users_[index(input)].push_back(static_cast<int>(i));
+      users_[index(op.output)].push_back(static_cast<int>(i));
+      // A view has no memory but its operand's.
+      if (op.view) fixed_[index(op.inputs[0])] = fixed_[index(op.output)] = true;
+    }
+    // The caller's memory, and constants, are whole.
+    for (const auto* ports : {&program_.inputs, &program_.outputs}) {
+      for (const int value : *ports) fixed_[index(value)] = true;
+    }
+    for (std::size_t v = 0; v < program_.values.size(); ++v) {
+      if (program_.values[v].constant.defined()) fixed_[v] = true;
+    }
+  }
+
+  void join() {
+    for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
+      if (joins_channels(*op)) join(*op);
+    }
+  }
+
+ private:
+  using Operation = Program::Operation;
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  bool joins_channels(const Operation& op) const {
+    const auto* module = dynamic_cast<const Layer<ConcatProblem>*>(op.module.get());
+    if (module == nullptr || op.view || program_.value(op.output).shape.rank() != 4) return false;
+    std::vector<Shape> shapes;
+    for (const int input : op.inputs) shapes.push_back(program_.value(input).shape);
+    return module->problem(shapes).dim == 1;
+  }
+
+  void join(Operation& op) {
+    take_operands_place(op);
+    const Program::Value& output = program_.value(op.output);
+    const int whole = output.whole == none ? op.output : output.whole;
+    std::int64_t channel = output.first_channel;
+    bool all = true;
+    for (const int input : op.inputs) {
+      const Program::Value& value = program_.value(input);
+      if (value.whole == none) place(input, whole, channel);
+      all &= value.whole == whole && value.first_channel == channel;
+      channel += value.shape[1];
+    }
+    op.view = all;
+  }
+
+  /// If the operands lie side by side in a larger value, the result is a slice of that.
+  void take_operands_place(const Operation& op) {
+    const Program::Value first = program_.value(op.inputs[0]);
+    if (first.whole == none || program_.value(op.output).whole != none) return;
+    std::int64_t channel = first.first_channel;
+    for (const int input : op.inputs) {
+      const Program::Value& value = program_.value(input);
+      if (value.whole != first.whole || value.first_channel != channel) return;
+      channel += value.shape[1];
+    }
+    place(op.output, first.whole, first.first_channel);
+  }
+
+  /// Makes a value a slice if its format is that of the whole, and all that write and read it can.
+  void place(int value, int whole, std::int64_t channel) {
+    Program::Value& v = program_.value(value);
+    if (fixed_[index(value)] || value == whole || v.format != program_.value(whole).format) return;
+    v.whole = whole;
+    v.first_channel = channel;
+    const auto takes = [&](int user) {
+      const Operation& op = program_.operations[index(user)];
+      return op.module->takes(PreparedViews(program_, op, options_).preparation);
+    };
+    if (std::ranges::all_of(users_[index(value)], takes)) return;
+    v.whole = none;
+    v.first_channel = 0;
+  }
+
+  Program& program_;
+  const CompileOptions& options_;
+  std::vector<std::vector<int>> users_;  // by value: the operations that write and read it
+  std::vector<bool> fixed_;              // by value: it stays where it is
+};
+
+}  // namespace
+
+void join_in_place(Program& program, const CompileOptions& options) {
+  if (!options.keep_all && options.fuse) Joiner(program, options).join();
+}
+
+}  // namespace lamina::detail

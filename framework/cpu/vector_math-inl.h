@@ -1,0 +1,100 @@
+// Exponentials and error functions of vectors of floats, as vector_math.h has them of one, with products fused with
+// sums: of all floats, subnormal, infinite and NaN among them, within about 2 units in the last place. Every length of
+// vector gives the same bits. Compiled once for each instruction set.
+
+#if defined(LAMINA_CPU_VECTOR_MATH) == defined(HWY_TARGET_TOGGLE)
+#ifdef LAMINA_CPU_VECTOR_MATH
+#undef LAMINA_CPU_VECTOR_MATH
+#else
+#define LAMINA_CPU_VECTOR_MATH
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina::cpu {
+namespace {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// e 2^n for whole numbers n, rounded once.
+template <class D>
+HWY_INLINE hn::Vec<D> scaled_by_power(D d, hn::Vec<D> e, hn::Vec<D> n) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (hn::MaxLanes(D()) == 16) return hn::Vec<D>{_mm512_scalef_ps(e.raw, n.raw)};
+#endif
+  // In two factors, either within a float's range where the product is not.
+  const hn::RebindToSigned<D> whole;
+  const auto power = hn::ConvertTo(whole, n), half = hn::ShiftRight<1>(power);
+  const auto two_to = [&](auto k)
+                          HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(k, hn::Set(whole, 127)))); };
+  return hn::Mul(hn::Mul(e, two_to(half)), two_to(hn::Sub(power, half)));
+}
+
+/// c[0] + c[1] x + c[2] x^2 + ...
+template <class D, std::size_t n>
+HWY_INLINE hn::Vec<D> vector_polynomial(D d, hn::Vec<D> x, const float (&c)[n]) {
+  auto sum = hn::Set(d, c[n - 1]);
+  for (std::size_t i = n - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+/// exp(x + more) for x up to 89 and |more| far below 1, of which there may be none; NaN stays.
+template <class D, class... More>
+HWY_INLINE hn::Vec<D> exp_below_89(D d, hn::Vec<D> x, More... more) {
+  const auto with_more = [&](hn::Vec<D> v) HWY_ATTR {
+    if constexpr (sizeof...(more) > 0) v = hn::Add(v, more...);
+    return v;
+  };
+  const auto low = hn::Set(d, -104.0f);  // e to that is 0
+  x = hn::IfThenElse(hn::Lt(x, low), low, x);
+  const auto n = hn::Round(hn::Mul(with_more(x), hn::Set(d, 1.44269504f)));
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);  // ln 2 in two parts
+  r = with_more(hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r));
+  constexpr float c[] = {0.5f, 1.666651508e-01f, 4.166619654e-02f, 8.369398527e-03f, 1.395126318e-03f};  // |r| < 0.35
+  const auto p = hn::MulAdd(hn::Mul(r, r), vector_polynomial(d, r, c), r);
+  return scaled_by_power(d, hn::Add(p, hn::Set(d, 1.0f)), n);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> vector_exp(D d, hn::Vec<D> x) {
+  const auto high = hn::Set(d, 89.0f);
+  return exp_below_89(d, hn::IfThenElse(hn::Lt(high, x), high, x));
+}
+
+/// Large on neither side: exp of what is not positive.
+template <class D>
+HWY_INLINE hn::Vec<D> vector_sigmoid(D d, hn::Vec<D> x) {
+  const auto e = exp_below_89(d, hn::Or(x, hn::Set(d, -0.0f))), one = hn::Set(d, 1.0f);
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+}
+
+/// The complementary error function of x >= 0: exp(-x^2) times a polynomial in (x - 2) / (x + 2).
+template <class D>
+HWY_INLINE hn::Vec<D> vector_erfc(D d, hn::Vec<D> x) {
+  constexpr float c[] = {2.553956760e-01f, -4.271858699e-01f, 2.416582583e-01f,  -7.897793412e-02f,
+                         3.731727666e-03f, 6.991994960e-03f,  -8.410704988e-04f, -9.614054481e-04f,
+                         3.346480985e-05f, 1.369927228e-04f,  2.571513790e-05f};
+  const auto far = hn::Set(d, 10.5f), two = hn::Set(d, 2.0f);  // from there on it is 0
+  const auto t = hn::IfThenElse(hn::Lt(far, x), far, x);
+  const hn::RebindToUnsigned<D> bits;
+  const auto high = hn::And(t, hn::BitCast(d, hn::Set(bits, 0xfffff000u)));  // its square is exact
+  const auto e = exp_below_89(d, hn::Neg(hn::Mul(high, high)), hn::Mul(hn::Sub(high, t), hn::Add(high, t)));
+  return hn::Mul(e, vector_polynomial(d, hn::Div(hn::Sub(t, two), hn::Add(t, two)), c));
+}
+
+/// x times the normal distribution's integral up to x, whose small values are not differences of large ones.
+template <class D>
+HWY_INLINE hn::Vec<D> vector_gelu(D d, hn::Vec<D> x) {
+  const auto tail = hn::Mul(hn::Set(d, 0.5f), vector_erfc(d, hn::Mul(hn::Abs(x), hn::Set(d, 0.70710678118654752440f))));
+  return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail)));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace
+}  // namespace lamina::cpu
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,169 @@
+// Concatenation in place: what becomes a slice, and that every network still computes what its modules do.
+
+#include <gtest/gtest.h>
+
+#include "lamina/compile/program.h"
+#include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/pool2d.h"
+#include "support/networks.h"
+
+namespace lamina {
+namespace {
+
+using test::random_tensor;
+
+Conv2d one_by_one(int in, int out) { return Conv2d({.in = in, .out = out, .kernel = 1}); }
+Conv2d three_by_three(int in, int out) { return Conv2d({.in = in, .out = out, .kernel = 3, .padding = 1}); }
+
+/// What the caller gets is nchw; a pooling before it writes that, and the network is channels last.
+void end(Graph& graph, Value last) { graph.output(graph.add("end", MaxPool2d({.kernel = 2, .stride = 1}), last)); }
+
+/// The operations that join channels, and how many of them copy.
+struct Joins {
+  int all = 0, copies = 0;
+};
+Joins joins_of(const Graph& graph) {
+  CompileOptions options = {.batch = 2, .threads = 2};
+  detail::settle_options(graph, options);
+  detail::Program program = detail::negotiate(detail::fuse(graph, options), options);
+  detail::join_in_place(program, options);
+  Joins joins;
+  for (const auto& op : program.operations) {
+    if (op.module->op() != "concat") continue;
+    ++joins.all;
+    joins.copies += !op.view;
+  }
+  return joins;
+}
+
+/// Twice, as a plan's second run finds what the first one left; with the input where it was and elsewhere.
+void expect_right(Graph& graph, const Shape& input) {
+  test::randomize(graph);
+  const Tensor x = random_tensor(input, 5);
+  Plan plain = graph.compile({.batch = input[0], .threads = 1, .fuse = false, .keep_all = true});
+  const auto expected = plain.run({&x, 1});
+  Plan plan = graph.compile({.batch = input[0], .threads = 2});
+  for (int run = 0; run < 2; ++run) {
+    const Tensor again = x.clone();
+    const auto found = plan.run({&again, 1});
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t o = 0; o < found.size(); ++o) {
+      const auto a = found[o].values<float>(), b = expected[o].values<float>();
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        ASSERT_TRUE(std::abs(a[i] - b[i]) <= 1e-4f + 1e-4f * std::abs(b[i])) << "output " << o << ", element " << i;
+      }
+    }
+  }
+}
+
+TEST(Join, BranchesWriteWhereTheyAreJoined) {
+  Graph g;
+  const Value x = g.input("input", {batch, 5, 9, 8});
+  const Value stem = g.add("stem", three_by_three(5, 20), x);
+  const Value a = g.add("a", one_by_one(20, 7), stem);
+  const Value b = g.add("b", ReLU(), g.add("b.conv", three_by_three(20, 18), stem));
+  const Value c = g.add("c", MaxPool2d({.kernel = 3, .stride = 1, .padding = 1}), stem);
+  const Value joined = g.add("joined", Concat(1), {a, b, c});
+  end(g, g.add("head", one_by_one(45, 6), joined));
+  expect_right(g, {2, 5, 9, 8});
+  const Joins joins = joins_of(g);
+  EXPECT_EQ(joins.all, 1);
+  EXPECT_EQ(joins.copies, 0);
+}
+
+TEST(Join, ABranchHasOtherReaders) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 7, 7});
+  const Value a = g.add("a", three_by_three(3, 12), x);
+  const Value b = g.add("b", three_by_three(12, 9), a);  // reads the slice
+  const Value joined = g.add("joined", Concat(1), {a, b});
+  end(g, g.add("head", one_by_one(21, 4), joined));
+  expect_right(g, {3, 3, 7, 7});
+  // The first layer writes an image of its own; a reader that does not know slices keeps its operand whole.
+  EXPECT_EQ(joins_of(g).all, 1);
+
+  Graph h;
+  const Value y = h.input("input", {batch, 3, 7, 7});
+  const Value s = h.add("stem", three_by_three(3, 8), y);
+  const Value c = h.add("c", one_by_one(8, 12), s);
+  const Value d = h.add("d", three_by_three(12, 9), c);
+  const Value both = h.add("joined", Concat(1), {c, d});
+  end(h, h.add("head", one_by_one(21, 4), both));
+  expect_right(h, {2, 3, 7, 7});
+  EXPECT_EQ(joins_of(h).copies, 0);
+}
+
+/// Every concatenation but the last is the beginning of the next.
+TEST(Join, ADenseBlockIsOneImage) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 8, 6});
+  const Value stem = g.add("stem", three_by_three(3, 10), x);
+  std::vector<Value> features = {g.add("pool", MaxPool2d({.kernel = 2, .stride = 2}), stem)};
+  int channels = 10;
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string name = "layer" + std::to_string(layer);
+    const Value joined = g.add(name + ".joined", std::make_shared<Concat>(1), features);
+    const Value scaled =
+        g.add(name + ".relu", ReLU(), g.add(name + ".norm", BatchNorm2d({.channels = channels}), joined));
+    features.push_back(g.add(name + ".conv", three_by_three(channels, 6), scaled));
+    channels += 6;
+  }
+  const Value joined = g.add("joined", std::make_shared<Concat>(1), features);
+  end(g, g.add("head", one_by_one(channels, 4), g.add("norm", BatchNorm2d({.channels = channels}), joined)));
+  test::randomize(g);
+  for (const Graph::Node& node : g.nodes()) {
+    if (node.module == nullptr || node.module->op() != "batch_norm2d") continue;
+    for (const auto& parameter : node.module->parameters()) {
+      if (parameter.name != "running_var") continue;
+      Tensor positive(parameter.shape);
+      for (float& value : positive.values<float>()) value = 1.5f;
+      node.module->set_parameter("running_var", positive);
+    }
+  }
+  const Joins joins = joins_of(g);
+  EXPECT_EQ(joins.all, 4);
+  EXPECT_EQ(joins.copies, 0);
+  const Tensor input = random_tensor({2, 3, 8, 6}, 6);
+  Plan plain = g.compile({.batch = 2, .threads = 1, .fuse = false, .keep_all = true});
+  const Tensor expected = plain.run(input).clone(), found = g.compile({.batch = 2, .threads = 2}).run(input).clone();
+  for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+    const float a = found.values<float>()[i], b = expected.values<float>()[i];
+    ASSERT_TRUE(std::abs(a - b) <= 1e-4f + 1e-4f * std::abs(b)) << i;
+  }
+}
+
+TEST(Join, WhatIsJoinedTwiceLandsInTheLargerImage) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 5, 5});
+  const Value stem = g.add("stem", three_by_three(3, 16), x);
+  const Value a = g.add("a", one_by_one(16, 5), stem), b = g.add("b", one_by_one(16, 6), stem);
+  const Value c = g.add("c", one_by_one(16, 7), stem);
+  const Value inner = g.add("inner", Concat(1), {a, b});
+  end(g, g.add("head", one_by_one(18, 4), g.add("outer", Concat(1), {c, inner})));
+  expect_right(g, {2, 3, 5, 5});
+  const Joins joins = joins_of(g);
+  EXPECT_EQ(joins.all, 2);
+  EXPECT_EQ(joins.copies, 0);
+}
+
+/// The caller's own tensors, one value in two places, a value that two concatenations want, and one that is written
+/// over: right, whoever copies.
+TEST(Join, WhatCannotBeInPlaceIsCopied) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 6, 6});
+  const Value stem = g.add("stem", three_by_three(3, 8), x);
+  const Value a = g.add("a", one_by_one(8, 4), stem), b = g.add("b", one_by_one(8, 4), stem);
+  const Value s = g.add("sigmoid", Sigmoid(), a);
+  const Value twice = g.add("twice", Concat(1), {b, b, s});
+  const Value other = g.add("other", Concat(1), {b, a, x});
+  const Value head = g.add("head", one_by_one(12, 5), twice);
+  g.output(g.add("sum", Add(), {head, g.add("second", one_by_one(11, 5), other)}));
+  g.output(twice);
+  g.output(b);
+  expect_right(g, {2, 3, 6, 6});
+  EXPECT_EQ(joins_of(g).copies, 2);
+}
+
+}  // namespace
+}  // namespace lamina
