@@ -23,7 +23,7 @@ constexpr int threads = 256;
 
 __device__ inline float positive_part(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays
 
-/// output[i] = f of input[i], for as many elements at a time as f is given.
+/// output[i] = f of input[f.source(i)], for as many elements at a time as f is given.
 template <class T, class F>
 __global__ void __launch_bounds__(threads)
     elementwise_kernel(const T* input, T* output, std::int64_t packs, std::int64_t count, const __grid_constant__ F f) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(threads)
   wait_for_predecessor();
   const auto apply = [&]<int n>(std::integral_constant<int, n>, std::int64_t first) {
     const auto ahead = f.template load<n>(first);  // before anything waits for the input
-    Pack<T, n> pack = *reinterpret_cast<const Pack<T, n>*>(input + first);
+    Pack<T, n> pack = *reinterpret_cast<const Pack<T, n>*>(input + f.source(first));
     float values[n];
 #pragma unroll
     for (int j = 0; j < n; ++j) values[j] = to_f32(pack.values[j]);
@@ -53,6 +53,8 @@ struct Interpreter {
   int steps = 0;
   ChainStep<float> step[max_pointwise_steps];
   const T* operands[max_pointwise_operands];
+
+  __device__ static std::int64_t source(std::int64_t first) { return first; }
 
   /// Of the second operand, which most chains that have one begin with.
   template <int n>
@@ -88,6 +90,8 @@ struct ScaleAndShift {
   std::int64_t run, channels;
   bool relu;
 
+  __device__ static std::int64_t source(std::int64_t first) { return first; }
+
   template <int n>
   __device__ bool load(std::int64_t) const {
     return false;  // what it needs is in the cache
@@ -109,8 +113,12 @@ struct ScaleAndShiftSideBySide {
   const float* scale;  // [channels]
   const float* shift;  // [channels]
   Divider by_channels;
-  std::uint32_t channels;
+  std::uint32_t channels, gap;  // gap: of the input, between the channels of one pixel and those of the next
   bool relu;
+
+  __device__ std::int64_t source(std::int64_t first) const {
+    return gap == 0 ? first : first + std::int64_t{gap} * by_channels.quotient(static_cast<std::uint32_t>(first));
+  }
 
   template <int n>
   __device__ std::uint32_t load(std::int64_t first) const {
@@ -166,7 +174,7 @@ void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<c
 }
 
 void scale_and_shift(int device, Format format, const Activation& a, const void* input, const float* scale,
-                     const float* shift, void* output, bool relu, Stream stream) {
+                     const float* shift, std::int64_t pixel_pitch, void* output, bool relu, Stream stream) {
   if (a.size() == 0) return;
   const DeviceGuard guard(device);
   const std::int64_t run = format.layout == Layout::nhwc ? 1 : a.pixels;
@@ -174,9 +182,9 @@ void scale_and_shift(int device, Format format, const Activation& a, const void*
   with_element_type(format.dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     if (run == 1 && aligned && a.channels % Pack<T>::size == 0 && a.size() < std::int64_t{1} << 31) {
-      start<T>(
-          input, output, a.size(), true, stream,
-          ScaleAndShiftSideBySide{scale, shift, Divider(a.channels), static_cast<std::uint32_t>(a.channels), relu});
+      start<T>(input, output, a.size(), true, stream,
+               ScaleAndShiftSideBySide{scale, shift, Divider(a.channels), static_cast<std::uint32_t>(a.channels),
+                                       static_cast<std::uint32_t>(pixel_pitch - a.channels), relu});
     } else {
       start<T>(input, output, a.size(), aligned, stream, ScaleAndShift{scale, shift, run, a.channels, relu});
     }

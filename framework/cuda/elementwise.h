@@ -22,10 +22,11 @@ bool packs_take(const PointwiseChain& chain);
 void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
                std::int64_t count, Stream stream);
 
-/// Input and output in `format`.
+/// Input and output in `format`. The input's pixels lie `pixel_pitch` elements apart; where that is not the number of
+/// channels, it is nhwc, and channels and addresses are whole packs of 16 bytes, fewer than 2^31 elements.
 void scale_and_shift(int device, Format format, const Activation& activation, const void* input,
                      const float* scale,  // [channels]
                      const float* shift,  // [channels]
-                     void* output, bool relu, Stream stream);
+                     std::int64_t pixel_pitch, void* output, bool relu, Stream stream);
 
 }  // namespace lamina::cuda

@@ -30,18 +30,24 @@ bool keeps_format(const Problem&, const Preparation& p) {
 }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
-  return p.keeps_format() && problem.epilogue.is_simple();
+  const View& input = p.input();
+  // A slice is read 16 bytes at a time.
+  const bool slice_fits = input.format.layout == Layout::nhwc && !p.output().is_slice() && input.alignment % 16 == 0 &&
+                          static_cast<std::size_t>(input.shape[1]) * size_of(input.format.dtype) % 16 == 0 &&
+                          input.shape.numel() < std::int64_t{1} << 31 && input.channels < std::int64_t{1} << 31;
+  return p.keeps_format() && problem.epilogue.is_simple() && (!p.has_slices() || slice_fits);
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
   const Device device = p.device.device;
   const Tensor scale = problem.scale.to(device), shift = problem.shift.to(device);
-  return make_operator("scale and shift", {.parameters = scale.bytes() + shift.bytes()},
-                       [=, format = p.input().format, a = detail::activation_of(p.input().shape),
-                        relu = problem.epilogue.relu()](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cuda::scale_and_shift(device.index, format, a, inputs[0].raw(), floats(scale), floats(shift),
-                                               outputs[0].raw(), relu, execution.stream);
-                       });
+  return make_operator(
+      "scale and shift", {.parameters = scale.bytes() + shift.bytes()},
+      [=, format = p.input().format, a = detail::activation_of(p.input().shape), pitch = p.input().pixel_pitch(),
+       relu = problem.epilogue.relu()](Inputs inputs, Outputs outputs, const Execution& execution) {
+        cuda::scale_and_shift(device.index, format, a, inputs[0].raw(), floats(scale), floats(shift), pitch,
+                              outputs[0].raw(), relu, execution.stream);
+      });
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
@@ -60,13 +66,21 @@ std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& pro
 }
 
 /// Pooling may turn the layout on its way.
-bool takes_pool(const PoolProblem&, const Preparation& p) { return p.input().format.dtype == p.output().format.dtype; }
+bool takes_pool(const PoolProblem& problem, const Preparation& p) {
+  const View &input = p.input(), &output = p.output();
+  // A slice is written 16 bytes at a time, by the kernel that does not turn the layout.
+  const bool slice_fits = !input.is_slice() && problem.kind != PoolKind::adaptive && output.alignment % 16 == 0 &&
+                          input.format == output.format && output.format.layout == Layout::nhwc &&
+                          static_cast<std::size_t>(output.shape[1]) * size_of(output.format.dtype) % 16 == 0;
+  return input.format.dtype == output.format.dtype && (!p.has_slices() || slice_fits);
+}
 
 std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Preparation& p) {
   const cuda::PoolFormat format = {.channels = p.input().shape[1],
                                    .dtype = p.input().format.dtype,
                                    .input = p.input().format.layout,
-                                   .output = p.output().format.layout};
+                                   .output = p.output().format.layout,
+                                   .pixel_pitch = p.output().pixel_pitch()};
   return make_operator("each window by one thread", [problem, format, device = index(p)](Inputs inputs, Outputs outputs,
                                                                                          const Execution& execution) {
     cuda::pool2d(device, problem.kind, problem.geometry, format, inputs[0].raw(), outputs[0].raw(), execution.stream);
@@ -99,10 +113,10 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
                        });
 }
 
-constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine}};
+constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine, nullptr, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
-constexpr Kernel<PoolProblem> pool[] = {{"windows", takes_pool, prepare_pool}};
+constexpr Kernel<PoolProblem> pool[] = {{"windows", takes_pool, prepare_pool, nullptr, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {{"conversion", any_format, prepare_conversion}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
 

@@ -13,9 +13,11 @@ struct PoolFormat {
   DType dtype = DType::f32;
   Layout input = Layout::nchw;
   Layout output = Layout::nchw;
+  std::int64_t pixel_pitch = 1;  ///< of an nhwc output, elements from one pixel to the next
 };
 
-/// Enqueues the pooling; both sides are in the memory of CUDA device `device`. Throws Error for other formats.
+/// Enqueues the pooling. A pitch other than the channels is for nhwc on both sides, in whole packs of 16 bytes. Both
+/// sides are in the memory of CUDA device `device`. Throws Error for other formats.
 void pool2d(int device, PoolKind kind, const PoolGeometry& geometry, const PoolFormat& format, const void* input,
             void* output, Stream stream);
 

@@ -40,6 +40,8 @@ std::shared_ptr<const detail::MappedFile> detail::MappedFile::open(const std::fi
       new MappedFile(path.string(), {static_cast<std::byte*>(memory), bytes.size()}));
 }
 
+void detail::MappedFile::forget(std::span<const std::byte>) const {}  // there is no file to read it from again
+
 detail::MappedFile::~MappedFile() { std::free(bytes_.data()); }
 
 }  // namespace lamina

@@ -22,6 +22,7 @@ constexpr int threads = 256, most_inputs = 32;
 struct Rows {
   const void* inputs[most_inputs];
   std::int64_t begin[most_inputs + 1];  // of each in a row of this launch, in units
+  std::int64_t pitches[most_inputs];    // from one row of each to the next
   int count = 0;
   std::int64_t pitch = 0;  // of the output
   Divider by_width;        // of this launch, where numbers are small
@@ -41,51 +42,59 @@ __global__ void __launch_bounds__(threads)
     const std::int64_t column = i - row * width;
     int input = 0;
     for (int k = 1; k < rows.count; ++k) input += static_cast<int>(column >= rows.begin[k]);
-    const std::int64_t begin = rows.begin[input], own = rows.begin[input + 1] - begin;
-    output[row * rows.pitch + column] = static_cast<const Unit*>(rows.inputs[input])[row * own + column - begin];
+    output[row * rows.pitch + column] =
+        static_cast<const Unit*>(rows.inputs[input])[row * rows.pitches[input] + column - rows.begin[input]];
   }
 }
 
 template <class Unit>
-void start(std::span<const Tensor> inputs, std::span<const std::int64_t> widths, std::int64_t rows, std::int64_t pitch,
+void start(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, std::int64_t rows, std::int64_t pitch,
            unsigned char* output, Stream stream) {
   constexpr auto unit = static_cast<std::int64_t>(sizeof(Unit));
-  for (std::size_t first = 0; first < inputs.size(); first += most_inputs) {
-    Rows task{};
-    task.pitch = pitch / unit;
-    for (std::size_t i = first; i < std::min(inputs.size(), first + most_inputs); ++i) {
-      task.inputs[task.count] = inputs[i].raw();
-      task.begin[task.count + 1] = task.begin[task.count] + widths[i] / unit;
-      ++task.count;
-    }
+  Rows task{};
+  task.pitch = pitch / unit;
+  const auto copy = [&] {
     const std::int64_t width = task.begin[task.count], count = rows * width;
-    if (count == 0) continue;
     task.wide = count > std::numeric_limits<int>::max();
     task.by_width = Divider(task.wide ? 1 : width);
-    launch_kernel(concat_kernel<Unit>, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, stream, task,
-                  count, reinterpret_cast<Unit*>(output));
+    if (count > 0) {
+      launch_kernel(concat_kernel<Unit>, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, stream, task,
+                    count, reinterpret_cast<Unit*>(output));
+    }
     output += width * unit;
+    task.count = 0;
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].raw() == output + task.begin[task.count] * unit) {
+      copy();
+      output += parts[i].width;
+      continue;
+    }
+    task.inputs[task.count] = inputs[i].raw();
+    task.pitches[task.count] = parts[i].pitch / unit;
+    task.begin[task.count + 1] = task.begin[task.count] + parts[i].width / unit;
+    if (++task.count == most_inputs) copy();
   }
+  copy();
 }
 
 }  // namespace
 
-void concat(int device, std::span<const Tensor> inputs, std::span<const std::int64_t> widths, std::int64_t rows,
-            void* output, Stream stream) {
+void concat(int device, std::span<const Tensor> inputs, std::span<const JoinedRows> parts, std::int64_t rows,
+            void* output, std::int64_t pitch, Stream stream) {
   const DeviceGuard guard(device);
-  std::int64_t pitch = 0;
-  auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(output));
+  auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(output)) | static_cast<std::uint64_t>(pitch);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    pitch += widths[i];
-    bits |= static_cast<std::uint64_t>(widths[i]);
-    if (widths[i] > 0) bits |= static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(inputs[i].raw()));
+    if (parts[i].width == 0) continue;
+    bits |= static_cast<std::uint64_t>(parts[i].width | parts[i].pitch) |
+            static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(inputs[i].raw()));
   }
   auto* out = static_cast<unsigned char*>(output);
-  if (bits % 16 == 0) return start<uint4>(inputs, widths, rows, pitch, out, stream);
-  if (bits % 8 == 0) return start<uint2>(inputs, widths, rows, pitch, out, stream);
-  if (bits % 4 == 0) return start<std::uint32_t>(inputs, widths, rows, pitch, out, stream);
-  if (bits % 2 == 0) return start<std::uint16_t>(inputs, widths, rows, pitch, out, stream);
-  start<std::uint8_t>(inputs, widths, rows, pitch, out, stream);
+  if (bits % 16 == 0) return start<uint4>(inputs, parts, rows, pitch, out, stream);
+  if (bits % 8 == 0) return start<uint2>(inputs, parts, rows, pitch, out, stream);
+  if (bits % 4 == 0) return start<std::uint32_t>(inputs, parts, rows, pitch, out, stream);
+  if (bits % 2 == 0) return start<std::uint16_t>(inputs, parts, rows, pitch, out, stream);
+  start<std::uint8_t>(inputs, parts, rows, pitch, out, stream);
 }
 
 }  // namespace lamina::cuda

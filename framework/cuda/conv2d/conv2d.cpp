@@ -15,7 +15,7 @@ namespace {
 using namespace cuda;
 
 constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, first_layer::prepare},
-                                         {"channels_last", channels_last::takes, channels_last::prepare},
+                                         {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},
                                          {"mma", mma::takes, mma::prepare},
                                          {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare},

@@ -48,7 +48,8 @@ CUtensorMap matrix_map(const MatrixMap& matrix, const void* data) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   const cuuint64_t element = element_bytes(matrix.type);
   const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
-  const std::array<cuuint64_t, 1> strides{sizes[0] * element};
+  const auto pitch = static_cast<cuuint64_t>(matrix.pitch > 0 ? matrix.pitch : matrix.columns);
+  const std::array<cuuint64_t, 1> strides{pitch * element};
   const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element),
                                       static_cast<cuuint32_t>(matrix.box_rows)};
   const std::array<cuuint32_t, 2> steps{1, 1};

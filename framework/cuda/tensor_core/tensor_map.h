@@ -18,9 +18,10 @@ CUtensorMapDataType tensor_map_type(DType type, bool as_tf32 = false);
 struct MatrixMap {
   CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   std::int64_t rows = 0, columns = 0;
-  int box_rows = 0;      // by 128 bytes of columns
-  bool swizzled = true;  // the box in shared memory, by operand_rows.h
-  bool read = true;      // through L2, which then fetches 256 bytes at a time
+  std::int64_t pitch = 0;  // elements from one row to the next; 0: columns
+  int box_rows = 0;        // by 128 bytes of columns
+  bool swizzled = true;    // the box in shared memory, by operand_rows.h
+  bool read = true;        // through L2, which then fetches 256 bytes at a time
 };
 CUtensorMap matrix_map(const MatrixMap& matrix, const void* data);  // [rows, columns]
 

@@ -80,10 +80,11 @@ struct Arguments {
   const float* scales = nullptr;        // [chains' slabs, N * H * W] of scaled operands
   void* output = nullptr;               // [N, OH, OW, OC]
   DType output_type = DType::f32;
-  bool adds = false;             // Finish::residual, which comes by copies of its own
-  bool chained = false;          // through store_chained
-  Finish finish;                 // of a sum, bias included
-  int pixels = 0;                // N * OH * OW
+  int out_pitch = 0;     // elements from one pixel of the output to the next: more than OC in a slice of another
+  bool adds = false;     // Finish::residual, which comes by copies of its own
+  bool chained = false;  // through store_chained
+  Finish finish;         // of a sum, bias included
+  int pixels = 0;        // N * OH * OW
   int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
   int steps = 0;                 // slabs of channels * taps, in the order of step_of
   int paired = 0;                // the first of them, of scaled operands, that come in chains of two

@@ -42,7 +42,7 @@ struct Quad {
   __device__ __forceinline__ Quad(const Arguments& args, const Piece& piece, int first, int i) {
     local = i / 16, chunk = i % 16;
     const int pixel = piece.first_pixel + first * 8 + local, filter = piece.first_filter + chunk * 4;
-    index = static_cast<std::int64_t>(pixel) * args.geometry.out_channels + filter;
+    index = static_cast<std::int64_t>(pixel) * args.out_pitch + filter;
     inside = pixel < args.pixels && filter < args.geometry.out_channels;
   }
 };

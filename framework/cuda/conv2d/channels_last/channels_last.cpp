@@ -24,12 +24,19 @@ using lamina::detail::ceil_div;
 /// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
 bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
 
+/// The output may be a slice of channels that TMA can store to.
+bool slices_fit(const Preparation& p) {
+  if (!p.has_slices()) return true;
+  return p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc &&
+         p.output().alignment % 16 == 0 && p.output().channels < most_pixels;
+}
+
 bool formats_fit(const ConvGeometry& g, const Preparation& p) {
   const Format in = p.input().format, out = p.output().format;
   return in.dtype == storage_type(p.precision) && (out.dtype == in.dtype || out.dtype == DType::f32) &&
          channels_last(in.layout, g.in_pixels()) && channels_last(out.layout, g.out_pixels()) &&
          static_cast<std::size_t>(g.in_channels) * size_of(in.dtype) % 16 == 0 &&
-         static_cast<std::size_t>(g.out_channels) * size_of(out.dtype) % 16 == 0;
+         static_cast<std::size_t>(g.out_channels) * size_of(out.dtype) % 16 == 0 && slices_fit(p);
 }
 
 std::string operand_note(Operand operand) {
@@ -71,6 +78,8 @@ class ChannelsLast final : public Operator {
     args_.geometry = geometry;
     args_.geometry.batch = choice_.images;
     args_.output_type = output_;
+    args_.out_pitch =
+        static_cast<int>(preparation.output().is_slice() ? preparation.output().channels : geometry.out_channels);
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, block_filters), choice_.tile.groups);
     args_.steps = step_count(geometry, choice_.tile.operand);
     const int slabs = slab_count(geometry, choice_.tile.operand);
@@ -119,7 +128,7 @@ class ChannelsLast final : public Operator {
     auto* out = static_cast<std::byte*>(outputs[0].raw());
     const ConvGeometry& g = args_.geometry;
     const std::size_t in_bytes = static_cast<std::size_t>(g.in_pixels() * g.in_channels) * size_of(input_),
-                      out_bytes = static_cast<std::size_t>(g.out_pixels() * g.out_channels) * size_of(output_);
+                      out_bytes = static_cast<std::size_t>(g.out_pixels() * args_.out_pitch) * size_of(output_);
     for (std::int64_t first = 0; first < images_; first += choice_.images) {
       Arguments args = args_;
       args.geometry.batch = std::min<std::int64_t>(choice_.images, images_ - first);
@@ -162,11 +171,12 @@ class ChannelsLast final : public Operator {
   void launch(Arguments& args, const void* pixels, Stream stream) const {
     // Maps hold addresses. Making them takes the host less than the launch does.
     CUtensorMap input_map = channels_last::input_map(args.geometry, choice_.tile.operand, choice_.tile.pixels, pixels);
-    CUtensorMap output_map = channels_last::output_map(
-        args.geometry, output_, choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1), args.output);
+    CUtensorMap output_map =
+        channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1),
+                                  args.out_pitch, args.output);
     CUtensorMap residual_map = output_map;
     if (args.adds) {
-      residual_map = channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels,
+      residual_map = channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels, args.out_pitch,
                                                const_cast<void*>(args.finish.residual));
     }
     void* arguments[] = {&args, &input_map, &output_map, &residual_map};

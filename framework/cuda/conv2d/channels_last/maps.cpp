@@ -20,10 +20,11 @@ CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const 
   return im2col_map(g, map_type(operand), channels, pixels, input);
 }
 
-CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, void* output) {
+CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, int pitch, void* output) {
   return matrix_map({.type = tensor_map_type(type),
                      .rows = g.batch * g.out_pixels(),
                      .columns = g.out_channels,
+                     .pitch = pitch,
                      .box_rows = pixels,
                      .read = false},
                     output);

@@ -16,7 +16,9 @@ inline bool expressible(const ConvGeometry& geometry) { return im2col_expressibl
 CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, int pixels,
                       const void* input);  // [N, H, W, C], or [N, H, W, slabs, 64] of scaled rows
 
-/// Boxes of 128 bytes of channels by `pixels` pixels. Throws Error if the driver refuses.
-CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, void* output);  // [N, OH, OW, OC]
+/// Boxes of 128 bytes of channels by `pixels` pixels, which lie `pitch` elements apart. Throws Error if the driver
+/// refuses.
+CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, int pitch,
+                       void* output);  // [N, OH, OW, OC]
 
 }  // namespace lamina::cuda::channels_last

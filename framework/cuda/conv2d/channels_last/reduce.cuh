@@ -123,8 +123,8 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
       v[2 * half] = odd ? got : kept, v[2 * half + 1] = odd ? kept : got;
     }
     const int first = filter - (odd ? 1 : 0);
-    const std::size_t index = static_cast<std::size_t>(mine) * static_cast<unsigned>(args.geometry.out_channels) +
-                              static_cast<unsigned>(first);
+    const std::size_t index =
+        static_cast<std::size_t>(mine) * static_cast<unsigned>(args.out_pitch) + static_cast<unsigned>(first);
     const bool stored = mine < args.pixels && first < args.geometry.out_channels,
                both = stored && first + 8 < args.geometry.out_channels;
     float r[4] = {};

@@ -27,10 +27,9 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
       if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
       const bool second = i / 2 % 2 != 0;
       const FilterRange& range = second ? piece.range[1] : piece.range[0];
-      write_finished<T>(args,
-                        static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
-                            static_cast<unsigned>(filter),
-                        exact_sum<T>(args, filter, pixel, range) + (second ? piece.bias[1] : piece.bias[0]));
+      write_finished<T>(
+          args, static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.out_pitch) + static_cast<unsigned>(filter),
+          exact_sum<T>(args, filter, pixel, range) + (second ? piece.bias[1] : piece.bias[0]));
     }
   }
 }
