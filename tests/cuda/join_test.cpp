@@ -1,0 +1,126 @@
+// Concatenation in place on a GPU: branches and dense blocks whose kernels write to slices of an image and read them.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/pool2d.h"
+#include "lamina/ops/op.h"
+#include "support/networks.h"
+#include "support/on_gpu.h"
+
+namespace lamina {
+namespace {
+
+class CudaJoin : public test::OnGpu {};
+LAMINA_ON_GPUS(CudaJoin);
+
+constexpr std::int64_t images = 3;
+
+Value convolved(Graph& g, const std::string& name, Value x, int in, int out, int kernel) {
+  return g.add(name, Conv2d({.in = in, .out = out, .kernel = kernel, .padding = kernel / 2}), x);
+}
+
+/// Weights small enough that 16 bits hold everything; variances positive.
+void initialise(Graph& graph) {
+  test::randomize(graph);
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.module == nullptr) continue;
+    for (const auto& parameter : node.module->parameters()) {
+      Tensor smaller(parameter.shape);
+      const auto values = parameter.value.values<float>();
+      const float scale = parameter.name == "weight" && parameter.shape.rank() == 4
+                              ? 1.0f / std::sqrt(static_cast<float>(parameter.shape.numel() / parameter.shape[0]))
+                              : 1.0f;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        smaller.values<float>()[i] = parameter.name == "running_var" ? 1.5f : values[i] * scale;
+      }
+      node.module->set_parameter(parameter.name, smaller);
+    }
+  }
+}
+
+int copies(const Graph& graph, const CompileOptions& options) {
+  const std::string summary = graph.plan_summary(options);
+  int count = 0;
+  for (std::size_t at = summary.find("one launch"); at != std::string::npos; at = summary.find("one launch", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+/// Against the CPU, in every precision, in the first run and in the second; `least`: of concatenations that copy, on
+/// Hopper in 16 bits.
+void expect_right(Graph& graph, Device gpu, int least) {
+  initialise(graph);
+  const Tensor x = test::random_tensor(graph.compile({.batch = images}).input_shapes()[0], 5);
+  const Tensor expected = graph.compile({.batch = images, .threads = 1, .fuse = false}).run(x).clone();
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+    const CompileOptions options = {.device = gpu, .batch = images, .precision = precision};
+    if (describe(gpu).wgmma && size_of(storage_type(precision)) == 2) {
+      EXPECT_EQ(copies(graph, options), least);
+    }
+    Plan plan = graph.compile(options);
+    for (int run = 0; run < 2; ++run) {
+      const Tensor found = plan.run(x.clone()).clone();
+      double error = 0, norm = 0;
+      for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+        const double a = found.values<float>()[i], b = expected.values<float>()[i];
+        error += (a - b) * (a - b), norm += b * b;
+      }
+      const double bound = precision == Precision::fp32 ? 2e-5 : precision == Precision::bf16 ? 3e-2 : 4e-3;
+      EXPECT_LT(std::sqrt(error / norm), bound) << name(precision) << ", run " << run << '\n' << plan.summary();
+    }
+  }
+}
+
+TEST_P(CudaJoin, BranchesWriteWhereTheyAreJoined) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 20, 18});
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 64, 7));
+  const Value a = g.add("a.relu", ReLU(), convolved(g, "a", stem, 64, 24, 1));
+  const Value b = g.add("b.hard_swish", Op("HardSwish"), {convolved(g, "b", stem, 64, 72, 3)});
+  const Value pooled = g.add("pooled", MaxPool2d({.kernel = 3, .stride = 1, .padding = 1}), stem);
+  const Value c = convolved(g, "c", pooled, 64, 40, 1);
+  const Value joined = g.add("joined", Concat(1), {a, b, c, pooled});
+  g.output(convolved(g, "head", joined, 200, 16, 3));
+  expect_right(g, gpu(), 0);
+}
+
+TEST_P(CudaJoin, ADenseBlockIsOneImage) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 24, 20});
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 48, 7));
+  const Value first = convolved(g, "first", stem, 48, 48, 1);
+  std::vector<Value> features = {g.add("pool", AvgPool2d({.kernel = 2, .stride = 2}), first)};
+  int channels = 48;
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string name = "layer" + std::to_string(layer);
+    const Value joined = layer == 0 ? features[0] : g.add(name + ".joined", std::make_shared<Concat>(1), features);
+    const Value scaled =
+        g.add(name + ".relu", ReLU(), g.add(name + ".norm", BatchNorm2d({.channels = channels}), joined));
+    const Value narrow = g.add(name + ".relu2", ReLU(), convolved(g, name + ".conv1", scaled, channels, 32, 1));
+    features.push_back(convolved(g, name + ".conv2", narrow, 32, 16, 3));
+    channels += 16;
+  }
+  const Value joined = g.add("joined", std::make_shared<Concat>(1), features);
+  const Value scaled = g.add("relu", ReLU(), g.add("norm", BatchNorm2d({.channels = channels}), joined));
+  g.output(convolved(g, "head", scaled, channels, 16, 1));
+  expect_right(g, gpu(), 0);
+}
+
+// Channels that TMA cannot store to side by side are copied.
+TEST_P(CudaJoin, WhatDoesNotFitIsCopied) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 12, 12});
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 64, 3));
+  const Value a = convolved(g, "a", stem, 64, 20, 1), b = convolved(g, "b", stem, 64, 32, 3);
+  g.output(convolved(g, "head", g.add("joined", Concat(1), {a, b}), 52, 16, 1));
+  expect_right(g, gpu(), 1);
+}
+
+}  // namespace
+}  // namespace lamina
