@@ -125,7 +125,8 @@ TEST(PoolFaults, AFailureThatPassesIsRedone) {
 
 TEST(PoolFaults, AForkedChildIsToldThatNobodyAnswers) {
   LAMINA_SKIP_FORKS_UNDER_TSAN();
-  auto pool = std::make_unique<PlanPool>(meddled_network([](const Tensor&) {}));
+  const Graph graph = meddled_network([](const Tensor&) {});  // whose module the plans' operators ask
+  auto pool = std::make_unique<PlanPool>(graph);
   (void)pool->submit({ones(1)}).get();
   test::expect_in_child([&] {
     bool told = false;
