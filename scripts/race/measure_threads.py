@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How a plan on a CPU scales with its threads, and what several plans at once do on the same cores, as Markdown tables.
 
-    scripts/measure_threads.py --lamina build/release/bin/lamina --model resnet50.onnx
-    scripts/measure_threads.py --model resnet50.onnx --model mobilenet_v2.onnx --threads 1,2,4,8,16 --batch 1,8
+    scripts/race/measure_threads.py --lamina build/release/bin/lamina --model resnet50.onnx
+    scripts/race/measure_threads.py --model resnet50.onnx --model mobilenet_v2.onnx --threads 1,2,4,8,16 --batch 1,8
 
 Without --threads: 1, 2, 4 and so on to all that the process may use. Numbers of threads take turns, --rounds of --seconds
 each, and each has the 10th percentile of its best round. Several plans at once are a PlanPool that is kept busy: plans
