@@ -9,27 +9,14 @@
 #include <random>
 #include <vector>
 
+#include "support/walked.h"
+
 namespace lamina {
 namespace {
 
 using Axis = MoveProblem::Axis;
 using Places = std::vector<std::int64_t>;
-
-/// What every element that is written reads; -1 for the fill.
-Places walked(const MoveProblem& problem) {
-  Places places = {0};
-  for (const Axis& axis : problem.axes) {
-    Places longer;
-    for (const std::int64_t from : places) {
-      for (std::int64_t i = 0; i < axis.extent; ++i) {
-        const std::int64_t step = axis.offsets.empty() ? i * axis.stride : axis.offsets[static_cast<std::size_t>(i)];
-        longer.push_back(from < 0 || (!axis.offsets.empty() && step < 0) ? -1 : from + step);
-      }
-    }
-    places = std::move(longer);
-  }
-  return places;
-}
+using test::walked;
 
 /// Whether they were joined; if so, to what they are one after the other.
 bool joined(const MoveProblem& second, const MoveProblem& first) {

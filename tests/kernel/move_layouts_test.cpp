@@ -8,28 +8,14 @@
 
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/kernel/rules/walk.h"
+#include "support/walked.h"
 
 namespace lamina {
 namespace {
 
 using Axis = MoveProblem::Axis;
 using Places = std::vector<std::int64_t>;
-
-/// What every element that is written reads, in the order in which the axes walk; -1 for the fill.
-Places walked(const MoveProblem& problem) {
-  Places places = {0};
-  for (const Axis& axis : problem.axes) {
-    Places longer;
-    for (const std::int64_t from : places) {
-      for (std::int64_t i = 0; i < axis.extent; ++i) {
-        const std::int64_t step = axis.offsets.empty() ? i * axis.stride : axis.offsets[static_cast<std::size_t>(i)];
-        longer.push_back(from < 0 || (!axis.offsets.empty() && step < 0) ? -1 : from + step);
-      }
-    }
-    places = std::move(longer);
-  }
-  return places;
-}
+using test::walked;
 
 /// For each logical element of a view its place in memory.
 Places memory_of(const View& view) {

@@ -37,8 +37,7 @@ bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
   const auto stored = [&](const View& view) { return view.format == format; };
   return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
          stored(p.input()) && stored(p.output()) &&
-         (!cpu::reads_residual(problem.epilogue) ||
-          (stored(p.inputs[1]) && p.inputs[1].channels == p.output().channels));
+         (!problem.epilogue.reads_operands() || (stored(p.inputs[1]) && p.inputs[1].channels == p.output().channels));
 }
 
 template <class Conv, class Kernel>
@@ -85,7 +84,7 @@ std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Prepar
 bool takes_blocked(const ConvProblem& problem, const Preparation& p) {
   if (takes(problem, p)) return true;
   return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
-         !cpu::reads_residual(problem.epilogue) && p.input().format == Format{} &&
+         !problem.epilogue.reads_operands() && p.input().format == Format{} &&
          p.output().format == Format{DType::f32, Layout::nhwc};
 }
 

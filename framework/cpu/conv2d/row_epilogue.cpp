@@ -15,10 +15,6 @@ bool is_clamp(const PointwiseStep& step) {
 
 }  // namespace
 
-bool reads_residual(const Epilogue& epilogue) {
-  return std::ranges::any_of(epilogue.chain, [](const PointwiseStep& step) { return step.operand == 1; });
-}
-
 RowEpilogue row_epilogue(const Epilogue& epilogue, const DeviceDescription& device) {
   RowEpilogue result;
   result.functions = &best_kernel(apply_kernels(), device);

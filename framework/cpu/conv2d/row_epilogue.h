@@ -22,9 +22,6 @@ struct RowEpilogue {
 /// Of an epilogue that is_residual(), on that device.
 RowEpilogue row_epilogue(const Epilogue& epilogue, const DeviceDescription& device);
 
-/// Whether the chain has an addition of input 1.
-bool reads_residual(const Epilogue& epilogue);
-
 /// Applies the rest to `count` elements in place; `residual`: input 1 at the same place.
 void apply_rest(const RowEpilogue& epilogue, const float* residual, float* values, std::int64_t count);
 

@@ -42,8 +42,8 @@ std::unique_ptr<Operator> prepare_streamed(const LinearProblem& problem, const P
       detail::concat("bf16: dot products of f32, weights streamed once as bf16, ", name(kernel.set)),
       {.workspace = static_cast<std::size_t>(own) * sizeof(float) + linear_workspace(kernel, rows, in),
        .parameters = weight.bytes() + bias.bytes()},
-      [=, &kernel, &moves, epilogue = row_epilogue(problem.epilogue, p.device), adds = reads_residual(problem.epilogue),
-       from = p.input().format.dtype, to = p.output().format.dtype](
+      [=, &kernel, &moves, epilogue = row_epilogue(problem.epilogue, p.device),
+       adds = problem.epilogue.reads_operands(), from = p.input().format.dtype, to = p.output().format.dtype](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         auto* const wide = static_cast<float*>(execution.workspace);
         float* const sums = wide + inputs_size;
@@ -78,7 +78,7 @@ bool takes_bf16_linear(const LinearProblem& problem, const Preparation& p) {
   if (p.precision != Precision::bf16 || !problem.epilogue.is_residual()) return false;
   if (problem.rows > std::numeric_limits<int>::max()) return false;
   if (!std::ranges::all_of(p.inputs, is_row_major) || !is_row_major(p.output())) return false;
-  return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
+  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
 }
 
 std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {

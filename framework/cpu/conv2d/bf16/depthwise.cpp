@@ -115,7 +115,7 @@ class Depthwise {
       : g_(problem.geometry),
         moves_(best_kernel(bf16::moves(), p.device)),
         epilogue_(row_epilogue(problem.epilogue, p.device)),
-        adds_(reads_residual(problem.epilogue)),
+        adds_(problem.epilogue.reads_operands()),
         output_(p.output().format.dtype),
         width_((g_.out_width - 1) * g_.stride_width + (g_.kernel_width - 1) * g_.dilation_width + 1),
         blocks_(ceil_div(g_.in_channels, step_channels)) {
@@ -248,7 +248,7 @@ bool takes_depthwise(const ConvProblem& problem, const Preparation& p) {
   const auto narrow = [](const View& view) { return view.format == Format{DType::bf16, Layout::nhwc}; };
   const View& output = p.output();
   if (!narrow(p.input()) || !(narrow(output) || output.format == Format{DType::f32, Layout::nhwc})) return false;
-  return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == output.format);
+  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == output.format);
 }
 
 std::unique_ptr<Operator> prepare_depthwise(const ConvProblem& problem, const Preparation& p) {

@@ -29,7 +29,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
   if (p.output().format.layout != Layout::nhwc) return false;
-  return !reads_residual(problem.epilogue) || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
+  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
 }
 
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
@@ -41,8 +41,8 @@ std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format
   return detail::make_operator(
       description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
       [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue, p.device),
-       adds = reads_residual(problem.epilogue)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                                const Execution& execution) {
+       adds = problem.epilogue.reads_operands()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                 const Execution& execution) {
         convolve(layer,
                  {.input = inputs[0].raw(),
                   .weight = static_cast<const std::uint16_t*>(weight.raw()),
