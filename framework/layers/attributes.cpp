@@ -2,38 +2,27 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 
 #include "lamina/base/error.h"
 
 namespace lamina {
 namespace {
 
+/// Numbers as they are written in any locale.
 template <class T>
-void print_list(std::ostream& out, const std::vector<T>& list) {
-  const char* separator = "";
-  out << '[';
-  for (const T& value : list) {
-    out << separator << value;
-    separator = ", ";
-  }
-  out << ']';
+std::string text_of(const std::vector<T>& list) {
+  std::string text = "[";
+  for (const T& value : list) text += detail::concat(text.size() > 1 ? ", " : "", value);
+  return text + ']';
 }
 
-void print(std::ostream& out, const Attribute& attribute) {
-  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attribute)) {
-    print_list(out, *list);
-  } else if (const auto* numbers = std::get_if<std::vector<double>>(&attribute)) {
-    print_list(out, *numbers);
-  } else if (const auto* text = std::get_if<std::string>(&attribute)) {
-    out << *text;
-  } else if (const auto* flag = std::get_if<bool>(&attribute)) {
-    out << (*flag ? "true" : "false");
-  } else if (const auto* number = std::get_if<double>(&attribute)) {
-    out << *number;
-  } else {
-    out << std::get<std::int64_t>(attribute);
-  }
+std::string text_of(const Attribute& attribute) {
+  if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attribute)) return text_of(*list);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&attribute)) return text_of(*numbers);
+  if (const auto* text = std::get_if<std::string>(&attribute)) return *text;
+  if (const auto* flag = std::get_if<bool>(&attribute)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<double>(&attribute)) return detail::concat(*number);
+  return detail::concat(std::get<std::int64_t>(attribute));
 }
 
 std::optional<int> to_int(std::int64_t value) {
@@ -42,22 +31,17 @@ std::optional<int> to_int(std::int64_t value) {
 }
 
 [[noreturn]] void fail_expected(std::string_view name, std::string_view expected, const Attribute& found) {
-  std::ostringstream text;
-  print(text, found);
-  detail::fail("attribute ", name, ": expected ", expected, ", got ", text.str());
+  detail::fail("attribute ", name, ": expected ", expected, ", got ", text_of(found));
 }
 
 }  // namespace
 
 std::string to_string(const Attributes& attributes) {
-  std::ostringstream out;
-  const char* separator = "";
+  std::string text;
   for (const auto& [name, value] : attributes) {
-    out << separator << name << '=';
-    print(out, value);
-    separator = ", ";
+    text += detail::concat(text.empty() ? "" : ", ", name, '=', text_of(value));
   }
-  return std::move(out).str();
+  return text;
 }
 
 std::string to_string(Size2d size) { return detail::concat(size.height, 'x', size.width); }

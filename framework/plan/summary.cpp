@@ -1,5 +1,3 @@
-#include <sstream>
-
 #include "lamina/base/error.h"
 #include "lamina/base/text_table.h"
 #include "lamina/plan/plan_impl.h"
@@ -17,13 +15,11 @@ std::string Plan::Impl::summary() const {
                buffer.offset ? std::to_string(*buffer.offset) : "caller's"},
               step.op->description());
   }
-  std::ostringstream out;
-  out << table.to_string() << "on " << options.device << ", " << name(options.precision) << ", batch " << options.batch;
-  if (options.device.is_cpu()) out << ", " << options.threads << " threads";
-  out << "; memory: activations " << detail::format_bytes(memory.activations) << ", workspace "
-      << detail::format_bytes(memory.workspace) << ", packed parameters " << detail::format_bytes(memory.parameters)
-      << '\n';
-  return std::move(out).str();
+  const std::string threads = options.device.is_cpu() ? detail::concat(", ", options.threads, " threads") : "";
+  return detail::concat(table.to_string(), "on ", options.device, ", ", name(options.precision), ", batch ",
+                        options.batch, threads, "; memory: activations ", detail::format_bytes(memory.activations),
+                        ", workspace ", detail::format_bytes(memory.workspace), ", packed parameters ",
+                        detail::format_bytes(memory.parameters), '\n');
 }
 
 std::string Plan::summary() const { return impl().summary(); }
