@@ -133,7 +133,7 @@ void add_bench(CLI::App& app) {
       "rotate through more memory than the L2 cache holds, and batches below 32 run inside a CUDA graph of 100 calls,\n"
       "channels-last ones always inside one. % copy and % GEMM: of what this machine was measured to reach just "
       "before.\n"
-      "The error is measured on sampled outputs against double precision; \"of bound\" is the largest error as a part\n"
+      "The error is measured on sampled outputs against double precision; \"bound\" is the largest error as a part\n"
       "of what the precision contract allows (docs/precision.md).\n"
       "Example:\n"
       "  lamina bench conv2d --device cpu --threads 1 --batch 1\n"

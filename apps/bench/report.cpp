@@ -41,7 +41,7 @@ Json to_json(const BenchResult& r) {
 
 void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
   detail::TextTable table({"N", "precision", "output", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy",
-                           "% GEMM", "workspace", "error", "of bound"});
+                           "% GEMM", "workspace", "error", "bound"});
   for (const BenchResult& r : results) {
     if (!r.note.empty()) {
       table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
