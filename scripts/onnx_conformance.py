@@ -122,7 +122,7 @@ def run_case(a, case):
     files = a.work / "files"
     stem = files / f"{case.replace('/', '.')}-{a.device}"
     for inputs, expected, without in tests:
-        given, output = stem.with_name(stem.name + "-in"), stem.with_name(stem.name + "-out")
+        given, output = (stem.with_name(f"{stem.name}-{what}.safetensors") for what in ("in", "out"))
         try:
             suite.write_safetensors(given, inputs)
             status, said, _ = suite.run_lamina(a.lamina, path, given if inputs else None, output, a.device, a.timeout)
