@@ -36,6 +36,14 @@ Joins joins_of(const Graph& graph) {
   return joins;
 }
 
+void expect_near(const Tensor& found, const Tensor& expected) {
+  const auto a = found.values<float>(), b = expected.values<float>();
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(std::abs(a[i] - b[i]) <= 1e-4f + 1e-4f * std::abs(b[i])) << "element " << i;
+  }
+}
+
 /// Twice, as a plan's second run finds what the first one left; with the input where it was and elsewhere.
 void expect_right(Graph& graph, const Shape& input) {
   test::randomize(graph);
@@ -48,11 +56,8 @@ void expect_right(Graph& graph, const Shape& input) {
     const auto found = plan.run({&again, 1});
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t o = 0; o < found.size(); ++o) {
-      const auto a = found[o].values<float>(), b = expected[o].values<float>();
-      ASSERT_EQ(a.size(), b.size());
-      for (std::size_t i = 0; i < a.size(); ++i) {
-        ASSERT_TRUE(std::abs(a[i] - b[i]) <= 1e-4f + 1e-4f * std::abs(b[i])) << "output " << o << ", element " << i;
-      }
+      SCOPED_TRACE(o);
+      expect_near(found[o], expected[o]);
     }
   }
 }
@@ -127,10 +132,7 @@ TEST(Join, ADenseBlockIsOneImage) {
   const Tensor input = random_tensor({2, 3, 8, 6}, 6);
   Plan plain = g.compile({.batch = 2, .threads = 1, .fuse = false, .keep_all = true});
   const Tensor expected = plain.run(input).clone(), found = g.compile({.batch = 2, .threads = 2}).run(input).clone();
-  for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
-    const float a = found.values<float>()[i], b = expected.values<float>()[i];
-    ASSERT_TRUE(std::abs(a - b) <= 1e-4f + 1e-4f * std::abs(b)) << i;
-  }
+  expect_near(found, expected);
 }
 
 TEST(Join, WhatIsJoinedTwiceLandsInTheLargerImage) {

@@ -9,10 +9,6 @@
 
 namespace lamina::cuda::channels_last {
 
-/// Tiles that have the registers for it. The others are never chosen for a chain.
-template <int groups, int n>
-inline constexpr bool knows_chains = groups* n < 512;
-
 /// Where 16 bytes of a pixel's 64 channels lie: the words of one store, four pixels x eight filters, meet all banks.
 __device__ __forceinline__ std::uint32_t chained_place(int pixel, int chunk) {
   return static_cast<std::uint32_t>(pixel * 256 + (chunk ^ (pixel / 2 % 4 * 2)) * 16);

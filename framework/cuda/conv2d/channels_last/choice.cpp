@@ -227,8 +227,7 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& pr
                     .in_ring = stages.in_ring,
                     .log2_buffers = stages.log2_buffers,
                     .blocks = static_cast<int>(launched) * sharing.cluster(),
-                    .images = static_cast<int>(part.batch),
-                    .adds = demands.adds};
+                    .images = static_cast<int>(part.batch)};
     }
   }
   return best;

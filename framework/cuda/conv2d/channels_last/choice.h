@@ -17,7 +17,6 @@ struct Choice {
   int log2_buffers = 1;  // Arguments::log2_buffers
   int blocks = 0;        // of the launch: whole clusters
   int images = 0;        // of one launch: scaled rows may have to be made part by part
-  bool adds = false;     // Arguments::adds
 
   int cluster() const { return multicast * splits; }
 };

@@ -39,8 +39,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const int group = groups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const Span span(args, rank);
-  if (adding<T, groups, n> && args.adds)
-    wait_for_predecessor();  // copies wait by themselves, but sums may be read here
+  // Copies wait by themselves, but what is added may be read here.
+  if (adding<T, groups, n> && args.adds) wait_for_predecessor();
   Store<T, groups, n, chunk> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
