@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lamina/compile/program.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"
 #include "support/networks.h"
@@ -147,6 +148,31 @@ TEST(Join, WhatIsJoinedTwiceLandsInTheLargerImage) {
   const Joins joins = joins_of(g);
   EXPECT_EQ(joins.all, 2);
   EXPECT_EQ(joins.copies, 0);
+}
+
+/// x + 1 of images in any format, as somebody else may have written it who never heard of slices.
+class PlusOne final : public Module {
+ public:
+  std::string_view op() const override { return "test.plus_one"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  bool takes(const Preparation& p) const override { return p.keeps_format() && p.input().format.dtype == DType::f32; }
+  std::unique_ptr<Operator> prepare(const Preparation&) const override {
+    return detail::make_operator("plus one", [](std::span<const Tensor> in, std::span<Tensor> out, const Execution&) {
+      for (std::int64_t i = 0; i < in[0].numel(); ++i) detail::floats(out[0])[i] = detail::floats(in[0])[i] + 1;
+    });
+  }
+};
+
+TEST(Join, ALayerOfSomebodyElseIsGivenNoSlices) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 6, 6});
+  const Value stem = g.add("stem", three_by_three(3, 8), x);
+  const Value a = g.add("a", one_by_one(8, 5), stem), b = g.add("b", one_by_one(8, 6), stem);
+  const Value joined = g.add("joined", Concat(1), {g.add("written", PlusOne(), a), b});
+  const Value head = g.add("head", one_by_one(11, 6), joined);
+  end(g, g.add("sum", Add(), {head, g.add("read", PlusOne(), b)}));
+  expect_right(g, {2, 3, 6, 6});
+  EXPECT_EQ(joins_of(g).copies, 1);
 }
 
 /// The caller's own tensors, one value in two places, a value that two concatenations want, and one that is written

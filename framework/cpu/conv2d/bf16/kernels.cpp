@@ -25,7 +25,7 @@ std::string description(const Layer& layer) {
 template <Unit unit>
 bool takes(const ConvProblem& problem, const Preparation& p) {
   if (!has_unit(p.device, unit)) return false;
-  if (p.precision != Precision::bf16 || problem.prologue.scale.defined() || !problem.epilogue.is_residual())
+  if (p.precision != Precision::bf16 || problem.scaled || !problem.epilogue.is_residual())
     return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
   if (p.output().format.layout != Layout::nhwc) return false;
