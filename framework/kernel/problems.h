@@ -20,7 +20,8 @@ struct ConvProblem {
   Tensor weight = {};  ///< [OC, C / groups, KH, KW]
   Tensor bias = {};    ///< [OC]
   Epilogue epilogue = {};
-  /// The channels of each image are multiplied by input 1, [N, C, 1, 1], before the padding's zeros are put around them.
+  /// The channels of each image are multiplied by input 1, [N, C, 1, 1], before the padding's zeros are put around
+  /// them.
   bool scaled = false;
 };
 

@@ -119,8 +119,11 @@ Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
 double Conv2d::flops(std::span<const Shape> inputs) const { return geometry(inputs[0]).flops(); }
 
 ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
-  ConvProblem result = {
-      .geometry = geometry(inputs[0]), .weight = weight(), .bias = bias(), .epilogue = {.chain = chain_}, .scaled = scaled_};
+  ConvProblem result = {.geometry = geometry(inputs[0]),
+                        .weight = weight(),
+                        .bias = bias(),
+                        .epilogue = {.chain = chain_},
+                        .scaled = scaled_};
   const ConvGeometry& g = result.geometry;
   if (pool_) result.epilogue.pool = pool_->geometry({g.batch, g.out_channels, g.out_height, g.out_width});
   return result;

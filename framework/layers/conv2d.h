@@ -49,8 +49,8 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// stored.
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
-  /// The same of two inputs: the channels of the first are multiplied by the second, [N, in, 1, 1], as squeeze-and-excite
-  /// does. Null if it does so already, or has more inputs.
+  /// The same of two inputs: the channels of the first are multiplied by the second, [N, in, 1, 1], as
+  /// squeeze-and-excite does. Null if it does so already, or has more inputs.
   std::shared_ptr<const Conv2d> with_scaled_input() const;
   ConvProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;

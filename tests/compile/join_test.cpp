@@ -23,8 +23,8 @@ void end(Graph& graph, Value last) { graph.output(graph.add("end", MaxPool2d({.k
 struct Joins {
   int all = 0, copies = 0;
 };
-Joins joins_of(const Graph& graph) {
-  CompileOptions options = {.batch = 2, .threads = 2};
+Joins joins_of(const Graph& graph, Precision precision = Precision::fp32) {
+  CompileOptions options = {.batch = 2, .threads = 2, .precision = precision};
   detail::settle_options(graph, options);
   detail::Program program = detail::negotiate(detail::fuse(graph, options), options);
   detail::join_in_place(program, options);
@@ -76,6 +76,28 @@ TEST(Join, BranchesWriteWhereTheyAreJoined) {
   const Joins joins = joins_of(g);
   EXPECT_EQ(joins.all, 1);
   EXPECT_EQ(joins.copies, 0);
+}
+
+/// Also in 16 bits, where no value is far from what it is in f32.
+TEST(Join, Bf16BranchesWriteWhereTheyAreJoined) {
+  Graph g;
+  const Value x = g.input("input", {batch, 5, 9, 8});
+  const Value stem = g.add("stem", three_by_three(5, 20), x);
+  const Value a = g.add("a", one_by_one(20, 8), stem);
+  const Value b = g.add("b", ReLU(), g.add("b.conv", three_by_three(20, 18), stem));
+  const Value joined =
+      g.add("joined", Concat(1), {a, b, g.add("pool", MaxPool2d({.kernel = 3, .stride = 1, .padding = 1}), stem)});
+  const Value read = g.add("read", three_by_three(18, 10), b);  // of the slice
+  end(g, g.add("sum", Add(), {g.add("head", one_by_one(46, 10), joined), read}));
+  test::randomize(g);
+  EXPECT_EQ(joins_of(g, Precision::bf16).copies, 0);
+  const Tensor input = random_tensor({2, 5, 9, 8}, 5);
+  const Tensor expected = g.compile({.batch = 2, .threads = 1}).run(input).clone();
+  const Tensor found = g.compile({.batch = 2, .precision = Precision::bf16, .threads = 2}).run(input).clone();
+  const auto truth = expected.values<float>(), values = found.values<float>();
+  float largest = 0;
+  for (const float value : truth) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < truth.size(); ++i) ASSERT_LE(std::abs(values[i] - truth[i]), 0.03f * largest) << i;
 }
 
 TEST(Join, ABranchHasOtherReaders) {

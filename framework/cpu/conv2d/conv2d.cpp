@@ -18,8 +18,7 @@ using detail::floats;
 using detail::make_operator;
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
-  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() &&
-         !problem.scaled;
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() && !problem.scaled;
 }
 
 /// The parameters are shared with the module: several plans use one copy.
@@ -47,9 +46,10 @@ std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Prepara
   conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
   return make_operator(detail::concat(conv.description(), ", ", name(set)),
                        {.workspace = conv.workspace(), .parameters = packed.bytes()},
-                       [conv, packed, scaled = problem.scaled, adds = problem.epilogue.reads_operands(), epilogue = cpu::row_epilogue(problem.epilogue, p.device),
-                        from = p.input().pixel_pitch(), to = p.output().pixel_pitch()](
-                           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+                       [conv, packed, scaled = problem.scaled, adds = problem.epilogue.reads_operands(),
+                        epilogue = cpu::row_epilogue(problem.epilogue, p.device), from = p.input().pixel_pitch(),
+                        to = p.output().pixel_pitch()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                       const Execution& execution) {
                          conv.run({.input = floats(inputs[0]),
                                    .packed = floats(packed),
                                    .residual = adds ? floats(inputs.back()) : nullptr,
@@ -63,7 +63,8 @@ std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Prepara
 
 std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
   const cpu::ChannelsLastKernel& kernel = cpu::best_kernel(cpu::channels_last_kernels(), p.device);
-  return prepare_rows(problem, p, cpu::ChannelsLastConv(problem.geometry, kernel, p.threads, problem.scaled), kernel.set);
+  return prepare_rows(problem, p, cpu::ChannelsLastConv(problem.geometry, kernel, p.threads, problem.scaled),
+                      kernel.set);
 }
 
 const cpu::LanesKernel& lanes_kernel(const Preparation& p) { return cpu::best_kernel(cpu::lanes_kernels(), p.device); }
@@ -156,9 +157,9 @@ constexpr Kernel<ConvProblem> table[] = {
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
     {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
-    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>},
-    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>},
-    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>}};
+    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true},
+    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true},
+    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true}};
 
 }  // namespace
 

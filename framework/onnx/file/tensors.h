@@ -40,7 +40,7 @@ class Tensors {
   std::map<std::filesystem::path, std::shared_ptr<const MappedFile>> files_;  // by canonical path
   std::map<std::string, std::shared_ptr<const MappedFile>> locations_;        // the same by what the model calls them
   std::map<const std::byte*, std::weak_ptr<Part>> parts_;  // of the model's file, by where they begin
-  std::uint64_t mapped_ = 0, copied_ = 0;                                     // bytes
+  std::uint64_t mapped_ = 0, copied_ = 0;                  // bytes
 };
 
 }  // namespace lamina::detail::onnx
