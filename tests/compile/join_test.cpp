@@ -24,7 +24,7 @@ struct Joins {
   int all = 0, copies = 0;
 };
 Joins joins_of(const Graph& graph, Precision precision = Precision::fp32) {
-  CompileOptions options = {.batch = 2, .threads = 2, .precision = precision};
+  CompileOptions options = {.batch = 2, .precision = precision, .threads = 2};
   detail::settle_options(graph, options);
   detail::Program program = detail::negotiate(detail::fuse(graph, options), options);
   detail::join_in_place(program, options);
