@@ -88,7 +88,8 @@ TEST(Join, Bf16BranchesWriteWhereTheyAreJoined) {
   const Value joined =
       g.add("joined", Concat(1), {a, b, g.add("pool", MaxPool2d({.kernel = 3, .stride = 1, .padding = 1}), stem)});
   const Value read = g.add("read", three_by_three(18, 10), b);  // of the slice
-  end(g, g.add("sum", Add(), {g.add("head", one_by_one(46, 10), joined), read}));
+  const Value sum = g.add("sum", Add(), {g.add("head", one_by_one(46, 10), joined), read});
+  end(g, g.add("last", one_by_one(10, 4), sum));  // whose f32 is not to reach further
   test::randomize(g);
   EXPECT_EQ(joins_of(g, Precision::bf16).copies, 0);
   const Tensor input = random_tensor({2, 5, 9, 8}, 5);

@@ -92,12 +92,15 @@ class Band {
   void convert_row(int row, bfloat16* to) const {
     const std::int64_t width = g_.in_width, channels = g_.in_channels;
     if (layer_.input.layout == Layout::nhwc) {
-      const std::int64_t first = (image_ * g_.in_height + row) * width * channels, count = width * channels;
-      if (layer_.input.dtype == DType::bf16) {
-        std::memcpy(to, static_cast<const bfloat16*>(p_.input) + first, static_cast<std::size_t>(2 * count));
-      } else {
-        layer_.moves->narrow(static_cast<const float*>(p_.input) + first, count, to);
+      const std::int64_t first = (image_ * g_.in_height + row) * width;
+      if (layer_.input.dtype == DType::f32) {
+        layer_.moves->narrow(static_cast<const float*>(p_.input) + first * channels, width * channels, to);
+        return;
       }
+      const auto* from = static_cast<const bfloat16*>(p_.input) + first * p_.input_pitch;
+      const bool whole = p_.input_pitch == channels;
+      const std::int64_t pieces = whole ? 1 : width, length = whole ? width * channels : channels;
+      for (std::int64_t i = 0; i < pieces; ++i) std::copy_n(from + i * p_.input_pitch, length, to + i * length);
       return;
     }
     for (std::int64_t c = 0; c < channels; ++c) {
