@@ -48,6 +48,9 @@ class LAMINA_API Module {
   /// In these formats the output's memory is the input's as it is, though for other formats something would have to be
   /// done.
   virtual bool keeps_order(const Preparation& /*preparation*/) const { return false; }
+  /// Bytes that it moves in these formats beyond those of its operands and its result. A Plan weighs them against
+  /// conversions.
+  virtual std::size_t extra_bytes(const Preparation& /*preparation*/) const { return 0; }
   /// The output may be written over the first input.
   virtual bool in_place() const { return false; }
 
