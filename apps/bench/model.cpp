@@ -151,12 +151,14 @@ void bench(const Options& options) {
   }
   Resident resident;
   const bool without_weights = source.model.empty() && source.weights.empty();
-  const Model model = without_weights ? random_model(source.arch) : source.load();
+  Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(options.batch);
   compile.input_shapes = options.model.shapes(model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
-  Plan plan = model.graph.compile(compile);
+  const PoolOptions pool = {.devices = options.run.devices(), .plans_per_device = options.plans, .max_queue = 1 << 30};
+  const bool several = pool.devices.size() > 1 || options.plans > 1;
+  Plan plan = several ? model.graph.compile(compile) : std::move(model.graph).compile(compile);
   const std::vector<Tensor> inputs = random_inputs(plan, options.inputs);
   const Device device = plan.options().device;
   const Timing whole =
@@ -187,8 +189,7 @@ void bench(const Options& options) {
   fmt::print("the plan holds {}; the process had {} before it opened the model, and {} at most\n",
              detail::format_bytes(plan.memory().total()), detail::format_bytes(resident.before),
              detail::format_bytes(resident.peak));
-  const PoolOptions pool = {.devices = options.run.devices(), .plans_per_device = options.plans, .max_queue = 1 << 30};
-  if (pool.devices.size() > 1 || options.plans > 1) {
+  if (several) {
     if (options.share && device.is_cpu()) compile.pool = std::make_shared<ThreadPool>(plan.options().threads);
     const std::size_t count = pool.devices.size();
     fmt::print("{}{} plan{} at once{}: {:.1f} images/s{}\n", count > 1 ? fmt::format("{} devices, ", count) : "",

@@ -14,7 +14,6 @@
 #include "lamina/base/error.h"
 #include "lamina/compile/conversion.h"
 #include "lamina/compile/program.h"
-#include "lamina/layers/layer.h"
 #include "lamina/plan/arena.h"
 
 namespace lamina::detail {
@@ -83,8 +82,8 @@ class Negotiator {
     }
   }
 
-  /// The first format, in order of preference, from which the operation gives what is wished of it; else the first
-  /// that it takes at all.
+  /// The first format, in order of preference, from which the operation gives what is wished of it, moving the fewest
+  /// bytes beside; else the first that it takes at all.
   Format best_input(const Operation& op) {
     PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = input_formats(op);
@@ -92,14 +91,15 @@ class Negotiator {
     for (const Format input : inputs) {
       if (op.module->keeps_order(views.with(input, wish))) return input;
     }
-    if (moves(op)) {  // to copy rows is cheaper than to turn them
-      for (const Format input : inputs) {
-        if (input.layout == wish.layout && op.module->takes(views.with(input, wish))) return input;
-      }
+    const Format* best = nullptr;
+    std::size_t least = 0;
+    for (const Format& input : inputs) {
+      if (!op.module->takes(views.with(input, wish))) continue;
+      const std::size_t extra = op.module->extra_bytes(views.preparation);
+      if (extra == 0) return input;
+      if (best == nullptr || extra < least) best = &input, least = extra;
     }
-    for (const Format input : inputs) {
-      if (op.module->takes(views.with(input, wish))) return input;
-    }
+    if (best != nullptr) return *best;
     for (const Format input : inputs) {
       for (const Format output : formats_of(op.output)) {
         if (op.module->takes(views.with(input, output))) return input;
@@ -107,9 +107,6 @@ class Negotiator {
     }
     return inputs.back();
   }
-
-  /// It takes any layouts, and turns what it moves from one to the other.
-  static bool moves(const Operation& op) { return dynamic_cast<const Layer<MoveProblem>*>(op.module.get()) != nullptr; }
 
   void settle(Operation op) {
     PreparedViews views(program_, op, options_);
@@ -120,9 +117,7 @@ class Negotiator {
       for (const Format output : formats_of(op.output)) {
         const std::size_t before = converted_operands(op, input);
         std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
-        if (moves(op) && input.layout != output.layout && !op.module->keeps_order(views.with(input, output))) {
-          cost += bytes_of(program_.value(op.output).shape, output);
-        }
+        cost += op.module->extra_bytes(views.with(input, output));
         if (std::pair(cost, before) >= least || !op.module->takes(views.with(input, output))) continue;
         least = {cost, before};
         op.input_format = input;

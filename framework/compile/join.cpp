@@ -89,7 +89,7 @@ class Joiner {
     v.first_channel = channel;
     const auto takes = [&](int user) {
       const Operation& op = program_.operations[index(user)];
-      return op.module->takes(PreparedViews(program_, op, options_).preparation);
+      return op.module->knows_slices() && op.module->takes(PreparedViews(program_, op, options_).preparation);
     };
     if (std::ranges::all_of(users_[index(value)], takes)) return;
     v.whole = none;

@@ -103,7 +103,9 @@ class Moves {
     const auto first = move_of(before), second = move_of(i);
     const auto others = all_readers(before);
     if (!first || !others || !std::ranges::all_of(*others, [&](int j) { return move_of(j).has_value(); })) return;
-    if (const auto both = composed(*second, *first)) set_move(i, *both, network_[before].inputs[0], shape(i));
+    // Of an image under another shape it reads the image, which may be channels last.
+    const auto both = composed(*second, *first);
+    if (both) set_move(i, *both, behind_views(network_[before].inputs[0]), shape(i));
   }
 
   /// Whether each row of its result, the last dimension, is made of the same row of its first input alone.

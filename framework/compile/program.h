@@ -86,8 +86,8 @@ struct PreparedViews {
 };
 
 /// The operations that are left of a network once modules have absorbed those that follow them, all values nchw and f32
-/// or of the type that they have. `graph` is for names.
-Program fuse(const Graph& graph, const CompileOptions& options);
+/// or of the type that they have. `release` is told of the graph's modules that are not needed any more.
+Program fuse(const Graph& graph, const CompileOptions& options, const Release& release = {});
 
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
 void simplify_moves(Resolved& resolved);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lamina/compile/program.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
@@ -65,6 +66,36 @@ void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
       ASSERT_NEAR(x[o].values<float>()[i], y[o].values<float>()[i], 1e-4f) << "output " << o << ", element " << i;
     }
   }
+}
+
+/// ShuffleNet's: the halves of the shuffled channels are moves of the image itself, which may be channels last, and not
+/// of what it is under the shuffle's five dimensions.
+TEST(Moves, OfAShuffledImageReadTheImage) {
+  Graph g;
+  const Value x = g.input("x", {batch, 8, 3, 4});
+  const auto convolved = [&](Value from, int in, int out) {
+    Conv2d conv({.in = in, .out = out, .kernel = 1, .bias = false});
+    conv.set_weight(random_tensor({out, in, 1, 1}, 3));
+    return g.add(next_name(), std::move(conv), from);
+  };
+  const Value image = convolved(x, 8, 8);
+  const Value shuffled = transposed(g, reshaped(g, image, {images, 2, 4, 3, 4}), {0, 2, 1, 3, 4});
+  const Value whole = reshaped(g, shuffled, {images, 8, 3, 4});
+  for (const std::int64_t first : {0, 4}) {
+    const Value half = op(g, "Slice", {whole, integers(g, {first}), integers(g, {first + 4}), integers(g, {1})});
+    g.output(convolved(half, 4, 5));
+  }
+  CompileOptions options = {.batch = images, .threads = 1};
+  detail::settle_options(g, options);
+  int moves = 0;
+  const detail::Program program = detail::fuse(g, options);
+  for (const auto& operation : program.operations) {
+    if (operation.module->op() != "move") continue;
+    ++moves;
+    EXPECT_EQ(program.value(operation.inputs[0]).shape, Shape({images, 8, 3, 4}));
+  }
+  EXPECT_EQ(moves, 2);
+  expect_same(g, {random_tensor({images, 8, 3, 4}, 1)});
 }
 
 /// Attention as PyTorch's nn.MultiheadAttention is exported: the batch is moved behind the sequence and back.

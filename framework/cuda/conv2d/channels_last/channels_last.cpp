@@ -204,9 +204,8 @@ class ChannelsLast final : public Operator {
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && finish_takes(problem.epilogue, p) && addition_fits(problem.epilogue, p) &&
-         !problem.prologue.scale.defined() && formats_fit(g, p) && g.groups == 1 && expressible(g) &&
-         g.batch * g.out_pixels() <= most_pixels;
+  return p.device.wgmma && finish_takes(problem.epilogue, p) && addition_fits(problem.epilogue, p) && !problem.scaled &&
+         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= most_pixels;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {

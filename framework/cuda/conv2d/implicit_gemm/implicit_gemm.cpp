@@ -161,8 +161,8 @@ class ImplicitGemm final : public Operator {
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return p.device.architecture >= 80 && problem.epilogue.is_simple() && !problem.prologue.scale.defined() &&
-         formats_fit(p) && g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
+  return p.device.architecture >= 80 && problem.epilogue.is_simple() && !problem.scaled && formats_fit(p) &&
+         g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
          images_per_launch(g, p.workspace_limit, make_layout(g, p.precision)) > 0;
 }
 

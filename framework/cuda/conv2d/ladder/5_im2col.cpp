@@ -188,7 +188,7 @@ class Im2col final : public Operator {
 
 bool im2col_takes(const ConvProblem& problem, const Preparation& p) {
   return p.is_plain() && (p.precision == Precision::fp32 || p.precision == Precision::tf32) &&
-         problem.epilogue.is_simple() && !problem.prologue.scale.defined();
+         problem.epilogue.is_simple() && !problem.scaled;
 }
 
 std::unique_ptr<Operator> prepare_im2col(const ConvProblem& problem, const Preparation& preparation) {

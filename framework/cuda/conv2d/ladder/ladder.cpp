@@ -88,8 +88,7 @@ std::string describe(const ConvGeometry& g, const TiledPlan& plan) {
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
-  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() &&
-         !problem.prologue.scale.defined();
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() && !problem.scaled;
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {
