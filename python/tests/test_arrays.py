@@ -85,6 +85,29 @@ def test_read_only(plan, x):
     refused("classifier.6: the array is read-only", lambda: plan(x, out=out))
 
 
+def test_read_only_by_dlpack(plan, x):
+    class Lender:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    out = np.empty((2, 10), np.float32)
+    assert np.array_equal(plan(Lender(x), out=Lender(out)).array, plan(x))
+    for array in (x, out):
+        array.flags.writeable = False
+    try:
+        x.__dlpack__(max_version=(1, 0))
+    except (TypeError, BufferError):
+        pytest.skip("NumPy before 2.1 lends no read-only memory")
+    assert np.array_equal(plan(Lender(x)), plan(x))
+    refused("classifier.6: the array is read-only", lambda: plan(x, out=Lender(out)))
+
+
 def test_misaligned(plan, x):
     memory = np.zeros(x.nbytes + 1, np.uint8)
     refused("not aligned", lambda: plan(memory[1:].view(np.float32).reshape(x.shape)))
