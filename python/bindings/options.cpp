@@ -16,9 +16,13 @@ using detail::fail;
 template <class T>
 T as(nb::handle value, const char* field, const char* type) {
   T result{};
-  // Strictly: True is no number and 1.5 no integer.
-  const bool whole = !std::is_integral_v<T> || std::is_same_v<T, bool> || !PyBool_Check(value.ptr());
-  if (whole && nb::try_cast<T>(value, result, false)) return result;
+  // Strictly: True is no number and 1.5 no integer, but NumPy's integers are some.
+  constexpr bool integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  nb::object number = nb::borrow(value);
+  if (integer && PyIndex_Check(value.ptr()) != 0) number = nb::steal(PyNumber_Index(value.ptr()));
+  const bool truth = integer && PyBool_Check(value.ptr()) != 0;
+  if (!truth && number.is_valid() && nb::try_cast<T>(number, result, false)) return result;
+  PyErr_Clear();
   throw nb::type_error(detail::concat(field, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
 }
 

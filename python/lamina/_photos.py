@@ -115,8 +115,8 @@ class Batch(NamedTuple):
 
 def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool,
         threads: int | None = None) -> Iterator[Classified]:
-    """In order. Photographs are decoded on so many threads, or all cores, and the network runs on all its plans at the same time, a bounded
-    number of batches ahead of what is taken."""
+    """In order. Photographs are decoded on so many threads, or all cores, and the network runs on all its plans at the
+    same time, a bounded number of batches ahead of what is taken."""
     plans, rest = len(classifier.pool.workers()), iter(photos)
     decoding: deque[Batch] = deque()
     running: deque[tuple[Batch, list[str | None], Future[Any]]] = deque()

@@ -34,6 +34,7 @@ def test_by_name_and_as_a_tuple(plan, x):
     assert np.array_equal(plan({"input": x}), expected)
     refused("input \"input\" is missing", lambda: plan({"image": x}))
     refused("no input \"image\"", lambda: plan({"input": x, "image": x}))
+    refused("no input \"0\"", lambda: plan({"input": x, 0: x}))
     refused("expected 1 inputs, got 2", lambda: plan((x, x)))
 
 

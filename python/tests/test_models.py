@@ -1,5 +1,8 @@
 """Models, graphs, options and photographs."""
 
+import copy
+import pickle
+
 import lamina
 import numpy as np
 import pytest
@@ -45,6 +48,9 @@ def test_options(digits):
         digits.compile(batches=3)
     with pytest.raises(TypeError, match="batch: expected an integer, got 1.5"):
         digits.compile(batch=1.5)
+    with pytest.raises(TypeError, match="batch: expected an integer, got True"):
+        digits.compile(batch=True)
+    assert digits.compile(device="cpu", batch=np.int64(2)).batch == 2
     with pytest.raises(TypeError, match="fuse: expected a bool, got 1"):
         digits.compile(fuse=1)
     with pytest.raises(lamina.Error, match="precision"):
@@ -87,6 +93,20 @@ def test_graphs_in_python(tmp_path):
     again = lamina.load(tmp_path / "model.safetensors")
     assert np.array_equal(again.compile(device="cpu", batch=2)(image), result)
     assert again.preprocess == lamina.Preprocess(8, 8) and again.labels == ["a"]
+
+
+def test_a_thousand_classes_are_imagenets(tmp_path):
+    graph = lamina.Graph()
+    graph.output(graph.add("scores", "linear", graph.input("x", ("N", 4)), weight=np.zeros((1000, 4), np.float32)))
+    for given, first in [([], "tench"), ([f"of ours {i}" for i in range(1000)], "of ours 0")]:
+        lamina.Model(graph, labels=given).save(tmp_path / "model.safetensors")
+        labels = lamina.load(tmp_path / "model.safetensors").labels
+        assert len(labels) == 1000 and labels[0].startswith(first)
+
+
+def test_preprocess_goes_to_other_processes():
+    settings = lamina.Preprocess(40, 32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 1.0, "bgr", "ignored")
+    assert pickle.loads(pickle.dumps(settings)) == copy.deepcopy(settings) == settings
 
 
 def test_graph_mistakes():
