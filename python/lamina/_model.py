@@ -91,11 +91,9 @@ class Model:
 
 
 def load(path: Path) -> Model:
-    """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content.
-
-    A network of 1000 classes whose file does not name them has ImageNet's labels.
-    """
-    return _model_of(_core.load_model(path))
+    """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content."""
+    file = _core.load_model(path)
+    return Model(file.graph, file.preprocess, file.labels, file.warnings)
 
 
 def arch(name: str, weights: Path | dict[str, Any], *, key: str = "", strip_prefix: str = "") -> Model:
@@ -104,11 +102,12 @@ def arch(name: str, weights: Path | dict[str, Any], *, key: str = "", strip_pref
     key says where the weights are in a checkpoint that has several ("ema"), strip_prefix what to leave out in front of
     their names ("backbone."). With 1000 classes the labels are ImageNet's.
     """
-    return _model_of(_core.load_arch(name, weights, key, strip_prefix))
-
-
-def _model_of(file: _core.ModelFile) -> Model:
-    labels = file.labels
-    if not labels and [shape[1:] for shape in file.graph.output_shapes] == [(1000,)]:
-        labels = resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
+    file = _core.load_arch(name, weights, key, strip_prefix)
+    names = imagenet_labels()
+    labels = names if file.graph.output_shapes == (("N", len(names)),) else []
     return Model(file.graph, file.preprocess, labels, file.warnings)
+
+
+def imagenet_labels() -> list[str]:
+    """The names of ImageNet's 1000 classes, in torchvision's order: for model.labels of a network that does not say."""
+    return resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()

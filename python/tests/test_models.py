@@ -95,13 +95,22 @@ def test_graphs_in_python(tmp_path):
     assert again.preprocess == lamina.Preprocess(8, 8) and again.labels == ["a"]
 
 
-def test_a_thousand_classes_are_imagenets(tmp_path):
+def test_labels_and_preprocess_may_be_set(photos, tmp_path):
     graph = lamina.Graph()
-    graph.output(graph.add("scores", "linear", graph.input("x", ("N", 4)), weight=np.zeros((1000, 4), np.float32)))
-    for given, first in [([], "tench"), ([f"of ours {i}" for i in range(1000)], "of ours 0")]:
-        lamina.Model(graph, labels=given).save(tmp_path / "model.safetensors")
-        labels = lamina.load(tmp_path / "model.safetensors").labels
-        assert len(labels) == 1000 and labels[0].startswith(first)
+    x = graph.add("flat", "flatten", graph.input("x", ("N", 3, 1, 1)))
+    weight = np.zeros((1000, 3), np.float32)
+    weight[281], weight[1] = 1, -1
+    graph.output(graph.add("scores", "linear", x, weight=weight))
+    lamina.Model(graph).save(tmp_path / "model.safetensors")
+    model = lamina.load(tmp_path / "model.safetensors")
+    with pytest.raises(lamina.Error, match="set model.preprocess"):
+        model.classify(photos / "7.png")
+    model.preprocess = lamina.Preprocess(1, 1)
+    assert model.classify(photos / "7.png", top=1)[0][0] == "class 281"
+    model.labels = lamina.imagenet_labels()
+    assert model.classify(photos / "7.png", top=1)[0][0] == "tabby"
+    model.preprocess = lamina.Preprocess(1, 1, std=(-1, -1, -1))
+    assert model.classify(photos / "7.png", top=1)[0][0] == "goldfish"
 
 
 def test_preprocess_goes_to_other_processes():
