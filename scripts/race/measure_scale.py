@@ -5,9 +5,9 @@
     scripts/race/measure_scale.py --model resnet50.safetensors --photos 20000 --devices all --precision fp16
 
 --devices all: every GPU, one after the other and all at once; otherwise such as cpu, cuda:0 or cuda:0,cuda:1. Without
---ray neither Ray nor a network is needed. The photographs are copies of those in --folder, or made first (Pillow) of those
-in docs/images, and are in the page cache when they are read. Processor seconds of a row are those of all its processes, so that they hold on a
-machine that does other things meanwhile; images/s do not.
+--ray neither Ray nor a network is needed. The photographs are copies of those in --folder, or made first (Pillow) of
+those in docs/images, and are in the page cache when they are read. Processor seconds of a row are those of all its
+processes, so that they hold on a machine that does other things meanwhile; images/s do not.
 """
 
 import argparse
@@ -194,7 +194,7 @@ def measure_ray(table, model, folder, count, actors, batch, out):
                                           gpus=gpus > 0).write_parquet(target))
         table.row(f"Ray, {number} actors, paths alone, to Parquet", count,
                   lambda: example.rows_of(paths, model, actors=number, decoders=max(os.cpu_count() // number, 1),
-                                          batch=batch, gpus=gpus > 0, block=4 * batch)
+                                          batch=batch, gpus=gpus > 0, block=max(min(1024, count // (4 * number)), batch))
                   .write_parquet(f"{target}-paths"))
         for written in (target, f"{target}-paths"):
             rows = ray.data.read_parquet(written)
