@@ -201,7 +201,10 @@ def test_plans_of_other_devices(digits):
     assert digits.plan_summary(device="cpu", threads=1) == digits.compile(device="cpu", threads=1).summary()
     gpu = lamina.DeviceDescription("cuda:3")
     gpu.architecture, gpu.multiprocessors, gpu.clusters = 80, 108, [0, 108, 0, 0, 0, 0, 0, 0, 0]
+    gpu.shared_bytes, gpu.multiprocessor_shared_bytes, gpu.reserved_shared_bytes = 166912, 167936, 1024  # of an A100
     assert repr(gpu) == "<lamina.DeviceDescription of cuda:3, 8.0, 108 multiprocessors>"
+    if "no CUDA" not in lamina.cuda_unavailable_reason():
+        assert digits.plan_summary(device="cuda:3", description=gpu) == digits.plan_summary(description=gpu)
     with pytest.raises(lamina.Error, match="expected a description of cpu, got one of cuda:3"):
         digits.plan_summary(device="cpu", description=gpu)
     with pytest.raises(TypeError, match="expected a DeviceDescription"):
