@@ -105,9 +105,6 @@ class Joiner {
 }  // namespace
 
 void join_in_place(Program& program, const CompileOptions& options) {
-  // A GPU's kernels know slices too (channels_last, poolings, scale and shift), but their results there have not been
-  // compared on a GPU yet: tests/cuda/join_test.cpp does, without this line.
-  if (options.device.is_cuda()) return;
   if (!options.keep_all && options.fuse) Joiner(program, options).join();
 }
 
