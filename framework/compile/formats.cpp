@@ -251,6 +251,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
                  .linear_weights = options.linear_weights,
                  .threads = options.threads,
                  .images = options.batch,
+                 .batch_invariant = options.batch_invariant,
                  .workspace_limit = options.workspace_limit};
 }
 

@@ -34,6 +34,10 @@ struct CompileOptions {
   bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
   bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
+  /// An image's results have the same bits whichever batch it is in, and in every place of it: the order of every sum
+  /// is a function of the layer alone. On a CPU they have anyway. On a GPU it costs some speed (docs/benchmarks.md),
+  /// and bits are others than without. All Plans that are to agree are compiled so, for devices of one kind.
+  bool batch_invariant = false;
   bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
   /// If set, every input [N, 3, H, W] of the graph is given as 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds
   /// them, and the Plan normalises them on its device, to the bits of `normalize_into`. Resizing and cropping remain

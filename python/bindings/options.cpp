@@ -54,6 +54,7 @@ constexpr Field fields[] = {
     {"keep_all", [](auto& o, nb::handle v) { o.keep_all = as<bool>(v, "keep_all", "a bool"); }},
     {"workspace_limit",
      [](auto& o, nb::handle v) { o.workspace_limit = as<std::size_t>(v, "workspace_limit", "a number of bytes"); }},
+    {"batch_invariant", [](auto& o, nb::handle v) { o.batch_invariant = as<bool>(v, "batch_invariant", "a bool"); }},
     {"capture", [](auto& o, nb::handle v) { o.capture = as<bool>(v, "capture", "a bool"); }},
     {"description",
      [](auto& o, nb::handle v) {

@@ -29,6 +29,8 @@ class CompileOptions(TypedDict, total=False):
     """Keep every node's output for Plan.activation"""
     workspace_limit: int
     """Bytes, on a GPU; 256 MiB"""
+    batch_invariant: bool
+    """An image's bits depend on no other image and not on the batch; on a CPU they never do"""
     capture: bool
     """On a GPU: replay runs at the same addresses; True"""
     photos: bool | Preprocess | None
