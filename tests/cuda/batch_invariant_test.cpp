@@ -28,17 +28,23 @@ bool is_long() { return std::getenv("LAMINA_TEST_LONG") != nullptr; }
 
 /// Of each step of a plan what its kernel says of the order of its sums: the kernel, its instruction, the pieces of K.
 std::vector<std::string> orders(const Graph& graph, const CompileOptions& options) {
-  static const std::regex kernel(R"(^\s+([a-z_0-9]+ ?(\([^)]*\))?( by [a-z0-9 ]+)?)[:,]?)"),
-      pieces(R"(over \d+ splits)");
-  std::vector<std::string> result;
+  std::vector<std::string> steps;
   std::istringstream lines(graph.plan_summary(options));
   for (std::string line; std::getline(lines, line);) {
-    std::smatch found;
-    if (!std::regex_search(line, found, kernel)) continue;  // of a step the first line, and the rest of a long one
-    result.push_back(found[1]);
-    if (std::regex_search(line, found, pieces)) result.back() += ' ' + found[0].str();
+    if (!line.starts_with(' ')) {
+      steps.emplace_back();  // its row of the table; what its kernel says follows, indented
+    } else if (!steps.empty()) {
+      const std::size_t begin = line.find_first_not_of(' ');
+      steps.back() += line.substr(begin == std::string::npos ? 0 : begin) + ' ';
+    }
   }
-  return result;
+  static const std::regex kernel(R"(^[a-z_0-9]+( \([^)]*\))?( by [a-z0-9 ]+)?)"), pieces(R"(over \d+ splits)");
+  for (std::string& step : steps) {
+    std::smatch name, split;
+    const bool named = std::regex_search(step, name, kernel), is_split = std::regex_search(step, split, pieces);
+    step = (named ? name[0].str() : "") + (is_split ? ' ' + split[0].str() : "");
+  }
+  return steps;
 }
 
 void expect_one_order(const Graph& graph, const DeviceDescription& device, bool differs_otherwise) {
