@@ -15,6 +15,7 @@
 #include "lamina/images/preprocess.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/precision.h"
+#include "lamina/tensor/format.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {
@@ -43,6 +44,10 @@ struct CompileOptions {
   /// them, and the Plan normalises them on its device, to the bits of `normalize_into`. Resizing and cropping remain
   /// the caller's (`resize_and_crop`). A model file's `preprocess` may be given as it is.
   std::optional<Preprocess> photos = {};
+  /// How the caller stores all inputs and all outputs of f32, those that are photos aside: as f32, f16 or bf16, and
+  /// images [N, C, H, W] as nchw or nhwc, of which `input_shapes` and `output_shapes` then say [N, H, W, C]. What the
+  /// first and the last kernels read and write so is not converted.
+  Format input_format = {}, output_format = {};
   /// What kernels are chosen for; if not set, `device` as it is. With that of another device, `Graph::plan_summary`
   /// says how the network would run there; with less than there is (an architecture of 80, AVX2), the plan makes do
   /// with it.
@@ -92,8 +97,8 @@ class LAMINA_API Plan {
 
   /// Runs a network of one input and one output. The result is a view into the Plan, overwritten by the next run.
   ///
-  /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, or u8 where the Plan takes
-  /// photos), on the host or on the Plan's device. Fewer images than the batch may be given, as long as each output is
+  /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, unless
+  /// `CompileOptions::input_format` says otherwise; u8 where the Plan takes photos), on the host or on the Plan's device. Fewer images than the batch may be given, as long as each output is
   /// one of each image by itself: the results are then of so many. If all are on the host, so are the
   /// results, complete on return; otherwise the work is enqueued on `stream` (a cudaStream_t; null: the default
   /// stream) and the results stay on the device. Throws Error naming the input that does not fit.
