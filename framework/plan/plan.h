@@ -98,10 +98,11 @@ class LAMINA_API Plan {
   /// Runs a network of one input and one output. The result is a view into the Plan, overwritten by the next run.
   ///
   /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, unless
-  /// `CompileOptions::input_format` says otherwise; u8 where the Plan takes photos), on the host or on the Plan's device. Fewer images than the batch may be given, as long as each output is
-  /// one of each image by itself: the results are then of so many. If all are on the host, so are the
-  /// results, complete on return; otherwise the work is enqueued on `stream` (a cudaStream_t; null: the default
-  /// stream) and the results stay on the device. Throws Error naming the input that does not fit.
+  /// `CompileOptions::input_format` says otherwise; u8 where the Plan takes photos), on the host or on the Plan's
+  /// device. Fewer images than the batch may be given, as long as each output is one of each image by itself: the
+  /// results are then of so many. If all are on the host, so are the results, complete on return; otherwise the work is
+  /// enqueued on `stream` (a cudaStream_t; null: the default stream) and the results stay on the device. Throws Error
+  /// naming the input that does not fit.
   Tensor run(const Tensor& input, void* stream = nullptr);
 
   /// The same with any number of inputs and outputs, in the order of the graph's.

@@ -1,6 +1,6 @@
 // CompileOptions::input_format and output_format on a GPU.
 
-#include "support/port_formats.h"
+#include "plan/port_formats.h"
 
 #include <gtest/gtest.h>
 

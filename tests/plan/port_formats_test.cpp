@@ -4,10 +4,10 @@
 
 #include "lamina/layers/linear.h"
 #include "lamina/tensor/parse_format.h"
+#include "plan/port_formats.h"
 #include "support/batches.h"
 #include "support/file_test.h"
 #include "support/networks.h"
-#include "support/port_formats.h"
 
 namespace lamina {
 namespace {
