@@ -35,7 +35,8 @@ std::vector<std::string> orders(const Graph& graph, const CompileOptions& option
       steps.emplace_back();  // its row of the table; what its kernel says follows, indented
     } else if (!steps.empty()) {
       const std::size_t begin = line.find_first_not_of(' ');
-      steps.back() += line.substr(begin == std::string::npos ? 0 : begin) + ' ';
+      if (begin > 6) continue;  // a long cell of the row goes on there
+      steps.back() += line.substr(begin) + ' ';
     }
   }
   static const std::regex kernel(R"(^[a-z_0-9]+( \([^)]*\))?( by [a-z0-9 ]+)?)"), pieces(R"(over \d+ splits)");
