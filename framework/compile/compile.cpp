@@ -134,9 +134,9 @@ class Compiler {
   Plan::Impl::Port port(int value) {
     const Program::Value& v = program_.value(value);
     const Shape& shape = v.shape;
-    const bool photo = v.format == detail::photo;
+    const bool channels_last = v.format.layout == Layout::nhwc;
     return {.name = {},
-            .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
+            .shape = channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
             .dtype = v.format.dtype,
             .buffer = static_cast<std::size_t>(buffer_of(value)),
             .padded = {},

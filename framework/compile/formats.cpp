@@ -25,15 +25,19 @@ class Negotiator {
       : program_(std::move(program)), options_(options), wished_(program_.values.size()) {}
 
   Program negotiate() {
+    for (const int output : program_.outputs) wished(output) = as_asked(output);
     collect_wishes();
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
     settled_.output_names = program_.output_names;
     settled_.input_batched = program_.input_batched;
     settled_.output_batched = program_.output_batched;
+    for (const int input : settled_.inputs) {
+      settled_.value(input).format = format_of_input(program_.value(input), options_.input_format);
+    }
     if (options_.photos) take_photos();
     for (const Program::Operation& op : program_.operations) settle(op);
-    for (const int output : program_.outputs) settled_.outputs.push_back(plain(output));
+    for (const int output : program_.outputs) settled_.outputs.push_back(in_format(output, as_asked(output)));
     for (const auto& [name, value] : program_.kept) settled_.kept.emplace_back(name, plain(value));
     return std::move(settled_);
   }
@@ -42,7 +46,9 @@ class Negotiator {
   using Operation = Program::Operation;
 
   std::vector<Format> formats_of(int value) const { return formats(program_.value(value), options_); }
-  /// As the caller sees it.
+  /// How the caller wants an output.
+  Format as_asked(int value) const { return format_of_input(program_.value(value), options_.output_format); }
+  /// As `Plan::activation` shows it.
   int plain(int value) { return in_format(value, {.dtype = program_.value(value).format.dtype}); }
 
   /// The formats that the operation's operands of f32 may agree on: those of the one that has the most choice, an image
@@ -63,7 +69,7 @@ class Negotiator {
     for (const int input : settled_.inputs) {
       Program::Value& value = settled_.value(input);
       found += concat(found.empty() ? "" : ", ", value.name, ' ', value.shape);
-      if (value.shape.rank() != 4 || value.shape[1] != 3 || value.format.dtype != DType::f32) continue;
+      if (value.shape.rank() != 4 || value.shape[1] != 3 || program_.value(input).format.dtype != DType::f32) continue;
       value.format = photo;
       any = true;
       try {
@@ -246,6 +252,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
                  .linear_weights = options.linear_weights,
                  .threads = options.threads,
                  .images = options.batch,
+                 .batch_invariant = options.batch_invariant,
                  .workspace_limit = options.workspace_limit};
 }
 

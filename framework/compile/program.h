@@ -96,7 +96,7 @@ void simplify_moves(Resolved& resolved);
 void find_attention(Program& program, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
-/// of the graph, and kept values, are f32 nchw; inputs that options.photos speaks of are photos.
+/// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
 Program negotiate(Program program, const CompileOptions& options);
 
 /// Makes what is joined along the channels slices of the result, where the kernels that write and read them can: they

@@ -45,6 +45,7 @@ struct Preparation {
   DType linear_weights = DType::f32;  ///< of a fully connected layer on the CPU: f32, bf16 or f16
   int threads = 1;                    ///< of the pool that will run it
   std::int64_t images = 1;            ///< the Plan's batch: what decides about the order of sums is to count in images
+  bool batch_invariant = false;       ///< and must not depend on how many they are: rules/order_of_sums.h
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
   Tuning tuning = {};
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
+#include "lamina/tensor/parse_format.h"
 #include "lent.h"
 
 namespace lamina::python {
@@ -58,6 +59,11 @@ constexpr Field fields[] = {
     {"keep_all", [](auto& o, nb::handle v) { o.keep_all = as<bool>(v, "keep_all", "a bool"); }},
     {"workspace_limit",
      [](auto& o, nb::handle v) { o.workspace_limit = as<std::size_t>(v, "workspace_limit", "a number of bytes"); }},
+    {"input_format",
+     [](auto& o, nb::handle v) { o.input_format = parse_format(as<std::string>(v, "input_format", "a text")); }},
+    {"output_format",
+     [](auto& o, nb::handle v) { o.output_format = parse_format(as<std::string>(v, "output_format", "a text")); }},
+    {"batch_invariant", [](auto& o, nb::handle v) { o.batch_invariant = as<bool>(v, "batch_invariant", "a bool"); }},
     {"capture", [](auto& o, nb::handle v) { o.capture = as<bool>(v, "capture", "a bool"); }},
     {"description",
      [](auto& o, nb::handle v) {

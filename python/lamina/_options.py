@@ -29,10 +29,16 @@ class CompileOptions(TypedDict, total=False):
     """Keep every node's output for Plan.activation"""
     workspace_limit: int
     """Bytes, on a GPU; 256 MiB"""
+    batch_invariant: bool
+    """An image's bits depend on no other image and not on the batch; on a CPU they never do"""
     capture: bool
     """On a GPU: replay runs at the same addresses; True"""
     photos: bool | Preprocess | None
     """Inputs are uint8 [N, H, W, 3] and normalised on the device; True: as the model's `preprocess` says"""
+    input_format: str
+    """Of all f32 inputs, how you store them: "f32", "f16" or "bf16", of images also with ",nhwc": then they are [N, H, W, C]"""
+    output_format: str
+    """Of all f32 outputs, likewise"""
     description: DeviceDescription
     """What kernels are chosen for, if not for the device as it is: plan_summary() of devices that are not there"""
     input_shapes: dict[str, Sequence[int]]

@@ -55,6 +55,9 @@ def test_options(digits):
         digits.compile(fuse=1)
     with pytest.raises(lamina.Error, match="precision"):
         digits.compile(precision="fp8")
+    with pytest.raises(lamina.Error, match='expected f32, f16 or bf16, .*; got "f8"'):
+        digits.compile(input_format="f8")
+    assert "batch-invariant" in digits.plan_summary(device="cpu", batch_invariant=True)
     plan = digits.compile(device="cpu", batch=3, outputs=["classifier.4", "classifier.6"], keep_all=True)
     assert plan.output_names == ("classifier.4", "classifier.6")
     hidden, scores = plan(np.ones((3, 3, 32, 32), np.float32))

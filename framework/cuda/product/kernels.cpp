@@ -30,7 +30,10 @@ bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
          p.output().format.dtype == dtype_of(p);
 }
 
+/// It adds in another order than those for more rows, which may be images if there is but one matrix; the others' order
+/// is the same whatever their tiles.
 bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  if (p.batch_invariant && p.input().shape.rank() <= 2) return false;
   return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= cuda::matmul_most_rows;
 }
 

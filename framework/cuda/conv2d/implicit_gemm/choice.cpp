@@ -5,13 +5,20 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
 
 using lamina::detail::ceil_div;
 
+using lamina::detail::round_up;
+
 constexpr int most_splits = 32;
+constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
+constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: indices of pixels are ints
+constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the staged input are 32 bits
+constexpr std::size_t alignment = 256;
 
 KernelSet mma_kernels(Precision precision) {
   switch (precision) {
@@ -41,6 +48,10 @@ double expected_cycles(const Tile& tile, std::int64_t blocks, int resident, int 
   return cycles;
 }
 
+std::int64_t staged_image_units(const ConvGeometry& geometry, const Layout& layout) {
+  return geometry.in_pixels() * layout.units_per_pixel;
+}
+
 }  // namespace
 
 KernelSet kernels_on(const DeviceDescription& device, Precision precision) {
@@ -62,12 +73,36 @@ std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int
          static_cast<std::size_t>(splits) * sizeof(float);
 }
 
-Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparation& preparation, const Layout& layout,
-              std::size_t workspace) {
+std::int64_t images_per_launch(const ConvGeometry& geometry, std::size_t workspace_limit, const Layout& layout) {
+  const std::int64_t units = staged_image_units(geometry, layout);
+  const auto limit = static_cast<std::int64_t>(std::min(workspace_limit, std::size_t{1} << 62) / alignment * alignment);
+  // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
+  const std::int64_t filter_tiles = ceil_div(geometry.group_out_channels(), 64) * std::int64_t{geometry.groups};
+  const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);
+  const std::int64_t most =
+      std::min({limit / layout.unit_bytes / units, most_units / units, pixels / geometry.out_pixels(), geometry.batch});
+  return most < 1 ? 0 : ceil_div(geometry.batch, ceil_div(geometry.batch, most));
+}
+
+std::size_t staged_bytes(const ConvGeometry& geometry, std::int64_t images, const Layout& layout) {
+  return round_up(static_cast<std::size_t>(images * staged_image_units(geometry, layout) * layout.unit_bytes),
+                  alignment);
+}
+
+namespace {
+
+/// The fastest by estimate; `like`: among those that add up in its order, with fewer images in a launch if its partial
+/// sums have no room otherwise.
+std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& preparation, const Layout& layout,
+                             const Choice* like) {
   const DeviceDescription& device = preparation.device;
   const Tuning& wanted = preparation.tuning;
   const KernelSet set = kernels_on(device, preparation.precision);
-  const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
+  const std::int64_t most_images = images_per_launch(geometry, preparation.workspace_limit, layout);
+  const auto fits = [&](std::int64_t images, int splits) {
+    return staged_bytes(geometry, images, layout) + partial_bytes(geometry, images, splits) <=
+           preparation.workspace_limit;
+  };
 
   Choice best;
   best.reduce = set.reduce;
@@ -86,27 +121,41 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparati
       if (wanted.splits > 0 && asked != std::min({wanted.splits, layout.steps, most_splits})) continue;
       // As many as get at least one step each.
       const int splits = ceil_div(layout.steps, ceil_div(layout.steps, asked));
+      if (like != nullptr && !like->adds_up_like({.tile = tile, .splits = splits})) continue;
+      std::int64_t images = most_images;
+      while (like != nullptr && images > 1 && !fits(images, splits)) images = ceil_div<std::int64_t>(images, 2);
       const std::int64_t blocks = block_count(geometry, images, tile, splits);
-      if (splits > 1 &&
-          (blocks > std::numeric_limits<int>::max() || partial_bytes(geometry, images, splits) > workspace)) {
-        continue;
-      }
-      const double cycles = expected_cycles(tile, blocks, resident, device.multiprocessors,
+      if (splits > 1 && (blocks > most_blocks || !fits(images, splits))) continue;
+      const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
+      const double cycles = static_cast<double>(ceil_div(geometry.batch, images)) *
+                            expected_cycles(tile, blocks, resident, device.multiprocessors,
                                             step_bytes / layout.element_bytes, layout.steps, splits, outputs);
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;
       best_resident = resident;
       best.tile = tile;
       best.splits = splits;
+      best.images = images;
+      best.cycles = cycles;
     }
   }
-  if (best_resident == 0) lamina::detail::fail("implicit_gemm: no tile fits this device and workspace");
+  if (best_resident == 0) return {};
 
   // Leave to L1 what the blocks leave over: it holds the slab of the input that the taps share. Rounded down, because
   // the driver rounds up to the next size it has.
   best.carveout = best_resident * (static_cast<int>(best.tile.shared_bytes) + device.reserved_shared_bytes) * 100 /
                   device.multiprocessor_shared_bytes;
   return best;
+}
+
+}  // namespace
+
+Choice choose(const ConvGeometry& geometry, const Preparation& preparation, const Layout& layout) {
+  const auto choice = lamina::detail::choose_order(
+      geometry, preparation,
+      [&](const ConvGeometry& g, const Choice* like) { return search(g, preparation, layout, like); });
+  if (!choice) lamina::detail::fail("implicit_gemm: no tile fits this device and workspace");
+  return *choice;
 }
 
 }  // namespace lamina::cuda::implicit_gemm

@@ -1,7 +1,6 @@
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -15,12 +14,6 @@ namespace lamina::cuda::implicit_gemm {
 namespace {
 
 using lamina::detail::ceil_div;
-using lamina::detail::round_up;
-
-constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
-constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: indices of pixels are ints
-constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the staged input are 32 bits
-constexpr std::size_t alignment = 256;
 
 bool formats_fit(const Preparation& p) {
   const auto fits = [&p](Format format) {
@@ -28,22 +21,6 @@ bool formats_fit(const Preparation& p) {
            (format.dtype == DType::f32 || format.dtype == storage_type(p.precision));
   };
   return fits(p.input().format) && fits(p.output().format);
-}
-
-std::int64_t staged_image_units(const ConvGeometry& geometry, const Layout& layout) {
-  return geometry.in_pixels() * layout.units_per_pixel;
-}
-
-/// Images of one launch: all, or as many as the workspace, 32-bit offsets and the grid allow; 0 if not even one.
-std::int64_t images_per_launch(const ConvGeometry& geometry, std::size_t workspace_limit, const Layout& layout) {
-  const std::int64_t units = staged_image_units(geometry, layout);
-  const auto limit = static_cast<std::int64_t>(std::min(workspace_limit, std::size_t{1} << 62) / alignment * alignment);
-  // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
-  const std::int64_t filter_tiles = ceil_div(geometry.group_out_channels(), 64) * std::int64_t{geometry.groups};
-  const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);
-  const std::int64_t most =
-      std::min({limit / layout.unit_bytes / units, most_units / units, pixels / geometry.out_pixels(), geometry.batch});
-  return most < 1 ? 0 : ceil_div(geometry.batch, ceil_div(geometry.batch, most));
 }
 
 class ImplicitGemm final : public Operator {
@@ -56,9 +33,7 @@ class ImplicitGemm final : public Operator {
         output_(preparation.output().format.dtype),
         relu_(problem.epilogue.relu()),
         layout_(make_layout(geometry_, precision_)),
-        images_(images_per_launch(geometry_, preparation.workspace_limit, layout_)) {
-    choice_ = choose(geometry_, images_, preparation, layout_,
-                     preparation.workspace_limit - std::min(preparation.workspace_limit, staged_bytes()));
+        choice_(choose(geometry_, preparation, layout_)) {
     reserve_shared_memory(device_, choice_.tile.kernel, static_cast<int>(choice_.tile.shared_bytes), choice_.carveout);
 
     std::vector<FilterRange> filters;
@@ -80,7 +55,7 @@ class ImplicitGemm final : public Operator {
   }
 
   std::size_t workspace_bytes() const override {
-    return staged_bytes() + partial_bytes(geometry_, images_, choice_.splits);
+    return staged_bytes() + partial_bytes(geometry_, choice_.images, choice_.splits);
   }
 
   std::size_t parameter_bytes() const override {
@@ -91,9 +66,9 @@ class ImplicitGemm final : public Operator {
     const DeviceGuard guard(device_);
     const auto input_image = static_cast<std::size_t>(geometry_.in_channels * geometry_.in_pixels());
     const auto output_image = static_cast<std::size_t>(geometry_.out_channels * geometry_.out_pixels());
-    for (std::int64_t first = 0; first < geometry_.batch; first += images_) {
+    for (std::int64_t first = 0; first < geometry_.batch; first += choice_.images) {
       const auto skipped = static_cast<std::size_t>(first);
-      run_slice(std::min(images_, geometry_.batch - first),
+      run_slice(std::min(choice_.images, geometry_.batch - first),
                 static_cast<const unsigned char*>(inputs[0].raw()) + skipped * input_image * size_of(input_),
                 static_cast<unsigned char*>(outputs[0].raw()) + skipped * output_image * size_of(output_),
                 static_cast<unsigned char*>(execution.workspace), execution.stream);
@@ -101,10 +76,7 @@ class ImplicitGemm final : public Operator {
   }
 
  private:
-  std::size_t staged_bytes() const {
-    return round_up(static_cast<std::size_t>(images_ * staged_image_units(geometry_, layout_) * layout_.unit_bytes),
-                    alignment);
-  }
+  std::size_t staged_bytes() const { return implicit_gemm::staged_bytes(geometry_, choice_.images, layout_); }
 
   void run_slice(std::int64_t images, const void* input, void* output, unsigned char* workspace, Stream stream) const {
     stage_channels_last(geometry_, images, precision_, input_, input, workspace, layout_.unit_elements,
@@ -152,7 +124,6 @@ class ImplicitGemm final : public Operator {
   DType input_, output_;
   bool relu_;
   Layout layout_;
-  std::int64_t images_;  // of a launch
   Choice choice_;
   Constant weight_, taps_, filters_, bias_;
 };

@@ -63,7 +63,8 @@ Im2colPlan make_plan(const ConvGeometry& g, const Preparation& preparation) {
   if (columns >= image_pitch) {
     plan.pixels = g.out_pixels();
     plan.pitch = image_pitch;
-    const std::int64_t most = std::min(columns / image_pitch, most_products);
+    // cuBLAS's kernel, and how that adds, may follow the number of products.
+    const std::int64_t most = preparation.batch_invariant ? 1 : std::min(columns / image_pitch, most_products);
     plan.images = ceil_div(g.batch, ceil_div(g.batch, most));
   } else {
     plan.images = 1;
