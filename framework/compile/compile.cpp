@@ -47,6 +47,7 @@ class Compiler {
     detail::settle_options(graph_, plan_->options);
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
     detail::join_in_place(program_, plan_->options);
+    detail::stride_in_place(program_, plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
     place_buffers();

@@ -54,6 +54,14 @@ int count_moves(const Graph& graph) {
   return count;
 }
 
+/// Moves that are steps of a plan.
+int count_copies(const Graph& graph) {
+  const std::string summary = graph.plan_summary({.batch = images, .threads = 1});
+  int count = 0;
+  for (std::size_t at = summary.find("copies"); at != std::string::npos; at = summary.find("copies", at + 1)) ++count;
+  return count;
+}
+
 void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
   Plan together = graph.compile({.batch = images, .threads = 1});
   Plan apart = graph.compile({.batch = images, .threads = 1, .fuse = false});
@@ -93,7 +101,8 @@ TEST(Moves, AttentionKeepsThoseThatItNeeds) {
     const Value x = g.input("x", {batch, length, width});
     g.output(op(g, "Add", {x, attention(g, x, other_reader)}));
     expect_same(g, {random_tensor({images, length, width}, 5)});
-    EXPECT_EQ(count_moves(g), other_reader ? 5 : 4);  // queries, keys, values, and their mixture
+    EXPECT_EQ(count_moves(g), other_reader ? 5 : 4);   // queries, keys, values, and their mixture
+    EXPECT_EQ(count_copies(g), other_reader ? 1 : 0);  // attention reads and writes them where they are
   }
 }
 
