@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/ops/op.h"
+#include "support/devices.h"
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
@@ -54,6 +55,22 @@ struct Builder {
     return linear(reshaped(transposed(mixed, {0, 2, 1, 3}), {-1, length, width}), width, width, 20);
   }
 };
+
+/// Whatever GPU is here, or none.
+TEST(StridesOnAnyGpu, AttentionIsOneStepBetweenTwo) {
+  for (const DeviceDescription& device : {test::h200(), test::a100()}) {
+    Builder b;
+    const Value x = b.g.input("x", {batch, 197, heads * 64});
+    b.g.output(b.op("Add", {x, b.attention(x, 197, 64)}));
+    for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+      CompileOptions options = {.device = Device::cuda(), .batch = images, .precision = precision};
+      options.description = device;
+      const std::string summary = b.g.plan_summary(options);
+      EXPECT_NE(summary.find("online softmax"), std::string::npos) << summary;
+      EXPECT_EQ(summary.find("copies"), std::string::npos) << summary;
+    }
+  }
+}
 
 TEST_P(CudaStrides, AttentionMovesNothing) {
   for (const auto& [length, depth] : {std::pair<std::int64_t, std::int64_t>{197, 64}, {5, 4}, {70, 20}, {33, 128}}) {
