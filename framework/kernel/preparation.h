@@ -63,9 +63,13 @@ struct Preparation {
   /// All of them are f32 nchw without gaps.
   bool is_plain() const { return keeps_format() && input().format == Format{} && !has_slices() && !has_strides(); }
   /// One of them is a slice.
-  bool has_slices() const { return any([](const View& view) { return view.is_slice(); }); }
+  bool has_slices() const {
+    return any([](const View& view) { return view.is_slice(); });
+  }
   /// One of them is strided.
-  bool has_strides() const { return any([](const View& view) { return view.is_strided(); }); }
+  bool has_strides() const {
+    return any([](const View& view) { return view.is_strided(); });
+  }
 
  private:
   template <class Predicate>
