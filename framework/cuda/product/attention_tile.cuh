@@ -6,6 +6,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
 /// What a warp of attention_mma.cu does with a tile of `positions` keys or values: rows of `most` elements in shared
@@ -29,10 +30,11 @@ template <int Rows, int most, int threads, bool aligned, class T, class At>
 __device__ inline void load_rows(T* to, const T* from, int count, int columns, const At& at) {
   constexpr int chunks = most / chunk;
   static_assert(Rows * chunks % threads == 0, "all threads copy alike");
+  int thread = static_cast<int>(threadIdx.x);
+  ptx::pin(thread);  // addresses would take the registers of the products otherwise
 #pragma unroll
   for (int i = 0; i < Rows * chunks / threads; ++i) {
-    const int place = static_cast<int>(threadIdx.x) + i * threads, row = place / chunks,
-              column = place % chunks * chunk;
+    const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk;
     T* const here = to + row * pitch<most> + column;
     const T* const there = from + at(row) + column;
     if constexpr (aligned) {
