@@ -29,7 +29,6 @@ using detail::AttentionExtents;
 
 constexpr int warps = 4, threads = 32 * warps, stages = 2;
 static_assert(stages == 2 && (positions & (positions - 1)) == 0, "a bit of the position names the stage");
-constexpr float log2_e = 1.44269504f;
 
 /// A stage of keys and values.
 template <int most>
@@ -159,6 +158,7 @@ __global__ void __launch_bounds__(threads, most == 64 ? 4 / tiles : 2 / tiles)
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
   // The sign of the scale is the queries': the largest score then has the largest weight. The rest is part of the
   // exponent, or the scores' own where a mask is added to them.
+  constexpr float log2_e = 1.44269504f;
   const float magnitude = fabsf(static_cast<float>(e.scale));
   const bool scaled = mask != nullptr || magnitude == 0.0f;
   const float scale = scaled ? magnitude : 1.0f, unit = scaled ? log2_e : magnitude * log2_e;
