@@ -50,6 +50,7 @@ class Compiler {
     if (!release_) given_ = parameters_of_graph();
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options, release_), plan_->options);
     detail::join_in_place(program_, plan_->options);
+    detail::stride_in_place(program_, plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
     place_buffers();

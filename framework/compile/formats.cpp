@@ -232,7 +232,16 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
     const Program::Value& value = program.value(index);
     const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
     View result = {.shape = value.shape, .format = value.format, .alignment = alignment};
-    if (value.whole >= 0) {
+    const auto size = static_cast<std::int64_t>(size_of(value.format.dtype));
+    if (value.strides.rank() > 0) {
+      result.strides = value.strides;
+      std::size_t step = Program::slice_offset(value);
+      for (int d = 0; d < static_cast<int>(value.shape.rank()); ++d) {
+        const std::int64_t bytes = value.strides[d] * size;
+        if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
+      }
+      result.alignment = std::gcd(alignment, step);
+    } else if (value.whole >= 0) {
       result.channels = program.value(value.whole).shape[1];
       const auto pixel = static_cast<std::size_t>(result.channels) * size_of(value.format.dtype);
       result.alignment = std::gcd(std::gcd(alignment, Program::slice_offset(value)), pixel);

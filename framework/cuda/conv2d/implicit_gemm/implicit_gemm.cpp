@@ -9,6 +9,7 @@
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
@@ -128,12 +129,20 @@ class ImplicitGemm final : public Operator {
   Constant weight_, taps_, filters_, bias_;
 };
 
+/// On Hopper patches in 16 bits are for channels_last, the conversion of the picture included, unless this kernel is
+/// asked for by name.
+bool left_to_others(const ConvGeometry& g, const Preparation& p) {
+  constexpr int whole = 8;  // channels that TMA steps by
+  return p.device.wgmma && p.algorithm.empty() && size_of(storage_type(p.precision)) == 2 &&
+         lamina::detail::is_patches(g) && g.in_channels * g.kernel_width % whole == 0 && g.out_channels % whole == 0;
+}
+
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return p.device.architecture >= 80 && problem.epilogue.is_simple() && !problem.scaled && formats_fit(p) &&
-         g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
+  return !left_to_others(g, p) && p.device.architecture >= 80 && problem.epilogue.is_simple() && !problem.scaled &&
+         formats_fit(p) && g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
          images_per_launch(g, p.workspace_limit, make_layout(g, p.precision)) > 0;
 }
 
