@@ -2,7 +2,8 @@
 //
 // Another layout: a transposition of [rows, columns] matrices, one for each image, through tiles of 32 x 32 in shared
 // memory (4.2 KB; a pitch of 33 keeps columns free of bank conflicts), so that reads and writes are both coalesced. A
-// block of 32 x 8 threads owns a tile at a time. The same layout: a thread converts 4 neighbouring elements.
+// block of 32 x 8 threads owns a tile at a time. Of up to 8 channels, which would fill a quarter of a tile, a thread
+// takes all those of a pixel instead. The same layout: a thread converts 4 neighbouring elements.
 // Preconditions: none. The limit is memory.
 
 #include "lamina/base/math.h"
@@ -17,6 +18,7 @@ constexpr int tile = 32;
 constexpr int tile_rows = 8;
 constexpr int threads = 256;
 constexpr int vector = 4;
+constexpr std::int64_t few_channels = 8;
 
 template <class From, class To>
 __global__ void __launch_bounds__(tile* tile_rows)
@@ -41,6 +43,22 @@ __global__ void __launch_bounds__(tile* tile_rows)
   }
 }
 
+/// Planes to pixels, or pixels to planes: the steps are from channel to channel and from pixel to pixel.
+template <class From, class To>
+__global__ void __launch_bounds__(threads)
+    few_channels_kernel(const From* __restrict__ input, To* __restrict__ output, Activation a, bool planes) {
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < a.images * a.pixels; i += step) {
+    const std::int64_t image = i / a.pixels;
+    const std::int64_t plane = image * a.channels * a.pixels + (i - image * a.pixels), pixel = i * a.channels;
+    for (std::int64_t c = 0; c < a.channels; ++c) {
+      const std::int64_t from = planes ? plane + c * a.pixels : pixel + c,
+                         to = planes ? pixel + c : plane + c * a.pixels;
+      output[to] = from_f32<To>(to_f32(input[from]));
+    }
+  }
+}
+
 template <class From, class To>
 __global__ void __launch_bounds__(threads)
     convert_kernel(const From* __restrict__ input, To* __restrict__ output, std::int64_t vectors, std::int64_t count) {
@@ -62,6 +80,9 @@ void launch(const Activation& a, Layout from, const From* input, Layout to, To* 
     const std::int64_t vectors = aligned_to_16(input) && aligned_to_16(output) ? a.size() / vector : 0;
     const std::int64_t work = vectors > 0 ? vectors : a.size();
     convert_kernel<<<grid_for(work, threads), threads, 0, stream>>>(input, output, vectors, a.size());
+  } else if (a.channels <= few_channels) {
+    few_channels_kernel<<<grid_for(a.images * a.pixels, threads), threads, 0, stream>>>(input, output, a,
+                                                                                        from == Layout::nchw);
   } else {
     const bool planes = from == Layout::nchw;
     const std::int64_t rows = planes ? a.channels : a.pixels, columns = planes ? a.pixels : a.channels;

@@ -140,7 +140,7 @@ __device__ inline void store_rows(T* output, const AttentionRows& rows, std::int
 }
 
 template <int most, int tiles, bool aligned, class T>
-__global__ void __launch_bounds__(threads, most == 64 ? 4 / tiles : 2 / tiles)
+__global__ void __launch_bounds__(threads, most == 64 ? 3 : 2)
     attention_mma_kernel(const T* __restrict__ q,     // [N, H, L, D]
                          const T* __restrict__ k,     // [N, G, S, D]
                          const T* __restrict__ v,     // [N, G, S, E]
