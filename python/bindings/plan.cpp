@@ -42,6 +42,15 @@ Device device_of(std::span<const Tensor> tensors) {
   return found == tensors.end() ? Device::cpu() : found->device();
 }
 
+/// Keeps an object of Python's, on any thread; null for None.
+std::shared_ptr<const void> kept(nb::handle object) {
+  if (object.is_none()) return nullptr;
+  return {object.inc_ref().ptr(), [](PyObject* p) {
+            const WithGil gil;
+            if (gil.held()) Py_DECREF(p);
+          }};
+}
+
 }  // namespace
 
 std::vector<Tensor> tensors_of(std::span<const Lent> lent) {
@@ -78,9 +87,9 @@ std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream 
 }
 
 nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream,
-                      const std::shared_ptr<const cuda::Event>& done) {
+                      const std::shared_ptr<const cuda::Event>& done, const std::shared_ptr<const void>& owner) {
   nb::list results;
-  for (const Tensor& output : outputs) results.append(to_python(Result{output, stream, done}));
+  for (const Tensor& output : outputs) results.append(to_python(Result{output, stream, done, owner}));
   return results.size() == 1 ? nb::object(results[0]) : nb::object(nb::tuple(results));
 }
 
@@ -171,13 +180,14 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
       done->record(stream);
     }
   }
+  const std::shared_ptr<const void> owner = done != nullptr ? kept(stream_object) : nullptr;
   if (done != nullptr) {
     while (!in_flight_.empty() && in_flight_.front().done->reached()) in_flight_.pop_front();
     std::ranges::move(lent_outputs, std::back_inserter(lent_inputs));
-    in_flight_.push_back({done, stream, std::move(lent_inputs)});
+    in_flight_.push_back({done, stream, std::move(lent_inputs), owner});
   }
   if (!out.is_none()) return nb::borrow(out);
-  return results_of(targets, stream, done);
+  return results_of(targets, stream, done, owner);
 }
 
 }  // namespace lamina::python

@@ -31,6 +31,7 @@ class PyPlan {
     std::shared_ptr<const cuda::Event> done;
     cuda::Stream stream;
     std::vector<Lent> arrays;
+    std::shared_ptr<const void> owner;  ///< of the stream: no other gets its number
   };
 
   std::vector<Lent> take_outputs(nb::handle out, cuda::Stream stream) const;
@@ -49,7 +50,8 @@ std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream 
 std::vector<Tensor> tensors_of(std::span<const Lent> lent);
 /// One output as it is, several as a tuple.
 nb::object results_of(std::span<const Tensor> outputs, cuda::Stream stream = nullptr,
-                      const std::shared_ptr<const cuda::Event>& done = nullptr);
+                      const std::shared_ptr<const cuda::Event>& done = nullptr,
+                      const std::shared_ptr<const void>& owner = nullptr);
 
 void bind_plan(nb::module_& m);
 

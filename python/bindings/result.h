@@ -17,6 +17,7 @@ struct Result {
   Tensor tensor;
   cuda::Stream stream = nullptr;               ///< that the work is enqueued on
   std::shared_ptr<const cuda::Event> ready{};  ///< when it is done; null: it is
+  std::shared_ptr<const void> owner{};         ///< Python's stream, which others are sent to: it lives as long
   bool read_only = false;
 };
 
