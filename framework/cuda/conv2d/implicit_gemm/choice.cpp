@@ -58,8 +58,9 @@ std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, cons
 
 std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int splits) {
   if (splits == 1) return 0;
-  return static_cast<std::size_t>(images * geometry.out_channels * geometry.out_pixels()) *
-         static_cast<std::size_t>(splits) * sizeof(float);
+  const std::int64_t filters = std::int64_t{geometry.groups} * ceil_div(geometry.group_out_channels(), 4) * 4;
+  return static_cast<std::size_t>(images * filters * geometry.out_pixels()) * static_cast<std::size_t>(splits) *
+         sizeof(float);
 }
 
 Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparation& preparation, const Layout& layout,
@@ -101,11 +102,6 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparati
     }
   }
   if (best_resident == 0) lamina::detail::fail("implicit_gemm: no tile fits this device and workspace");
-
-  // Leave to L1 what the blocks leave over: it holds the slab of the input that the taps share. Rounded down, because
-  // the driver rounds up to the next size it has.
-  best.carveout = best_resident * (static_cast<int>(best.tile.shared_bytes) + device.reserved_shared_bytes) * 100 /
-                  device.multiprocessor_shared_bytes;
   return best;
 }
 

@@ -10,7 +10,6 @@ struct Choice {
   Tile tile;
   int splits = 1;                // of K
   const void* reduce = nullptr;  // the kernel that adds them up
-  int carveout = 0;              // of shared memory, in percent
 };
 
 /// The tiles that a device may run, in the order in which Tuning::tile counts them.

@@ -8,9 +8,19 @@
 /// What the tests of the implicit GEMM share: cases, and its tiles.
 namespace lamina::test {
 
-/// f32 in and out.
+inline constexpr Layout nhwc = Layout::nhwc;
+
+/// f32 nchw in, which is staged, f32 nhwc out.
 inline KernelOptions implicit(Precision precision, bool relu = false, const Tuning& tuning = {}) {
-  return {.kernel = "implicit_gemm", .precision = precision, .relu = relu, .tuning = tuning};
+  return {
+      .kernel = "implicit_gemm", .precision = precision, .output = {DType::f32, nhwc}, .relu = relu, .tuning = tuning};
+}
+
+/// As inner layers are stored: read in place, where channels fill units.
+inline KernelOptions stored(Precision precision, bool relu = false, const Tuning& tuning = {}) {
+  KernelOptions options = implicit(precision, relu, tuning);
+  options.input = options.output = {storage_type(precision), nhwc};
+  return options;
 }
 
 class OnTensorCores : public OnCuda {
