@@ -38,6 +38,14 @@ constexpr unsigned tap_bounds(int kh, int kw) {
   return static_cast<unsigned>(kh | (127 - kh) << 8 | kw << 16) | static_cast<unsigned>(127 - kw) << 24;
 }
 
+/// Two neighbouring pixels of a row as one of twice the channels, 4 each: images of 3 channels then come in units of 16
+/// bytes. Where the window's corner would fall between the two of a pair, a pixel of zeros stands before the row.
+struct Fold {
+  static constexpr int pixels = 2, channels = 4;
+  bool folded = false;
+  int shift = 0;  // 1: that pixel is there
+};
+
 struct Arguments {
   ConvGeometry geometry;                 // batch: the images of this launch
   const void* input = nullptr;           // [images, H, W, groups, padded channels of a group] in units of unit_bytes
@@ -60,6 +68,7 @@ struct Arguments {
   unsigned unit_elements = 4;
   unsigned units_per_pixel = 0;  // all groups
   unsigned units_per_group = 0;
+  int folded_kernel = 0;  // see Fold: the kernel's width in pixels, 0 if none are folded
 };
 
 /// One compiled tile: block_m filters x block_n pixels, gathered in units of unit_bytes.
@@ -88,9 +97,10 @@ KernelSet kernels_bf16();
 std::vector<Tile> wgmma_tiles(Precision precision);
 
 /// Enqueues the rearrangement of `images` images [images, C, H, W] or [images, H, W, C] into [images, H, W, groups,
-/// padded channels], rounded to the operand type of `precision`, and checks the launch.
+/// padded channels], folded if `fold` says so, rounded to the operand type of `precision`, and checks the launch.
+/// `geometry` is that of the images as they are.
 void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, Format input_format,
-                         const void* input, void* staged, unsigned unit_elements, unsigned units_per_group,
-                         cudaStream_t stream);
+                         const void* input, void* staged, const Fold& fold, unsigned unit_elements,
+                         unsigned units_per_group, cudaStream_t stream);
 
 }  // namespace lamina::cuda::implicit_gemm

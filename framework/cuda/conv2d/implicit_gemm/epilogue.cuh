@@ -63,8 +63,13 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int group, int m,
     for (unsigned k = 0; k < terms; ++k) {
       const Position tap = args.taps[(step * terms + k) / args.unit_elements];
       if (!inside(window, tap)) continue;
-      const std::size_t element = static_cast<std::size_t>(window.offset + tap.offset) * args.unit_elements +
-                                  (step * terms + k) % args.unit_elements;
+      const unsigned within = (step * terms + k) % args.unit_elements;
+      // The zero weight that fills a folded kernel must not meet an Inf there.
+      if (args.folded_kernel != 0 &&
+          static_cast<int>((tap.bounds >> 16 & 0xffu) * Fold::pixels + within / Fold::channels) >= args.folded_kernel) {
+        continue;
+      }
+      const std::size_t element = static_cast<std::size_t>(window.offset + tap.offset) * args.unit_elements + within;
       const int byte = swizzled(m % args.block_m, static_cast<int>(k * sizeof(Element)));
       chain = fmaf(static_cast<float>(*reinterpret_cast<const Element*>(rows + byte)),
                    Op::value(static_cast<float>(static_cast<const Element*>(args.input)[element])), chain);

@@ -66,15 +66,20 @@ struct Loader {
         tap(*taps),
         steps_left(steps) {}
 
-  /// Starts a quarter of the next step's copies into the tiles at shared address `tiles`; zeros after the last step.
-  __device__ __forceinline__ void load(unsigned tiles, int quarter) {
+  /// Starts a quarter of the copies of weights, of the step `ahead` of the next one, into the tiles at shared address
+  /// `tiles`; zeros after the last step.
+  __device__ __forceinline__ void load_weights(unsigned tiles, int quarter, int ahead = 0) const {
     const int thread = static_cast<int>(threadIdx.x);
-    const bool more = steps_left > 0;
 #pragma unroll
     for (int i = quarter * weight_copies / 4; i < (quarter + 1) * weight_copies / 4; ++i) {
-      ptx::copy_async_once(tiles + static_cast<unsigned>(thread + i * T::threads) * 16, weight + i * T::threads * 16,
-                           more);
+      ptx::copy_async_once(tiles + static_cast<unsigned>(thread + i * T::threads) * 16,
+                           weight + ahead * (T::block_m * step_bytes) + i * T::threads * 16, steps_left > ahead);
     }
+  }
+
+  /// The same of the next step's pixels.
+  __device__ __forceinline__ void load_pixels(unsigned tiles, int quarter) const {
+    const int thread = static_cast<int>(threadIdx.x);
     Position window[passes / 4];
 #pragma unroll
     for (int i = 0; i < passes / 4; ++i) window[i] = windows[(quarter * (passes / 4) + i) * rows_per_pass];
@@ -87,12 +92,20 @@ struct Loader {
                                   input + static_cast<std::size_t>(window[i].offset + tap.offset) * unit_bytes,
                                   inside(window[i], tap));
     }
-    if (quarter == 3) {
-      --steps_left;
-      weight += T::block_m * step_bytes;
-      taps += units;
-      tap = steps_left > 0 ? *taps : no_tap;
-    }
+  }
+
+  /// On to the next step.
+  __device__ __forceinline__ void advance() {
+    --steps_left;
+    weight += T::block_m * step_bytes;
+    taps += units;
+    tap = steps_left > 0 ? *taps : no_tap;
+  }
+
+  __device__ __forceinline__ void load(unsigned tiles, int quarter) {
+    load_weights(tiles, quarter);
+    load_pixels(tiles, quarter);
+    if (quarter == 3) advance();
   }
 };
 
@@ -164,15 +177,22 @@ __device__ __forceinline__ void convolve_tile(const Arguments& args) {
     windows[i] = pixel < args.pixels ? window_at(args, group, pixel) : Position{};
   }
   __syncthreads();
-  wait_for_predecessor();
 
   Loader<T, unit_bytes> loader(args, windows, group * args.m_tiles + m_tile, first_step, steps);
+  const unsigned tiles = ptx::shared_address(shared);
+  // Weights do not depend on the kernel before this one.
+#pragma unroll
+  for (int i = 0; i < 4 * (pipeline_depth - 1); ++i) {
+    loader.load_weights(tiles + static_cast<unsigned>(i / 4 * Layout::step), i % 4, i / 4);
+  }
+  wait_for_predecessor();
 #pragma unroll
   for (int ahead = 0; ahead < pipeline_depth - 1; ++ahead) {
 #pragma unroll
     for (int quarter = 0; quarter < 4; ++quarter) {
-      loader.load(ptx::shared_address(shared) + static_cast<unsigned>(ahead * Layout::step), quarter);
+      loader.load_pixels(tiles + static_cast<unsigned>(ahead * Layout::step), quarter);
     }
+    loader.advance();
     ptx::copy_async_commit();
   }
   T product(shared + Layout::extra);

@@ -6,6 +6,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/tensor_core/weights.h"
+#include "lamina/kernel/precision.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
@@ -24,6 +25,40 @@ void store(unsigned char* destination, Precision precision, float value) {
 }
 
 }  // namespace
+
+ConvGeometry folded(const ConvGeometry& geometry, Precision precision, Fold& fold) {
+  fold = {};
+  ConvGeometry g = geometry;
+  if (size_of(storage_type(precision)) != 2 || g.groups != 1 || g.in_channels < 3 || g.in_channels > Fold::channels ||
+      g.kernel_width == 1 || g.stride_width % Fold::pixels != 0 || g.dilation_width != 1) {
+    return g;
+  }
+  fold = {.folded = true, .shift = g.padding_width % Fold::pixels};
+  g.in_channels = Fold::pixels * Fold::channels;
+  g.in_width = ceil_div(g.in_width + fold.shift, Fold::pixels);
+  g.kernel_width = ceil_div(g.kernel_width, Fold::pixels);
+  g.stride_width /= Fold::pixels;
+  g.padding_width = (g.padding_width - fold.shift) / Fold::pixels;
+  return g;
+}
+
+std::vector<float> fold_weights(const ConvGeometry& geometry, const float* weight) {
+  const auto rows = static_cast<std::size_t>(geometry.kernel_height),
+             columns = static_cast<std::size_t>(geometry.kernel_width);
+  const std::size_t pairs = ceil_div(columns, std::size_t{Fold::pixels}), channels = Fold::pixels * Fold::channels;
+  std::vector<float> result(static_cast<std::size_t>(geometry.out_channels) * channels * rows * pairs);
+  for (std::size_t filter = 0; filter < static_cast<std::size_t>(geometry.out_channels); ++filter) {
+    for (std::size_t channel = 0; channel < static_cast<std::size_t>(geometry.in_channels); ++channel) {
+      for (std::size_t row = 0; row < rows; ++row) {
+        for (std::size_t x = 0; x < columns; ++x) {
+          const std::size_t to = filter * channels + x % Fold::pixels * Fold::channels + channel;
+          result[(to * rows + row) * pairs + x / Fold::pixels] = *weight++;
+        }
+      }
+    }
+  }
+  return result;
+}
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision) {
   Layout layout;
