@@ -97,6 +97,7 @@ class ImplicitGemm final : public Operator {
     const View& out = p.output();
     const int out_pitch = static_cast<int>(out.is_slice() ? out.channels : geometry_.out_channels);
     const int group_filters = geometry_.group_out_channels();
+    const std::size_t aligned = adds_ ? std::min(out.alignment, p.inputs[1].alignment) : out.alignment;
     args_ = {
         .geometry = product_.geometry,
         .weight = weight_.data(),
@@ -106,7 +107,7 @@ class ImplicitGemm final : public Operator {
         .output_type = output_,
         .finish = finish_of(problem.epilogue, output_),
         .out_pitch = out_pitch,
-        .out_in_quads = group_filters % 4 == 0 && out_pitch % 4 == 0 && out.alignment % (4 * size_of(output_)) == 0,
+        .out_in_quads = group_filters % 4 == 0 && out_pitch % 4 == 0 && aligned % (4 * size_of(output_)) == 0,
         .group_out_channels = group_filters,
         .quads = ceil_div(group_filters, 4),
         .block_m = choice_.tile.block_m,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/tensor_core/weights.h"
 #include "lamina/kernel/precision.h"
@@ -99,12 +100,13 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layo
   const std::int64_t window = std::int64_t{geometry.kernel_height} * geometry.kernel_width;
   const auto terms_per_step = static_cast<unsigned>(step_bytes / layout.element_bytes);
 
-  for (int filter = 0; filter < geometry.out_channels; ++filter) {
-    const float* w = weight + filter * geometry.reduction();
+  if (precision == Precision::fp32) filters.resize(static_cast<std::size_t>(geometry.out_channels));
+  const auto pack = [&](std::size_t filter) {
+    const float* w = weight + static_cast<std::int64_t>(filter) * geometry.reduction();
     int shift = 0;
-    if (precision == Precision::fp32) filters.push_back(find_range(w, geometry.reduction(), shift));
-    const int m = filter % group_filters;
-    const auto tile = static_cast<std::size_t>(filter / group_filters * m_tiles + m / block_m);
+    if (precision == Precision::fp32) filters[filter] = find_range(w, geometry.reduction(), shift);
+    const int group = static_cast<int>(filter) / group_filters, m = static_cast<int>(filter) % group_filters;
+    const auto tile = static_cast<std::size_t>(group * m_tiles + m / block_m);
     unsigned char* rows = packed.data() + tile * steps * tile_bytes;
     for_each_unit(geometry, layout, [&](unsigned k, int kh, int kw, unsigned channel) {
       for (unsigned i = 0; i < layout.unit_elements; ++i) {
@@ -112,10 +114,14 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layo
         const float value = w[std::int64_t{channel + i} * window + kh * geometry.kernel_width + kw];
         const int column = static_cast<int>((k + i) % terms_per_step) * layout.element_bytes;
         store(rows + (k + i) / terms_per_step * tile_bytes + swizzled(m % block_m, column), precision,
-              std::ldexp(value, shift));
+              shift == 0 ? value : std::ldexp(value, shift));
       }
     });
-  }
+  };
+  lamina::detail::in_parallel(static_cast<std::size_t>(geometry.out_channels), 1,
+                              [&](std::size_t begin, std::size_t end) {
+                                for (std::size_t filter = begin; filter < end; ++filter) pack(filter);
+                              });
   return packed;
 }
 
