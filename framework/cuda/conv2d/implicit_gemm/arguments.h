@@ -15,8 +15,7 @@
 /// What the host and the device code of the implicit GEMM agree on. docs/implicit_gemm.md has the pictures.
 namespace lamina::cuda::implicit_gemm {
 
-inline constexpr int pipeline_depth = 3;  // tiles in shared memory; two are in flight while one is multiplied
-inline constexpr int max_kernel = 127;    // per axis: what fits the fields of Position::bounds
+inline constexpr int max_kernel = 127;  // per axis: what fits the fields of Position::bounds
 inline constexpr int reduce_threads = 128;
 
 /// Where something lies in the staged input, in units, and which taps of the window exist there. For a row of the tile

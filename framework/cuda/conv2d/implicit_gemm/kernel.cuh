@@ -27,7 +27,7 @@ namespace lamina::cuda::implicit_gemm {
 template <class T>
 struct Shared {
   static constexpr int step = (T::block_m + T::block_n) * step_bytes;
-  static constexpr int extra = pipeline_depth * step;
+  static constexpr int extra = T::stages * step;
   static constexpr int windows = extra + T::extra_bytes;
   static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
   static constexpr int output_pitch = T::block_m + 4;  // floats, of a pixel's sums in the epilogue
@@ -117,10 +117,10 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
   const auto load = [&](int slot, int quarter) {
     loader.load(tiles + static_cast<unsigned>(slot * Layout::step), quarter);
   };
-  int load_slot = pipeline_depth - 1, slot = 0;
+  int load_slot = T::stages - 1, slot = 0;
   if constexpr (T::reads_ahead) {
     // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
-    ptx::copy_async_wait<pipeline_depth - 2>();
+    ptx::copy_async_wait<T::stages - 2>();
     __syncthreads();
     product.read(tiles, 0);
     for (int step = 0; step < steps; ++step) {
@@ -129,10 +129,10 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
         load(load_slot, piece);
         if (piece == 3) {
           ptx::copy_async_commit();
-          ptx::copy_async_wait<pipeline_depth - 2>();
+          ptx::copy_async_wait<T::stages - 2>();
           __syncthreads();  // the next step has landed for all, and all are done with the slot that is loaded next
-          if (++slot == pipeline_depth) slot = 0;
-          if (++load_slot == pipeline_depth) load_slot = 0;
+          if (++slot == T::stages) slot = 0;
+          if (++load_slot == T::stages) load_slot = 0;
         }
         product.read(tiles + static_cast<unsigned>(slot * Layout::step), (piece + 1) % 4);
         product.multiply(piece % 2);
@@ -140,15 +140,15 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
     }
   } else {
     for (int step = 0; step < steps; ++step) {
-      ptx::copy_async_wait<pipeline_depth - 2>();
+      ptx::copy_async_wait<T::stages - 2>();
       product.prepare(shared + slot * Layout::step);
       if constexpr (T::needs_wgmma) ptx::fence_async_proxy();
       __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
       product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step),
                             [&](int quarter) { load(load_slot, quarter); });
       ptx::copy_async_commit();
-      if (++slot == pipeline_depth) slot = 0;
-      if (++load_slot == pipeline_depth) load_slot = 0;
+      if (++slot == T::stages) slot = 0;
+      if (++load_slot == T::stages) load_slot = 0;
     }
   }
 }
@@ -182,12 +182,12 @@ __device__ __forceinline__ void convolve_tile(const Arguments& args) {
   const unsigned tiles = ptx::shared_address(shared);
   // Weights do not depend on the kernel before this one.
 #pragma unroll
-  for (int i = 0; i < 4 * (pipeline_depth - 1); ++i) {
+  for (int i = 0; i < 4 * (T::stages - 1); ++i) {
     loader.load_weights(tiles + static_cast<unsigned>(i / 4 * Layout::step), i % 4, i / 4);
   }
   wait_for_predecessor();
 #pragma unroll
-  for (int ahead = 0; ahead < pipeline_depth - 1; ++ahead) {
+  for (int ahead = 0; ahead < T::stages - 1; ++ahead) {
 #pragma unroll
     for (int quarter = 0; quarter < 4; ++quarter) {
       loader.load_pixels(tiles + static_cast<unsigned>(ahead * Layout::step), quarter);

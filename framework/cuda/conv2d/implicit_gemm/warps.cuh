@@ -13,13 +13,14 @@ namespace lamina::cuda::implicit_gemm {
 
 /// m filters x n pixels for a block, warp_m x warp_n for a warp, in fragments of 16 x 8. Both operands come by ldmatrix
 /// from 128-byte rows; docs/implicit_gemm.md shows the lanes.
-template <class Operand, int m, int n, int warp_m, int warp_n>
+template <class Operand, int m, int n, int warp_m, int warp_n, int depth = 3>
 struct WarpTile {
   using Op = Operand;
   static constexpr bool split = std::is_same_v<Op, SplitTf32>;
   static constexpr bool needs_wgmma = false, compiled = true, reads_ahead = !split;
   static constexpr int extra_bytes = 0;
   static constexpr int block_m = m, block_n = n;
+  static constexpr int stages = depth;  // steps in shared memory: one is multiplied, the others are on their way
   static constexpr int fragments_m = warp_m / 16, fragments_n = warp_n / 8;
   static constexpr int warps_n = block_n / warp_n;
   static constexpr int threads = block_m / warp_m * warps_n * 32;
