@@ -134,6 +134,14 @@ void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
       ->check(one_of({"f32", "bf16", "f16"}))
       ->capture_default_str();
+  if (batch_invariant) {
+    command.add_flag_callback(
+        "--fastest", [this] { batch_invariant = false; },
+        "on a GPU: let an image's last bits depend on those that run with it");
+  } else {
+    command.add_flag("--batch-invariant", batch_invariant,
+                     "on a GPU: the same bits for an image whichever others run with it");
+  }
   command.add_option("--threads", threads, "CPU threads; 0: one for each core")
       ->check(whole_number(0, 1024))
       ->capture_default_str();
@@ -154,6 +162,7 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
                                                       : DType::f32,
           .threads = threads,
           .algorithm = algorithm == "auto" ? std::string() : algorithm,
+          .batch_invariant = batch_invariant,
           .description = wanted > 0 ? std::optional(described_as(first, wanted)) : std::nullopt};
 }
 

@@ -31,4 +31,5 @@
 #include "lamina/plan/plan.h"
 #include "lamina/pool/plan_pool.h"
 #include "lamina/tensor/device.h"
+#include "lamina/tensor/parse_format.h"
 #include "lamina/tensor/tensor.h"

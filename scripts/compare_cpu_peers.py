@@ -140,7 +140,7 @@ def race(options, network, batch, precision, model, folder):
     """All engines that can, in turns."""
     import numpy as np
     rows = [{"network": network, "batch": batch, "precision": precision, "engine": engine, "threads": options.threads}
-            for engine in ENGINES[precision]]
+            for engine in ENGINES[precision] if engine in options.engines]
     truth, _, _ = lamina(options, {**rows[0], "precision": "fp32"}, model, folder, 0.01)
     for _ in range(options.rounds):
         for row in rows:
@@ -195,7 +195,8 @@ def machine(threads):
             output = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout.split()
         except (OSError, subprocess.CalledProcessError):
             return line
-    return line + "; {} GFLOP/s of fp32 multiply-adds, reading {} GB/s".format(*output)
+    line += "; {} GFLOP/s of fp32 multiply-adds, reading {} GB/s".format(*output)
+    return line + (f", {output[2]} GFLOP/s of AMX's bf16 products" if len(output) > 2 else "")
 
 
 def main():
@@ -204,6 +205,7 @@ def main():
     parser.add_argument("--networks", default=",".join(NETWORKS), help="names of torchvision, or timm:NAME")
     parser.add_argument("--batch", default="1,8")
     parser.add_argument("--precision", default="fp32", help="fp32, bf16 or both, with a comma")
+    parser.add_argument("--engines", default=",".join(ENGINES["fp32"]), help="Lamina must be among them")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fuzzes what Lamina does not trust, by libFuzzer, under the address and undefined-behaviour sanitizers. Needs clang.
 #   scripts/fuzz.sh [TARGET...] [--seconds S]    S seconds (60) for each target, one after the other; all targets
-#   scripts/fuzz.sh --keep DIR                   shrinks the corpus DIR/corpus that a run left into tests/fuzz/corpus
+#   scripts/fuzz.sh [TARGET...] --keep DIR       adds to tests/fuzz/corpus what of DIR/corpus, as a run left it, reaches more
 #   scripts/fuzz.sh --carry DIR                  writes to DIR what another machine needs to fuzz: DIR/run.sh says how
-# Writes build/fuzz/found: what crashed, hung or took too much memory, for each target. Exits with 1 if anything did.
+# Writes build/fuzz/found: what crashed, hung or took too much memory, for each target; counts. Exits with 1 if anything did.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -40,11 +40,7 @@ fuzzer=$PWD/build/fuzz/bin/lamina_fuzz
 
 if [ -n "$keep" ]; then
   for target in "${targets[@]}"; do
-    shrunk=$(mktemp -d)
-    "$fuzzer" "$target" -merge=1 "$shrunk" "tests/fuzz/corpus/$target" "$keep/corpus/$target" 2>/dev/null
-    rm -r "tests/fuzz/corpus/$target"
-    mv "$shrunk" "tests/fuzz/corpus/$target"
-    chmod 755 "tests/fuzz/corpus/$target"
+    "$fuzzer" "$target" -merge=1 "tests/fuzz/corpus/$target" "$keep/corpus/$target" 2>/dev/null
     echo "$target: $(find "tests/fuzz/corpus/$target" -type f | wc -l) inputs, $(du -sb "tests/fuzz/corpus/$target" | cut -f1) bytes"
   done
 elif [ -n "$carry" ]; then
@@ -53,9 +49,10 @@ elif [ -n "$carry" ]; then
   strip -o "$carry/lamina_fuzz" "$fuzzer"
   du -sh "$carry"
 else
-  status=0
+  status=0 found=$PWD/build/fuzz/found
   for target in "${targets[@]}"; do
-    LAMINA_FUZZ=$fuzzer tests/fuzz/run.sh "$seconds" build/fuzz/found 1 "$target" || status=1
+    LAMINA_FUZZ=$fuzzer tests/fuzz/run.sh "$seconds" "$found" 1 "$target" || status=1
+    mv "$found/summary" "$found/$target.summary"
   done
   exit $status
 fi

@@ -11,6 +11,7 @@ import collections
 import http.client
 import json
 import multiprocessing
+import os
 import threading
 import time
 
@@ -69,6 +70,13 @@ def resident(pid):
         return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmRSS"))
 
 
+def processor_seconds(pid):
+    """By its program and by the kernel for it."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:13]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="127.0.0.1:8080")
@@ -77,7 +85,7 @@ def main():
     parser.add_argument("--processes", type=int, default=2, help="that the clients are spread over")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--photo")
-    parser.add_argument("--pid", type=int, help="the server's: also say what memory it has, in the course of time")
+    parser.add_argument("--pid", type=int, help="the server's: also say what processors and, in the course of time, memory it takes")
     options = parser.parse_args()
     request = request_for(options)
     queue = multiprocessing.Queue()
@@ -88,7 +96,7 @@ def main():
                  for _ in range(options.processes)]
     for process in processes:
         process.start()
-    memory = []
+    memory, used = [], processor_seconds(options.pid) if options.pid else []
     while options.pid and time.time() < end:
         memory.append(resident(options.pid))
         time.sleep(options.seconds / 20)
@@ -103,7 +111,8 @@ def main():
     else:
         print(f"no answer; {dict(statuses)}")
     if memory:
-        print("resident MiB:", *memory)
+        program, kernel = (after - before for before, after in zip(used, processor_seconds(options.pid)))
+        print(f"the server's processors: {program:.2f} s in the program, {kernel:.2f} s in the kernel; resident MiB:", *memory)
 
 
 if __name__ == "__main__":

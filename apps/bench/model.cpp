@@ -15,6 +15,7 @@
 #include "bench/timer.h"
 #include "inputs.h"
 #include "lamina/base/text_table.h"
+#include "lamina/tensor/parse_format.h"
 #include "model_options.h"
 #include "options.h"
 #include "pictures/text.h"
@@ -26,7 +27,7 @@ struct Options {
   ModelOptions model;
   std::int64_t batch = 1;
   bool photos = false;
-  std::string inputs = "device";
+  std::string inputs = "device", input_format = "f32", output_format = "f32";
   int plans = 1;
   bool share = false;
   double seconds = 1;
@@ -83,8 +84,10 @@ std::vector<Tensor> random_inputs(const Plan& plan, std::string_view where) {
     Tensor input = where == "pinned" ? Tensor::pinned(shape, dtype) : Tensor(shape, dtype);
     if (dtype == DType::u8) {
       for (std::uint8_t& level : input.values<std::uint8_t>()) level = static_cast<std::uint8_t>(random());
-    } else if (dtype == DType::f32) {
-      for (float& value : input.values<float>()) value = normal(random);
+    } else if (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) {
+      Tensor values(shape);
+      for (float& value : values.values<float>()) value = normal(random);
+      input.copy_from(values.to(dtype));
     } else {
       input = Tensor::zeros(shape, dtype);  // indices and masks: any value might be out of range
     }
@@ -151,12 +154,16 @@ void bench(const Options& options) {
   }
   Resident resident;
   const bool without_weights = source.model.empty() && source.weights.empty();
-  const Model model = without_weights ? random_model(source.arch) : source.load();
+  Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(options.batch);
   compile.input_shapes = options.model.shapes(model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
-  Plan plan = model.graph.compile(compile);
+  compile.input_format = parse_format(options.input_format);
+  compile.output_format = parse_format(options.output_format);
+  const PoolOptions pool = {.devices = options.run.devices(), .plans_per_device = options.plans, .max_queue = 1 << 30};
+  const bool several = pool.devices.size() > 1 || options.plans > 1;
+  Plan plan = several ? model.graph.compile(compile) : std::move(model.graph).compile(compile);
   const std::vector<Tensor> inputs = random_inputs(plan, options.inputs);
   const Device device = plan.options().device;
   const Timing whole =
@@ -187,8 +194,7 @@ void bench(const Options& options) {
   fmt::print("the plan holds {}; the process had {} before it opened the model, and {} at most\n",
              detail::format_bytes(plan.memory().total()), detail::format_bytes(resident.before),
              detail::format_bytes(resident.peak));
-  const PoolOptions pool = {.devices = options.run.devices(), .plans_per_device = options.plans, .max_queue = 1 << 30};
-  if (pool.devices.size() > 1 || options.plans > 1) {
+  if (several) {
     if (options.share && device.is_cpu()) compile.pool = std::make_shared<ThreadPool>(plan.options().threads);
     const std::size_t count = pool.devices.size();
     fmt::print("{}{} plan{} at once{}: {:.1f} images/s{}\n", count > 1 ? fmt::format("{} devices, ", count) : "",
@@ -214,6 +220,14 @@ void add_bench_model(CLI::App& group) {
       ->add_option("--inputs", options->inputs,
                    "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
       ->check(one_of({"device", "pinned", "host"}))
+      ->capture_default_str();
+  const CLI::Validator format =
+      accepted_by([](std::string_view text) { (void)parse_format(text); }, "f32|f16|bf16[,nhwc]");
+  command->add_option("--input-format", options->input_format, "how inputs are stored")
+      ->check(format)
+      ->capture_default_str();
+  command->add_option("--output-format", options->output_format, "how outputs are stored")
+      ->check(format)
       ->capture_default_str();
   command
       ->add_option("--plans", options->plans,

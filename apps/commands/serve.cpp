@@ -114,6 +114,7 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--path", options->service.page, "a folder to read the page from, while working on it")
       ->type_name("FOLDER");
+  host.run.batch_invariant = true;  // who else asks is chance
   host.run.add_to(*command, true);
   command->footer(
       "Drop a photograph on the page, http://127.0.0.1:8080/. Programs POST photographs to /classify and /features, "

@@ -35,6 +35,9 @@ void pause() {
 #endif
 }
 
+// What `started` and `busy` order needs no order of its own.
+constexpr std::memory_order relaxed = std::memory_order_relaxed;
+
 template <class Condition>
 bool spin_until(const Condition& condition) {
   for (int i = 0; i < spins; ++i) {
@@ -67,12 +70,20 @@ struct ThreadPool::Team {
   struct alignas(64) Stretch {
     std::atomic<std::int64_t> next{0};
     std::int64_t end = 0;
+
+    /// The next index, or one that is not below `end`. It looks first, since to add would take the cache line from its
+    /// worker, also where nothing is left.
+    std::int64_t take() { return next.load(relaxed) < end ? next.fetch_add(1, relaxed) : end; }
+    void clear() { next.store(end, relaxed); }
   };
 
   explicit Team(int threads);
   void join();
   void run(const Loop& given);
   void work(int worker);
+  void wake(std::condition_variable& waiters);
+  template <class Condition>
+  void wait(std::condition_variable& change, std::atomic<int>& idle, const Condition& condition);
   void wait_for_loops(int worker);
   void take_turn();
   void leave_turn();
@@ -84,14 +95,18 @@ struct ThreadPool::Team {
   const unsigned generation = detail::fork_generation();
   std::vector<std::thread> workers;
   std::unique_ptr<Stretch[]> stretches;  // by worker
-  Loop loop;
-  // Each on a cache line of its own, as above.
-  alignas(64) std::atomic<int> busy{0};               // workers that have not finished the current loop
+  // On a cache line of its own, as above: one line tells a worker that there is a loop, and which.
   alignas(64) std::atomic<std::uint64_t> started{0};  // counts loops; a change is the signal to start
-  std::atomic<bool> stop{false};
+  Loop loop;
+  bool stop = false;                     // as `loop`, written before `started` changes
+  alignas(64) std::atomic<int> busy{0};  // workers that have not finished the current loop
+  std::atomic<bool> failed{false};       // there is an `error`
 
-  std::mutex mutex;
+  alignas(64) std::mutex mutex;
   std::condition_variable start, done;
+  // Threads that sleep, or are about to. A waiter counts itself and then looks once more for what it waits for; who
+  // brings that about looks at the count afterwards: one of them sees the other.
+  std::atomic<int> idle_workers{0}, idle_caller{0};
   std::exception_ptr error;  // guarded by mutex
 
   std::mutex turns;
@@ -116,12 +131,9 @@ ThreadPool::Team::Team(int count) : threads(count) {
 }
 
 void ThreadPool::Team::join() {
-  {
-    const std::lock_guard lock(mutex);
-    stop = true;
-    ++started;
-  }
-  start.notify_all();
+  stop = true;
+  ++started;
+  wake(start);
   for (std::thread& worker : workers) worker.join();
 }
 
@@ -131,60 +143,61 @@ void ThreadPool::Team::require_threads() const {
                " threads were started, which stayed with the parent; compile plans and make pools in the child");
 }
 
+/// Wakes those that sleep for what the caller has just brought about. Taking the mutex closes the gap between a
+/// waiter's last look and its sleep.
+void ThreadPool::Team::wake(std::condition_variable& waiters) {
+  { const std::lock_guard lock(mutex); }
+  waiters.notify_all();
+}
+
+template <class Condition>
+void ThreadPool::Team::wait(std::condition_variable& change, std::atomic<int>& idle, const Condition& condition) {
+  if (spin_until(condition)) return;
+  std::unique_lock lock(mutex);
+  ++idle;
+  change.wait(lock, condition);
+  --idle;
+}
+
 void ThreadPool::Team::run(const Loop& given) {
-  {
-    const std::lock_guard lock(mutex);
-    loop = given;
-    for (int w = 0; w < threads; ++w) {
-      Stretch& stretch = stretches[static_cast<std::size_t>(w)];
-      stretch.next = loop.count * w / threads;
-      stretch.end = loop.count * (w + 1) / threads;
-    }
-    busy = static_cast<int>(workers.size());
-    ++started;
+  loop = given;
+  for (int w = 0; w < threads; ++w) {
+    Stretch& stretch = stretches[static_cast<std::size_t>(w)];
+    stretch.next.store(loop.count * w / threads, relaxed);
+    stretch.end = loop.count * (w + 1) / threads;
   }
-  start.notify_all();
+  busy.store(static_cast<int>(workers.size()), relaxed);
+  ++started;
+  if (idle_workers > 0) wake(start);
   work(0);
-  if (!spin_until([this] { return busy == 0; })) {
-    std::unique_lock lock(mutex);
-    done.wait(lock, [this] { return busy == 0; });
-  }
+  wait(done, idle_caller, [this] { return busy == 0; });
+  if (!failed) return;
   const std::lock_guard lock(mutex);
-  if (error) std::rethrow_exception(std::exchange(error, nullptr));
+  failed = false;
+  std::rethrow_exception(std::exchange(error, nullptr));
 }
 
 void ThreadPool::Team::work(int worker) {
   try {
     for (int turn = 0; turn < threads; ++turn) {
       Stretch& stretch = stretches[static_cast<std::size_t>((worker + turn) % threads)];
-      for (std::int64_t i = stretch.next++; i < stretch.end; i = stretch.next++) loop.call(loop.body, i, worker);
+      for (std::int64_t i = stretch.take(); i < stretch.end; i = stretch.take()) loop.call(loop.body, i, worker);
     }
   } catch (...) {
-    for (int w = 0; w < threads; ++w) {
-      Stretch& stretch = stretches[static_cast<std::size_t>(w)];
-      stretch.next = stretch.end;
-    }
+    for (int w = 0; w < threads; ++w) stretches[static_cast<std::size_t>(w)].clear();
     const std::lock_guard lock(mutex);
     if (!error) error = std::current_exception();
+    failed = true;
   }
 }
 
 void ThreadPool::Team::wait_for_loops(int worker) {
-  std::uint64_t seen = 0;
-  for (;;) {
-    const auto another = [&] { return started != seen; };
-    if (!spin_until(another)) {
-      std::unique_lock lock(mutex);
-      start.wait(lock, another);
-    }
+  for (std::uint64_t seen = 0;;) {
+    wait(start, idle_workers, [&] { return started != seen; });
     if (stop) return;
-    seen = started;
+    ++seen;
     work(worker);
-    if (--busy == 0) {
-      // Taking the mutex closes the gap between the waiter's last look and its sleep.
-      const std::lock_guard lock(mutex);
-      done.notify_one();
-    }
+    if (--busy == 0 && idle_caller > 0) wake(done);
   }
 }
 

@@ -21,7 +21,9 @@ constexpr int none = -1;
 
 class Compiler {
  public:
-  Compiler(const Graph& graph, const CompileOptions& options) : graph_(graph), plan_(std::make_unique<Plan::Impl>()) {
+  /// With `release` the graph gives up its modules as they become part of the plan.
+  Compiler(const Graph& graph, const CompileOptions& options, detail::Release release = {})
+      : graph_(graph), release_(std::move(release)), plan_(std::make_unique<Plan::Impl>()) {
     plan_->options = options;
   }
 
@@ -45,8 +47,10 @@ class Compiler {
 
   void prepare() {
     detail::settle_options(graph_, plan_->options);
-    program_ = detail::negotiate(detail::fuse(graph_, plan_->options), plan_->options);
+    if (!release_) given_ = parameters_of_graph();
+    program_ = detail::negotiate(detail::fuse(graph_, plan_->options, release_), plan_->options);
     detail::join_in_place(program_, plan_->options);
+    detail::stride_in_place(program_, plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
     place_buffers();
@@ -56,7 +60,6 @@ class Compiler {
   Plan::Impl::Buffer& buffer(int index) { return plan_->buffers[static_cast<std::size_t>(index)]; }
 
   void prepare_steps() {
-    const std::set<const void*> given = parameters_of_graph();
     for (Operation& op : program_.operations) {
       if (op.view) continue;
       const detail::PreparedViews views(program_, op, plan_->options);
@@ -78,7 +81,7 @@ class Compiler {
       step.flops = op.module->flops(shapes);
       step.bytes = bytes_moved(op, *step.op);
       plan_->memory.workspace = std::max(plan_->memory.workspace, step.op->workspace_bytes());
-      plan_->memory.parameters += parameter_bytes(op, *step.op, given);
+      plan_->memory.parameters += parameter_bytes(op, *step.op);
 
       const std::size_t number = plan_->steps.size();
       for (std::size_t slot = 0; slot < shapes.size(); ++slot) use(op.inputs[slot], number, static_cast<int>(slot));
@@ -114,12 +117,12 @@ class Compiler {
   }
 
   /// Bytes of the operator's packed parameters; where it uses them in place, of those that are not the graph's, but
-  /// made by folding or turning. On a GPU it has copies, which it counts itself.
-  std::size_t parameter_bytes(const Operation& op, const Operator& prepared, const std::set<const void*>& given) const {
+  /// made by folding or turning, or given up. On a GPU it has copies, which it counts itself.
+  std::size_t parameter_bytes(const Operation& op, const Operator& prepared) const {
     std::size_t bytes = prepared.parameter_bytes();
     if (bytes > 0 || plan_->options.device.is_cuda()) return bytes;
     for (const auto& parameter : op.module->parameters()) {
-      if (!given.contains(parameter.value.raw())) bytes += parameter.value.bytes();
+      if (!given_.contains(parameter.value.raw())) bytes += parameter.value.bytes();
     }
     return bytes;
   }
@@ -132,9 +135,9 @@ class Compiler {
   Plan::Impl::Port port(int value) {
     const Program::Value& v = program_.value(value);
     const Shape& shape = v.shape;
-    const bool photo = v.format == detail::photo;
+    const bool channels_last = v.format.layout == Layout::nhwc;
     return {.name = {},
-            .shape = photo ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
+            .shape = channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
             .dtype = v.format.dtype,
             .buffer = static_cast<std::size_t>(buffer_of(value)),
             .padded = {},
@@ -217,7 +220,9 @@ class Compiler {
   }
 
   const Graph& graph_;
+  const detail::Release release_;
   std::unique_ptr<Plan::Impl> plan_;
+  std::set<const void*> given_;  // parameters that stay the graph's
   Program program_;
   std::vector<int> buffer_of_;      // by value
   std::vector<std::size_t> homed_;  // buffers that live in the arena
@@ -248,8 +253,14 @@ std::string Graph::plan_summary(const CompileOptions& options) const {
   return with_memory([&] { return Compiler(*this, options).look().summary(); });
 }
 
-Plan Graph::compile(const CompileOptions& options) const {
+Plan Graph::compile(const CompileOptions& options) const& {
   return with_memory([&] { return Plan(Compiler(*this, options).compile()); });
+}
+
+Plan Graph::compile(const CompileOptions& options) && {
+  Graph graph = std::move(*this);
+  const auto release = [&](std::size_t node) { graph.nodes_[node].module.reset(); };
+  return with_memory([&] { return Plan(Compiler(graph, options, release).compile()); });
 }
 
 }  // namespace lamina

@@ -14,7 +14,6 @@
 #include "lamina/base/error.h"
 #include "lamina/compile/conversion.h"
 #include "lamina/compile/program.h"
-#include "lamina/layers/layer.h"
 #include "lamina/plan/arena.h"
 
 namespace lamina::detail {
@@ -26,15 +25,19 @@ class Negotiator {
       : program_(std::move(program)), options_(options), wished_(program_.values.size()) {}
 
   Program negotiate() {
+    for (const int output : program_.outputs) wished(output) = as_asked(output);
     collect_wishes();
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
     settled_.output_names = program_.output_names;
     settled_.input_batched = program_.input_batched;
     settled_.output_batched = program_.output_batched;
+    for (const int input : settled_.inputs) {
+      settled_.value(input).format = format_of_input(program_.value(input), options_.input_format);
+    }
     if (options_.photos) take_photos();
     for (const Program::Operation& op : program_.operations) settle(op);
-    for (const int output : program_.outputs) settled_.outputs.push_back(plain(output));
+    for (const int output : program_.outputs) settled_.outputs.push_back(in_format(output, as_asked(output)));
     for (const auto& [name, value] : program_.kept) settled_.kept.emplace_back(name, plain(value));
     return std::move(settled_);
   }
@@ -43,7 +46,9 @@ class Negotiator {
   using Operation = Program::Operation;
 
   std::vector<Format> formats_of(int value) const { return formats(program_.value(value), options_); }
-  /// As the caller sees it.
+  /// How the caller wants an output.
+  Format as_asked(int value) const { return format_of_input(program_.value(value), options_.output_format); }
+  /// As `Plan::activation` shows it.
   int plain(int value) { return in_format(value, {.dtype = program_.value(value).format.dtype}); }
 
   /// The formats that the operation's operands of f32 may agree on: those of the one that has the most choice, an image
@@ -64,7 +69,7 @@ class Negotiator {
     for (const int input : settled_.inputs) {
       Program::Value& value = settled_.value(input);
       found += concat(found.empty() ? "" : ", ", value.name, ' ', value.shape);
-      if (value.shape.rank() != 4 || value.shape[1] != 3 || value.format.dtype != DType::f32) continue;
+      if (value.shape.rank() != 4 || value.shape[1] != 3 || program_.value(input).format.dtype != DType::f32) continue;
       value.format = photo;
       any = true;
       try {
@@ -83,8 +88,8 @@ class Negotiator {
     }
   }
 
-  /// The first format, in order of preference, from which the operation gives what is wished of it; else the first
-  /// that it takes at all.
+  /// The first format, in order of preference, from which the operation gives what is wished of it, moving the fewest
+  /// bytes beside; else the first that it takes at all.
   Format best_input(const Operation& op) {
     PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = input_formats(op);
@@ -92,14 +97,15 @@ class Negotiator {
     for (const Format input : inputs) {
       if (op.module->keeps_order(views.with(input, wish))) return input;
     }
-    if (moves(op)) {  // to copy rows is cheaper than to turn them
-      for (const Format input : inputs) {
-        if (input.layout == wish.layout && op.module->takes(views.with(input, wish))) return input;
-      }
+    const Format* best = nullptr;
+    std::size_t least = 0;
+    for (const Format& input : inputs) {
+      if (!op.module->takes(views.with(input, wish))) continue;
+      const std::size_t extra = op.module->extra_bytes(views.preparation);
+      if (extra == 0) return input;
+      if (best == nullptr || extra < least) best = &input, least = extra;
     }
-    for (const Format input : inputs) {
-      if (op.module->takes(views.with(input, wish))) return input;
-    }
+    if (best != nullptr) return *best;
     for (const Format input : inputs) {
       for (const Format output : formats_of(op.output)) {
         if (op.module->takes(views.with(input, output))) return input;
@@ -107,9 +113,6 @@ class Negotiator {
     }
     return inputs.back();
   }
-
-  /// It takes any layouts, and turns what it moves from one to the other.
-  static bool moves(const Operation& op) { return dynamic_cast<const Layer<MoveProblem>*>(op.module.get()) != nullptr; }
 
   void settle(Operation op) {
     PreparedViews views(program_, op, options_);
@@ -120,9 +123,7 @@ class Negotiator {
       for (const Format output : formats_of(op.output)) {
         const std::size_t before = converted_operands(op, input);
         std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
-        if (moves(op) && input.layout != output.layout && !op.module->keeps_order(views.with(input, output))) {
-          cost += bytes_of(program_.value(op.output).shape, output);
-        }
+        cost += op.module->extra_bytes(views.with(input, output));
         if (std::pair(cost, before) >= least || !op.module->takes(views.with(input, output))) continue;
         least = {cost, before};
         op.input_format = input;
@@ -231,7 +232,16 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
     const Program::Value& value = program.value(index);
     const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
     View result = {.shape = value.shape, .format = value.format, .alignment = alignment};
-    if (value.whole >= 0) {
+    const auto size = static_cast<std::int64_t>(size_of(value.format.dtype));
+    if (value.strides.rank() > 0) {
+      result.strides = value.strides;
+      std::size_t step = Program::slice_offset(value);
+      for (int d = 0; d < static_cast<int>(value.shape.rank()); ++d) {
+        const std::int64_t bytes = value.strides[d] * size;
+        if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
+      }
+      result.alignment = std::gcd(alignment, step);
+    } else if (value.whole >= 0) {
       result.channels = program.value(value.whole).shape[1];
       const auto pixel = static_cast<std::size_t>(result.channels) * size_of(value.format.dtype);
       result.alignment = std::gcd(std::gcd(alignment, Program::slice_offset(value)), pixel);
@@ -251,6 +261,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
                  .linear_weights = options.linear_weights,
                  .threads = options.threads,
                  .images = options.batch,
+                 .batch_invariant = options.batch_invariant,
                  .workspace_limit = options.workspace_limit};
 }
 

@@ -212,9 +212,8 @@ class Fuser {
 
 }  // namespace
 
-Program fuse(const Graph& graph, const CompileOptions& options) {
-  Resolved resolved = resolve(graph, options);
-  find_batch(graph, options, resolved);
+Program fuse(const Graph& graph, const CompileOptions& options, const Release& release) {
+  Resolved resolved = resolve_batched(graph, options, release);
   if (options.fuse && !options.keep_all) simplify_moves(resolved);
   Program program = Fuser(resolved, options).fuse(graph, resolved);
   if (options.fuse) find_attention(program, options);

@@ -89,7 +89,7 @@ class Joiner {
     v.first_channel = channel;
     const auto takes = [&](int user) {
       const Operation& op = program_.operations[index(user)];
-      return op.module->takes(PreparedViews(program_, op, options_).preparation);
+      return op.module->knows_slices() && op.module->takes(PreparedViews(program_, op, options_).preparation);
     };
     if (std::ranges::all_of(users_[index(value)], takes)) return;
     v.whole = none;
@@ -105,9 +105,6 @@ class Joiner {
 }  // namespace
 
 void join_in_place(Program& program, const CompileOptions& options) {
-  // A GPU's kernels know slices too (channels_last, poolings, scale and shift), but their results there have not been
-  // compared on a GPU yet: tests/cuda/join_test.cpp does, without this line.
-  if (options.device.is_cuda()) return;
   if (!options.keep_all && options.fuse) Joiner(program, options).join();
 }
 

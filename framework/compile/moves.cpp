@@ -10,6 +10,7 @@
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/linear.h"
+#include "lamina/layers/views.h"
 
 namespace lamina::detail {
 namespace {
@@ -37,12 +38,17 @@ class Moves {
     for (int i = 0; i < network_.size(); ++i) {
       if (move_of(i) && !sink(i)) hoist(i);
     }
+    for (int i = 0; i < network_.size(); ++i) {
+      if (const auto problem = move_of(i)) make_view(i, *problem);
+      if (is_view(i) && is_needed(i)) lift(i);
+    }
   }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   const std::vector<int>& readers(int i) const { return readers_[index(i)]; }
   const Shape& shape(int i) const { return network_[i].shape; }
+  bool is_needed(int i) const { return is_output_[index(i)] || !readers(i).empty(); }
 
   void replace(int node, std::shared_ptr<const Module> module, std::vector<int> inputs, Shape to) {
     const std::vector<int> before = network_[node].inputs;
@@ -89,8 +95,7 @@ class Moves {
   std::optional<MoveProblem> move_of(int i) const {
     const Network::Node& node = network_[i];
     const auto* layer = dynamic_cast<const Layer<MoveProblem>*>(node.module.get());
-    const bool needed = is_output_[index(i)] || !readers(i).empty();
-    if (layer == nullptr || !needed || node.inputs.size() != 1) return std::nullopt;
+    if (layer == nullptr || !is_needed(i) || node.inputs.size() != 1) return std::nullopt;
     return layer->problem({&shape(node.inputs[0]), 1});
   }
   void set_move(int i, const MoveProblem& problem, int source, Shape to) {
@@ -103,7 +108,9 @@ class Moves {
     const auto first = move_of(before), second = move_of(i);
     const auto others = all_readers(before);
     if (!first || !others || !std::ranges::all_of(*others, [&](int j) { return move_of(j).has_value(); })) return;
-    if (const auto both = composed(*second, *first)) set_move(i, *both, network_[before].inputs[0], shape(i));
+    // Of an image under another shape it reads the image, which may be channels last.
+    const auto both = composed(*second, *first);
+    if (both) set_move(i, *both, behind_views(network_[before].inputs[0]), shape(i));
   }
 
   /// Whether each row of its result, the last dimension, is made of the same row of its first input alone.
@@ -212,6 +219,39 @@ class Moves {
     }
     read_instead(i, first);
     return true;
+  }
+
+  /// What moves nothing is a view, and does not stand between what can be fused. How an image lies in memory is not
+  /// settled yet: such a move is looked at again then.
+  void make_view(int i, const MoveProblem& problem) {
+    const int source = network_[i].inputs[0];
+    const View input = {.shape = shape(source)}, output = {.shape = shape(i)};
+    if (input.shape.rank() == 4 || output.shape.rank() == 4) return;
+    const Preparation preparation = {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = {}};
+    if (is_still(problem, preparation)) replace(i, std::make_shared<Reshape>(output.shape), {source}, output.shape);
+  }
+
+  /// A view in front of what is done to each row, if the rows come out of a view or a move, which may have any shape:
+  /// what reads it may then become part of that.
+  void lift(int i) {
+    std::vector<int> path;  // from the view to what is done first
+    int first = behind_views(i);
+    while (is_rowwise(first) && readers(first).size() == 1) {
+      path.push_back(first);
+      first = network_[first].inputs[0];
+    }
+    const Shape to = shape(i);
+    if (path.empty() || to.rank() < 2 || to.rank() == 4 || shape(path.front())[-1] != to[-1]) return;
+    const auto move = move_of(first);
+    if ((!move && !is_view(first)) || readers(first).size() != 1 || is_output_[index(first)]) return;
+    const Shape rows = with_rows_of(to, shape(first)[-1]);
+    const int source = network_[first].inputs[0];
+    move ? set_move(first, *move, source, rows) : replace(first, std::make_shared<Reshape>(rows), {source}, rows);
+    for (auto node = path.rbegin(); node != path.rend(); ++node) {
+      replace_input(*node, first, with_rows_of(to, shape(*node)[-1]));
+      first = *node;
+    }
+    read_instead(i, first);
   }
 
   void replace_input(int node, int input, Shape to) {

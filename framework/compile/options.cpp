@@ -34,6 +34,11 @@ void settle_threads(CompileOptions& o) {
     fail("compile: expected threads of 0 or ", there, ", as the pool has, got ", o.threads);
 }
 
+void check_format(const char* what, Format format) {
+  if (format.dtype == DType::f32 || format.dtype == DType::f16 || format.dtype == DType::bf16) return;
+  fail("compile: expected ", what, " of f32, f16 or bf16, got ", format.dtype);
+}
+
 }  // namespace
 
 void settle_options(const Graph& graph, CompileOptions& o) {
@@ -43,6 +48,8 @@ void settle_options(const Graph& graph, CompileOptions& o) {
   settle_device(o);
   if (o.keep_all) o.fuse = false;
   settle_threads(o);
+  check_format("input_format", o.input_format);
+  check_format("output_format", o.output_format);
   if (o.device.is_cuda() && o.linear_weights != DType::f32) {
     fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
   }

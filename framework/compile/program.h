@@ -21,8 +21,10 @@ struct Program {
     Shape shape;
     Format format;
     Tensor constant = {};            ///< on the CPU, in that format; undefined unless it is the same in every run
-    int whole = -1;                  ///< the value of whose channels this one is a slice, in its memory; -1: of none
-    std::int64_t first_channel = 0;  ///< of that slice
+    int whole = -1;                  ///< the value in whose memory this one lies; -1: in its own
+    std::int64_t first_channel = 0;  ///< of the channels of that image, of which this is a slice
+    Shape strides = {};              ///< or, if not of rank 0, how its elements lie there (View::strides)
+    std::int64_t first = 0;          ///< and which of its elements comes first
   };
 
   struct Operation {
@@ -45,11 +47,13 @@ struct Program {
 
   const Value& value(int index) const { return values[static_cast<std::size_t>(index)]; }
   Value& value(int index) { return values[static_cast<std::size_t>(index)]; }
-  /// Bytes from the beginning of the whole to the first element of a value; 0 for one that is no slice.
+  /// Bytes from the beginning of the whole to the first element of a value; 0 for one with memory of its own.
   static std::size_t slice_offset(const Value& value) {
     if (value.whole < 0) return 0;
+    const std::size_t size = size_of(value.format.dtype);
+    if (value.strides.rank() > 0) return static_cast<std::size_t>(value.first) * size;
     const std::int64_t step = value.format.layout == Layout::nhwc ? 1 : value.shape[2] * value.shape[3];
-    return static_cast<std::size_t>(value.first_channel * step) * size_of(value.format.dtype);
+    return static_cast<std::size_t>(value.first_channel * step) * size;
   }
 };
 
@@ -86,8 +90,8 @@ struct PreparedViews {
 };
 
 /// The operations that are left of a network once modules have absorbed those that follow them, all values nchw and f32
-/// or of the type that they have. `graph` is for names.
-Program fuse(const Graph& graph, const CompileOptions& options);
+/// or of the type that they have. `release` is told of the graph's modules that are not needed any more.
+Program fuse(const Graph& graph, const CompileOptions& options, const Release& release = {});
 
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
 void simplify_moves(Resolved& resolved);
@@ -96,11 +100,15 @@ void simplify_moves(Resolved& resolved);
 void find_attention(Program& program, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
-/// of the graph, and kept values, are f32 nchw; inputs that options.photos speaks of are photos.
+/// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
 Program negotiate(Program program, const CompileOptions& options);
 
 /// Makes what is joined along the channels slices of the result, where the kernels that write and read them can: they
 /// are not copied then. Formats must be settled.
 void join_in_place(Program& program, const CompileOptions& options);
+
+/// Makes what a move writes strided views of what it reads, or the other way round, where the kernels that read or
+/// write it can step so: nothing is moved then. Formats must be settled.
+void stride_in_place(Program& program, const CompileOptions& options);
 
 }  // namespace lamina::detail

@@ -7,14 +7,14 @@
 
 namespace lamina::cpu {
 
-void concat(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, std::byte* output, std::int64_t rows,
-            std::int64_t pitch, ThreadPool& pool) {
+void concat(std::span<const Tensor> inputs, const detail::ConcatRows& joined, std::byte* output, ThreadPool& pool) {
   // Bytes of the output in a task: long enough to hide the hand-out, short enough to balance.
   constexpr std::int64_t chunk = 65536;
   std::int64_t width = 0;
-  for (const JoinedRows& part : parts) width += part.width;
-  const std::int64_t bytes = rows * width;
-  pool.parallel_for(detail::ceil_div(bytes, chunk), [=](std::int64_t task, int) {
+  for (const detail::JoinedRows& part : joined.parts) width += part.width;
+  const std::int64_t bytes = joined.rows * width;
+  pool.parallel_for(detail::ceil_div(bytes, chunk), [&, width, bytes](std::int64_t task, int) {
+    const auto& parts = joined.parts;
     std::int64_t at = task * chunk;
     const std::int64_t end = std::min(bytes, at + chunk);
     std::int64_t row = at / width, offset = at % width;  // of the row's first byte that is still to come
@@ -27,7 +27,7 @@ void concat(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, s
         at += count;
         const auto* input = static_cast<const std::byte*>(inputs[i].raw());
         if (input == output + first) continue;
-        std::memcpy(output + row * pitch + first + skipped, input + row * parts[i].pitch + skipped,
+        std::memcpy(output + row * joined.pitch + first + skipped, input + row * parts[i].pitch + skipped,
                     static_cast<std::size_t>(count));
       }
     }

@@ -1,22 +1,18 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <span>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/kernel/rules/extents.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::cpu {
 
-/// Bytes of an input's row, and from row to row.
-struct JoinedRows {
-  std::int64_t width = 0, pitch = 0;
-};
-
 /// Rows side by side: row r of the output is row r of every input, one after the other. What lies there already is left
 /// alone.
-void concat(std::span<const Tensor> inputs, std::span<const JoinedRows> parts,
-            std::byte* output,  // [rows, pitch] bytes, of which the sum of widths is written
-            std::int64_t rows, std::int64_t pitch, ThreadPool& pool);
+void concat(std::span<const Tensor> inputs, const detail::ConcatRows& rows,
+            std::byte* output,  // rows of `pitch` bytes, of which the sum of widths is written
+            ThreadPool& pool);
 
 }  // namespace lamina::cpu

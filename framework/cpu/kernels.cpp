@@ -49,23 +49,11 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
                        });
 }
 
-/// Bytes are copied, whatever they stand for. Slices are of pixels.
-bool takes_concat(const ConcatProblem& problem, const Preparation& p) {
-  return p.keeps_format() && (!p.has_slices() || (problem.dim == 1 && p.input().format.layout == Layout::nhwc));
-}
-
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  const detail::ConcatExtents extents = detail::concat_extents(problem, p);
-  const auto size = static_cast<std::int64_t>(size_of(p.input().format.dtype));
-  std::vector<cpu::JoinedRows> parts;
-  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
-    const std::int64_t width = extents.widths[i];
-    parts.push_back({width * size, (p.inputs[i].is_slice() ? p.inputs[i].channels : width) * size});
-  }
-  const std::int64_t pitch = (p.output().is_slice() ? p.output().channels : extents.pitch) * size;
-  return make_operator("copies", [=, rows = extents.rows](Inputs inputs, Outputs outputs, const Execution& execution) {
-    cpu::concat(inputs, parts, static_cast<std::byte*>(outputs[0].raw()), rows, pitch, *execution.pool);
-  });
+  return make_operator(
+      "copies", [rows = detail::concat_rows(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        cpu::concat(inputs, rows, static_cast<std::byte*>(outputs[0].raw()), *execution.pool);
+      });
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
@@ -148,7 +136,7 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 }
 
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine, nullptr, true}};
-constexpr Kernel<ConcatProblem> concat[] = {{"copies", takes_concat, prepare_concat, nullptr, true}};
+constexpr Kernel<ConcatProblem> concat[] = {{"copies", detail::joins_rows, prepare_concat, nullptr, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool},

@@ -94,7 +94,11 @@ class LAMINA_API Graph {
 
   /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be;
   /// UnboundInputs, which is one, if values of inputs must be known for it.
-  Plan compile(const CompileOptions& options = {}) const;
+  Plan compile(const CompileOptions& options = {}) const&;
+  /// The same of a graph that is not wanted afterwards, `std::move(graph).compile()`: its weights go one by one as they
+  /// are packed, where nobody else has them, so that they are not in memory twice. What the Plan uses where it lies
+  /// counts as its own then (`Plan::memory`). The graph is gone also if this throws.
+  Plan compile(const CompileOptions& options = {}) &&;
 
   /// The bytes that `compile` with these options will hold, exactly, found out without taking any on a GPU. Weights
   /// that the Plan will share with others are counted in full. Throws Error as `compile` does.

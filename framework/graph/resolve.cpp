@@ -16,8 +16,8 @@ constexpr int none = -1;
 
 class Resolver {
  public:
-  Resolver(const Graph& graph, const CompileOptions& options)
-      : graph_(graph), nodes_(graph.nodes()), options_(options) {
+  Resolver(const Graph& graph, const CompileOptions& options, const Release& release)
+      : graph_(graph), nodes_(graph.nodes()), options_(options), release_(release) {
     result_.node.assign(nodes_.size(), none);
     result_.end.assign(nodes_.size(), 0);
   }
@@ -34,8 +34,11 @@ class Resolver {
     check_batch();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Graph::Node& node = nodes_[i];
+      const int before = result_.network.size();
       if (needed_[i] && node.module != nullptr) result_.node[i] = at_node(node.name, [&] { return add(node); });
       result_.end[i] = result_.network.size();
+      if (release_) release_(i);
+      if (needed_[i] && !options_.keep_all) drop_operands(i, before);
     }
     for (const int output : outputs_) result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
     return std::move(result_);
@@ -73,6 +76,30 @@ class Resolver {
       for (const int input : nodes_[i].inputs) {
         if (input >= 0) needed_[static_cast<std::size_t>(input)] = true;
       }
+    }
+    uses_.assign(nodes_.size(), 0);
+    for (const int output : outputs_) ++uses_[static_cast<std::size_t>(output)];
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (const int input : nodes_[i].inputs) {
+        if (needed_[i] && input >= 0) ++uses_[static_cast<std::size_t>(input)];
+      }
+    }
+  }
+
+  /// Drops the constants of the network that only node i of the graph still had a use for, and that what became of it,
+  /// the network's nodes from `before` on, does not read: weights that were turned are not there twice.
+  void drop_operands(std::size_t i, int before) {
+    const auto size = static_cast<std::size_t>(result_.network.size());
+    read_.resize(size, false);
+    for (int added = before; added < result_.network.size(); ++added) {
+      for (const int input : result_.network[added].inputs) read_[static_cast<std::size_t>(input)] = true;
+    }
+    // One that stands for another as it is: the other's uses are no longer its own.
+    if (const int node = result_.node[i]; node >= 0 && node < before) read_[static_cast<std::size_t>(node)] = true;
+    for (const int input : nodes_[i].inputs) {
+      if (input < 0 || --uses_[static_cast<std::size_t>(input)] > 0) continue;
+      const int node = result_.node[static_cast<std::size_t>(input)];
+      if (!read_[static_cast<std::size_t>(node)]) result_.network.drop_constant(node);
     }
   }
 
@@ -140,40 +167,51 @@ class Resolver {
   const Graph& graph_;
   const std::vector<Graph::Node>& nodes_;
   const CompileOptions& options_;
+  const Release& release_;
   std::vector<int> outputs_;  // of the graph
   std::vector<bool> needed_;
+  std::vector<int> uses_;   // by node of the graph: how many needed nodes still have to read it, and the caller
+  std::vector<bool> read_;  // by node of the network: its nodes read it
   Resolved result_;
 };
 
 }  // namespace
 
-Resolved resolve(const Graph& graph, const CompileOptions& options) { return Resolver(graph, options).resolve(); }
+Resolved resolve(const Graph& graph, const CompileOptions& options, const Release& release) {
+  return Resolver(graph, options, release).resolve();
+}
 
-/// Outputs that have one row less where the batch is one less.
-void find_batch(const Graph& graph, const CompileOptions& options, Resolved& resolved) {
-  resolved.output_batched.assign(resolved.outputs.size(), false);
+Resolved resolve_batched(const Graph& graph, const CompileOptions& options, const Release& release) {
+  std::vector<bool> input_batched;
   for (const int input : graph.inputs()) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
     if (options.constants.contains(node.name)) continue;
     const bool given = options.input_shapes.contains(node.name);
-    resolved.input_batched.push_back(!given && node.shape->rank() > 0 && (*node.shape)[0] == batch);
+    input_batched.push_back(!given && node.shape->rank() > 0 && (*node.shape)[0] == batch);
   }
-  // One image is the least: there is nothing to leave out.
-  if (options.batch == 1) return;
-  CompileOptions fewer = options;
-  fewer.keep_all = false;
-  --fewer.batch;
-  try {
-    const Resolved other = resolve(graph, fewer);
-    for (std::size_t i = 0; i < resolved.outputs.size(); ++i) {
-      Shape shape = resolved.network[resolved.outputs[i]].shape;
-      if (shape.rank() == 0 || shape[0] != options.batch) continue;
-      shape.set(0, fewer.batch);
-      resolved.output_batched[i] = other.network[other.outputs[i]].shape == shape;
+  // Outputs that have one row less where the batch is one less. One image is the least: there is nothing to leave out.
+  std::vector<Shape> smaller;
+  if (options.batch > 1) {
+    CompileOptions fewer = options;
+    fewer.keep_all = false;
+    --fewer.batch;
+    try {
+      const Resolved other = resolve(graph, fewer);
+      for (const int output : other.outputs) smaller.push_back(other.network[output].shape);
+    } catch (const Error&) {
+      // It takes this batch and no other.
     }
-  } catch (const Error&) {
-    // It takes this batch and no other.
   }
+  Resolved resolved = resolve(graph, options, release);
+  resolved.input_batched = std::move(input_batched);
+  resolved.output_batched.assign(resolved.outputs.size(), false);
+  for (std::size_t i = 0; i < smaller.size(); ++i) {
+    Shape shape = resolved.network[resolved.outputs[i]].shape;
+    if (shape.rank() == 0 || shape[0] != options.batch) continue;
+    shape.set(0, options.batch - 1);
+    resolved.output_batched[i] = smaller[i] == shape;
+  }
+  return resolved;
 }
 
 }  // namespace lamina::detail

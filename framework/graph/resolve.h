@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,15 +20,19 @@ struct Resolved {
   std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
   std::vector<int> outputs;  ///< of the network
   std::vector<std::string> output_names;
-  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch: see find_batch
+  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch: see resolve_batched
 };
+
+/// Told the number of each node of a graph whose module is not needed any more; may be empty.
+using Release = std::function<void(std::size_t node)>;
 
 /// Puts in the batch, open extents and constants, and expands every Op. What only the outputs do not need is left out,
 /// unless `options.keep_all`. Throws Error naming the node that does not fit, UnboundInputs as that says.
-Resolved resolve(const Graph& graph, const CompileOptions& options);
+Resolved resolve(const Graph& graph, const CompileOptions& options, const Release& release = {});
 
-/// For a Plan: fills in which inputs and outputs have the batch in front. Resolves once more, with a smaller batch.
-void find_batch(const Graph& graph, const CompileOptions& options, Resolved& resolved);
+/// The same for a Plan: it is known as well which inputs and outputs have the batch in front. Resolves twice, the first
+/// time with a smaller batch.
+Resolved resolve_batched(const Graph& graph, const CompileOptions& options, const Release& release);
 
 /// The name of a node's parameter in state dicts: "features.0.weight"; of a Constant, the node's own.
 inline std::string parameter_key(const std::string& node, const std::string& parameter) {

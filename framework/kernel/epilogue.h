@@ -10,15 +10,8 @@
 /// What a kernel does to operands and results on their way, besides what it is for.
 namespace lamina {
 
-/// What is done to an input before the padding's zeros are put around it, channel by channel: activate(scale x +
-/// shift).
-struct Prologue {
-  Tensor scale = {}, shift = {};  ///< [C], or undefined: nothing is done
-  PointwiseChain activation = {};
-};
-
 /// What is done to a result before it is stored: the chain, then max pooling, after which the output is the pooled map.
-/// Operands of the chain are inputs 1, 2, ... of the operation, all of the shape of the result.
+/// Operands of the chain are further inputs of the operation, by their number, all of the shape of the result.
 struct Epilogue {
   PointwiseChain chain = {};
   std::optional<PoolGeometry> pool = {};
@@ -26,14 +19,14 @@ struct Epilogue {
   /// What every kernel knows: nothing, or one ReLU, and no pooling.
   bool is_simple() const { return !pool && has_simple_chain(); }
   bool has_simple_chain() const { return chain.empty() || (chain.size() == 1 && relu()); }
-  /// What fuller kernels know: functions of the element alone, among them at most one addition of input 1, and no
-  /// pooling.
-  bool is_residual() const {
+  /// What fuller kernels know: functions of the element alone, among them at most one addition of an operand, that
+  /// input, and no pooling.
+  bool is_residual(int input = 1) const {
     int additions = 0;
     for (const PointwiseStep& step : chain) {
       if (step.second >= 0) return false;
       if (step.operand < 0) continue;
-      if (step.function != Pointwise::add || step.operand != 1 || ++additions > 1) return false;
+      if (step.function != Pointwise::add || step.operand != input || ++additions > 1) return false;
     }
     return !pool;
   }

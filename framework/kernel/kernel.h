@@ -27,9 +27,12 @@ struct Kernel {
   bool (*pays)(const Problem& problem, const Preparation& preparation) = nullptr;
   /// It knows Views that are slices of the channels of an image; `takes` says which it takes.
   bool slices = false;
+  /// It knows Views with strides; `takes` says which it takes.
+  bool strided = false;
 
   bool solves(const Problem& problem, const Preparation& preparation) const {
-    return (slices || !preparation.has_slices()) && takes(problem, preparation);
+    return (slices || !preparation.has_slices()) && (strided || !preparation.has_strides()) &&
+           takes(problem, preparation);
   }
 };
 

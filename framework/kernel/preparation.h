@@ -20,9 +20,13 @@ struct View {
   /// Of an image of which these are some neighbouring channels, where they lie in it; 0: the memory is the activation's
   /// own. Only kernels that say so (Kernel::slices) are given such a slice.
   std::int64_t channels = 0;
+  /// Of elements that lie apart in another activation: how many elements apart, along each dimension; rank 0: one after
+  /// the other, as the layout says. Only kernels that say so (Kernel::strided) are given such a view.
+  Shape strides = {};
   std::size_t alignment = 16;  ///< the address is a multiple of that many bytes
 
   bool is_slice() const { return channels != 0; }
+  bool is_strided() const { return strides.rank() != 0; }
   /// Elements from one pixel to the next of an nhwc image.
   std::int64_t pixel_pitch() const { return is_slice() ? channels : shape[1]; }
 };
@@ -45,6 +49,7 @@ struct Preparation {
   DType linear_weights = DType::f32;  ///< of a fully connected layer on the CPU: f32, bf16 or f16
   int threads = 1;                    ///< of the pool that will run it
   std::int64_t images = 1;            ///< the Plan's batch: what decides about the order of sums is to count in images
+  bool batch_invariant = false;       ///< and must not depend on how many they are: rules/order_of_sums.h
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
   Tuning tuning = {};
 
@@ -56,12 +61,21 @@ struct Preparation {
     const auto alike = [this](const View& view) { return view.format == input().format; };
     return std::all_of(inputs.begin(), inputs.end(), alike) && std::all_of(outputs.begin(), outputs.end(), alike);
   }
-  /// All of them are f32 nchw.
-  bool is_plain() const { return keeps_format() && input().format == Format{}; }
+  /// All of them are f32 nchw without gaps.
+  bool is_plain() const { return keeps_format() && input().format == Format{} && !has_slices() && !has_strides(); }
   /// One of them is a slice.
   bool has_slices() const {
-    const auto slice = [](const View& view) { return view.is_slice(); };
-    return std::any_of(inputs.begin(), inputs.end(), slice) || std::any_of(outputs.begin(), outputs.end(), slice);
+    return any([](const View& view) { return view.is_slice(); });
+  }
+  /// One of them is strided.
+  bool has_strides() const {
+    return any([](const View& view) { return view.is_strided(); });
+  }
+
+ private:
+  template <class Predicate>
+  bool any(Predicate is) const {
+    return std::any_of(inputs.begin(), inputs.end(), is) || std::any_of(outputs.begin(), outputs.end(), is);
   }
 };
 

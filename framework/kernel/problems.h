@@ -19,8 +19,10 @@ struct ConvProblem {
   ConvGeometry geometry = {};
   Tensor weight = {};  ///< [OC, C / groups, KH, KW]
   Tensor bias = {};    ///< [OC]
-  Prologue prologue = {};
   Epilogue epilogue = {};
+  /// The channels of each image are multiplied by input 1, [N, C, 1, 1], before the padding's zeros are put around
+  /// them.
+  bool scaled = false;
 };
 
 /// output [rows, out] = input [rows, in] * weight' + bias

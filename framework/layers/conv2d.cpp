@@ -107,9 +107,9 @@ ConvGeometry Conv2d::geometry(const Shape& input) const {
 }
 
 Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
-  if (static_cast<int>(inputs.size()) != inputs_of(chain_)) {
-    detail::fail("conv2d: expected ", inputs_of(chain_), inputs_of(chain_) == 1 ? " input" : " inputs", ", got ",
-                 inputs.size());
+  const int count = std::max(inputs_of(chain_), scaled_ ? 2 : 1);
+  if (static_cast<int>(inputs.size()) != count) {
+    detail::fail("conv2d: expected ", count, count == 1 ? " input" : " inputs", ", got ", inputs.size());
   }
   const ConvGeometry g = geometry(inputs[0]);
   const Shape map = {inputs[0][0], g.out_channels, g.out_height, g.out_width};
@@ -119,8 +119,11 @@ Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
 double Conv2d::flops(std::span<const Shape> inputs) const { return geometry(inputs[0]).flops(); }
 
 ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
-  ConvProblem result = {
-      .geometry = geometry(inputs[0]), .weight = weight(), .bias = bias(), .epilogue = {.chain = chain_}};
+  ConvProblem result = {.geometry = geometry(inputs[0]),
+                        .weight = weight(),
+                        .bias = bias(),
+                        .epilogue = {.chain = chain_},
+                        .scaled = scaled_};
   const ConvGeometry& g = result.geometry;
   if (pool_) result.epilogue.pool = pool_->geometry({g.batch, g.out_channels, g.out_height, g.out_width});
   return result;
@@ -155,13 +158,25 @@ std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) 
   Conv2dOptions options = options_;
   options.bias = true;
   auto folded = std::make_shared<Conv2d>(options);
+  folded->scaled_ = scaled_;
   folded->set_parameter("weight", factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
   folded->set_parameter("bias", detail::scaled_and_shifted(bias(), factors));
   return folded;
 }
 
+std::shared_ptr<const Conv2d> Conv2d::with_scaled_input() const {
+  if (scaled_ || !chain_.empty()) return nullptr;
+  auto result = std::make_shared<Conv2d>(*this);
+  result->scaled_ = true;
+  return result;
+}
+
 bool Conv2d::takes(const Preparation& preparation) const {
-  return detail::operands_fit(preparation) && Layer::takes(preparation);
+  if (scaled_) {
+    const Shape& image = preparation.input().shape;
+    if (image.rank() != 4 || preparation.inputs[1].shape != Shape{image[0], image[1], 1, 1}) return false;
+  }
+  return detail::operands_fit(preparation, scaled_ ? 2 : 1) && Layer::takes(preparation);
 }
 
 std::vector<std::string_view> conv_algorithms(DeviceType device) {

@@ -49,6 +49,9 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// stored.
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
+  /// The same of two inputs: the channels of the first are multiplied by the second, [N, in, 1, 1], as
+  /// squeeze-and-excite does. Null if it does so already, or has more inputs.
+  std::shared_ptr<const Conv2d> with_scaled_input() const;
   ConvProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
 
@@ -56,6 +59,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   std::shared_ptr<const Conv2d> scaled(const detail::PerChannel& factors) const;
 
   Conv2dOptions options_;
+  bool scaled_ = false;            // by input 1
   PointwiseChain chain_;           // of the epilogue
   std::optional<MaxPool2d> pool_;  // after it
 };

@@ -22,7 +22,8 @@ class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
   DType output_dtype(std::span<const DType> inputs) const override;
   /// The output has the first input's shape, or it is written elsewhere.
   bool in_place() const override { return true; }
-  /// Functions that follow are further steps. x sigmoid(x) and their like become the function that they are.
+  /// Functions that follow are further steps. x sigmoid(x) and their like become the function that they are. A product
+  /// of two inputs becomes the scaled input of a Conv2d that follows.
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   PointwiseProblem problem(std::span<const Shape> inputs) const override;

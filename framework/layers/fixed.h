@@ -25,6 +25,12 @@ class Fixed final : public Layer<Problem> {
     if constexpr (moves) return is_still(problem_, preparation);
     return false;
   }
+  /// A move takes any layouts: to turn what it moves costs as a conversion does.
+  std::size_t extra_bytes(const Preparation& preparation) const override {
+    const View& output = preparation.output();
+    const bool turns = moves && preparation.input().format.layout != output.format.layout;
+    return turns && !keeps_order(preparation) ? bytes_of(output.shape, output.format) : 0;
+  }
   /// What a move writes may be read as any shape.
   using Module::absorb;
   Module::Absorbed absorb(const Module& next, std::span<const Module::Operand>) const override {

@@ -12,6 +12,8 @@ class LAMINA_API Layer : public Module {
   /// The problem for inputs whose batch is known. Throws Error if they do not fit.
   virtual Problem problem(std::span<const Shape> inputs) const = 0;
 
+  /// Each kernel says whether it does.
+  bool knows_slices() const override { return true; }
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };

@@ -48,6 +48,9 @@ class LAMINA_API Module {
   /// In these formats the output's memory is the input's as it is, though for other formats something would have to be
   /// done.
   virtual bool keeps_order(const Preparation& /*preparation*/) const { return false; }
+  /// Bytes that it moves in these formats beyond those of its operands and its result. A Plan weighs them against
+  /// conversions.
+  virtual std::size_t extra_bytes(const Preparation& /*preparation*/) const { return 0; }
   /// The output may be written over the first input.
   virtual bool in_place() const { return false; }
 
@@ -70,6 +73,9 @@ class LAMINA_API Module {
     return absorb(next, {&own, 1}).module;
   }
 
+  /// `takes` looks whether Views are slices of the channels of a larger image (View::channels), and `prepare` too. A
+  /// module that does not say so is given whole activations alone, whatever its `takes` answers.
+  virtual bool knows_slices() const { return false; }
   /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
   /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.
   virtual bool takes(const Preparation& preparation) const = 0;

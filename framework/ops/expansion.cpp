@@ -197,7 +197,11 @@ bool gives_truth(Pointwise f) {
 int Expansion::pointwise(Pointwise function, std::vector<int> inputs) {
   const int operands = describe(function).operands;
   if (static_cast<int>(inputs.size()) != operands) fail(op_, ": expected ", operands, " operands, got ", inputs.size());
-  if (is_commutative(function) && known(inputs[0]).defined()) std::swap(inputs[0], inputs[1]);
+  // What is known becomes a number of the instruction; the larger operand may be written over.
+  if (is_commutative(function) && !known(inputs[1]).defined() &&
+      (known(inputs[0]).defined() || shape(inputs[0]).numel() < shape(inputs[1]).numel())) {
+    std::swap(inputs[0], inputs[1]);
+  }
   const DType type = dtype(inputs[function == Pointwise::where ? 1 : 0]);
   const DType result = gives_truth(function) ? DType::boolean : type;
   PointwiseStep step = {.function = function};

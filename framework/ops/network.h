@@ -34,6 +34,8 @@ class Network {
     Node& node = nodes_[static_cast<std::size_t>(id)];
     node.module = std::move(module), node.inputs = std::move(inputs), node.shape = shape;
   }
+  /// Frees the value of a constant that no node reads; nothing if it is none.
+  void drop_constant(int id) { nodes_[static_cast<std::size_t>(id)].constant = {}; }
   void rename(int id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
 
   /// The names of the inputs that a node depends on.

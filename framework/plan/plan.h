@@ -15,6 +15,7 @@
 #include "lamina/images/preprocess.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/precision.h"
+#include "lamina/tensor/format.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {
@@ -34,11 +35,19 @@ struct CompileOptions {
   bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
   bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
+  /// An image's results have the same bits whichever batch it is in, and in every place of it: the order of every sum
+  /// is a function of the layer alone. On a CPU they have anyway. On a GPU it costs some speed (docs/benchmarks.md),
+  /// and bits are others than without. All Plans that are to agree are compiled so, for devices of one kind.
+  bool batch_invariant = false;
   bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
   /// If set, every input [N, 3, H, W] of the graph is given as 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds
   /// them, and the Plan normalises them on its device, to the bits of `normalize_into`. Resizing and cropping remain
   /// the caller's (`resize_and_crop`). A model file's `preprocess` may be given as it is.
   std::optional<Preprocess> photos = {};
+  /// How the caller stores all inputs and all outputs of f32, those that are photos aside: as f32, f16 or bf16, and
+  /// images [N, C, H, W] as nchw or nhwc, of which `input_shapes` and `output_shapes` then say [N, H, W, C]. What the
+  /// first and the last kernels read and write so is not converted.
+  Format input_format = {}, output_format = {};
   /// What kernels are chosen for; if not set, `device` as it is. With that of another device, `Graph::plan_summary`
   /// says how the network would run there; with less than there is (an architecture of 80, AVX2), the plan makes do
   /// with it.
@@ -88,11 +97,12 @@ class LAMINA_API Plan {
 
   /// Runs a network of one input and one output. The result is a view into the Plan, overwritten by the next run.
   ///
-  /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, or u8 where the Plan takes
-  /// photos), on the host or on the Plan's device. Fewer images than the batch may be given, as long as each output is
-  /// one of each image by itself: the results are then of so many. If all are on the host, so are the
-  /// results, complete on return; otherwise the work is enqueued on `stream` (a cudaStream_t; null: the default
-  /// stream) and the results stay on the device. Throws Error naming the input that does not fit.
+  /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, unless
+  /// `CompileOptions::input_format` says otherwise; u8 where the Plan takes photos), on the host or on the Plan's
+  /// device. Fewer images than the batch may be given, as long as each output is one of each image by itself: the
+  /// results are then of so many. If all are on the host, so are the results, complete on return; otherwise the work is
+  /// enqueued on `stream` (a cudaStream_t; null: the default stream) and the results stay on the device. Throws Error
+  /// naming the input that does not fit.
   Tensor run(const Tensor& input, void* stream = nullptr);
 
   /// The same with any number of inputs and outputs, in the order of the graph's.

@@ -17,8 +17,9 @@ std::string Plan::Impl::summary() const {
   }
   const std::string threads = options.device.is_cpu() ? detail::concat(", ", options.threads, " threads") : "";
   return detail::concat(table.to_string(), "on ", options.device, ", ", name(options.precision), ", batch ",
-                        options.batch, threads, "; memory: activations ", detail::format_bytes(memory.activations),
-                        ", workspace ", detail::format_bytes(memory.workspace), ", packed parameters ",
+                        options.batch, options.batch_invariant ? ", batch-invariant" : "", threads,
+                        "; memory: activations ", detail::format_bytes(memory.activations), ", workspace ",
+                        detail::format_bytes(memory.workspace), ", packed parameters ",
                         detail::format_bytes(memory.parameters), '\n');
 }
 

@@ -1,6 +1,7 @@
 #include "lamina/tensor/tensor.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -22,14 +23,29 @@ std::size_t bytes_for(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(*bytes);
 }
 
+constexpr std::uintptr_t huge_page = std::uintptr_t{2} << 20;
+
+/// Advice about the whole pages of that memory. May be refused.
+[[maybe_unused]] void advise(void* memory, std::size_t bytes, std::uintptr_t page, int advice) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = detail::round_up(address, page), end = (address + bytes) / page * page;
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
 /// Under large tensors, pages of 2 MiB where the system has them on request: filling fresh memory is otherwise mostly
 /// waiting for one small page after the other.
 void prefer_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
-  constexpr std::uintptr_t page = std::uintptr_t{2} << 20;
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t begin = detail::round_up(address, page), end = (address + bytes) / page * page;
-  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // may be refused
+  advise(memory, bytes, huge_page, MADV_HUGEPAGE);
+#endif
+}
+
+/// Large tensors that are about to be freed go back to the system at once. The heap would keep them between those that
+/// live, and a plan's weights are packed while the model's go one by one.
+void give_back([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#ifdef __linux__
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  if (bytes >= huge_page) advise(memory, bytes, page, MADV_DONTNEED);
 #endif
 }
 
@@ -42,7 +58,10 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   void* memory = ::operator new(size, alignment, std::nothrow);
   if (memory == nullptr) detail::fail("out of memory: asked for ", bytes, " bytes on the CPU");
   prefer_huge_pages(memory, size);
-  return {memory, [](void* p) { ::operator delete(p, alignment); }};
+  return {memory, [size](void* p) {
+            give_back(p, size);
+            ::operator delete(p, alignment);
+          }};
 }
 
 }  // namespace

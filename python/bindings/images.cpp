@@ -158,6 +158,16 @@ void bind_images(nb::module_& m) {
             return nb::isinstance<Preprocess>(other) && self == nb::cast<Preprocess>(other);
           },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            nb::list fields;
+            for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect"}) {
+              fields.append(self.attr(field));
+            }
+            return nb::make_tuple(self.type(), nb::tuple(fields));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def("__repr__", [](const Preprocess& p) {
         return detail::concat("Preprocess(resize=", p.resize, ", crop=", p.crop, ", mean=", text(p.mean),
                               ", std=", text(p.std), ", divisor=", p.divisor, ", order='", order_of(p), "', aspect='",

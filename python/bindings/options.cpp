@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
+#include "lamina/tensor/parse_format.h"
 #include "lent.h"
 
 namespace lamina::python {
@@ -16,9 +17,13 @@ using detail::fail;
 template <class T>
 T as(nb::handle value, const char* field, const char* type) {
   T result{};
-  // Strictly: True is no number and 1.5 no integer.
-  const bool whole = !std::is_integral_v<T> || std::is_same_v<T, bool> || !PyBool_Check(value.ptr());
-  if (whole && nb::try_cast<T>(value, result, false)) return result;
+  // Strictly: True is no number and 1.5 no integer, but NumPy's integers are some.
+  constexpr bool integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  nb::object number = nb::borrow(value);
+  if (integer && PyIndex_Check(value.ptr()) != 0) number = nb::steal(PyNumber_Index(value.ptr()));
+  const bool truth = integer && PyBool_Check(value.ptr()) != 0;
+  if (!truth && number.is_valid() && nb::try_cast<T>(number, result, false)) return result;
+  PyErr_Clear();
   throw nb::type_error(detail::concat(field, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
 }
 
@@ -54,6 +59,11 @@ constexpr Field fields[] = {
     {"keep_all", [](auto& o, nb::handle v) { o.keep_all = as<bool>(v, "keep_all", "a bool"); }},
     {"workspace_limit",
      [](auto& o, nb::handle v) { o.workspace_limit = as<std::size_t>(v, "workspace_limit", "a number of bytes"); }},
+    {"input_format",
+     [](auto& o, nb::handle v) { o.input_format = parse_format(as<std::string>(v, "input_format", "a text")); }},
+    {"output_format",
+     [](auto& o, nb::handle v) { o.output_format = parse_format(as<std::string>(v, "output_format", "a text")); }},
+    {"batch_invariant", [](auto& o, nb::handle v) { o.batch_invariant = as<bool>(v, "batch_invariant", "a bool"); }},
     {"capture", [](auto& o, nb::handle v) { o.capture = as<bool>(v, "capture", "a bool"); }},
     {"description",
      [](auto& o, nb::handle v) {
@@ -96,10 +106,25 @@ Shape shape_from(nb::handle extents) {
   return Shape(std::span<const std::int64_t>(values));
 }
 
+namespace {
+
+/// Whether `device` names the device that is described, which need not be there.
+bool names_described(const nb::kwargs& given) {
+  if (!given.contains("description") || !nb::isinstance<DeviceDescription>(given["description"])) return false;
+  if (!given.contains("device")) return true;
+  const Device device = nb::cast<DeviceDescription>(given["description"]).device;
+  const auto name = as<std::string>(given["device"], "device", "a text");
+  return name == to_string(device) || (name == "cuda" && device == Device::cuda(0));
+}
+
+}  // namespace
+
 CompileOptions options_from(const nb::kwargs& given, const Preprocess* preprocess) {
   CompileOptions options;
+  const bool described = names_described(given);
   for (const auto& [key, value] : given) {
     const auto name = nb::cast<std::string>(key);
+    if (name == "device" && described) continue;
     if (name == "photos") {
       options.photos = photos_from(value, preprocess);
       continue;
@@ -112,8 +137,11 @@ CompileOptions options_from(const nb::kwargs& given, const Preprocess* preproces
     }
     field->set(options, value);
   }
-  // A described device need not be there.
-  if (!given.contains("device")) options.device = options.description ? options.description->device : best_device();
+  if (described) {
+    options.device = options.description->device;
+  } else if (!given.contains("device")) {
+    options.device = best_device();
+  }
   return options;
 }
 

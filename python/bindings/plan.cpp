@@ -66,8 +66,8 @@ std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream 
       take(named[name.c_str()]);
     }
     for (const nb::handle key : named.keys()) {
-      if (std::ranges::find(names, nb::cast<std::string>(key)) != names.end()) continue;
-      fail("run: the graph has no input \"", nb::cast<std::string>(key), '"');
+      const std::string name = nb::str(key).c_str();
+      if (std::ranges::find(names, name) == names.end()) fail("run: the graph has no input \"", name, '"');
     }
   } else if (is_sequence(inputs)) {
     for (const nb::handle array : inputs) take(array);

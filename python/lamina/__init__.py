@@ -11,7 +11,7 @@ Whatever fails raises lamina.Error, which says the place, what was expected and 
 from ._core import (DeviceDescription, Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value,
                     arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
-from ._model import Model, arch, load
+from ._model import Model, arch, imagenet_labels, load
 from ._options import CompileOptions
 from ._photos import Classified
 from ._pool import Pool
@@ -22,6 +22,6 @@ Error.__module__ = PoolFull.__module__ = __name__
 __all__ = [
     "Classified", "CompileOptions", "DeviceDescription", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool",
     "PoolFull", "PoolWorker", "Preprocess", "Tensor", "Value", "arch", "arch_names", "best_device",
-    "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "jpeg_decoder", "load",
+    "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder", "load",
     "preprocess", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

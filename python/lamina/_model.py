@@ -103,6 +103,11 @@ def arch(name: str, weights: Path | dict[str, Any], *, key: str = "", strip_pref
     their names ("backbone."). With 1000 classes the labels are ImageNet's.
     """
     file = _core.load_arch(name, weights, key, strip_prefix)
-    names = resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
+    names = imagenet_labels()
     labels = names if file.graph.output_shapes == (("N", len(names)),) else []
     return Model(file.graph, file.preprocess, labels, file.warnings)
+
+
+def imagenet_labels() -> list[str]:
+    """The names of ImageNet's 1000 classes, in torchvision's order: for model.labels of a network that does not say."""
+    return resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()

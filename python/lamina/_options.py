@@ -16,7 +16,7 @@ class CompileOptions(TypedDict, total=False):
     batch: int
     """Images that run together; 1"""
     precision: Literal["fp32", "tf32", "fp16", "bf16"]
-    """Of the arithmetic, docs/precision.md; a CPU has fp32 alone"""
+    """Of the arithmetic, docs/precision.md; a CPU has fp32 and bf16"""
     linear_weights: Literal["f32", "bf16", "f16"]
     """On the CPU: how fully connected layers keep theirs"""
     threads: int
@@ -29,10 +29,16 @@ class CompileOptions(TypedDict, total=False):
     """Keep every node's output for Plan.activation"""
     workspace_limit: int
     """Bytes, on a GPU; 256 MiB"""
+    batch_invariant: bool
+    """An image's bits depend on no other image and not on the batch; on a CPU they never do"""
     capture: bool
     """On a GPU: replay runs at the same addresses; True"""
     photos: bool | Preprocess | None
     """Inputs are uint8 [N, H, W, 3] and normalised on the device; True: as the model's `preprocess` says"""
+    input_format: str
+    """Of all f32 inputs, how you store them: "f32", "f16" or "bf16", of images also with ",nhwc": then they are [N, H, W, C]"""
+    output_format: str
+    """Of all f32 outputs, likewise"""
     description: DeviceDescription
     """What kernels are chosen for, if not for the device as it is: plan_summary() of devices that are not there"""
     input_shapes: dict[str, Sequence[int]]

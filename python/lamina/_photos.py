@@ -46,7 +46,7 @@ class Classifier:
 
     def __init__(self, model: Model, batch: int, options: dict[str, Any]) -> None:
         self.preprocess = preprocess_of(model)
-        self.labels = model.labels
+        self.model = model
         if "?" in model.input_shapes[0]:
             side = self.preprocess.crop
             options.setdefault("input_shapes", {model.input_names[0]: (batch, 3, side, side)})
@@ -70,7 +70,7 @@ class Classifier:
         return [[(self.name(index), score) for index, score in row] for row in named]
 
     def name(self, index: int) -> str:
-        return self.labels[index] if index < len(self.labels) else f"class {index}"
+        return self.model.labels[index] if index < len(self.model.labels) else f"class {index}"
 
 
 class Classifiers:
@@ -87,7 +87,7 @@ class Classifiers:
         work = photos_of(Path(photos)) if folder else [photos] if single else list(photos)
         batch = max(1, min(batch, len(work)))
         # Threads and GPUs stay behind when a process forks.
-        key = repr((os.getpid(), batch, sorted(options.items(), key=lambda item: item[0])))
+        key = repr((os.getpid(), batch, self.model.preprocess, sorted(options.items(), key=lambda item: item[0])))
         idle = self.idle.setdefault(key, [])
         classifier = idle.pop() if idle else Classifier(self.model, batch, dict(options))
         try:
@@ -115,8 +115,8 @@ class Batch(NamedTuple):
 
 def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool,
         threads: int | None = None) -> Iterator[Classified]:
-    """In order. Photographs are decoded on so many threads, or all cores, and the network runs on all its plans at the same time, a bounded
-    number of batches ahead of what is taken."""
+    """In order. Photographs are decoded on so many threads, or all cores, and the network runs on all its plans at the
+    same time, a bounded number of batches ahead of what is taken."""
     plans, rest = len(classifier.pool.workers()), iter(photos)
     decoding: deque[Batch] = deque()
     running: deque[tuple[Batch, list[str | None], Future[Any]]] = deque()

@@ -34,6 +34,7 @@ def test_by_name_and_as_a_tuple(plan, x):
     assert np.array_equal(plan({"input": x}), expected)
     refused("input \"input\" is missing", lambda: plan({"image": x}))
     refused("no input \"image\"", lambda: plan({"input": x, "image": x}))
+    refused("no input \"0\"", lambda: plan({"input": x, 0: x}))
     refused("expected 1 inputs, got 2", lambda: plan((x, x)))
 
 
@@ -83,6 +84,29 @@ def test_read_only(plan, x):
     out = np.empty((2, 10), np.float32)
     out.flags.writeable = False
     refused("classifier.6: the array is read-only", lambda: plan(x, out=out))
+
+
+def test_read_only_by_dlpack(plan, x):
+    class Lender:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    out = np.empty((2, 10), np.float32)
+    assert np.array_equal(plan(Lender(x), out=Lender(out)).array, plan(x))
+    for array in (x, out):
+        array.flags.writeable = False
+    try:
+        x.__dlpack__(max_version=(1, 0))
+    except (TypeError, BufferError):
+        pytest.skip("NumPy before 2.1 lends no read-only memory")
+    assert np.array_equal(plan(Lender(x)), plan(x))
+    refused("classifier.6: the array is read-only", lambda: plan(x, out=Lender(out)))
 
 
 def test_misaligned(plan, x):

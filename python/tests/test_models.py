@@ -1,5 +1,8 @@
 """Models, graphs, options and photographs."""
 
+import copy
+import pickle
+
 import lamina
 import numpy as np
 import pytest
@@ -45,10 +48,16 @@ def test_options(digits):
         digits.compile(batches=3)
     with pytest.raises(TypeError, match="batch: expected an integer, got 1.5"):
         digits.compile(batch=1.5)
+    with pytest.raises(TypeError, match="batch: expected an integer, got True"):
+        digits.compile(batch=True)
+    assert digits.compile(device="cpu", batch=np.int64(2)).batch == 2
     with pytest.raises(TypeError, match="fuse: expected a bool, got 1"):
         digits.compile(fuse=1)
     with pytest.raises(lamina.Error, match="precision"):
         digits.compile(precision="fp8")
+    with pytest.raises(lamina.Error, match='expected f32, f16 or bf16, .*; got "f8"'):
+        digits.compile(input_format="f8")
+    assert "batch-invariant" in digits.plan_summary(device="cpu", batch_invariant=True)
     plan = digits.compile(device="cpu", batch=3, outputs=["classifier.4", "classifier.6"], keep_all=True)
     assert plan.output_names == ("classifier.4", "classifier.6")
     hidden, scores = plan(np.ones((3, 3, 32, 32), np.float32))
@@ -87,6 +96,29 @@ def test_graphs_in_python(tmp_path):
     again = lamina.load(tmp_path / "model.safetensors")
     assert np.array_equal(again.compile(device="cpu", batch=2)(image), result)
     assert again.preprocess == lamina.Preprocess(8, 8) and again.labels == ["a"]
+
+
+def test_labels_and_preprocess_may_be_set(photos, tmp_path):
+    graph = lamina.Graph()
+    x = graph.add("flat", "flatten", graph.input("x", ("N", 3, 1, 1)))
+    weight = np.zeros((1000, 3), np.float32)
+    weight[281], weight[1] = 1, -1
+    graph.output(graph.add("scores", "linear", x, weight=weight))
+    lamina.Model(graph).save(tmp_path / "model.safetensors")
+    model = lamina.load(tmp_path / "model.safetensors")
+    with pytest.raises(lamina.Error, match="set model.preprocess"):
+        model.classify(photos / "7.png")
+    model.preprocess = lamina.Preprocess(1, 1)
+    assert model.classify(photos / "7.png", top=1)[0][0] == "class 281"
+    model.labels = lamina.imagenet_labels()
+    assert model.classify(photos / "7.png", top=1)[0][0] == "tabby"
+    model.preprocess = lamina.Preprocess(1, 1, std=(-1, -1, -1))
+    assert model.classify(photos / "7.png", top=1)[0][0] == "goldfish"
+
+
+def test_preprocess_goes_to_other_processes():
+    settings = lamina.Preprocess(40, 32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 1.0, "bgr", "ignored")
+    assert pickle.loads(pickle.dumps(settings)) == copy.deepcopy(settings) == settings
 
 
 def test_graph_mistakes():
@@ -172,7 +204,10 @@ def test_plans_of_other_devices(digits):
     assert digits.plan_summary(device="cpu", threads=1) == digits.compile(device="cpu", threads=1).summary()
     gpu = lamina.DeviceDescription("cuda:3")
     gpu.architecture, gpu.multiprocessors, gpu.clusters = 80, 108, [0, 108, 0, 0, 0, 0, 0, 0, 0]
+    gpu.shared_bytes, gpu.multiprocessor_shared_bytes, gpu.reserved_shared_bytes = 166912, 167936, 1024  # of an A100
     assert repr(gpu) == "<lamina.DeviceDescription of cuda:3, 8.0, 108 multiprocessors>"
+    if "no CUDA" not in lamina.cuda_unavailable_reason():
+        assert digits.plan_summary(device="cuda:3", description=gpu) == digits.plan_summary(description=gpu)
     with pytest.raises(lamina.Error, match="expected a description of cpu, got one of cuda:3"):
         digits.plan_summary(device="cpu", description=gpu)
     with pytest.raises(TypeError, match="expected a DeviceDescription"):

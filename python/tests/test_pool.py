@@ -28,7 +28,8 @@ def test_answers_are_those_of_a_plan(digits):
 
 def test_what_does_not_fit(digits):
     pool = lamina.Pool(digits, devices="cpu", batch=4)
-    for wrong in (np.zeros((1, 3, 32, 31), np.float32), np.zeros((1, 3, 32, 32)), np.zeros((5, 3, 32, 32), np.float32)):
+    for wrong in (np.zeros((1, 3, 32, 31), np.float32), np.zeros((1, 3, 32, 32)), np.zeros((5, 3, 32, 32), np.float32),
+                  np.zeros((0, 3, 32, 32), np.float32)):
         with pytest.raises(lamina.Error, match="input"):
             pool.submit(wrong)
     pool.close()

@@ -1,8 +1,10 @@
 """Ray Data on a cluster of two nodes of one machine: every row once, with the bits of one process, whatever dies."""
 
 import os
+import resource
 import runpy
 import signal
+from pathlib import Path
 
 import lamina
 import pytest
@@ -95,12 +97,32 @@ def test_a_worker_is_killed(cluster, folder, expected, tmp_path):
     assert marker.exists()
 
 
-def test_out_of_memory_says_so(cluster, folder):
-    rows = files(folder).map_batches(lamina.ray.Classifier, fn_constructor_args=(MODEL,),
-                                     fn_constructor_kwargs={"batch": 1 << 40}, batch_size=8, concurrency=1,
-                                     num_cpus=0.25)
-    with pytest.raises(Exception, match="lamina.Error|bytes|memory|overflow"):
-        rows.take_all()
+class Starved(lamina.ray.Classifier):
+    """Has 256 MB more than its process takes already, while it opens the model."""
+
+    def __init__(self, model, batch):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (256 << 20), before[1]))
+        try:
+            super().__init__(model, batch=batch)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("actor, batch, words", [
+    (Starved, 1 << 15, "lamina.Error: out of memory: asked for"),
+    (lamina.ray.Classifier, 1 << 40, "lamina.Error: input: a value of .* is too large")])
+def test_an_actor_out_of_memory(cluster, folder, actor, batch, words):
+    """The job ends and says why; a smaller batch goes."""
+
+    def rows(batch):
+        return files(folder).map_batches(actor, fn_constructor_args=(MODEL,), fn_constructor_kwargs={"batch": batch},
+                                         batch_size=8, concurrency=1, num_cpus=0.25)
+
+    with pytest.raises(Exception, match=words):
+        rows(batch).take_all()
+    assert rows(8).count() == 200
 
 
 def test_the_example(cluster, folder, expected, tmp_path, monkeypatch, capsys):

@@ -1,13 +1,21 @@
 // What this machine's cores reach at best, for scripts/compare_cpu_peers.py, which compiles it: cpu_ceilings THREADS
-// prints GFLOP/s of independent fp32 multiply-adds and GB/s of reading 256 MB, the best of many short samples.
+// prints GFLOP/s of independent fp32 multiply-adds, GB/s of reading 256 MB and, where the processor has AMX, GFLOP/s of
+// its bf16 products, the best of many short samples.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
+
+#if defined(__AMX_BF16__) && defined(__linux__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int lanes = 16;
@@ -52,6 +60,32 @@ float read(const float* data, std::size_t count) {
   return total;
 }
 
+#if defined(__AMX_BF16__) && defined(__linux__)
+/// Whether the system lets this process use the tiles.
+bool ask_for_tiles() {
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+/// Four independent sums of 16 x 16, as the kernels have them: 2 * 16 * 16 * 32 operations each time.
+constexpr double tile_operations = 4.0 * 2 * 16 * 16 * 32;
+void tile_products() {
+  struct alignas(64) {
+    std::uint8_t palette = 1, start = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } config;
+  _tile_loadconfig(&config);
+  for (int i = 0; i < steps; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
+#endif
+
 /// Seconds that all threads together take for body(thread), the least of `samples`.
 double best_of(int samples, int threads, const std::function<void(int)>& body) {
   double best = 1e9;
@@ -86,6 +120,13 @@ int main(int argc, char** argv) {
   std::fill(floats, floats + bytes / sizeof(float), 1.0f);
   const double reading =
       best_of(40, threads, [&](int t) { sink = read(floats + static_cast<std::size_t>(t) * part, part); });
-  std::printf("%.1f %.1f\n", 2e-9 * 10 * chains * steps * lanes * threads / multiply,
+  std::printf("%.1f %.1f", 2e-9 * 10 * chains * steps * lanes * threads / multiply,
               1e-9 * static_cast<double>(bytes) / reading);
+#if defined(__AMX_BF16__) && defined(__linux__)
+  if (ask_for_tiles()) {
+    const double tiles = best_of(50, threads, [](int) { tile_products(); });
+    std::printf(" %.1f", 1e-9 * tile_operations * steps * threads / tiles);
+  }
+#endif
+  std::printf("\n");
 }

@@ -5,9 +5,9 @@
     scripts/race/measure_scale.py --model resnet50.safetensors --photos 20000 --devices all --precision fp16
 
 --devices all: every GPU, one after the other and all at once; otherwise such as cpu, cuda:0 or cuda:0,cuda:1. Without
---ray neither Ray nor a network is needed. The photographs are made first (Pillow), of those in docs/images, and are in
-the page cache when they are read. Processor seconds of a row are those of all its processes, so that they hold on a
-machine that does other things meanwhile; images/s do not.
+--ray neither Ray nor a network is needed. The photographs are copies of those in --folder, or made first (Pillow) of
+those in docs/images, and are in the page cache when they are read. Processor seconds of a row are those of all its
+processes, so that they hold on a machine that does other things meanwhile; images/s do not.
 """
 
 import argparse
@@ -49,13 +49,18 @@ def encode(seed, width, height):
 
 def make_photos(folder, count, width, height):
     folder.mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor() as pool:
-        distinct = list(pool.map(encode, range(min(DISTINCT, count)), [width] * DISTINCT, [height] * DISTINCT))
-    paths = [folder / f"{i:06}.jpg" for i in range(count)]
-    for i, path in enumerate(paths):
+    there = sorted(folder.glob("*.jpg"))[:count]
+    if there:
+        distinct, kind = [path.read_bytes() for path in there[:DISTINCT]], f"as in {folder}"
+    else:
+        with ProcessPoolExecutor() as pool:
+            distinct = list(pool.map(encode, range(min(DISTINCT, count)), [width] * DISTINCT, [height] * DISTINCT))
+        kind = f"of {width} x {height}"
+    paths = there + [folder / f"{i:06}.jpg" for i in range(len(there), count)]
+    for i, path in enumerate(paths[len(there):]):
         path.write_bytes(distinct[i % len(distinct)])
     size = statistics.mean(len(file) for file in distinct)
-    print(f"{count} photographs of {width} x {height}, {size / 1000:.0f} kB on average, {os.cpu_count()} cores")
+    print(f"{count} photographs {kind}, {size / 1000:.0f} kB on average, {os.cpu_count()} cores")
     return [str(path) for path in paths]
 
 
@@ -140,11 +145,11 @@ def measure_parts(table, model, paths, devices, options):
                       lambda: [future.result() for future in [pool.submit(x) for _ in range(runs)]])
 
 
-def measure_process(table, model, folder, count, devices, options):
+def measure_process(table, model, folder, paths, devices, options):
     for together in ([devices[:1]] if len(devices) > 1 else []) + [devices]:
         settings = {"device": ",".join(together), **options}
-        model.classify(str(folder / "000000.jpg"), **{**settings, "batch": 1})  # the files and the device are warm
-        table.row(f"the folder, one process, {', '.join(together)}", count,
+        model.classify(paths[0], **{**settings, "batch": 1})  # the files and the device are warm
+        table.row(f"the folder, one process, {', '.join(together)}", len(paths),
                   lambda: model.classify(folder, top=5, **settings))
 
 
@@ -189,7 +194,7 @@ def measure_ray(table, model, folder, count, actors, batch, out):
                                           gpus=gpus > 0).write_parquet(target))
         table.row(f"Ray, {number} actors, paths alone, to Parquet", count,
                   lambda: example.rows_of(paths, model, actors=number, decoders=max(os.cpu_count() // number, 1),
-                                          batch=batch, gpus=gpus > 0, block=4 * batch)
+                                          batch=batch, gpus=gpus > 0, block=max(min(1024, count // (4 * number)), batch))
                   .write_parquet(f"{target}-paths"))
         for written in (target, f"{target}-paths"):
             rows = ray.data.read_parquet(written)
@@ -202,7 +207,7 @@ def main():
     parser.add_argument("--model", required=True, help="an .onnx or .safetensors file of a classifier of photographs")
     parser.add_argument("--photos", type=int, default=2000, help="how many (2000)")
     parser.add_argument("--size", default="500x375", help="of the photographs (500x375)")
-    parser.add_argument("--folder", type=Path, help="where to make them (a temporary directory)")
+    parser.add_argument("--folder", type=Path, help="where they are, or are made (a temporary directory)")
     parser.add_argument("--devices", default="cpu", help="all, cpu, cuda:0, ...")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--precision", default="fp32")
@@ -226,7 +231,7 @@ def main():
         table = Table()
         if not args.only_ray:
             measure_parts(table, model, paths, devices, options)
-            measure_process(table, model, folder, args.photos, devices, options)
+            measure_process(table, model, folder, paths, devices, options)
         if args.ray:
             file = f"{temporary}/model.safetensors"  # an .onnx file does not say how photographs become inputs
             model.save(file)

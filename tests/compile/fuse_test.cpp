@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lamina/compile/program.h"
+#include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
@@ -97,6 +98,32 @@ TEST(Fuse, AChainStandsWhereItsLastOperandIsReady) {
   g.output(g.add("relu", ReLU(), g.add("sum", Add(), {a, b})));
   EXPECT_EQ(fused(g), (std::vector<std::string>{"sigmoid: ", "sigmoid: b, sum, relu"}));
   expect_same(g, {random_tensor({2, 3, 4, 5}, 1), random_tensor({2, 3, 4, 5}, 2)});
+}
+
+/// Squeeze-and-excite: the factors of the channels, whichever of the two is named first, are the convolution's to
+/// multiply by, which takes in what follows it as before. What broadcasts otherwise is a product of its own.
+TEST(Fuse, FactorsOfTheChannelsBelongToTheConvolutionThatFollows) {
+  for (const bool first : {false, true}) {
+    for (const Shape& factors : {Shape{batch, 20, 1, 1}, Shape{batch, 1, 6, 5}, Shape{1, 20, 1, 1}}) {
+      SCOPED_TRACE(factors);
+      Graph g;
+      const Value x = g.input("x", {batch, 20, 6, 5}), s = g.input("s", factors);
+      const Value residual = g.input("residual", {batch, 20, 6, 5});
+      const Value product = op(g, "product", "Mul", first ? std::vector{s, x} : std::vector{x, s});
+      const Value y = g.add("conv", Conv2d({.in = 20, .out = 20, .kernel = 1}), product);
+      const Value normed = g.add("norm", BatchNorm2d({.channels = 20}), y);
+      g.output(g.add("relu", ReLU(), g.add("sum", Add(), {normed, residual})));
+      test::randomize(g);
+      Tensor variance(Shape{20});
+      for (float& value : variance.values<float>()) value = 2;
+      g.find("norm")->module->set_parameter("running_var", variance);
+      const bool one = factors == Shape{batch, 20, 1, 1};
+      EXPECT_EQ(fused(g), one ? std::vector<std::string>{"conv2d: conv, norm, sum, relu"}
+                              : std::vector<std::string>({"mul: ", "conv2d: norm, sum, relu"}));
+      expect_same(g, {random_tensor({2, 20, 6, 5}, 1), random_tensor(factors.with_batch(2), 2),
+                      random_tensor({2, 20, 6, 5}, 3)});
+    }
+  }
 }
 
 TEST(Fuse, WhatAnotherReadsStays) {

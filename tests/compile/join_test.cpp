@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lamina/compile/program.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"
 #include "support/networks.h"
@@ -22,8 +23,8 @@ void end(Graph& graph, Value last) { graph.output(graph.add("end", MaxPool2d({.k
 struct Joins {
   int all = 0, copies = 0;
 };
-Joins joins_of(const Graph& graph) {
-  CompileOptions options = {.batch = 2, .threads = 2};
+Joins joins_of(const Graph& graph, Precision precision = Precision::fp32) {
+  CompileOptions options = {.batch = 2, .precision = precision, .threads = 2};
   detail::settle_options(graph, options);
   detail::Program program = detail::negotiate(detail::fuse(graph, options), options);
   detail::join_in_place(program, options);
@@ -75,6 +76,29 @@ TEST(Join, BranchesWriteWhereTheyAreJoined) {
   const Joins joins = joins_of(g);
   EXPECT_EQ(joins.all, 1);
   EXPECT_EQ(joins.copies, 0);
+}
+
+/// Also in 16 bits, where no value is far from what it is in f32.
+TEST(Join, Bf16BranchesWriteWhereTheyAreJoined) {
+  Graph g;
+  const Value x = g.input("input", {batch, 5, 9, 8});
+  const Value stem = g.add("stem", three_by_three(5, 20), x);
+  const Value a = g.add("a", one_by_one(20, 8), stem);
+  const Value b = g.add("b", ReLU(), g.add("b.conv", three_by_three(20, 18), stem));
+  const Value joined =
+      g.add("joined", Concat(1), {a, b, g.add("pool", MaxPool2d({.kernel = 3, .stride = 1, .padding = 1}), stem)});
+  const Value read = g.add("read", three_by_three(18, 10), b);  // of the slice
+  const Value sum = g.add("sum", Add(), {g.add("head", one_by_one(46, 10), joined), read});
+  end(g, g.add("last", one_by_one(10, 4), sum));  // whose f32 is not to reach further
+  test::randomize(g);
+  EXPECT_EQ(joins_of(g, Precision::bf16).copies, 0);
+  const Tensor input = random_tensor({2, 5, 9, 8}, 5);
+  const Tensor expected = g.compile({.batch = 2, .threads = 1}).run(input).clone();
+  const Tensor found = g.compile({.batch = 2, .precision = Precision::bf16, .threads = 2}).run(input).clone();
+  const auto truth = expected.values<float>(), values = found.values<float>();
+  float largest = 0;
+  for (const float value : truth) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < truth.size(); ++i) ASSERT_LE(std::abs(values[i] - truth[i]), 0.03f * largest) << i;
 }
 
 TEST(Join, ABranchHasOtherReaders) {
@@ -147,6 +171,31 @@ TEST(Join, WhatIsJoinedTwiceLandsInTheLargerImage) {
   const Joins joins = joins_of(g);
   EXPECT_EQ(joins.all, 2);
   EXPECT_EQ(joins.copies, 0);
+}
+
+/// x + 1 of images in any format, as somebody else may have written it who never heard of slices.
+class PlusOne final : public Module {
+ public:
+  std::string_view op() const override { return "test.plus_one"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  bool takes(const Preparation& p) const override { return p.keeps_format() && p.input().format.dtype == DType::f32; }
+  std::unique_ptr<Operator> prepare(const Preparation&) const override {
+    return detail::make_operator("plus one", [](std::span<const Tensor> in, std::span<Tensor> out, const Execution&) {
+      for (std::int64_t i = 0; i < in[0].numel(); ++i) detail::floats(out[0])[i] = detail::floats(in[0])[i] + 1;
+    });
+  }
+};
+
+TEST(Join, ALayerOfSomebodyElseIsGivenNoSlices) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 6, 6});
+  const Value stem = g.add("stem", three_by_three(3, 8), x);
+  const Value a = g.add("a", one_by_one(8, 5), stem), b = g.add("b", one_by_one(8, 6), stem);
+  const Value joined = g.add("joined", Concat(1), {g.add("written", PlusOne(), a), b});
+  const Value head = g.add("head", one_by_one(11, 6), joined);
+  end(g, g.add("sum", Add(), {head, g.add("read", PlusOne(), b)}));
+  expect_right(g, {2, 3, 6, 6});
+  EXPECT_EQ(joins_of(g).copies, 1);
 }
 
 /// The caller's own tensors, one value in two places, a value that two concatenations want, and one that is written

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lamina/compile/program.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
@@ -54,6 +55,14 @@ int count_moves(const Graph& graph) {
   return count;
 }
 
+/// Moves that are steps of a plan.
+int count_copies(const Graph& graph) {
+  const std::string summary = graph.plan_summary({.batch = images, .threads = 1});
+  int count = 0;
+  for (std::size_t at = summary.find("copies"); at != std::string::npos; at = summary.find("copies", at + 1)) ++count;
+  return count;
+}
+
 void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
   Plan together = graph.compile({.batch = images, .threads = 1});
   Plan apart = graph.compile({.batch = images, .threads = 1, .fuse = false});
@@ -65,6 +74,36 @@ void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
       ASSERT_NEAR(x[o].values<float>()[i], y[o].values<float>()[i], 1e-4f) << "output " << o << ", element " << i;
     }
   }
+}
+
+/// ShuffleNet's: the halves of the shuffled channels are moves of the image itself, which may be channels last, and not
+/// of what it is under the shuffle's five dimensions.
+TEST(Moves, OfAShuffledImageReadTheImage) {
+  Graph g;
+  const Value x = g.input("x", {batch, 8, 3, 4});
+  const auto convolved = [&](Value from, int in, int out) {
+    Conv2d conv({.in = in, .out = out, .kernel = 1, .bias = false});
+    conv.set_weight(random_tensor({out, in, 1, 1}, 3));
+    return g.add(next_name(), std::move(conv), from);
+  };
+  const Value image = convolved(x, 8, 8);
+  const Value shuffled = transposed(g, reshaped(g, image, {images, 2, 4, 3, 4}), {0, 2, 1, 3, 4});
+  const Value whole = reshaped(g, shuffled, {images, 8, 3, 4});
+  for (const std::int64_t first : {0, 4}) {
+    const Value half = op(g, "Slice", {whole, integers(g, {first}), integers(g, {first + 4}), integers(g, {1})});
+    g.output(convolved(half, 4, 5));
+  }
+  CompileOptions options = {.batch = images, .threads = 1};
+  detail::settle_options(g, options);
+  int moves = 0;
+  const detail::Program program = detail::fuse(g, options);
+  for (const auto& operation : program.operations) {
+    if (operation.module->op() != "move") continue;
+    ++moves;
+    EXPECT_EQ(program.value(operation.inputs[0]).shape, Shape({images, 8, 3, 4}));
+  }
+  EXPECT_EQ(moves, 2);
+  expect_same(g, {random_tensor({images, 8, 3, 4}, 1)});
 }
 
 /// Attention as PyTorch's nn.MultiheadAttention is exported: the batch is moved behind the sequence and back.
@@ -93,7 +132,29 @@ TEST(Moves, AttentionKeepsThoseThatItNeeds) {
     const Value x = g.input("x", {batch, length, width});
     g.output(op(g, "Add", {x, attention(g, x, other_reader)}));
     expect_same(g, {random_tensor({images, length, width}, 5)});
-    EXPECT_EQ(count_moves(g), other_reader ? 5 : 4);  // queries, keys, values, and their mixture
+    EXPECT_EQ(count_moves(g), other_reader ? 5 : 4);   // queries, keys, values, and their mixture
+    EXPECT_EQ(count_copies(g), other_reader ? 1 : 0);  // attention reads and writes them where they are
+  }
+}
+
+/// One image: all moves are views then, and the sum is the last layer's still.
+TEST(Moves, NothingStandsBetweenALayerAndASumOfOneImage) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  g.output(op(g, "Add", {x, attention(g, x, false)}));
+  CompileOptions options = {.batch = 1, .threads = 1};
+  options.description = describe(Device::cpu());
+  std::vector<std::string> steps;
+  for (const auto& operation : detail::fuse(g, options).operations) {
+    if (!operation.view) steps.emplace_back(operation.module->op());
+  }
+  EXPECT_EQ(std::ranges::count(steps, "linear"), 2);
+  EXPECT_EQ(std::ranges::count(steps, "elementwise"), 0);
+  const Tensor input = random_tensor({1, length, width}, 5);
+  const Tensor together = g.compile({.batch = 1, .threads = 1}).run(input).clone();
+  const Tensor apart = g.compile({.batch = 1, .threads = 1, .fuse = false}).run(input).clone();
+  for (std::size_t i = 0; i < apart.values<float>().size(); ++i) {
+    ASSERT_NEAR(together.values<float>()[i], apart.values<float>()[i], 1e-4f) << "element " << i;
   }
 }
 
@@ -113,7 +174,7 @@ TEST(Moves, AreJoinedAcrossFunctionsOfRows) {
   const Value y = op(g, "Relu", {linear(g, there, width, 3, 30)});
   g.output(transposed(g, y, {1, 0, 2}));
   expect_same(g, {random_tensor({images, length, width}, 7)});
-  EXPECT_EQ(count_moves(g), 1);  // one that moves nothing
+  EXPECT_EQ(count_moves(g), 0);  // what is left moves nothing
 }
 
 // A vector of as many elements as a row has, along another dimension.

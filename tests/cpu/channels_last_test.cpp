@@ -190,17 +190,18 @@ TEST(CpuConcat, RowsOfAnyLengthSideBySide) {
   ThreadPool pool(3);
   for (const std::int64_t rows : {1, 2, 777}) {
     const std::vector<std::int64_t> widths = {12, 0, 400, 4 * 20011};
-    std::vector<JoinedRows> parts;
+    detail::ConcatRows joined{rows, 0, {}};
     std::vector<Tensor> inputs;
     std::int64_t pitch = 0;
     for (const std::int64_t width : widths) {
       inputs.push_back(Tensor::from(test::draw(rows * width / 4, test::Values::mixed, static_cast<unsigned>(width)),
                                     Shape{rows, width / 4}));
-      parts.push_back({width, width});
+      joined.parts.push_back({width, width});
       pitch += width / 4;
     }
     Guarded<float> output(rows * pitch);
-    concat(inputs, parts, reinterpret_cast<std::byte*>(output.data()), rows, 4 * pitch, pool);
+    joined.pitch = 4 * pitch;
+    concat(inputs, joined, reinterpret_cast<std::byte*>(output.data()), pool);
     std::size_t at = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -252,8 +253,8 @@ TEST(CpuSlices, ArePooledScaledAndJoinedAsWholeImagesAre) {
   const std::int64_t rows = 2 * in.pixels, width = channels * 4;
   const auto tensor = [](float* values) { return Tensor::borrow(values, {1}, DType::f32); };
   const std::vector<Tensor> inputs = {tensor(from.data()), tensor(joined.data() + channels)};
-  const std::vector<JoinedRows> parts = {{width, from.pitch() * 4}, {width, joined.pitch() * 4}};
-  concat(inputs, parts, reinterpret_cast<std::byte*>(joined.data()), rows, joined.pitch() * 4, pool);
+  const detail::ConcatRows beside{rows, joined.pitch() * 4, {{width, from.pitch() * 4}, {width, joined.pitch() * 4}}};
+  concat(inputs, beside, reinterpret_cast<std::byte*>(joined.data()), pool);
   for (std::size_t i = 0; i < both.size(); ++i) {
     const std::size_t row = i / (2 * channels), column = i % (2 * channels);
     both[i] = column < channels ? x[row * channels + column] : 7.0f;

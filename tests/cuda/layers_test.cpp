@@ -80,7 +80,8 @@ Tensor run_in(const Module& layer, std::span<const Tensor> tensors, const InForm
     inputs.push_back(convert(x.to(gpu), x.shape(), {}, formats.preparation.input().format));
   }
   const auto op = layer.prepare(formats.preparation);
-  const auto& [shape, format, channels, alignment] = formats.output;
+  const Shape& shape = formats.output.shape;
+  const Format format = formats.output.format;
   const Tensor poison =
       Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), NAN), shape).to(format.dtype);
   Tensor result = poison.to(gpu);

@@ -73,12 +73,13 @@ std::vector<double> reference(const Case& c, const Operands& o) {
 }
 
 /// Values are of a normal distribution: errors are of the order of the scores' roundings.
-void check(const Case& c, DType dtype, Device device) {
+void check(const Case& c, DType dtype, Device device, const RunOptions& options = {}) {
   const Operands o = draw_operands(c, dtype);
   const std::string what =
       detail::concat("heads ", c.h, "/", c.g, ", ", c.l, " x ", c.s, ", ", c.d, "/", c.e,
-                     c.problem.causal ? ", causal" : "", c.mask.empty() ? "" : ", masked", ", ", dtype, " on ", device);
-  const ProblemRun<AttentionProblem> run(c.problem, o.inputs, o.output, dtype, device);
+                     c.problem.causal ? ", causal" : "", c.mask.empty() ? "" : ", masked", ", ", dtype, " on ", device,
+                     options.strided > 0 ? detail::concat(", strided, gap ", options.gap) : std::string());
+  const ProblemRun<AttentionProblem> run(c.problem, o.inputs, o.output, dtype, device, options);
   ASSERT_TRUE(run.taken()) << what;
   std::vector<Truth> truth;
   for (const double value : reference(c, o)) {
@@ -111,6 +112,16 @@ std::vector<Case> cases() {
       {1, 2, 2, 0, 5, 8, 8},
       {1, 2, 2, 3, 4, 8, 0},
       {0, 2, 2, 3, 4, 8, 8},
+      // as in vision transformers; the ends of tiles, of their sixteenths and of blocks of rows
+      {2, 3, 3, 197, 197, 64, 64, {.scale = 0.125}},
+      {1, 2, 2, 128, 64, 64, 64, {.scale = 0.125}},
+      {1, 1, 1, 129, 65, 32, 32, {.scale = 0.18}},
+      {1, 1, 1, 33, 80, 64, 48, {.scale = 0.125}},
+      {1, 2, 2, 200, 81, 96, 96, {.scale = 0.1}},
+      // scales of either sign, and none
+      {1, 2, 2, 20, 140, 24, 24, {.scale = -0.2}},
+      {1, 2, 2, 20, 140, 24, 24, {.scale = 0}},
+      {1, 2, 2, 20, 140, 24, 24, {.scale = -0.2, .causal = true, .past = 120}, {20, 140}},
   };
 }
 
@@ -118,6 +129,18 @@ TEST(Attention, ShapesMasksAndGroups) {
   for (const Device device : devices_here()) {
     for (const DType dtype : float_types(device)) {
       for (const Case& c : cases()) check(c, dtype, device);
+    }
+  }
+}
+
+/// Operands as rows of one product of a linear layer, [N, L, H, D], and the result as the rows of the next.
+TEST(Attention, RowsThatLieApart) {
+  for (const Device device : devices_here()) {
+    for (const DType dtype : float_types(device)) {
+      for (const Case& c : cases()) {
+        if (device.is_cpu() && c.h != c.g) continue;  // its rows of queries are one matrix
+        for (const std::int64_t gap : {0, 128, 3}) check(c, dtype, device, {.strided = 3, .gap = gap});
+      }
     }
   }
 }
@@ -163,6 +186,26 @@ TEST(Attention, InfinityAmongScoresIsAsInTheFormula) {
     EXPECT_EQ(y[1], 0);
     EXPECT_TRUE(std::isnan(y[2]) && std::isnan(y[3]));
     EXPECT_TRUE(std::isfinite(y[4]) && std::isfinite(y[5]));
+  }
+}
+
+/// The least number, as masks often have it, is no infinity: where all is hidden all weigh the same.
+TEST(Attention, WhatIsHiddenByTheLeastNumberWeighsTheSame) {
+  for (const Device device : devices_here()) {
+    for (const DType dtype : float_types(device)) {
+      const Case c = {1, 1, 1, 2, 70, 16, 16, {.scale = 0.25}, {70}};
+      Operands o = draw_operands(c, DType::f32);
+      if (dtype == DType::f16) continue;  // its least number leaves something of the scores
+      std::ranges::fill(o.inputs[3].values<float>(), -3.38e38f);
+      for (Tensor& t : o.inputs) t = t.to(dtype);
+      std::vector<double> mean(16);
+      const std::vector<double> v = doubles(o.inputs[2]);
+      for (std::size_t i = 0; i < v.size(); ++i) mean[i % 16] += v[i] / 70;
+      const std::vector<double> y = doubles(run_problem(c.problem, o.inputs, o.output, dtype, device));
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        EXPECT_NEAR(y[i], mean[i % 16], dtype == DType::f32 ? 1e-5 : 0.01) << i << ", " << dtype << " on " << device;
+      }
+    }
   }
 }
 

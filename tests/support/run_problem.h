@@ -32,6 +32,9 @@ struct RunOptions {
   Precision precision = Precision::fp32;
   int threads = 2;
   bool in_place = false;  ///< the output is written over input 0
+  /// The first so many inputs, and the output, all [N, H, L, D], lie as [N, L, H, D], in rows with a gap behind each.
+  std::size_t strided = 0;
+  std::int64_t gap = 0;
 };
 
 /// The elements of a row-major [N, C, H, W] tensor in the order of nhwc, or back.
@@ -52,6 +55,56 @@ inline Tensor reordered(const Tensor& tensor, bool to_nhwc) {
   }
   return result;
 }
+
+/// How RunOptions::strided stores a tensor.
+struct StridedRows {
+  Shape shape;
+  std::int64_t gap;
+
+  std::int64_t row() const { return shape[3] + gap; }
+  Shape strides() const { return {shape[2] * shape[1] * row(), row(), shape[1] * row(), 1}; }
+  Shape memory() const { return {shape[0] * shape[2] * shape[1] * row()}; }
+
+  /// Calls visit(place in memory, place in the tensor, bytes) for each row.
+  template <class Visit>
+  void for_each_row(DType dtype, const Visit& visit) const {
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    std::int64_t place = 0;
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      for (std::int64_t h = 0; h < shape[1]; ++h) {
+        for (std::int64_t l = 0; l < shape[2]; ++l, place += shape[3]) {
+          const std::int64_t at = ((n * shape[2] + l) * shape[1] + h) * row();
+          visit(static_cast<std::size_t>(at * size), static_cast<std::size_t>(place * size),
+                static_cast<std::size_t>(shape[3] * size));
+        }
+      }
+    }
+  }
+  /// With NaN in the gaps.
+  Tensor apart(const Tensor& tensor) const {
+    Tensor result(memory(), tensor.dtype());
+    std::memset(result.raw(), 0xff, result.bytes());
+    const auto* from = static_cast<const std::byte*>(tensor.raw());
+    auto* to = static_cast<std::byte*>(result.raw());
+    for_each_row(tensor.dtype(), [&](std::size_t at, std::size_t place, std::size_t bytes) {
+      std::memcpy(to + at, from + place, bytes);
+    });
+    return result;
+  }
+  /// A test failure if something was written to a gap.
+  Tensor together(Tensor stored, const std::string& what) const {
+    Tensor result(shape, stored.dtype());
+    auto* from = static_cast<std::byte*>(stored.raw());
+    auto* to = static_cast<std::byte*>(result.raw());
+    for_each_row(stored.dtype(), [&](std::size_t at, std::size_t place, std::size_t bytes) {
+      std::memcpy(to + place, from + at, bytes);
+      std::memset(from + at, 0xff, bytes);
+    });
+    const std::span<const std::byte> left(from, stored.bytes());
+    EXPECT_TRUE(std::ranges::all_of(left, [](std::byte b) { return b == std::byte{0xff}; })) << what << ": gaps";
+    return result;
+  }
+};
 
 /// Elements on a device between two zones that must stay as they are. All bytes are 0xff at first: NaN.
 class GuardedTensor {
@@ -98,8 +151,10 @@ class ProblemRun {
       const bool nhwc = i < options_.inputs.size() && options_.inputs[i] == Layout::nhwc;
       const Layout layout = nhwc && inputs[i].shape().rank() == 4 ? Layout::nhwc : Layout::nchw;
       views_.push_back({.shape = inputs[i].shape(), .format = {inputs[i].dtype(), layout}});
+      if (i < options_.strided) views_.back().strides = rows_of(views_.back()).strides();
     }
     output_ = {.shape = output, .format = {dtype, output.rank() == 4 ? options_.output : Layout::nchw}};
+    if (options_.strided > 0) output_.strides = rows_of(output_).strides();
     preparation_ = {.inputs = views_,
                     .outputs = {&output_, 1},
                     .device = describe(device),
@@ -125,10 +180,13 @@ class ProblemRun {
     const std::unique_ptr<Operator> op = kernel.prepare(problem_, preparation_);
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      const Tensor stored = views_[i].format.layout == Layout::nhwc ? reordered(inputs_[i], true) : inputs_[i];
+      const Tensor stored = views_[i].is_strided()                    ? rows_of(views_[i]).apart(inputs_[i])
+                            : views_[i].format.layout == Layout::nhwc ? reordered(inputs_[i], true)
+                                                                      : inputs_[i];
       inputs.push_back(stored.to(device_));
     }
-    GuardedTensor output(output_.shape, output_.format.dtype, device_);
+    const Shape memory = output_.is_strided() ? rows_of(output_).memory() : output_.shape;
+    GuardedTensor output(memory, output_.format.dtype, device_);
     Tensor out = output.get();
     if (options_.in_place) {
       out.copy_from(inputs[0]);
@@ -142,10 +200,13 @@ class ProblemRun {
     const std::string what = detail::concat(kernel.name, " on ", device_, ", ", output_.shape);
     (void)workspace.read(what);
     const Tensor result = output.read(what);
+    if (output_.is_strided()) return rows_of(output_).together(result, what);
     return output_.format.layout == Layout::nhwc ? reordered(result, false) : result;
   }
 
  private:
+  StridedRows rows_of(const View& view) const { return {view.shape, options_.gap}; }
+
   Problem problem_;
   std::vector<Tensor> inputs_;
   RunOptions options_;

@@ -16,6 +16,7 @@ inline void seed_parameters(Graph& graph) {
   for (const Graph::Node& node : graph.nodes()) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
+      if (parameter.dtype != DType::f32) continue;
       std::minstd_rand engine(seed++);
       Tensor value(parameter.shape);
       const bool vector = value.shape().rank() <= 1;

@@ -49,7 +49,8 @@ std::size_t ChannelsLastConv::workspace() const {
 }
 
 /// Writes the rows that the task reads, of the channels that it reads, between the zeros that pad them left and right.
-void ChannelsLastConv::copy_rows(const Task& t, const ChannelsLastPointers& p, float* copy) const {
+void ChannelsLastConv::copy_rows(const Task& t, const ChannelsLastPointers& p, const ApplyKernel& functions,
+                                 float* copy) const {
   const ConvGeometry& g = geometry_;
   const std::int64_t left = std::int64_t{g.padding_width} * t.channels;
   for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
@@ -57,7 +58,14 @@ void ChannelsLastConv::copy_rows(const Task& t, const ChannelsLastPointers& p, f
       const float* from =
           p.input + (n * g.in_pixels() + std::int64_t{row} * g.in_width) * p.input_pitch + t.first_channel;
       std::fill_n(copy, left, 0.0f);
-      if (t.channels == p.input_pitch) {
+      if (scaled_) {
+        const float* const scale = p.scale + n * g.in_channels + t.first_channel;
+        for (int column = 0; column < g.in_width; ++column) {
+          const float* const pixel = from + column * p.input_pitch;
+          apply(functions, Pointwise::mul, StepOperands<float>{pixel, scale, pixel},
+                copy + left + std::int64_t{column} * t.channels, t.channels);
+        }
+      } else if (t.channels == p.input_pitch) {
         std::memcpy(copy + left, from,
                     static_cast<std::size_t>(std::int64_t{g.in_width} * g.in_channels) * sizeof(float));
       } else {
@@ -234,7 +242,7 @@ void ChannelsLastConv::run(const ChannelsLastPointers& pointers, const RowEpilog
       t.bottom = std::clamp(bottom + 1, t.top, g.in_height);
       t.row_pitch = (g.in_width + 2 * std::int64_t{g.padding_width}) * t.channels;
       t.image_pitch = (t.bottom - t.top) * t.row_pitch;
-      copy_rows(t, p, copy);
+      copy_rows(t, p, *epilogue.functions, copy);
       t.input = copy - t.top * t.row_pitch;
     } else {
       t.channels = p.input_pitch;

@@ -69,12 +69,14 @@ struct ChannelsLastPointers {
   float* output = nullptr;          // [N, OH, OW, OC]
   // Floats from pixel to pixel, of the input, and of residual and output; 0: C and OC. `lanes` knows no others.
   std::int64_t input_pitch = 0, output_pitch = 0;
+  const float* scale = nullptr;  // [N, C]: of the channels of the input, if the convolution is `scaled`
 };
 
 /// One convolution, its work divided for a number of threads.
 class ChannelsLastConv {
  public:
-  ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads);
+  /// `scaled`: the channels of each image are multiplied by numbers of theirs as its rows are copied.
+  ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads, bool scaled = false);
 
   /// For people.
   std::string description() const;
@@ -100,18 +102,19 @@ class ChannelsLastConv {
     return kernel_->tiles[static_cast<std::size_t>(block_vectors(block) - 1)];
   }
   int tile_pixels(int block) const { return std::min(tiles(block).pixels, most_pixels_); }
-  bool copies() const { return geometry_.padding_width > 0; }
+  bool copies() const { return scaled_ || geometry_.padding_width > 0; }
   std::int64_t rows_read(std::int64_t rows) const;
   void divide();
-  void copy_rows(const Task& task, const ChannelsLastPointers& p, float* copy) const;
+  void copy_rows(const Task& task, const ChannelsLastPointers& p, const ApplyKernel& functions, float* copy) const;
   int stretches_of(std::int64_t begin, std::int64_t end, int size, std::int64_t most, const Task& task,
                    Stretch* out) const;
   void run_task(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue, float* sums) const;
   void finish(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const;
 
-  ConvGeometry geometry_;  // with all pixels in one row, if they can be
+  ConvGeometry geometry_;  // with all pixels in one row, if they can be, or an image's in a few
   const ChannelsLastKernel* kernel_;
   int threads_;
+  bool scaled_;
   int vectors_ = 0, blocks_ = 0;  // of filters of a group
   int wide_ = 1;                  // vectors of a block, but for the last
   int most_pixels_ = 0;           // of a tile, whatever the registers hold

@@ -23,10 +23,24 @@ constexpr std::int64_t chunk_terms = 128;
 /// sixth: lines around it come along.
 constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10, chunk_floats = 44 << 10;
 
-/// A 1x1 kernel that reads every pixel once sees no images: all pixels of the batch are one row.
-ConvGeometry flattened(ConvGeometry g) {
+/// A 1x1 kernel that reads every pixel once sees no rows: the pixels of an image, if it copies and scales them, are a
+/// few long ones, which threads share out.
+ConvGeometry in_long_rows(ConvGeometry g, int threads) {
+  const int pixels = g.in_height * g.in_width;
+  int rows = g.in_height;
+  for (int fewer = rows - 1; fewer >= std::max(4, 2 * threads); --fewer) {
+    if (pixels % fewer == 0) rows = fewer;
+  }
+  g.in_height = g.out_height = rows;
+  g.in_width = g.out_width = pixels / rows;
+  return g;
+}
+
+/// And no images else: all pixels of the batch are one row.
+ConvGeometry flattened(ConvGeometry g, int threads, bool scaled) {
   if (g.kernel_height * g.kernel_width != 1 || g.stride_height * g.stride_width != 1) return g;
   if (g.padding_height + g.padding_width != 0) return g;
+  if (scaled) return in_long_rows(g, threads);
   const std::int64_t pixels = g.batch * g.out_pixels();
   if (pixels == 0 || pixels > std::numeric_limits<int>::max()) return g;
   g.batch = g.in_height = g.out_height = 1;
@@ -50,8 +64,9 @@ int vectors_of_block(int columns, const ChannelsLastKernel& kernel) {
 
 }  // namespace
 
-ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads)
-    : geometry_(flattened(geometry)), kernel_(&kernel), threads_(threads) {
+ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsLastKernel& kernel, int threads,
+                                   bool scaled)
+    : geometry_(flattened(geometry, threads, scaled)), kernel_(&kernel), threads_(threads), scaled_(scaled) {
   const ConvGeometry& g = geometry_;
   vectors_ = ceil_div(geometry.group_out_channels(), kernel.lanes);
   wide_ = vectors_of_block(g.out_width, kernel);
@@ -125,7 +140,8 @@ void ChannelsLastConv::divide() {
 }
 
 std::string ChannelsLastConv::description() const {
-  return detail::concat("channels last: ", block_size(0), " filters x ", tile_pixels(0), " pixels in registers");
+  return detail::concat("channels last: ", block_size(0), " filters x ", tile_pixels(0), " pixels in registers",
+                        scaled_ ? ", input scaled as it is copied" : "");
 }
 
 std::int64_t ChannelsLastConv::packed_size() const {

@@ -18,8 +18,7 @@ using detail::floats;
 using detail::make_operator;
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
-  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() &&
-         !problem.prologue.scale.defined();
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() && !problem.scaled;
 }
 
 /// The parameters are shared with the module: several plans use one copy.
@@ -35,39 +34,43 @@ cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor>
 bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
   constexpr Format format = {DType::f32, Layout::nhwc};
   const auto stored = [&](const View& view) { return view.format == format; };
-  return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
-         stored(p.input()) && stored(p.output()) &&
-         (!problem.epilogue.reads_operands() || (stored(p.inputs[1]) && p.inputs[1].channels == p.output().channels));
+  return p.precision == Precision::fp32 && problem.epilogue.is_residual(problem.scaled ? 2 : 1) &&
+         std::ranges::all_of(p.inputs, stored) && stored(p.output()) && (!problem.scaled || !p.inputs[1].is_slice()) &&
+         (!problem.epilogue.reads_operands() || p.inputs.back().channels == p.output().channels);
 }
 
-template <class Conv, class Kernel>
-std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Preparation& p, const Kernel& kernel) {
-  const Conv conv(problem.geometry, kernel, p.threads);
+template <class Conv>
+std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Preparation& p, const Conv& conv,
+                                       InstructionSet set) {
   Tensor packed(Shape{conv.packed_size()});
   conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
-  return make_operator(detail::concat(conv.description(), ", ", name(kernel.set)),
+  return make_operator(detail::concat(conv.description(), ", ", name(set)),
                        {.workspace = conv.workspace(), .parameters = packed.bytes()},
-                       [conv, packed, epilogue = cpu::row_epilogue(problem.epilogue, p.device),
-                        from = p.input().pixel_pitch(), to = p.output().pixel_pitch()](
-                           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+                       [conv, packed, scaled = problem.scaled, adds = problem.epilogue.reads_operands(),
+                        epilogue = cpu::row_epilogue(problem.epilogue, p.device), from = p.input().pixel_pitch(),
+                        to = p.output().pixel_pitch()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                       const Execution& execution) {
                          conv.run({.input = floats(inputs[0]),
                                    .packed = floats(packed),
-                                   .residual = inputs.size() > 1 ? floats(inputs[1]) : nullptr,
+                                   .residual = adds ? floats(inputs.back()) : nullptr,
                                    .output = floats(outputs[0]),
                                    .input_pitch = from,
-                                   .output_pitch = to},
+                                   .output_pitch = to,
+                                   .scale = scaled ? floats(inputs[1]) : nullptr},
                                   epilogue, *execution.pool, static_cast<float*>(execution.workspace));
                        });
 }
 
 std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
-  return prepare_rows<cpu::ChannelsLastConv>(problem, p, cpu::best_kernel(cpu::channels_last_kernels(), p.device));
+  const cpu::ChannelsLastKernel& kernel = cpu::best_kernel(cpu::channels_last_kernels(), p.device);
+  return prepare_rows(problem, p, cpu::ChannelsLastConv(problem.geometry, kernel, p.threads, problem.scaled),
+                      kernel.set);
 }
 
 const cpu::LanesKernel& lanes_kernel(const Preparation& p) { return cpu::best_kernel(cpu::lanes_kernels(), p.device); }
 
 bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
-  return takes_channels_last(problem, p) && cpu::LanesConv::takes(problem.geometry, lanes_kernel(p));
+  return !problem.scaled && takes_channels_last(problem, p) && cpu::LanesConv::takes(problem.geometry, lanes_kernel(p));
 }
 
 /// A group that fills a vector by itself is quicker with its inputs broadcast.
@@ -77,13 +80,14 @@ bool lanes_pay(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& p) {
-  return prepare_rows<cpu::LanesConv>(problem, p, lanes_kernel(p));
+  const cpu::LanesKernel& kernel = lanes_kernel(p);
+  return prepare_rows(problem, p, cpu::LanesConv(problem.geometry, kernel, p.threads), kernel.set);
 }
 
 /// The images that a network is given are nchw; the layers after the first want channels last.
 bool takes_blocked(const ConvProblem& problem, const Preparation& p) {
   if (takes(problem, p)) return true;
-  return p.precision == Precision::fp32 && !problem.prologue.scale.defined() && problem.epilogue.is_residual() &&
+  return p.precision == Precision::fp32 && !problem.scaled && problem.epilogue.is_residual() &&
          !problem.epilogue.reads_operands() && p.input().format == Format{} &&
          p.output().format == Format{DType::f32, Layout::nhwc};
 }
@@ -153,9 +157,9 @@ constexpr Kernel<ConvProblem> table[] = {
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
     {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
-    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>},
-    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>},
-    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>}};
+    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true},
+    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true},
+    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true}};
 
 }  // namespace
 

@@ -20,7 +20,7 @@ RowEpilogue row_epilogue(const Epilogue& epilogue, const DeviceDescription& devi
   result.functions = &best_kernel(apply_kernels(), device);
   auto step = epilogue.chain.begin();
   const auto end = epilogue.chain.end();
-  if (step != end && step->function == Pointwise::add && step->operand == 1) {
+  if (step != end && step->function == Pointwise::add && step->operand >= 0) {
     result.adds = true;
     ++step;
   }

@@ -8,8 +8,8 @@
 namespace lamina::cpu {
 namespace {
 
-// Elements that a task reads at least, and channels of a part of a pixel.
-constexpr std::int64_t chunk = 16384, part = 256;
+// Elements that a task reads at least, and channels of a part of a pixel: a cache line of them at least.
+constexpr std::int64_t chunk = 16384, least_part = 16, most_part = 256;
 
 /// The pixels of the window of output [oh, ow], the largest of which is sought, a dilation apart.
 void place_largest(const PoolGeometry& g, int oh, int ow, std::int64_t& top, std::int64_t& left, PixelWindow& w) {
@@ -70,6 +70,7 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
                       : std::int64_t{g.kernel_height} * g.kernel_width),
       1);
   const std::int64_t step = std::max<std::int64_t>(chunk / cost, 1);
+  const std::int64_t part = std::clamp(detail::round_up<std::int64_t>(channels / 8, least_part), least_part, most_part);
   const std::int64_t parts = step > 1 ? 1 : std::max<std::int64_t>(detail::ceil_div(channels, part), 1);
   pool.parallel_for(detail::ceil_div(pixels, step) * parts, [&](std::int64_t task, int) {
     const std::int64_t channel = task % parts * part;
@@ -94,11 +95,11 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
         run(w);
         continue;
       }
-      alignas(64) std::byte values[part * sizeof(float)];
+      alignas(64) std::byte values[most_part * sizeof(float)];
       const auto* const from = static_cast<const std::byte*>(w.first);
-      for (std::int64_t c = 0; c < width; c += part) {
+      for (std::int64_t c = 0; c < width; c += most_part) {
         w.first = from + c * size;
-        w.channels = std::min(part, width - c);
+        w.channels = std::min(most_part, width - c);
         w.output = values;
         run(w);
         std::byte* const to = out + ((image * channels + channel + c) * g.out_pixels() + place_in_image) * size;

@@ -47,15 +47,23 @@ struct Division {
     scores = lines(task_rows * block);
     weights = lines(tile * block);
     values = lines(task_rows * e.width);
-    panel = lines(std::int64_t{block} * kernel.columns);
+    panel = lines(packed_panels(kernel, e) * block * kernel.columns);
     states = lines(2 * task_rows);
     worker = queries + scores + weights + values + panel + states;
   }
+
+  /// Panels of values that are not read where they are: the last, if it is incomplete, or all that lie apart.
+  static std::int64_t packed_panels(const MatMulKernel& kernel, const AttentionExtents& e) {
+    return e.v.row == e.width ? 1 : ceil_div<std::int64_t>(e.width, kernel.columns);
+  }
 };
 
-bool all_finite(const float* values, std::int64_t count) {
+bool all_finite(const float* values, std::int64_t rows, std::int64_t width, std::int64_t stride) {
   bool finite = true;
-  for (std::int64_t i = 0; i < count; ++i) finite &= std::abs(values[i]) <= std::numeric_limits<float>::max();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* const v = values + row * stride;
+    for (std::int64_t i = 0; i < width; ++i) finite &= std::abs(v[i]) <= std::numeric_limits<float>::max();
+  }
   return finite;
 }
 
@@ -78,7 +86,7 @@ class Attention {
       const std::int64_t count = std::min(d.batch, d.pairs - first), tasks = ceil_div(d.rows, d.task_rows);
       pool_.parallel_for(count * d.panels, [&](std::int64_t index, int) {
         const std::int64_t pair = index / d.panels, position = index % d.panels * kernel_.columns;
-        pack_columns(kernel_, p_.k + ((first + pair) * e_.positions + position) * e_.depth, 1, e_.depth, e_.depth,
+        pack_columns(kernel_, p_.k + at_position(e_.k, first + pair, position), 1, e_.k.row, e_.depth,
                      static_cast<int>(std::min<std::int64_t>(kernel_.columns, e_.positions - position)),
                      keys_ + pair * d.packed_keys + position * e_.depth);
       });
@@ -96,6 +104,15 @@ class Attention {
   }
 
  private:
+  /// Where a row of queries or of the output begins, and the keys or values of a position.
+  std::int64_t at_row(const detail::RowStrides& strides, std::int64_t pair, std::int64_t row) const {
+    const std::int64_t head = pair % e_.groups * (e_.heads / e_.groups) + row / e_.length;
+    return strides.at(pair / e_.groups, head, row % e_.length);
+  }
+  std::int64_t at_position(const detail::RowStrides& strides, std::int64_t pair, std::int64_t position) const {
+    return strides.at(pair / e_.groups, pair % e_.groups, position);
+  }
+
   /// Some rows of one pair.
   struct Task {
     Task(const Attention& all, std::int64_t which, const float* packed_keys, std::int64_t row, std::int64_t count,
@@ -108,9 +125,8 @@ class Attention {
 
     void run() {
       const AttentionExtents& e = a.e_;
-      const std::int64_t group_row = pair * a.division_.rows + first;
       for_each_tile([&](std::int64_t row, int count) {
-        pack_rows(a.kernel_, a.p_.q + (group_row + row) * e.depth, e.depth, 1, count, static_cast<int>(e.depth),
+        pack_rows(a.kernel_, a.p_.q + a.at_row(e.q, pair, first + row), e.q.row, 1, count, static_cast<int>(e.depth),
                   queries + row * e.depth);
       });
       std::fill_n(values, rows * e.width, 0.0f);
@@ -124,8 +140,8 @@ class Attention {
         const bool ragged = weigh(position, count);
         add_values(position, count, ragged);
       }
-      float* out = a.p_.output + group_row * e.width;
-      for (std::int64_t row = 0; row < rows; ++row, out += e.width) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        float* const out = a.p_.output + a.at_row(e.output, pair, first + row);
         const float* const from = values + row * e.width;
         const float sum = sums[row] == 0.0f ? 1.0f : sums[row];  // a row that sees nothing is 0
         for (std::int64_t i = 0; i < e.width; ++i) out[i] = from[i] / sum;
@@ -193,13 +209,15 @@ class Attention {
     /// values += scores v. Where a row does not see all positions, what it does not see may not be finite.
     void add_values(std::int64_t position, int count, bool ragged) const {
       const AttentionExtents& e = a.e_;
-      const std::int64_t at = pair * e.positions + position;
-      const float* const v = a.p_.v + at * e.width;
-      const bool by_row = ragged && !all_finite(v, count * e.width);
+      const float* const v = a.p_.v + a.at_position(e.v, pair, position);
+      const bool by_row = ragged && !all_finite(v, count, e.width, e.v.row);
       const int columns = a.kernel_.columns;
-      const std::int64_t full = e.width / columns * columns;
-      if (full < e.width) {
-        pack_columns(a.kernel_, v + full, e.width, 1, count, static_cast<int>(e.width - full), panel);
+      // Rows far apart would meet in few sets of the cache, once for every tile.
+      const std::int64_t in_place = e.v.row == e.width ? e.width / columns * columns : 0;
+      const auto packed = [&](std::int64_t column) { return panel + (column - in_place) * block; };
+      for (std::int64_t column = in_place; column < e.width; column += columns) {
+        const auto some = static_cast<int>(std::min<std::int64_t>(columns, e.width - column));
+        pack_columns(a.kernel_, v + column, e.v.row, 1, count, some, packed(column));
       }
       const int step = by_row ? 1 : a.kernel_.rows;
       for (std::int64_t row = 0; row < rows; row += step) {
@@ -211,8 +229,8 @@ class Attention {
         t.add = true;
         pack_rows(a.kernel_, scores + row * block, block, 1, t.rows, t.terms, weights);
         for (std::int64_t column = 0; column < e.width; column += columns) {
-          t.b = column < full ? v + column : panel;
-          t.b_stride = column < full ? e.width : columns;
+          t.b = column < in_place ? v + column : packed(column);
+          t.b_stride = column < in_place ? e.v.row : columns;
           t.c = values + row * e.width + column;
           t.columns = static_cast<int>(std::min<std::int64_t>(columns, e.width - column));
           a.kernel_.multiply(t);
@@ -228,7 +246,7 @@ class Attention {
     float* scores;   // [rows, block]
     float* weights;  // [block, tile]
     float* values;   // [rows, E]
-    float* panel;    // [block, columns]: the last, incomplete one of v
+    float* panel;    // [panels, block, columns]: those of v that are packed
     float* largest;  // [rows]
     float* sums;     // [rows]
   };

@@ -31,8 +31,9 @@ struct AttentionPointers {
   float* output = nullptr;      // [N, H, L, E]
 };
 
-/// softmax(scale * q k' + mask) v, a block of rows and a block of positions at a time. Allocates nothing; `workspace`
-/// is 64-byte aligned and attention_workspace() bytes.
+/// softmax(scale * q k' + mask) v, a block of rows and a block of positions at a time. Rows are where the extents say,
+/// all queries of a group as far apart. Allocates nothing; `workspace` is 64-byte aligned and attention_workspace()
+/// bytes.
 void attention(const MatMulKernel& kernel, const OnlineSoftmax& softmax, const detail::AttentionExtents& extents,
                const AttentionPointers& pointers, ThreadPool& pool, float* workspace);
 std::size_t attention_workspace(const MatMulKernel& kernel, const detail::AttentionExtents& extents, int threads);

@@ -83,7 +83,10 @@ std::unique_ptr<Operator> prepare_matmul_loops(const MatMulProblem& problem, con
 }
 
 bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
-  return p.is_plain() && detail::is_attention(problem, p);
+  if (!p.keeps_format() || p.input().format != Format{} || !detail::is_attention(problem, p)) return false;
+  // The rows of heads that share keys are one matrix.
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  return e.heads == e.groups || e.q.head == e.length * e.q.row;
 }
 
 std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
@@ -106,7 +109,8 @@ std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, con
 constexpr Kernel<MatMulProblem> matmul[] = {{"dot", takes_matmul_dot, prepare_matmul_dot, pays_matmul_dot},
                                             {"panels", takes_matmul, prepare_matmul},
                                             {"loops", takes_matmul_loops, prepare_matmul_loops}};
-constexpr Kernel<AttentionProblem> attention[] = {{"online", takes_attention, prepare_attention}};
+constexpr Kernel<AttentionProblem> attention[] = {
+    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true}};
 
 }  // namespace
 

@@ -48,13 +48,12 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class Unit>
-void start(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, std::int64_t rows, std::int64_t pitch,
-           unsigned char* output, Stream stream) {
+void start(std::span<const Tensor> inputs, const detail::ConcatRows& joined, unsigned char* output, Stream stream) {
   constexpr auto unit = static_cast<std::int64_t>(sizeof(Unit));
   Rows task{};
-  task.pitch = pitch / unit;
+  task.pitch = joined.pitch / unit;
   const auto copy = [&] {
-    const std::int64_t width = task.begin[task.count], count = rows * width;
+    const std::int64_t width = task.begin[task.count], count = joined.rows * width;
     task.wide = count > std::numeric_limits<int>::max();
     task.by_width = Divider(task.wide ? 1 : width);
     if (count > 0) {
@@ -67,12 +66,12 @@ void start(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, st
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].raw() == output + task.begin[task.count] * unit) {
       copy();
-      output += parts[i].width;
+      output += joined.parts[i].width;
       continue;
     }
     task.inputs[task.count] = inputs[i].raw();
-    task.pitches[task.count] = parts[i].pitch / unit;
-    task.begin[task.count + 1] = task.begin[task.count] + parts[i].width / unit;
+    task.pitches[task.count] = joined.parts[i].pitch / unit;
+    task.begin[task.count + 1] = task.begin[task.count] + joined.parts[i].width / unit;
     if (++task.count == most_inputs) copy();
   }
   copy();
@@ -80,21 +79,22 @@ void start(std::span<const Tensor> inputs, std::span<const JoinedRows> parts, st
 
 }  // namespace
 
-void concat(int device, std::span<const Tensor> inputs, std::span<const JoinedRows> parts, std::int64_t rows,
-            void* output, std::int64_t pitch, Stream stream) {
+void concat(int device, std::span<const Tensor> inputs, const detail::ConcatRows& rows, void* output, Stream stream) {
   const DeviceGuard guard(device);
-  auto bits = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(output)) | static_cast<std::uint64_t>(pitch);
+  auto bits =
+      static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(output)) | static_cast<std::uint64_t>(rows.pitch);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (parts[i].width == 0) continue;
-    bits |= static_cast<std::uint64_t>(parts[i].width | parts[i].pitch) |
+    const auto& [width, pitch] = rows.parts[i];
+    if (width == 0) continue;
+    bits |= static_cast<std::uint64_t>(width | pitch) |
             static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(inputs[i].raw()));
   }
   auto* out = static_cast<unsigned char*>(output);
-  if (bits % 16 == 0) return start<uint4>(inputs, parts, rows, pitch, out, stream);
-  if (bits % 8 == 0) return start<uint2>(inputs, parts, rows, pitch, out, stream);
-  if (bits % 4 == 0) return start<std::uint32_t>(inputs, parts, rows, pitch, out, stream);
-  if (bits % 2 == 0) return start<std::uint16_t>(inputs, parts, rows, pitch, out, stream);
-  start<std::uint8_t>(inputs, parts, rows, pitch, out, stream);
+  if (bits % 16 == 0) return start<uint4>(inputs, rows, out, stream);
+  if (bits % 8 == 0) return start<uint2>(inputs, rows, out, stream);
+  if (bits % 4 == 0) return start<std::uint32_t>(inputs, rows, out, stream);
+  if (bits % 2 == 0) return start<std::uint16_t>(inputs, rows, out, stream);
+  start<std::uint8_t>(inputs, rows, out, stream);
 }
 
 }  // namespace lamina::cuda

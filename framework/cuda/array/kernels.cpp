@@ -62,23 +62,10 @@ std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, con
                        });
 }
 
-/// Slices are of pixels.
-bool takes_concat(const ConcatProblem& problem, const Preparation& p) {
-  return p.keeps_format() && (!p.has_slices() || (problem.dim == 1 && p.input().format.layout == Layout::nhwc));
-}
-
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
-  const detail::ConcatExtents extents = detail::concat_extents(problem, p);
-  const auto size = static_cast<std::int64_t>(size_of(p.input().format.dtype));
-  std::vector<cuda::JoinedRows> parts;
-  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
-    const std::int64_t width = extents.widths[i];
-    parts.push_back({width * size, (p.inputs[i].is_slice() ? p.inputs[i].channels : width) * size});
-  }
-  const std::int64_t pitch = (p.output().is_slice() ? p.output().channels : extents.pitch) * size;
-  return make_operator("one launch", [=, rows = extents.rows, device = index(p)](Inputs inputs, Outputs outputs,
-                                                                                 const Execution& execution) {
-    cuda::concat(device, inputs, parts, rows, outputs[0].raw(), pitch, execution.stream);
+  return make_operator("one launch", [rows = detail::concat_rows(problem, p), device = index(p)](
+                                         Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::concat(device, inputs, rows, outputs[0].raw(), execution.stream);
   });
 }
 
@@ -127,7 +114,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise},
                                                   {"broadcast", takes_broadcast, prepare_broadcast}};
-constexpr Kernel<ConcatProblem> concat[] = {{"rows", takes_concat, prepare_concat, nullptr, true}};
+constexpr Kernel<ConcatProblem> concat[] = {{"rows", detail::joins_rows, prepare_concat, nullptr, true}};
 constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};

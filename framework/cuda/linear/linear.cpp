@@ -41,12 +41,13 @@ LinearArguments arguments_of(const LinearProblem& problem, const Preparation& p)
           .relu = problem.epilogue.relu()};
 }
 
-/// Few rows: the weights stream once for every 8 of them.
+/// Few rows: the weights stream once for every 8 of them. How a sum is cut depends on how many there are at once.
 class Rows final : public Operator {
  public:
   Rows(const LinearProblem& problem, const Preparation& p)
       : device_(p.device.device.index),
         arguments_(arguments_of(problem, p)),
+        at_once_(p.batch_invariant ? 1 : linear_rows_at_once),
         bias_(upload(device_, problem.bias, DType::f32)) {
     arguments_.packed = problem.rows == 1 && linear_stream_takes(problem, p);  // to share the copy with more rows
     // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
@@ -66,7 +67,7 @@ class Rows final : public Operator {
 
   std::string description() const override {
     const LinearArguments& a = arguments_;
-    const int outputs = linear_block_outputs(std::min<std::int64_t>(a.rows, linear_rows_at_once), a.out);
+    const int outputs = linear_block_outputs(std::min<std::int64_t>(a.rows, at_once_), a.out);
     return detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
                           a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
                           outputs == 1 ? " output" : " outputs");
@@ -77,11 +78,11 @@ class Rows final : public Operator {
     const DeviceGuard guard(device_);
     const std::size_t input_row = static_cast<std::size_t>(arguments_.in) * size_of(arguments_.storage),
                       output_row = static_cast<std::size_t>(arguments_.out) * size_of(arguments_.output_type);
-    for (std::int64_t row = 0; row < arguments_.rows; row += linear_rows_at_once) {
+    for (std::int64_t row = 0; row < arguments_.rows; row += at_once_) {
       LinearArguments part = arguments_;
       part.input = static_cast<const std::byte*>(inputs[0].raw()) + static_cast<std::size_t>(row) * input_row;
       part.output = static_cast<std::byte*>(outputs[0].raw()) + static_cast<std::size_t>(row) * output_row;
-      part.rows = std::min<std::int64_t>(linear_rows_at_once, arguments_.rows - row);
+      part.rows = std::min<std::int64_t>(at_once_, arguments_.rows - row);
       linear_few_rows(part, execution.stream);
     }
   }
@@ -89,15 +90,16 @@ class Rows final : public Operator {
  private:
   int device_;
   LinearArguments arguments_;
-  Constant weight_;  // [out, in]
-  Constant bias_;    // [out]
-  Constant scales_;  // [out] of weights in scaled f16, or nothing
+  std::int64_t at_once_;  // rows of a launch
+  Constant weight_;       // [out, in]
+  Constant bias_;         // [out]
+  Constant scales_;       // [out] of weights in scaled f16, or nothing
 };
 
 /// Rows up to which Rows is the fastest, by measurement (docs/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
-  if (problem.in > linear_max_terms) return false;
+  if (problem.in > linear_max_terms || p.batch_invariant) return false;
   if (linear_stream_takes(problem, p)) return problem.rows == 1;
   return problem.rows <= (storage_type(p.precision) == DType::f32 ? linear_rows_at_once : 4);
 }
@@ -170,7 +172,8 @@ class Product final : public Operator {
 };
 
 bool product_takes(const LinearProblem& problem, const Preparation& p) {
-  if (!problem.epilogue.is_simple() || !linear_formats_fit(p)) return false;
+  // Which of its kernels cuBLAS takes, and how that adds, follows the number of rows.
+  if (!problem.epilogue.is_simple() || !linear_formats_fit(p) || p.batch_invariant) return false;
   // Whether the library is there is no property of the device; it is looked for when nothing else pays.
   try {
     (void)Cublas::on_device(p.device.device.index);
@@ -197,6 +200,8 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
   return std::make_unique<O>(problem, p);
 }
 
+/// Where no bit may depend on the number of rows, the convolutions have all of them: each of the others adds in an
+/// order of its own, and takes few rows only. `rows` is left what no convolution takes.
 bool many_rows(const LinearProblem& problem, const Preparation& p) { return !rows_pay(problem, p); }
 
 constexpr Layout nhwc = Layout::nhwc;

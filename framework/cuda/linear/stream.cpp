@@ -230,9 +230,9 @@ class LinearStream final : public Operator {
 bool linear_stream_takes(const LinearProblem& o, const Preparation& p) {
   const DType storage = storage_type(p.precision), output = p.output().format.dtype;
   const int max_rows = p.precision == Precision::fp32 ? 8 : 32;
-  return p.device.wgmma && o.epilogue.is_simple() && linear_formats_fit(p) && o.rows <= max_rows &&
-         o.in <= linear_max_terms && static_cast<std::size_t>(o.in) * size_of(storage) % 16 == 0 &&
-         (output == storage || output == DType::f32);
+  return p.device.wgmma && !p.batch_invariant && o.epilogue.is_simple() && linear_formats_fit(p) &&
+         o.rows <= max_rows && o.in <= linear_max_terms &&
+         static_cast<std::size_t>(o.in) * size_of(storage) % 16 == 0 && (output == storage || output == DType::f32);
 }
 
 std::unique_ptr<Operator> prepare_linear_stream(const LinearProblem& problem, const Preparation& preparation) {

@@ -47,13 +47,13 @@ __device__ inline float over_half_warp(float value, Combine combine) {
   return value;
 }
 
-/// `rows` rows of `columns` elements in memory as f32 [Rows, pitch] in shared memory, zeros beyond.
-template <int Rows, int most, int pitch, class T>
-__device__ inline void load_rows(float* to, const T* from, std::int64_t rows, int columns) {
+/// `rows` rows of `columns` elements in memory, row r from element at(r) on, as f32 [Rows, pitch] in shared memory,
+/// zeros beyond.
+template <int Rows, int most, int pitch, class T, class At>
+__device__ inline void load_rows(float* to, const T* from, std::int64_t rows, int columns, const At& at) {
   for (int i = static_cast<int>(threadIdx.x); i < Rows * most; i += threads) {
     const int row = i / most, column = i % most;
-    to[row * pitch + column] =
-        row < rows && column < columns ? to_f32(from[std::int64_t{row} * columns + column]) : 0.0f;
+    to[row * pitch + column] = row < rows && column < columns ? to_f32(from[at(row) + column]) : 0.0f;
   }
 }
 
@@ -77,9 +77,10 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
   for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
     const AttentionRows rows(e, pair);
-    const std::int64_t block_row = std::int64_t{blockIdx.x} * BR, all_row = pair * rows.count + block_row;
+    const std::int64_t block_row = std::int64_t{blockIdx.x} * BR;
     __syncthreads();  // everybody is done with the last pair
-    load_rows<BR, most, pitch>(queries, q + all_row * e.depth, rows.count - block_row, depth);
+    load_rows<BR, most, pitch>(queries, q, rows.count - block_row, depth,
+                               [&](int row) { return rows.at(e.q, block_row + row); });
     const std::int64_t end = rows.range(block_row, BR).most;
     std::int64_t seen[TR];
     float largest[TR], sum[TR], out[TR][4 * packs] = {};
@@ -90,10 +91,11 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
       sum[r] = 0;
     }
     for (std::int64_t position = 0; position < end; position += BC) {
-      const std::int64_t at = pair * e.positions + position;
       __syncthreads();  // everybody is done with the last positions
-      load_rows<BC, most, pitch>(keys, k + at * e.depth, e.positions - position, depth);
-      load_rows<BC, most, most>(values, v + at * e.width, e.positions - position, width);
+      load_rows<BC, most, pitch>(keys, k, e.positions - position, depth,
+                                 [&](int row) { return rows.at_position(e.k, position + row); });
+      load_rows<BC, most, most>(values, v, e.positions - position, width,
+                                [&](int row) { return rows.at_position(e.v, position + row); });
       __syncthreads();
       float score[TR][TC] = {};
       for (int d = 0; d < depth; d += 4) {
@@ -179,10 +181,11 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
       const std::int64_t row = first_row + r;
       if (block_row + row >= rows.count) continue;
       const float divisor = sum[r] == 0.0f ? 1.0f : sum[r];  // a row that sees nothing is 0
+      T* const to = output + rows.at(e.output, block_row + row);
 #pragma unroll
       for (int j = 0; j < 4 * packs; ++j) {
         const int column = 4 * (tx + side * (j / 4)) + j % 4;
-        if (column < width) output[(all_row + row) * width + column] = from_f32<T>(out[r][j] / divisor);
+        if (column < width) to[column] = from_f32<T>(out[r][j] / divisor);
       }
     }
   }

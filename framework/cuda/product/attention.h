@@ -22,9 +22,11 @@ inline constexpr std::int64_t attention_most_depth = 256;
 /// Bytes of shared memory of a block.
 int attention_shared_bytes(const detail::AttentionExtents& extents);
 
-/// The same on tensor cores (mma.sync, sm_80): f16 or bf16, D and E at most attention_mma_most_depth.
+/// The same on tensor cores (mma.sync, sm_80): f16 or bf16, D and E at most attention_mma_most_depth, S at
+/// most attention_mma_most_positions.
 void attention_mma(int device, DType dtype, const detail::AttentionExtents& extents, const AttentionPointers& pointers,
                    Stream stream);
 inline constexpr std::int64_t attention_mma_most_depth = 128;
+inline constexpr std::int64_t attention_mma_most_positions = std::int64_t{1} << 30;
 
 }  // namespace lamina::cuda

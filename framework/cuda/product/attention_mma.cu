@@ -1,9 +1,11 @@
-// Attention of f16 or bf16 on tensor cores: a block of 4 warps owns 64 rows of one image and group, a warp 16 of them,
-// and runs over the positions 64 at a time. Queries stay in registers as fragments of mma.sync, scores and outputs as
-// its accumulators; the weights of a tile are, rounded to 16 bits, the fragments of the second product as they are.
-// Keys and values lie in shared memory (at most 69,632 bytes, dynamic, in two stages), rows 16 bytes longer than D, so
-// that the 8 rows that ldmatrix reads fall into different banks; the next ones come by cp.async meanwhile where rows
-// begin on 16 bytes, else they are copied element by element.
+// Attention of f16 or bf16 on tensor cores: a block of 4 warps owns 64 or 128 rows of one image and group, a warp 16 or
+// 32 of them, and runs over the positions 64 at a time. Queries stay in registers as fragments of mma.sync, scores and
+// outputs as its accumulators; the weights of a tile are, rounded to 16 bits, the fragments of the second product as
+// they are. Keys and values lie in shared memory (at most 69,632 bytes, dynamic, in two stages); the next ones come by
+// cp.async meanwhile where rows begin on 16 bytes, else they are copied element by element.
+//
+// Whole tiles, of which every row sees everything, cost a multiply-add, an exponential of base 2 and a sum a score. The
+// last one stops behind the last 16 positions that are seen, and a warp without rows computes nothing.
 //
 // Preconditions: D and E at most `most`. A row that does not see all of a tile leaves out what is not finite there by
 // plain multiply-adds.
@@ -13,12 +15,9 @@
 #include <type_traits>
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/product/attention.h"
 #include "lamina/cuda/product/attention_rows.cuh"
-#include "lamina/cuda/ptx/copy.cuh"
-#include "lamina/cuda/ptx/mma.cuh"
-#include "lamina/cuda/ptx/shared.cuh"
+#include "lamina/cuda/product/attention_tile.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -28,232 +27,235 @@ namespace {
 
 using detail::AttentionExtents;
 
-constexpr int warps = 4, threads = 32 * warps, warp_rows = 16, block_rows = warps * warp_rows;
-constexpr int positions = 64, chunk = 8, stages = 2;
+constexpr int warps = 4, threads = 32 * warps, stages = 2;
+static_assert(stages == 2 && (positions & (positions - 1)) == 0, "a bit of the position names the stage");
 
-template <int most>
-constexpr int pitch = most + chunk;
 /// A stage of keys and values.
 template <int most>
 constexpr int stage_elements = 2 * positions* pitch<most>;
 
-/// `rows` rows of `columns` elements as [positions, pitch] in shared memory, zeros beyond.
-template <int most, bool aligned, class T>
-__device__ inline void load_rows(T* to, const T* from, std::int64_t rows, int columns) {
-  constexpr int chunks = most / chunk;
+/// The softmax so far of a thread's two of 16 rows.
+struct Softmax {
+  float largest[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {};  // of this thread's columns
+
+  /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `eights` times 8 positions; the outputs so far
+  /// are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
+  template <bool finite, int count>
+  __device__ __forceinline__ void weigh(Scores& scores, float (&outputs)[count][4], float unit, int eights) {
 #pragma unroll
-  for (int i = 0; i < positions * chunks / threads; ++i) {
-    const int place = static_cast<int>(threadIdx.x) + i * threads, row = place / chunks,
-              column = place % chunks * chunk;
-    T* const here = to + row * pitch<most> + column;
-    const T* const there = from + std::int64_t{row} * columns + column;
-    if constexpr (aligned) {
-      const bool valid = row < rows && column < columns;
-      ptx::copy_async_once(ptx::shared_address(here), valid ? there : from, valid);
-    } else {
-      Pack<T> pack;
+    for (int h = 0; h < 2; ++h) {
+      float now = largest[h];
 #pragma unroll
-      for (int j = 0; j < chunk; ++j) pack.values[j] = row < rows && column + j < columns ? there[j] : T(0.0f);
-      *reinterpret_cast<Pack<T>*>(here) = pack;
+      for (int i = 0; i < positions / 8; ++i) {
+        if (i >= eights) break;
+        // NaN is left out here, and found again by the exponentials
+        now = fmaxf(now, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
+      }
+      now = over_row(now, [](float a, float b) { return fmaxf(a, b); });
+      // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
+      const float base = now == -INFINITY ? 0.0f : now, scaled = base * unit;
+      const float factor = largest[h] == -INFINITY ? 1.0f : exp2_of((largest[h] - base) * unit);
+      largest[h] = now;
+      sum[h] *= factor;
+#pragma unroll
+      for (int i = 0; i < positions / 8; ++i) {
+        if (i >= eights) break;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& s = scores[i][2 * h + j];
+          s = exp2_of(finite ? fmaf(s, unit, -scaled) : (s - base) * unit);
+          sum[h] += s;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < count; ++j) outputs[j][2 * h] *= factor, outputs[j][2 * h + 1] *= factor;
     }
   }
-}
+};
 
+/// Scores times `scale`, with the mask, and -Inf for what is not seen, of 16 rows of which `first` and `first` + 8 are
+/// this thread's; how much of the tile at `position` these see.
 template <class T>
-__device__ inline std::uint32_t packed(float low, float high) {
-  const Pack<T, 2> pack = {from_f32<T>(low), from_f32<T>(high)};
-  return *reinterpret_cast<const std::uint32_t*>(&pack);
-}
-
-/// Combines the values of the four threads that share a row.
-template <class Combine>
-__device__ inline float over_row(float value, Combine combine) {
-  value = combine(value, __shfl_xor_sync(0xffffffffu, value, 1));
-  return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
-}
-
-/// The weights of one tile, of two rows of each thread: the accumulators of the first product.
-using Scores = float[positions / 8][4];
-
-/// out += weights * values, as tensor cores do it: a weight of 0 makes a NaN of what is not finite.
-template <int most, class T>
-__device__ inline void multiply(float (&out)[most / 8][4], const Scores& weight, const T* values) {
+__device__ inline void mask_scores(Scores& scores, const AttentionRows& rows, std::int64_t first, const T* mask,
+                                   int position, float scale, int eights, int (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-  for (int i = 0; i < positions / 16; ++i) {
-    const std::uint32_t a[4] = {
-        packed<T>(weight[2 * i][0], weight[2 * i][1]), packed<T>(weight[2 * i][2], weight[2 * i][3]),
-        packed<T>(weight[2 * i + 1][0], weight[2 * i + 1][1]), packed<T>(weight[2 * i + 1][2], weight[2 * i + 1][3])};
+  for (int h = 0; h < 2; ++h) {
+    const std::int64_t row = first + 8 * h, left = rows.seen(row) - position, step = rows.e.mask[3];
+    seen[h] = left < 0 ? 0 : left < positions ? static_cast<int>(left) : positions;
+    const T* const summand = mask == nullptr || row >= rows.count ? nullptr : mask + rows.mask(row) + position * step;
 #pragma unroll
-    for (int j = 0; j < most / 16; ++j) {
-      std::uint32_t b[4];
-      const int row = 16 * i + lane % 16, column = 16 * j + lane / 16 * 8;
-      ptx::load_transposed(b, ptx::shared_address(values + row * pitch<most> + column));
-      const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
-      ptx::mma<T>(out[2 * j], a, first, out[2 * j]);
-      ptx::mma<T>(out[2 * j + 1], a, second, out[2 * j + 1]);
-    }
-  }
-}
-
-/// The same by multiply-adds, of the positions that each row sees alone: [0, seen). Slow, and rarely needed.
-template <int most, class T>
-__device__ inline void multiply_seen(float (&out)[most / 8][4], const Scores& weight, const T* values,
-                                     std::int64_t seen_low, std::int64_t seen_high) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
+    for (int i = 0; i < positions / 8; ++i) {
+      if (i >= eights) break;
 #pragma unroll
-  for (int i = 0; i < positions / 8; ++i) {
-#pragma unroll 1
-    for (int t = 0; t < 4; ++t) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float low = __shfl_sync(0xffffffffu, weight[i][h], lane / 4 * 4 + t);
-        const float high = __shfl_sync(0xffffffffu, weight[i][2 + h], lane / 4 * 4 + t);
-        const int position = 8 * i + 2 * t + h;
-        const T* const row = values + position * pitch<most> + lane % 4 * 2;
-#pragma unroll
-        for (int j = 0; j < most / 8; ++j) {
-          const float x = to_f32(row[8 * j]), y = to_f32(row[8 * j + 1]);
-          if (position < seen_low) out[j][0] = fmaf(low, x, out[j][0]), out[j][1] = fmaf(low, y, out[j][1]);
-          if (position < seen_high) out[j][2] = fmaf(high, x, out[j][2]), out[j][3] = fmaf(high, y, out[j][3]);
+      for (int j = 0; j < 2; ++j) {
+        const int column = 8 * i + lane % 4 * 2 + j;
+        float& s = scores[i][2 * h + j];
+        s *= scale;
+        if (column >= seen[h]) {
+          s = -INFINITY;
+        } else if (summand != nullptr) {
+          s += to_f32(summand[column * step]);
         }
       }
     }
   }
 }
 
-/// Whether some value of a tile is not finite; for all threads of the block.
-template <int most, class T>
-__device__ inline bool not_finite(const T* values) {
-  bool found = false;
-  for (int i = static_cast<int>(threadIdx.x); i < positions * most; i += threads) {
-    found = found || !isfinite(to_f32(values[i / most * pitch<most> + i % most]));
+/// Writes 16 rows of outputs; with rows of whole chunks by way of shared memory [16, pitch] of the warp's own.
+template <int most, bool aligned, class T>
+__device__ inline void store_rows(T* output, const AttentionRows& rows, std::int64_t first, const Softmax& softmax,
+                                  const Outputs<most>& outputs, T* shared) {
+  const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float total = over_row(softmax.sum[h], [](float a, float b) { return a + b; });
+    const float factor = total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
+    const std::int64_t own = first + lane / 4 + 8 * h;
+    T* const to = aligned || own >= rows.count ? nullptr : output + rows.at(rows.e.output, own);
+#pragma unroll
+    for (int j = 0; j < most / 8; ++j) {
+      const int column = 8 * j + lane % 4 * 2;
+      const float x = outputs[j][2 * h] * factor, y = outputs[j][2 * h + 1] * factor;
+      if constexpr (aligned) {
+        *reinterpret_cast<std::uint32_t*>(shared + (lane / 4 + 8 * h) * pitch<most> + column) = packed<T>(x, y);
+      } else if (to != nullptr) {
+        if (column < width) to[column] = from_f32<T>(x);
+        if (column + 1 < width) to[column + 1] = from_f32<T>(y);
+      }
+    }
   }
-  return __syncthreads_or(found) != 0;
+  if constexpr (aligned) {
+    __syncwarp();
+    constexpr int chunks = most / chunk;
+#pragma unroll
+    for (int i = 0; i < 16 * chunks / 32; ++i) {
+      const int place = lane + 32 * i, row = place / chunks, column = place % chunks * chunk;
+      if (first + row >= rows.count || column >= width) continue;
+      *reinterpret_cast<Pack<T>*>(output + rows.at(rows.e.output, first + row) + column) =
+          *reinterpret_cast<const Pack<T>*>(shared + row * pitch<most> + column);
+    }
+  }
 }
 
-template <int most, bool aligned, class T>
-__global__ void __launch_bounds__(threads) attention_mma_kernel(const T* __restrict__ q,     // [N, H, L, D]
-                                                                const T* __restrict__ k,     // [N, G, S, D]
-                                                                const T* __restrict__ v,     // [N, G, S, E]
-                                                                const T* __restrict__ mask,  // or null
-                                                                T* __restrict__ output,      // [N, H, L, E]
-                                                                const __grid_constant__ AttentionExtents e) {
+template <int most, int tiles, bool aligned, class T>
+__global__ void __launch_bounds__(threads, most == 64 ? 4 / tiles : 2 / tiles)
+    attention_mma_kernel(const T* __restrict__ q,     // [N, H, L, D]
+                         const T* __restrict__ k,     // [N, G, S, D]
+                         const T* __restrict__ v,     // [N, G, S, E]
+                         const T* __restrict__ mask,  // or null
+                         T* __restrict__ output,      // [N, H, L, E]
+                         const __grid_constant__ AttentionExtents e) {
 #if __CUDA_ARCH__ >= 800
+  constexpr int warp_rows = 16 * tiles, block_rows = warps * warp_rows;
+  static_assert(block_rows <= 2 * positions, "queries pass through a stage");
   extern __shared__ __align__(16) unsigned char memory[];
   T* const shared = reinterpret_cast<T*>(memory);
   let_successor_start();
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
+  // The sign of the scale is the queries': the largest score then has the largest weight. The rest is part of the
+  // exponent, or the scores' own where a mask is added to them.
+  constexpr float log2_e = 1.44269504f;
+  const float magnitude = fabsf(static_cast<float>(e.scale));
+  const bool scaled = mask != nullptr || magnitude == 0.0f;
+  const float scale = scaled ? magnitude : 1.0f, unit = scaled ? log2_e : magnitude * log2_e;
+  const std::uint32_t sign = e.scale < 0 ? 0x80008000u : 0;
   for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
     const AttentionRows rows(e, pair);
-    const std::int64_t block_row = std::int64_t{blockIdx.x} * block_rows;
-    const std::int64_t own[2] = {block_row + warp * warp_rows + lane / 4, block_row + warp * warp_rows + lane / 4 + 8};
-    const std::int64_t seen[2] = {rows.seen(own[0]), rows.seen(own[1])};
+    const std::int64_t block_row = std::int64_t{blockIdx.x} * block_rows, warp_row = block_row + warp * warp_rows;
     const auto range = rows.range(block_row, block_rows);
-    const std::int64_t end = range.most;
-    // Queries pass through the place of keys once.
-    __syncthreads();  // everybody is done with the last pair
-    load_rows<most, aligned>(shared, q + (pair * rows.count + block_row) * e.depth, rows.count - block_row, depth);
-    ptx::copy_async_commit();
-    ptx::copy_async_wait<0>();
-    __syncthreads();
-    std::uint32_t query[most / 16][4];
-#pragma unroll
-    for (int d = 0; d < most / 16; ++d) {
-      const int row = warp * warp_rows + lane % 16, column = 16 * d + lane / 16 * 8;
-      ptx::load_matrices(query[d], ptx::shared_address(shared + row * pitch<most> + column));
-    }
-    __syncthreads();
-    const auto fill = [&](std::int64_t position) {
+    const int end = static_cast<int>(range.most), whole_end = static_cast<int>(range.least);
+    const auto stage_of = [&](int position) {
+      return shared + (position & positions) / positions * stage_elements<most>;
+    };
+    const auto fill = [&](int position) {
       if (position < end) {
-        T* const stage = shared + position / positions % stages * stage_elements<most>;
-        const std::int64_t at = pair * e.positions + position;
-        load_rows<most, aligned>(stage, k + at * e.depth, e.positions - position, depth);
-        load_rows<most, aligned>(stage + positions * pitch<most>, v + at * e.width, e.positions - position, width);
+        T* const stage = stage_of(position);
+        const int left = static_cast<int>(e.positions) - position;
+        load_rows<positions, most, threads, aligned>(stage, k + rows.at_position(e.k, position), left, depth,
+                                                     [&](int row) { return row * e.k.row; });
+        load_rows<positions, most, threads, aligned>(stage + positions * pitch<most>,
+                                                     v + rows.at_position(e.v, position), left, width,
+                                                     [&](int row) { return row * e.v.row; });
       }
       ptx::copy_async_commit();
     };
-    float out[most / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+    // Queries pass through the second stage once.
+    __syncthreads();  // everybody is done with the last pair
+    T* const queries = stage_of(positions);
+    const int here = static_cast<int>(min(rows.count - block_row, std::int64_t{block_rows}));
+    load_rows<block_rows, most, threads, aligned>(
+        queries, q, here, depth, [&](int row) { return row < here ? rows.at(e.q, block_row + row) : 0; });
+    ptx::copy_async_commit();
     fill(0);
-    for (std::int64_t position = 0; position < end; position += positions) {
-      fill(position + positions);
-      ptx::copy_async_wait<1>();
-      __syncthreads();
-      const T* const keys = shared + position / positions % stages * stage_elements<most>;
-      const T* const values = keys + positions * pitch<most>;
-      Scores score = {};
+    ptx::copy_async_wait<1>();
+    __syncthreads();
+    std::uint32_t query[tiles][most / 16][4];
+    Softmax softmax[tiles];
+    Outputs<most> outputs[tiles] = {};
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
 #pragma unroll
       for (int d = 0; d < most / 16; ++d) {
+        const int row = warp * warp_rows + 16 * t + lane % 16, column = 16 * d + lane / 16 * 8;
+        ptx::load_matrices(query[t][d], ptx::shared_address(queries + row * pitch<most> + column));
 #pragma unroll
-        for (int i = 0; i < positions / 16; ++i) {
-          std::uint32_t b[4];
-          const int row = 16 * i + lane / 16 * 8 + lane % 8, column = 16 * d + lane / 8 % 2 * 8;
-          ptx::load_matrices(b, ptx::shared_address(keys + row * pitch<most> + column));
-          const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
-          ptx::mma<T>(score[2 * i], query[d], first, score[2 * i]);
-          ptx::mma<T>(score[2 * i + 1], query[d], second, score[2 * i + 1]);
-        }
+        for (int i = 0; i < 4; ++i) query[t][d][i] ^= sign;
       }
+    }
+    const bool idle = warp_row >= rows.count;
+    for (int position = 0; position < end; position += positions) {
+      ptx::copy_async_wait<0>();
+      __syncthreads();  // everybody's copies are there, and everybody is done with the other stage
+      fill(position + positions);
+      const T *const keys = stage_of(position), *const values = keys + positions * pitch<most>;
+      const int left = end - position;
+      const auto run = [&]<bool whole>(std::bool_constant<whole>) {
+        const int sixteens = whole || left >= positions ? positions / 16 : (left + 15) / 16;
+        const bool ragged = !whole && min(position + positions, static_cast<int>(e.positions)) > whole_end &&
+                            not_finite<most, threads>(values);
+        if (idle) return;
+        Scores scores[tiles] = {};
+        score<most>(scores, query, keys, sixteens);
+        int seen[tiles][2];
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const std::int64_t mask_row = mask != nullptr && own[h] < rows.count ? rows.mask(own[h]) : 0;
-        float most_here = largest[h];
+        for (int t = 0; t < tiles; ++t) {
+          if constexpr (!whole) {
+            const std::int64_t first = warp_row + 16 * t + lane / 4;
+            mask_scores(scores[t], rows, first, mask, position, scale, 2 * sixteens, seen[t]);
+          }
+          softmax[t].template weigh<whole>(scores[t], outputs[t], unit, 2 * sixteens);
+        }
+        if constexpr (!whole) {
+          if (ragged) {
 #pragma unroll
-        for (int i = 0; i < positions / 8; ++i) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            const std::int64_t column = position + 8 * i + lane % 4 * 2 + j;
-            float s = score[i][2 * h + j] * static_cast<float>(e.scale);
-            if (column >= seen[h]) {
-              s = -INFINITY;
-            } else if (mask != nullptr) {
-              s += to_f32(mask[mask_row + column * e.mask[3]]);
-            }
-            score[i][2 * h + j] = s;
-            most_here = fmaxf(most_here, s);  // NaN is left out here, and found again by the exponentials
+            for (int t = 0; t < tiles; ++t) multiply_seen<most>(outputs[t], scores[t], values, seen[t]);
+            return;
           }
         }
-        most_here = over_row(most_here, [](float a, float b) { return fmaxf(a, b); });
-        // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
-        const float base = most_here == -INFINITY ? 0.0f : most_here;
-        const float factor = largest[h] == -INFINITY ? 1.0f : expf(largest[h] - base);
-        float added = 0;
-#pragma unroll
-        for (int i = 0; i < positions / 8; ++i) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) added += score[i][2 * h + j] = expf(score[i][2 * h + j] - base);
-        }
-        sum[h] = sum[h] * factor + added;  // of this thread's columns
-        largest[h] = most_here;
-#pragma unroll
-        for (int j = 0; j < most / 8; ++j) out[j][2 * h] *= factor, out[j][2 * h + 1] *= factor;
-      }
-      if (min(position + positions, e.positions) > range.least && not_finite<most>(values)) {
-        multiply_seen<most>(out, score, values, seen[0] - position, seen[1] - position);
-      } else {
-        multiply<most>(out, score, values);
-      }
-      __syncthreads();  // everybody is done with this stage
+        multiply<most>(outputs, scores, values, sixteens);
+      };
+      const bool whole = !scaled && position + positions <= whole_end;
+      whole ? run(std::true_type()) : run(std::false_type());
     }
+    __syncthreads();  // everybody is done with the keys, and outputs pass through their place
+    if (idle) continue;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float total = over_row(sum[h], [](float a, float b) { return a + b; });
-      if (total == 0.0f) total = 1.0f;  // a row that sees nothing is 0
-      if (own[h] >= rows.count) continue;
-      T* const to = output + (pair * rows.count + own[h]) * width;
-#pragma unroll
-      for (int j = 0; j < most / 8; ++j) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int column = 8 * j + lane % 4 * 2 + i;
-          if (column < width) to[column] = from_f32<T>(out[j][2 * h + i] / total);
-        }
-      }
+    for (int t = 0; t < tiles; ++t) {
+      store_rows<most, aligned>(output, rows, warp_row + 16 * t, softmax[t], outputs[t],
+                                shared + (warp * tiles + t) * 16 * pitch<most>);
     }
   }
 #endif
+}
+
+/// Whether rows begin on 16 bytes.
+bool begins_on_chunks(const detail::RowStrides& s, std::int64_t columns, const void* pointer) {
+  return s.image % chunk == 0 && s.head % chunk == 0 && s.row % chunk == 0 && columns % chunk == 0 &&
+         aligned_to_16(pointer);
 }
 
 }  // namespace
@@ -262,14 +264,15 @@ void attention_mma(int device, DType dtype, const AttentionExtents& e, const Att
   const std::int64_t pairs = e.images * e.groups;
   if (pairs == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
   const DeviceGuard guard(device);
-  const bool whole =
-      e.depth % chunk == 0 && e.width % chunk == 0 && aligned_to_16(p.q) && aligned_to_16(p.k) && aligned_to_16(p.v);
+  const bool whole = begins_on_chunks(e.q, e.depth, p.q) && begins_on_chunks(e.k, e.depth, p.k) &&
+                     begins_on_chunks(e.v, e.width, p.v) && begins_on_chunks(e.output, e.width, p.output);
   const auto launch = [&]<int most, bool aligned, class T>(std::integral_constant<int, most>,
                                                            std::bool_constant<aligned>, T*) {
+    constexpr int tiles = 1;
     constexpr int bytes = stages * stage_elements<most> * static_cast<int>(sizeof(T));
-    const auto kernel = attention_mma_kernel<most, aligned, T>;
+    const auto kernel = attention_mma_kernel<most, tiles, aligned, T>;
     reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
-    const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, block_rows);
+    const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, warps * 16 * tiles);
     const dim3 grid(grid_for(blocks, 1), static_cast<unsigned>(std::min<std::int64_t>(pairs, 65535)));
     launch_kernel(kernel, {.grid = grid, .block = dim3(threads), .shared_bytes = bytes}, stream,
                   static_cast<const T*>(p.q), static_cast<const T*>(p.k), static_cast<const T*>(p.v),

@@ -30,7 +30,10 @@ bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
          p.output().format.dtype == dtype_of(p);
 }
 
+/// It adds in another order than those for more rows, which may be images if there is but one matrix; the others' order
+/// is the same whatever their tiles.
 bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  if (p.batch_invariant && p.input().shape.rank() <= 2) return false;
   return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= cuda::matmul_most_rows;
 }
 
@@ -74,7 +77,8 @@ std::int64_t most_depth(const AttentionProblem& problem, const Preparation& p) {
 
 bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
   return detail::is_attention(problem, p) && is_half(dtype_of(p)) && p.device.architecture >= 80 &&
-         most_depth(problem, p) <= cuda::attention_mma_most_depth;
+         most_depth(problem, p) <= cuda::attention_mma_most_depth &&
+         detail::attention_extents(problem, p).positions <= cuda::attention_mma_most_positions;
 }
 
 bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
@@ -100,8 +104,9 @@ std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, con
 constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_matmul_rows},
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};
-constexpr Kernel<AttentionProblem> attention[] = {{"mma", takes_attention_mma, prepare_attention<cuda::attention_mma>},
-                                                  {"online", takes_attention, prepare_attention<cuda::attention>}};
+constexpr Kernel<AttentionProblem> attention[] = {
+    {.name = "mma", .takes = takes_attention_mma, .prepare = prepare_attention<cuda::attention_mma>, .strided = true},
+    {.name = "online", .takes = takes_attention, .prepare = prepare_attention<cuda::attention>, .strided = true}};
 
 }  // namespace
 

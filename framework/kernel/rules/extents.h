@@ -35,20 +35,34 @@ inline SoftmaxExtents softmax_extents(const SoftmaxProblem& problem, const Prepa
   return {extent_product(shape, 0, dim), shape[dim], extent_product(shape, dim + 1, static_cast<int>(shape.rank()))};
 }
 
-/// Inputs [rows, widths[i]] beside each other in an output [rows, pitch].
-struct ConcatExtents {
-  std::int64_t rows = 1, pitch = 0;
-  std::vector<std::int64_t> widths;
+/// An input's rows, in bytes.
+struct JoinedRows {
+  std::int64_t width = 0;  ///< of what is taken of each
+  std::int64_t pitch = 0;  ///< from one to the next
 };
-inline ConcatExtents concat_extents(const ConcatProblem& problem, const Preparation& p) {
-  ConcatExtents result;
+
+/// Inputs [rows, parts[i].width] beside each other in an output whose rows lie `pitch` bytes apart.
+struct ConcatRows {
+  std::int64_t rows = 1, pitch = 0;
+  std::vector<JoinedRows> parts;
+};
+inline ConcatRows concat_rows(const ConcatProblem& problem, const Preparation& p) {
+  ConcatRows result;
+  const auto size = static_cast<std::int64_t>(size_of(p.input().format.dtype));
   for (const View& input : p.inputs) {
     const auto [shape, dim] = stored(input.shape, input.format.layout, problem.dim);
     result.rows = extent_product(shape, 0, dim);
-    result.widths.push_back(extent_product(shape, dim, static_cast<int>(shape.rank())));
-    result.pitch += result.widths.back();
+    const std::int64_t width = extent_product(shape, dim, static_cast<int>(shape.rank())) * size;
+    result.parts.push_back({width, input.is_slice() ? input.channels * size : width});
+    result.pitch += width;
   }
+  if (p.output().is_slice()) result.pitch = p.output().channels * size;
   return result;
+}
+
+/// Whether rows of bytes can be copied: whatever they stand for, in one format; slices are of pixels.
+inline bool joins_rows(const ConcatProblem& problem, const Preparation& p) {
+  return p.keeps_format() && (!p.has_slices() || (problem.dim == 1 && p.input().format.layout == Layout::nhwc));
 }
 
 }  // namespace lamina::detail

@@ -77,6 +77,19 @@ MatMulExtents matmul_extents(const MatMulProblem& problem, const Preparation& p)
   return e;
 }
 
+namespace {
+
+/// Whether elements along the last dimension are neighbours.
+bool has_whole_rows(const View& view) { return !view.is_strided() || view.shape[-1] <= 1 || view.strides[-1] == 1; }
+
+RowStrides row_strides(const View& view) {
+  if (view.is_strided()) return {view.strides[0], view.strides[1], view.strides[2]};
+  const std::int64_t row = view.shape[3], head = view.shape[2] * row;
+  return {view.shape[1] * head, head, row};
+}
+
+}  // namespace
+
 bool is_attention(const AttentionProblem&, const Preparation& p) {
   if (p.inputs.size() < 3 || p.inputs.size() > 4 || p.outputs.size() != 1 || !all_plain_layout(p)) return false;
   const Shape &q = p.inputs[0].shape, &k = p.inputs[1].shape, &v = p.inputs[2].shape, &o = p.output().shape;
@@ -88,6 +101,8 @@ bool is_attention(const AttentionProblem&, const Preparation& p) {
     if (view.format.dtype != dtype) return false;
   }
   if (!fit || p.output().format.dtype != dtype) return false;
+  if (!has_whole_rows(p.output()) || !std::all_of(p.inputs.begin(), p.inputs.begin() + 3, has_whole_rows)) return false;
+  if (p.inputs.size() > 3 && p.inputs[3].is_strided()) return false;
   const Shape scores = {q[0], q[1], q[2], k[2]};
   return p.inputs.size() < 4 || broadcasts(p.inputs[3].shape, 0, rank(p.inputs[3].shape), scores, 4);
 }
@@ -97,6 +112,8 @@ AttentionExtents attention_extents(const AttentionProblem& problem, const Prepar
   AttentionExtents e;
   e.images = q[0], e.heads = q[1], e.length = q[2], e.depth = q[3];
   e.groups = k[1], e.positions = k[2], e.width = v[3];
+  e.q = row_strides(p.inputs[0]), e.k = row_strides(p.inputs[1]), e.v = row_strides(p.inputs[2]);
+  e.output = row_strides(p.output());
   e.causal = problem.causal, e.past = problem.past, e.scale = problem.scale;
   e.masked = p.inputs.size() > 3;
   if (e.masked) {

@@ -38,10 +38,20 @@ MatMulExtents matmul_extents(const MatMulProblem& problem, const Preparation& p)
 /// Whether the shapes are those of a product of matrices.
 bool is_matmul(const MatMulProblem& problem, const Preparation& p);
 
+/// Where the rows of a matrix for each image and head are, in elements; a row's elements are neighbours.
+struct RowStrides {
+  std::int64_t image = 0, head = 0, row = 0;
+
+  constexpr std::int64_t at(std::int64_t n, std::int64_t h, std::int64_t l) const {
+    return n * image + h * head + l * row;
+  }
+};
+
 /// q [N, H, L, D], k [N, G, S, D], v [N, G, S, E], output [N, H, L, E].
 struct AttentionExtents {
   std::int64_t images = 1, heads = 1, groups = 1, length = 1, positions = 1, depth = 1, width = 1;
   bool masked = false, causal = false;
+  RowStrides q = {}, k = {}, v = {}, output = {};
   std::int64_t mask[4] = {};  ///< elements of the mask from one to the next of N, H, L and S
   std::int64_t past = 0;
   double scale = 1;

@@ -41,6 +41,14 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
+/// A tensor's part of the model's file, whose memory is given back when the last view of it goes.
+struct Tensors::Part {
+  std::shared_ptr<const MappedFile> file;
+  std::span<std::byte> bytes;
+
+  ~Part() { file->forget(bytes); }
+};
+
 Tensors::Tensors(std::shared_ptr<const MappedFile> model, const fs::path& folder)
     : model_(std::move(model)), folder_(folder.empty() ? "." : folder), mapped_(model_->bytes().size()) {}
 
@@ -93,6 +101,15 @@ Tensors::External Tensors::external(const TensorProto& tensor, std::uint64_t byt
   return {file, all.subspan(*offset, bytes)};
 }
 
+/// What a view keeps alive: the file, and of the model's own, to which only this tensor points, its part.
+std::shared_ptr<void> Tensors::owner(const External& source, bool external) {
+  if (external) return std::const_pointer_cast<MappedFile>(source.file);
+  std::weak_ptr<Part>& known = parts_[source.bytes.data()];
+  std::shared_ptr<Part> part = known.lock();
+  if (part == nullptr) known = part = std::shared_ptr<Part>(new Part{source.file, source.bytes});
+  return part;
+}
+
 Tensor Tensors::read(const TensorProto& tensor) {
   const ElementType* type = find_element_type(tensor.data_type);
   if (type == nullptr || !type->dtype) {
@@ -118,8 +135,7 @@ Tensor Tensors::read(const TensorProto& tensor) {
       dtype != DType::boolean || std::ranges::all_of(source.bytes, [](std::byte b) { return b <= std::byte{1}; });
   const bool aligned = reinterpret_cast<std::uintptr_t>(source.bytes.data()) % element == 0;
   if (!typed && valid && aligned) {
-    return Tensor::borrow(source.bytes.data(), shape, dtype, Device::cpu(),
-                          std::const_pointer_cast<MappedFile>(source.file));
+    return Tensor::borrow(source.bytes.data(), shape, dtype, Device::cpu(), owner(source, tensor.external));
   }
 
   copied_ += *bytes;

@@ -28,6 +28,9 @@ class Tensors {
     std::span<std::byte> bytes;
   };
 
+  struct Part;
+
+  std::shared_ptr<void> owner(const External& source, bool external);
   External external(const TensorProto& tensor, std::uint64_t bytes);
   std::shared_ptr<const MappedFile> map(const TensorProto& tensor);
   [[noreturn]] void refuse(const TensorProto& tensor, const std::string& why) const;
@@ -36,7 +39,8 @@ class Tensors {
   std::filesystem::path folder_;
   std::map<std::filesystem::path, std::shared_ptr<const MappedFile>> files_;  // by canonical path
   std::map<std::string, std::shared_ptr<const MappedFile>> locations_;        // the same by what the model calls them
-  std::uint64_t mapped_ = 0, copied_ = 0;                                     // bytes
+  std::map<const std::byte*, std::weak_ptr<Part>> parts_;  // of the model's file, by where they begin
+  std::uint64_t mapped_ = 0, copied_ = 0;                  // bytes
 };
 
 }  // namespace lamina::detail::onnx

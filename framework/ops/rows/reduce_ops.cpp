@@ -23,6 +23,14 @@ int reduce(Expansion& e) {
   const bool none = e.attributes().boolean("noop_with_empty_axes", false);
   std::vector<int> axes = axes_of(e, e.has(1) ? e.integers(1) : std::vector<std::int64_t>(), rank);
   if (axes.empty() && !none) axes = all_axes(0, rank);
+  const Shape& from = e.shape(x);
+  // Exporters write a global average so; kernels that pool know images stored channels last.
+  if (kind == Reduction::mean && axes == std::vector{2, 3} && rank == 4 && e.dtype(x) == DType::f32 &&
+      from.numel() > 0) {
+    const Shape pooled = {from[0], from[1]};
+    const int mean = e.add(AdaptiveAvgPool2d(1), {x});
+    return keep ? mean : e.reshape(mean, pooled);
+  }
   if (!axes.empty()) return e.reduce(kind, x, axes, keep);
   // Over no axes each element is all there is: |x| for l1, x * x for sum_square.
   const Shape shape = e.shape(x);

@@ -92,12 +92,15 @@ class Band {
   void convert_row(int row, bfloat16* to) const {
     const std::int64_t width = g_.in_width, channels = g_.in_channels;
     if (layer_.input.layout == Layout::nhwc) {
-      const std::int64_t first = (image_ * g_.in_height + row) * width * channels, count = width * channels;
-      if (layer_.input.dtype == DType::bf16) {
-        std::memcpy(to, static_cast<const bfloat16*>(p_.input) + first, static_cast<std::size_t>(2 * count));
-      } else {
-        layer_.moves->narrow(static_cast<const float*>(p_.input) + first, count, to);
+      const std::int64_t first = (image_ * g_.in_height + row) * width;
+      if (layer_.input.dtype == DType::f32) {
+        layer_.moves->narrow(static_cast<const float*>(p_.input) + first * channels, width * channels, to);
+        return;
       }
+      const auto* from = static_cast<const bfloat16*>(p_.input) + first * p_.input_pitch;
+      const bool whole = p_.input_pitch == channels;
+      const std::int64_t pieces = whole ? 1 : width, length = whole ? width * channels : channels;
+      for (std::int64_t i = 0; i < pieces; ++i) std::copy_n(from + i * p_.input_pitch, length, to + i * length);
       return;
     }
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -117,7 +120,8 @@ class Band {
     const std::int64_t channels = g_.in_channels, first = first_row_ * channels;
     const std::int64_t skipped = std::int64_t{group_} * g_.group_in_channels();
     if (layer_.input.dtype == DType::bf16) {
-      spread(static_cast<const bfloat16*>(p_.input) + first + skipped, channels, rows_, copy_);
+      spread(static_cast<const bfloat16*>(p_.input) + first_row_ * p_.input_pitch + skipped, p_.input_pitch, rows_,
+             copy_);
       return;
     }
     for (std::int64_t i = 0; i < rows_; i += g_.in_width) {  // as many as the row has room for
@@ -148,7 +152,8 @@ class Band {
 
   /// The columns of one phase, between zeros.
   void copy_row(int row, int phase, std::byte* to, int& converted) {
-    const std::int64_t stride = g_.stride_width, channels = g_.in_channels;
+    const std::int64_t stride = g_.stride_width;
+    std::int64_t pixel = g_.in_channels;
     // Column j * stride + start of the image, for j in [begin, end).
     const std::int64_t start = phase - g_.padding_width;
     const std::int64_t begin = std::clamp<std::int64_t>(start < 0 ? ceil_div(-start, stride) : 0, 0, layer_.pitch);
@@ -156,7 +161,8 @@ class Band {
         std::clamp<std::int64_t>(start < g_.in_width ? (g_.in_width - 1 - start) / stride + 1 : 0, begin, layer_.pitch);
     const bfloat16* from = row_;
     if (layer_.input == Format{DType::bf16, Layout::nhwc}) {
-      from = static_cast<const bfloat16*>(p_.input) + (image_ * g_.in_height + row) * g_.in_width * channels;
+      pixel = p_.input_pitch;
+      from = static_cast<const bfloat16*>(p_.input) + (image_ * g_.in_height + row) * g_.in_width * pixel;
     } else if (converted != row) {
       convert_row(row, row_);
       converted = row;
@@ -164,8 +170,8 @@ class Band {
     const std::int64_t position = step_channels * element_size();
     zero(to, begin);
     if (end > begin) {
-      spread(from + (begin * stride + start) * channels + std::int64_t{group_} * g_.group_in_channels(),
-             stride * channels, end - begin, to + begin * position);
+      spread(from + (begin * stride + start) * pixel + std::int64_t{group_} * g_.group_in_channels(), stride * pixel,
+             end - begin, to + begin * position);
     }
     zero(to + end * position, layer_.pitch - end);
   }
@@ -184,10 +190,10 @@ class Band {
   /// Tile `index` of `tiles` times one block of filters.
   void run_tile(std::int64_t block, std::int64_t index, std::int64_t tiles, std::int64_t positions, Fetch fetch) {
     const std::int64_t begin = part_begin(positions, tiles, index), end = part_begin(positions, tiles, index + 1);
-    const std::int64_t pixel = layer_.direct ? g_.in_channels : step_channels;
+    const std::int64_t pixel = layer_.direct ? p_.input_pitch : step_channels;
     const std::byte* const input =
         layer_.direct ? static_cast<const std::byte*>(p_.input) +
-                            2 * (first_row_ * g_.in_channels + std::int64_t{group_} * g_.group_in_channels())
+                            2 * (first_row_ * p_.input_pitch + std::int64_t{group_} * g_.group_in_channels())
                       : copy_;
     const std::int64_t numbers = layer_.block_weights();
     const std::uint16_t* const weights = p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * numbers;
@@ -231,12 +237,12 @@ class Band {
   void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
     const std::int64_t size = p_.output_type == DType::bf16 ? 2 : 4, filters = engine_.filters;
     const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
-    const std::int64_t place = (image_ * layer_.rows * layer_.row_positions + pixel) * g_.out_channels + channel;
+    const std::int64_t place = (image_ * layer_.rows * layer_.row_positions + pixel) * p_.output_pitch + channel;
     const Write write = {.sums = sums,
                          .row = filters,
                          .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
                          .output = static_cast<std::byte*>(p_.output) + place * size,
-                         .pixel = g_.out_channels,
+                         .pixel = p_.output_pitch,
                          .count = count,
                          .filters = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters))};
     const std::byte* residual = static_cast<const std::byte*>(p_.residual);
@@ -258,8 +264,11 @@ class Band {
 
 }  // namespace
 
-void convolve(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
+void convolve(const Layer& layer, const Pointers& given, const RowEpilogue& epilogue, ThreadPool& pool,
               std::byte* workspace) {
+  Pointers pointers = given;
+  if (pointers.input_pitch == 0) pointers.input_pitch = layer.geometry.in_channels;
+  if (pointers.output_pitch == 0) pointers.output_pitch = layer.geometry.out_channels;
   const auto stride = static_cast<std::int64_t>(layer.workspace(1));
   const std::int64_t tasks = layer.images * layer.geometry.groups * layer.bands * layer.filter_parts;
   pool.parallel_for(tasks, [&](std::int64_t index, int worker) {

@@ -79,6 +79,9 @@ struct Pointers {
   const void* residual = nullptr;         // as `output`, or null; may be `output`
   void* output = nullptr;                 // [N, OH, OW, OC]: bf16 or f32
   DType output_type = DType::bf16;
+  // Elements from pixel to pixel, of an nhwc input of bf16, and of residual and output; 0: C and OC. The input's is
+  // even where they are not C, and it begins at a multiple of 4 bytes.
+  std::int64_t input_pitch = 0, output_pitch = 0;
 };
 
 /// `workspace` is 64-byte aligned and Layer::workspace() bytes, of as many threads as the pool has at most.

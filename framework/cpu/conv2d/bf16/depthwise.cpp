@@ -243,8 +243,7 @@ class Depthwise {
 bool takes_depthwise(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   if (g.groups != g.in_channels || g.groups != g.out_channels) return false;
-  if (p.precision != Precision::bf16 || problem.prologue.scale.defined() || !problem.epilogue.is_residual())
-    return false;
+  if (p.precision != Precision::bf16 || problem.scaled || !problem.epilogue.is_residual()) return false;
   const auto narrow = [](const View& view) { return view.format == Format{DType::bf16, Layout::nhwc}; };
   const View& output = p.output();
   if (!narrow(p.input()) || !(narrow(output) || output.format == Format{DType::f32, Layout::nhwc})) return false;

@@ -25,11 +25,16 @@ std::string description(const Layer& layer) {
 template <Unit unit>
 bool takes(const ConvProblem& problem, const Preparation& p) {
   if (!has_unit(p.device, unit)) return false;
-  if (p.precision != Precision::bf16 || problem.prologue.scale.defined() || !problem.epilogue.is_residual())
-    return false;
+  if (p.precision != Precision::bf16 || problem.scaled || !problem.epilogue.is_residual()) return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
   if (p.output().format.layout != Layout::nhwc) return false;
-  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
+  // Pairs of channels are read at once.
+  const View& input = p.input();
+  if (input.is_slice() && (input.format != Format{DType::bf16, Layout::nhwc} || input.alignment % 4 != 0)) return false;
+  const auto like_output = [&](const View& view) {
+    return view.format == p.output().format && view.channels == p.output().channels;
+  };
+  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && like_output(p.inputs[1]));
 }
 
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
@@ -41,15 +46,17 @@ std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format
   return detail::make_operator(
       description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
       [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue, p.device),
-       adds = problem.epilogue.reads_operands()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                                 const Execution& execution) {
+       adds = problem.epilogue.reads_operands(), from = p.input().channels, to = p.output().channels](
+          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         convolve(layer,
                  {.input = inputs[0].raw(),
                   .weight = static_cast<const std::uint16_t*>(weight.raw()),
                   .bias = detail::floats(bias),
                   .residual = adds ? inputs[1].raw() : nullptr,
                   .output = outputs[0].raw(),
-                  .output_type = output},
+                  .output_type = output,
+                  .input_pitch = from,
+                  .output_pitch = to},
                  epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
       });
 }

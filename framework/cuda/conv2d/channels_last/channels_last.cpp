@@ -15,6 +15,7 @@
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::channels_last {
 namespace {
@@ -200,17 +201,31 @@ class ChannelsLast final : public Operator {
   Constant weight_, bias_, ranges_;
 };
 
+bool takes_windows(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return p.device.wgmma && finish_takes(problem.epilogue, p) && addition_fits(problem.epilogue, p) && !problem.scaled &&
+         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= most_pixels;
+}
+
+/// Patches of images whose few channels TMA cannot read by themselves.
+bool takes_patches(const ConvProblem& problem, const Preparation& p) {
+  if (!lamina::detail::is_patches(problem.geometry) || p.inputs.size() != 1 || p.has_slices()) return false;
+  if (p.input().format.layout != Layout::nhwc || p.output().format.layout != Layout::nhwc) return false;
+  const lamina::detail::PatchesAsRows rows(problem, p);
+  return takes_windows(rows.problem, rows.preparation);
+}
+
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && finish_takes(problem.epilogue, p) && addition_fits(problem.epilogue, p) &&
-         !problem.prologue.scale.defined() && formats_fit(g, p) && g.groups == 1 && expressible(g) &&
-         g.batch * g.out_pixels() <= most_pixels;
+  return takes_windows(problem, p) || takes_patches(problem, p);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
-  return std::make_unique<ChannelsLast>(problem, preparation);
+  if (takes_windows(problem, preparation)) return std::make_unique<ChannelsLast>(problem, preparation);
+  lamina::detail::PatchesAsRows rows(problem, preparation);
+  rows.problem.weight = rows.weights(problem.weight);
+  return std::make_unique<ChannelsLast>(rows.problem, rows.preparation);
 }
 
 }  // namespace lamina::cuda::channels_last

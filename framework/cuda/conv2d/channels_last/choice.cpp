@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::channels_last {
 namespace {
@@ -191,7 +192,11 @@ ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int imag
           .scales = pixels * static_cast<std::size_t>(ceil_div(slabs, chain_slabs(operand))) * sizeof(float)};
 }
 
-std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, const Demands& demands) {
+namespace {
+
+/// The fastest by estimate; `like`: among those that add up in its order.
+std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& preparation, const Demands& demands,
+                             const Choice* like) {
   const Room room = room_of(preparation.device);
   const Tuning& wanted = preparation.tuning;
   const auto all = tiles(preparation.precision);
@@ -209,6 +214,7 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& pr
     for (const Sharing& sharing : sharings) {
       if (wanted.multicast > 0 && wanted.multicast != sharing.multicast) continue;
       if (wanted.splits > 0 && wanted.splits != sharing.splits) continue;
+      if (like != nullptr && !like->adds_up_like({.tile = tile, .splits = sharing.splits})) continue;
       const std::int64_t clusters = cluster_count(part, tile, sharing);
       const Stages stages = stages_for(tile, sharing, steps, clusters, room, demands.adds);
       if (sharing.splits * chain_slabs(tile.operand) > steps || stages.count < least_stages(tile)) continue;
@@ -227,10 +233,19 @@ std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& pr
                     .in_ring = stages.in_ring,
                     .log2_buffers = stages.log2_buffers,
                     .blocks = static_cast<int>(launched) * sharing.cluster(),
-                    .images = static_cast<int>(part.batch)};
+                    .images = static_cast<int>(part.batch),
+                    .cycles = cycles};
     }
   }
   return best;
+}
+
+}  // namespace
+
+std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation, const Demands& demands) {
+  return lamina::detail::choose_order(geometry, preparation, [&](const ConvGeometry& g, const Choice* like) {
+    return search(g, preparation, demands, like);
+  });
 }
 
 }  // namespace lamina::cuda::channels_last

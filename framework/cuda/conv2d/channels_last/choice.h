@@ -17,6 +17,11 @@ struct Choice {
   int log2_buffers = 1;  // Arguments::log2_buffers
   int blocks = 0;        // of the launch: whole clusters
   int images = 0;        // of one launch: scaled rows may have to be made part by part
+  double cycles = 0;     // expected
+
+  /// All of a choice that its bits depend on. Whatever the tile, its sums advance through K in the same steps, those of
+  /// a split tile are added piece by piece, and what is summed again exactly is single outputs.
+  bool adds_up_like(const Choice& other) const { return tile.operand == other.tile.operand && splits == other.splits; }
 
   int cluster() const { return multicast * splits; }
 };

@@ -171,7 +171,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == stored.dtype && (view.format.layout == Layout::nhwc || pixels == 1);
   };
   return g.groups == g.in_channels && g.out_channels == g.in_channels && finish_takes(problem.epilogue, p) &&
-         !problem.prologue.scale.defined() && fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels());
+         !problem.scaled && fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels());
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {

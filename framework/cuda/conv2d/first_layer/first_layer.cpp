@@ -83,8 +83,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const DType output = p.output().format.dtype;
   if (!p.device.wgmma || p.input().format != Format{}) return false;
   if (output != DType::f32 && output != storage_type(p.precision)) return false;
-  if (!problem.epilogue.has_simple_chain() || problem.prologue.scale.defined() || !expressible(problem.geometry))
-    return false;
+  if (!problem.epilogue.has_simple_chain() || problem.scaled || !expressible(problem.geometry)) return false;
   if (problem.epilogue.pool && !poolable(problem, p)) return false;
   return plan(problem, p, limits(p)).has_value();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::first_layer {
 namespace {
@@ -203,12 +204,15 @@ Steps order_steps(Params& p) {
   return steps;
 }
 
-std::optional<Plan> plan(const ConvProblem& problem, const Preparation& preparation, const Limits& limits) {
+namespace {
+
+/// The fastest by estimate; `only`: of those with so many filters per block, if it is not 0.
+std::optional<Plan> search(const ConvProblem& problem, const Preparation& preparation, const Limits& limits, int only) {
   const int width = problem.geometry.out_width;
   const bool split = preparation.precision == Precision::fp32;
   std::optional<Plan> best;
   for (const int filters : {32, 48, 64, 96}) {
-    if (split && filters > 48) continue;
+    if ((split && filters > 48) || (only != 0 && filters != only)) continue;
     std::optional<Plan> candidate;
     // Whole rows if they fit; else the fewest equal strips that do.
     for (int strips = 1; !candidate && strips <= width; strips *= 2) {
@@ -217,6 +221,18 @@ std::optional<Plan> plan(const ConvProblem& problem, const Preparation& preparat
     if (candidate && (!best || clocks(*candidate, limits) < clocks(*best, limits))) best = candidate;
   }
   return best;
+}
+
+}  // namespace
+
+/// The order of sums is the geometry's. But the filters of a block decide how wide strips are, and a strip's width
+/// which windows are suspected of values that tensor cores must not touch, and so are added up by themselves.
+std::optional<Plan> plan(const ConvProblem& problem, const Preparation& preparation, const Limits& limits) {
+  if (!preparation.batch_invariant) return search(problem, preparation, limits, 0);
+  ConvProblem usual = problem;
+  usual.geometry = lamina::detail::of_images(problem.geometry, preparation, 32);
+  const auto like = search(usual, preparation, limits, 0);
+  return like ? search(problem, preparation, limits, like->filters) : std::nullopt;
 }
 
 }  // namespace lamina::cuda::first_layer

@@ -5,6 +5,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 using lamina::detail::ceil_div;
 
 constexpr int most_splits = 32;
+constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
 
 KernelSet mma_kernels(Precision precision) {
   switch (precision) {
@@ -63,12 +65,20 @@ std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int
          sizeof(float);
 }
 
-Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparation& preparation, const Layout& layout,
-              std::size_t workspace) {
+namespace {
+
+/// The fastest by estimate; `like`: among those that add up in its order, with fewer images in a launch if its partial
+/// sums have no room otherwise.
+std::optional<Choice> search(const Product& product, const Preparation& preparation, const Choice* like) {
+  const ConvGeometry& geometry = product.geometry;
+  const Layout& layout = product.layout;
   const DeviceDescription& device = preparation.device;
   const Tuning& wanted = preparation.tuning;
   const KernelSet set = kernels_on(device, preparation.precision);
-  const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
+  const std::int64_t most_images = product.images_per_launch(preparation.workspace_limit);
+  const auto fits = [&](std::int64_t images, int splits) {
+    return product.staged_bytes(images) + partial_bytes(geometry, images, splits) <= preparation.workspace_limit;
+  };
 
   Choice best;
   best.reduce = set.reduce;
@@ -87,22 +97,41 @@ Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparati
       if (wanted.splits > 0 && asked != std::min({wanted.splits, layout.steps, most_splits})) continue;
       // As many as get at least one step each.
       const int splits = ceil_div(layout.steps, ceil_div(layout.steps, asked));
+      if (like != nullptr && !like->adds_up_like({.tile = tile, .splits = splits})) continue;
+      std::int64_t images = most_images;
+      while (like != nullptr && images > 1 && !fits(images, splits)) images = ceil_div<std::int64_t>(images, 2);
       const std::int64_t blocks = block_count(geometry, images, tile, splits);
-      if (splits > 1 &&
-          (blocks > std::numeric_limits<int>::max() || partial_bytes(geometry, images, splits) > workspace)) {
-        continue;
-      }
-      const double cycles = expected_cycles(tile, blocks, resident, device.multiprocessors,
+      if (splits > 1 && (blocks > most_blocks || !fits(images, splits))) continue;
+      const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
+      const double cycles = static_cast<double>(ceil_div(geometry.batch, images)) *
+                            expected_cycles(tile, blocks, resident, device.multiprocessors,
                                             step_bytes / layout.element_bytes, layout.steps, splits, outputs);
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;
       best_resident = resident;
       best.tile = tile;
       best.splits = splits;
+      best.images = images;
+      best.cycles = cycles;
     }
   }
-  if (best_resident == 0) lamina::detail::fail("implicit_gemm: no tile fits this device and workspace");
+  if (best_resident == 0) return {};
   return best;
+}
+
+}  // namespace
+
+Choice choose(const Product& product, const Preparation& preparation) {
+  const auto of = [&product](const ConvGeometry& geometry) {
+    Product same = product;
+    same.geometry = geometry;
+    return same;
+  };
+  const auto choice = lamina::detail::choose_order(
+      product.geometry, preparation,
+      [&](const ConvGeometry& g, const Choice* like) { return search(of(g), preparation, like); });
+  if (!choice) lamina::detail::fail("implicit_gemm: no tile fits this device and workspace");
+  return *choice;
 }
 
 }  // namespace lamina::cuda::implicit_gemm

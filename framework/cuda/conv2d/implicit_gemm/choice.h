@@ -1,6 +1,9 @@
 #pragma once
 
-#include "lamina/cuda/conv2d/implicit_gemm/layout.h"
+#include <optional>
+#include <string_view>
+
+#include "lamina/cuda/conv2d/implicit_gemm/product.h"
 #include "lamina/kernel/preparation.h"
 
 /// Which of the compiled tiles a convolution runs on. By rule, not by trial.
@@ -10,6 +13,14 @@ struct Choice {
   Tile tile;
   int splits = 1;                // of K
   const void* reduce = nullptr;  // the kernel that adds them up
+  std::int64_t images = 0;       // of a launch
+  double cycles = 0;             // expected
+
+  /// All of a choice that its bits depend on: mma.sync and wgmma add up a step's terms differently, tiles of one
+  /// instruction do not, and the splits are added in their order.
+  bool adds_up_like(const Choice& other) const {
+    return std::string_view(tile.instruction) == other.tile.instruction && splits == other.splits;
+  }
 };
 
 /// The tiles that a device may run, in the order in which Tuning::tile counts them.
@@ -21,9 +32,8 @@ std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, cons
 /// Bytes that the splits of one launch are kept in; 0 for one.
 std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int splits);
 
-/// The tile and the splits of K that promise the shortest time for launches of `images` images. `workspace` is what
-/// partial_bytes may take. Throws Error if no tile fits the device.
-Choice choose(const ConvGeometry& geometry, std::int64_t images, const Preparation& preparation, const Layout& layout,
-              std::size_t workspace);
+/// The tile and the splits of K that promise the shortest time; what they need fits into the workspace. Throws Error if
+/// no tile fits the device.
+Choice choose(const Product& product, const Preparation& preparation);
 
 }  // namespace lamina::cuda::implicit_gemm

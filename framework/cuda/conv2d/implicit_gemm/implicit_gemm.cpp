@@ -1,7 +1,6 @@
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -10,17 +9,12 @@
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
 
 using lamina::detail::ceil_div;
-using lamina::detail::round_up;
-
-constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
-constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: indices of pixels are ints
-constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the input are 32 bits
-constexpr std::size_t alignment = 256;
 
 /// The output may be a slice of channels of another image.
 bool formats_fit(const ConvGeometry& g, const Preparation& p) {
@@ -28,41 +22,6 @@ bool formats_fit(const ConvGeometry& g, const Preparation& p) {
   const auto known = [&](DType type) { return type == DType::f32 || type == storage_type(p.precision); };
   return known(in.dtype) && known(out.dtype) && !p.input().is_slice() &&
          (out.layout == lamina::Layout::nhwc || g.out_pixels() == 1);
-}
-
-/// What is multiplied.
-struct Product {
-  ConvGeometry geometry;  // of the input as the kernel reads it
-  Layout layout;
-  bool in_place = false;  // it reads the activation as it is: its channels lie together, in whole units
-  Fold fold = {};
-  std::int64_t images = 0;  // of a launch: as many as the workspace, 32-bit offsets and the grid allow; 0 if not one
-
-  std::int64_t image_units() const { return geometry.in_pixels() * layout.units_per_pixel; }
-  std::size_t staged_bytes() const {
-    return in_place ? 0 : round_up(static_cast<std::size_t>(images * image_units() * layout.unit_bytes), alignment);
-  }
-};
-
-Product product_of(const ConvGeometry& g, const Preparation& p) {
-  Product product{.geometry = g, .layout = make_layout(g, p.precision)};
-  product.in_place = p.input().format.dtype == storage_type(p.precision) &&
-                     (p.input().format.layout == lamina::Layout::nhwc || g.in_pixels() == 1) &&
-                     static_cast<unsigned>(g.group_in_channels()) % product.layout.unit_elements == 0;
-  if (!product.in_place) {
-    product.geometry = folded(g, p.precision, product.fold);
-    product.layout = make_layout(product.geometry, p.precision);
-  }
-  const std::int64_t units = product.image_units();
-  const std::size_t workspace = product.in_place ? std::size_t{1} << 62 : p.workspace_limit;
-  const auto limit = static_cast<std::int64_t>(std::min(workspace, std::size_t{1} << 62) / alignment * alignment);
-  // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
-  const std::int64_t filter_tiles = ceil_div(g.group_out_channels(), 64) * std::int64_t{g.groups};
-  const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);
-  const std::int64_t most =
-      std::min({limit / product.layout.unit_bytes / units, most_units / units, pixels / g.out_pixels(), g.batch});
-  product.images = most < 1 ? 0 : ceil_div(g.batch, ceil_div(g.batch, most));
-  return product;
 }
 
 class ImplicitGemm final : public Operator {
@@ -74,10 +33,9 @@ class ImplicitGemm final : public Operator {
         input_(p.input().format),
         output_(p.output().format.dtype),
         adds_(problem.epilogue.reads_operands()),
-        product_(product_of(geometry_, p)) {
+        product_(product_of(geometry_, p)),
+        choice_(choose(product_, p)) {
     const Layout& layout = product_.layout;
-    choice_ = choose(product_.geometry, product_.images, p, layout,
-                     p.workspace_limit - std::min(p.workspace_limit, product_.staged_bytes()));
     reserve_shared_memory(device_, choice_.tile.kernel, p.device.shared_bytes);
 
     const float* weight = lamina::detail::floats(problem.weight);
@@ -132,7 +90,7 @@ class ImplicitGemm final : public Operator {
   }
 
   std::size_t workspace_bytes() const override {
-    return product_.staged_bytes() + partial_bytes(geometry_, product_.images, choice_.splits);
+    return staged_bytes() + partial_bytes(geometry_, choice_.images, choice_.splits);
   }
 
   std::size_t parameter_bytes() const override {
@@ -149,9 +107,9 @@ class ImplicitGemm final : public Operator {
     const auto at = [](const void* from, std::int64_t image, std::size_t bytes) {
       return static_cast<const unsigned char*>(from) + static_cast<std::size_t>(image) * bytes;
     };
-    for (std::int64_t first = 0; first < geometry_.batch; first += product_.images) {
+    for (std::int64_t first = 0; first < geometry_.batch; first += choice_.images) {
       Arguments args = args_;
-      args.geometry.batch = std::min(product_.images, geometry_.batch - first);
+      args.geometry.batch = std::min(choice_.images, geometry_.batch - first);
       args.pixels = static_cast<int>(args.geometry.batch * geometry_.out_pixels());
       args.n_tiles = ceil_div(args.pixels, choice_.tile.block_n);
       args.input = at(inputs[0].raw(), first, in_bytes);
@@ -162,13 +120,15 @@ class ImplicitGemm final : public Operator {
   }
 
  private:
+  std::size_t staged_bytes() const { return product_.staged_bytes(choice_.images); }
+
   void launch(Arguments& args, unsigned char* workspace, Stream stream) const {
     if (!product_.in_place) {
       stage_channels_last(geometry_, args.geometry.batch, precision_, input_, args.input, workspace, product_.fold,
                           args.unit_elements, args.units_per_group, static_cast<cudaStream_t>(stream));
       args.input = workspace;
     }
-    args.partial = reinterpret_cast<float*>(workspace + product_.staged_bytes());
+    args.partial = reinterpret_cast<float*>(workspace + staged_bytes());
     const auto blocks = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
                         static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
     void* pointers[] = {&args};
@@ -197,6 +157,14 @@ class ImplicitGemm final : public Operator {
   Arguments args_;
 };
 
+/// On Hopper patches in 16 bits are for channels_last, the conversion of the picture included, unless this kernel is
+/// asked for by name.
+bool left_to_others(const ConvGeometry& g, const Preparation& p) {
+  constexpr int whole = 8;  // channels that TMA steps by
+  return p.device.wgmma && p.algorithm.empty() && size_of(storage_type(p.precision)) == 2 &&
+         lamina::detail::is_patches(g) && g.in_channels * g.kernel_width % whole == 0 && g.out_channels % whole == 0;
+}
+
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
@@ -204,8 +172,9 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   // On Hopper it is for what the faster kernels leave, and what those fuse is not to end here.
   const bool fused =
       p.device.wgmma && p.algorithm.empty() ? problem.epilogue.is_simple() : finish_takes(problem.epilogue, p);
-  return p.device.architecture >= 80 && fused && !problem.prologue.scale.defined() && formats_fit(g, p) &&
-         g.kernel_height <= max_kernel && g.kernel_width <= max_kernel && product_of(g, p).images > 0;
+  return !left_to_others(g, p) && p.device.architecture >= 80 && fused && !problem.scaled && formats_fit(g, p) &&
+         g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
+         product_of(g, p).images_per_launch(p.workspace_limit) > 0;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {

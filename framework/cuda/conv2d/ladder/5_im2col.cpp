@@ -63,7 +63,8 @@ Im2colPlan make_plan(const ConvGeometry& g, const Preparation& preparation) {
   if (columns >= image_pitch) {
     plan.pixels = g.out_pixels();
     plan.pitch = image_pitch;
-    const std::int64_t most = std::min(columns / image_pitch, most_products);
+    // cuBLAS's kernel, and how that adds, may follow the number of products.
+    const std::int64_t most = preparation.batch_invariant ? 1 : std::min(columns / image_pitch, most_products);
     plan.images = ceil_div(g.batch, ceil_div(g.batch, most));
   } else {
     plan.images = 1;
@@ -188,7 +189,7 @@ class Im2col final : public Operator {
 
 bool im2col_takes(const ConvProblem& problem, const Preparation& p) {
   return p.is_plain() && (p.precision == Precision::fp32 || p.precision == Precision::tf32) &&
-         problem.epilogue.is_simple() && !problem.prologue.scale.defined();
+         problem.epilogue.is_simple() && !problem.scaled;
 }
 
 std::unique_ptr<Operator> prepare_im2col(const ConvProblem& problem, const Preparation& preparation) {

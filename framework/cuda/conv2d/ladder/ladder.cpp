@@ -11,6 +11,7 @@
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::ladder {
 namespace {
@@ -88,8 +89,7 @@ std::string describe(const ConvGeometry& g, const TiledPlan& plan) {
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
-  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() &&
-         !problem.prologue.scale.defined();
+  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() && !problem.scaled;
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {
@@ -138,15 +138,19 @@ std::unique_ptr<Operator> prepare_fixed(const ConvProblem& problem, const Prepar
 
 std::unique_ptr<Operator> prepare_tiled(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  const auto plan = plan_conv2d_tiled(
-      g, {.multiprocessors = p.device.multiprocessors,
-          .shared_per_block = static_cast<std::size_t>(p.device.shared_bytes),
-          .shared_per_multiprocessor = static_cast<std::size_t>(p.device.multiprocessor_shared_bytes)});
+  // Bits depend on the channels and kernel rows of a stage, each of which is a sum by itself: the plan is that of a
+  // usual batch where no other may make a difference.
+  const ConvGeometry usual = p.batch_invariant ? detail::of_images(g, p, 32) : g;
+  auto plan = plan_conv2d_tiled(
+      usual, {.multiprocessors = p.device.multiprocessors,
+              .shared_per_block = static_cast<std::size_t>(p.device.shared_bytes),
+              .shared_per_multiprocessor = static_cast<std::size_t>(p.device.multiprocessor_shared_bytes)});
   if (!plan) {
     return direct_because(problem, p,
                           detail::concat(" (no tile fits a kernel row of ", g.kernel_width, " taps, dilation ",
                                          g.dilation_width, ", output ", g.out_height, " x ", g.out_width, ")"));
   }
+  plan->blocks = plan->blocks / usual.batch * g.batch;
   reserve_shared_memory(p.device.device.index, conv2d_tiled_function(*plan), p.device.shared_bytes);
   return make(
       describe(g, *plan), 0, {problem, p, pack_conv2d_tiled(g, *plan, floats(problem.weight))},

@@ -83,7 +83,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1);
   };
   return (left_to_it(problem, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
-         finish_takes(problem.epilogue, p) && !problem.prologue.scale.defined() && fit(p.input(), g.in_pixels()) &&
+         finish_takes(problem.epilogue, p) && !problem.scaled && fit(p.input(), g.in_pixels()) &&
          fit(p.output(), g.out_pixels()) && choose(g, p).has_value();
 }
 

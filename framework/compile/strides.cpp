@@ -1,0 +1,101 @@
+// Moves in place: what a move writes is read where it came from, or what it reads is written where it goes to, if the
+// kernels on the other side can step so. The move is no step then.
+
+#include <algorithm>
+
+#include "lamina/compile/program.h"
+#include "lamina/kernel/rules/move_strides.h"
+#include "lamina/layers/layer.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr int none = -1;
+
+class Strider {
+ public:
+  Strider(Program& program, const CompileOptions& options)
+      : program_(program),
+        options_(options),
+        readers_(program.values.size()),
+        producer_(program.values.size(), none),
+        fixed_(program.values.size(), false) {
+    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
+      const Operation& op = program_.operations[i];
+      for (const int input : op.inputs) readers_[index(input)].push_back(static_cast<int>(i));
+      producer_[index(op.output)] = static_cast<int>(i);
+    }
+    for (const int output : program_.outputs) fixed_[index(output)] = true;
+    for (const Program::Value& value : program_.values) {
+      if (value.whole != none) fixed_[index(value.whole)] = true;
+    }
+    for (std::size_t v = 0; v < program_.values.size(); ++v) {
+      fixed_[v] = fixed_[v] || program_.values[v].constant.defined() || program_.values[v].whole != none;
+    }
+  }
+
+  void stride() {
+    for (Operation& op : program_.operations) {
+      const auto* move = dynamic_cast<const Layer<MoveProblem>*>(op.module.get());
+      if (move == nullptr || op.view) continue;
+      const MoveProblem problem = move->problem({&program_.value(op.inputs[0]).shape, 1});
+      op.view = read_in_place(op, problem) || write_in_place(op, problem);
+    }
+  }
+
+ private:
+  using Operation = Program::Operation;
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  const Operation& operation(int i) const { return program_.operations[index(i)]; }
+
+  /// Whoever reads what the move writes reads what it reads.
+  bool read_in_place(const Operation& move, const MoveProblem& problem) {
+    const Program::Value& source = program_.value(move.inputs[0]);
+    const PreparedViews views(program_, move, options_);
+    const auto placement = source.whole == none ? placed_in_input(problem, views.preparation) : std::nullopt;
+    // As a tensor it begins at its first element and has as many bytes as if it had no gaps.
+    if (!placement || placement->first + program_.value(move.output).shape.numel() > source.shape.numel()) return false;
+    return place(move.output, move.inputs[0], *placement, readers_[index(move.output)]);
+  }
+
+  /// Whoever writes what the move reads writes what it writes.
+  bool write_in_place(const Operation& move, const MoveProblem& problem) {
+    const int from = move.inputs[0], to = move.output;
+    if (fixed_[index(to)] || producer_[index(from)] == none || readers_[index(from)].size() != 1) return false;
+    const PreparedViews views(program_, move, options_);
+    const auto placement = placed_in_output(problem, views.preparation);
+    return placement && place(from, to, *placement, {producer_[index(from)]});
+  }
+
+  /// Puts a value where it lies in another, if all `users` can step so.
+  bool place(int value, int whole, const Placement& placement, const std::vector<int>& users) {
+    if (fixed_[index(value)] || users.empty()) return false;
+    Program::Value& v = program_.value(value);
+    v.whole = whole, v.first = placement.first, v.strides = placement.strides;
+    const auto takes = [&](int user) {
+      const Operation& op = operation(user);
+      return !op.view && op.module->takes(PreparedViews(program_, op, options_).preparation);
+    };
+    if (std::ranges::all_of(users, takes)) {
+      fixed_[index(value)] = fixed_[index(whole)] = true;
+      return true;
+    }
+    v.whole = none, v.first = 0, v.strides = {};
+    return false;
+  }
+
+  Program& program_;
+  const CompileOptions& options_;
+  std::vector<std::vector<int>> readers_;  // by value: operations
+  std::vector<int> producer_;              // by value: the operation, or none for an input
+  std::vector<bool> fixed_;                // by value: it stays where it is
+};
+
+}  // namespace
+
+void stride_in_place(Program& program, const CompileOptions& options) {
+  if (!options.keep_all && options.fuse) Strider(program, options).stride();
+}
+
+}  // namespace lamina::detail

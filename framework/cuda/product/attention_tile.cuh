@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
+
+/// What a warp of attention_mma.cu does with a tile of `positions` keys or values: rows of `most` elements in shared
+/// memory, `pitch` apart. Fragments and accumulators are those of mma.m16n8k16: lane 4g + t has rows g and g + 8.
+namespace lamina::cuda {
+
+inline constexpr int positions = 64, chunk = 8;
+
+/// Rows are 16 bytes longer than they need be, so that the 8 rows that ldmatrix reads fall into different banks.
+template <int most>
+inline constexpr int pitch = most + chunk;
+
+/// The scores or weights of 16 rows and a tile's positions.
+using Scores = float[positions / 8][4];
+/// Sums for 16 rows.
+template <int most>
+using Outputs = float[most / 8][4];
+
+/// `count` rows of `columns` elements, row r at `from + at(r)`, as [Rows, pitch] in shared memory, zeros beyond.
+template <int Rows, int most, int threads, bool aligned, class T, class At>
+__device__ inline void load_rows(T* to, const T* from, int count, int columns, const At& at) {
+  constexpr int chunks = most / chunk;
+  static_assert(Rows * chunks % threads == 0, "all threads copy alike");
+  int thread = static_cast<int>(threadIdx.x);
+  ptx::pin(thread);  // addresses would take the registers of the products otherwise
+#pragma unroll
+  for (int i = 0; i < Rows * chunks / threads; ++i) {
+    const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk;
+    T* const here = to + row * pitch<most> + column;
+    const T* const there = from + at(row) + column;
+    if constexpr (aligned) {
+      const bool valid = row < count && column < columns;
+      ptx::copy_async_once(ptx::shared_address(here), valid ? there : from, valid);
+    } else {
+      Pack<T> pack;
+#pragma unroll
+      for (int j = 0; j < chunk; ++j) pack.values[j] = row < count && column + j < columns ? there[j] : T(0.0f);
+      *reinterpret_cast<Pack<T>*>(here) = pack;
+    }
+  }
+}
+
+template <class T>
+__device__ __forceinline__ std::uint32_t packed(float low, float high) {
+  const Pack<T, 2> pack = {from_f32<T>(low), from_f32<T>(high)};
+  return *reinterpret_cast<const std::uint32_t*>(&pack);
+}
+
+/// 2^x within 2 ulp; what would be a subnormal number is 0.
+__device__ __forceinline__ float exp2_of(float x) {
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+}
+
+/// Combines the values of the four threads that share a row.
+template <class Combine>
+__device__ __forceinline__ float over_row(float value, Combine combine) {
+  value = combine(value, __shfl_xor_sync(0xffffffffu, value, 1));
+  return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
+}
+
+/// scores = queries * keys' of the first `sixteens` times 16 positions, for `tiles` times 16 rows.
+template <int most, int tiles, class T>
+__device__ __forceinline__ void score(Scores (&scores)[tiles], const std::uint32_t (&query)[tiles][most / 16][4],
+                                      const T* keys, int sixteens) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < positions / 16; ++i) {
+    if (i >= sixteens) break;
+#pragma unroll
+    for (int d = 0; d < most / 16; ++d) {
+      std::uint32_t b[4];
+      const int row = 16 * i + lane / 16 * 8 + lane % 8, column = 16 * d + lane / 8 % 2 * 8;
+      ptx::load_matrices(b, ptx::shared_address(keys + row * pitch<most> + column));
+      const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
+#pragma unroll
+      for (int t = 0; t < tiles; ++t) {
+        ptx::mma<T>(scores[t][2 * i], query[t][d], first, scores[t][2 * i]);
+        ptx::mma<T>(scores[t][2 * i + 1], query[t][d], second, scores[t][2 * i + 1]);
+      }
+    }
+  }
+}
+
+/// outputs += weights * values of those positions, as tensor cores do it: a weight of 0 makes a NaN of what is not
+/// finite.
+template <int most, int tiles, class T>
+__device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const Scores (&weights)[tiles],
+                                         const T* values, int sixteens) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < positions / 16; ++i) {
+    if (i >= sixteens) break;
+    std::uint32_t a[tiles][4];
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) {
+      const auto &left = weights[t][2 * i], &right = weights[t][2 * i + 1];
+      a[t][0] = packed<T>(left[0], left[1]), a[t][1] = packed<T>(left[2], left[3]);
+      a[t][2] = packed<T>(right[0], right[1]), a[t][3] = packed<T>(right[2], right[3]);
+    }
+#pragma unroll
+    for (int j = 0; j < most / 16; ++j) {
+      std::uint32_t b[4];
+      const int row = 16 * i + lane % 16, column = 16 * j + lane / 16 * 8;
+      ptx::load_transposed(b, ptx::shared_address(values + row * pitch<most> + column));
+      const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
+#pragma unroll
+      for (int t = 0; t < tiles; ++t) {
+        ptx::mma<T>(outputs[t][2 * j], a[t], first, outputs[t][2 * j]);
+        ptx::mma<T>(outputs[t][2 * j + 1], a[t], second, outputs[t][2 * j + 1]);
+      }
+    }
+  }
+}
+
+/// The same by multiply-adds, of 16 rows and the positions that each of a thread's two sees: [0, seen). Slow, and
+/// rarely needed.
+template <int most, class T>
+__device__ inline void multiply_seen(Outputs<most>& outputs, const Scores& weights, const T* values,
+                                     const int (&seen)[2]) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int i = 0; i < positions / 8; ++i) {
+#pragma unroll 1
+    for (int t = 0; t < 4; ++t) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float low = __shfl_sync(0xffffffffu, weights[i][h], lane / 4 * 4 + t);
+        const float high = __shfl_sync(0xffffffffu, weights[i][2 + h], lane / 4 * 4 + t);
+        const int position = 8 * i + 2 * t + h;
+        const T* const row = values + position * pitch<most> + lane % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < most / 8; ++j) {
+          const float x = to_f32(row[8 * j]), y = to_f32(row[8 * j + 1]);
+          if (position < seen[0])
+            outputs[j][0] = fmaf(low, x, outputs[j][0]), outputs[j][1] = fmaf(low, y, outputs[j][1]);
+          if (position < seen[1])
+            outputs[j][2] = fmaf(high, x, outputs[j][2]), outputs[j][3] = fmaf(high, y, outputs[j][3]);
+        }
+      }
+    }
+  }
+}
+
+/// Whether some value of a tile is not finite; for all threads of the block.
+template <int most, int threads, class T>
+__device__ inline bool not_finite(const T* values) {
+  bool found = false;
+  for (int i = static_cast<int>(threadIdx.x); i < positions * most; i += threads) {
+    found = found || !isfinite(to_f32(values[i / most * pitch<most> + i % most]));
+  }
+  return __syncthreads_or(found) != 0;
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,78 @@
+#include "lamina/kernel/rules/move_strides.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lamina/kernel/rules/move_plan.h"
+
+namespace lamina::detail {
+namespace {
+
+using Axis = MoveProblem::Axis;
+
+/// The axes of a move, as few as do, if all are strides.
+std::optional<MovePlan> strides_of(const MoveProblem& problem, const Preparation& p) {
+  if (!is_movable(problem, p)) return std::nullopt;
+  MovePlan plan = move_plan(problem, p);
+  const auto table = [](const Axis& axis) { return !axis.offsets.empty(); };
+  if (plan.outside || plan.count == 0 || std::ranges::any_of(plan.axes, table)) return std::nullopt;
+  return plan;
+}
+
+/// Strides along the axes, outermost first, as strides along the dimensions of a row-major shape.
+std::optional<Shape> along_dimensions(std::vector<Axis> axes, const Shape& shape) {
+  Shape strides = shape;
+  for (int d = static_cast<int>(shape.rank()); d-- > 0;) {
+    const std::int64_t extent = shape[d];
+    strides.set(d, 0);
+    if (extent == 1) continue;
+    while (!axes.empty() && axes.back().extent == 1) axes.pop_back();
+    if (axes.empty() || axes.back().extent % extent != 0) return std::nullopt;
+    strides.set(d, axes.back().stride);
+    axes.back().extent /= extent;
+    axes.back().stride *= extent;
+  }
+  return strides;
+}
+
+bool is_row_major(const View& view) { return view.format.layout == Layout::nchw; }
+
+}  // namespace
+
+std::optional<Placement> placed_in_input(const MoveProblem& problem, const Preparation& p) {
+  auto plan = strides_of(problem, p);
+  if (!plan || !is_row_major(p.output())) return std::nullopt;
+  const auto strides = along_dimensions(std::move(plan->axes), p.output().shape);
+  if (!strides) return std::nullopt;
+  return Placement{plan->base, *strides};
+}
+
+std::optional<Placement> placed_in_output(const MoveProblem& problem, const Preparation& p) {
+  auto plan = strides_of(problem, p);
+  if (!plan || !is_row_major(p.input()) || plan->base != 0) return std::nullopt;
+  // What was a step along the input becomes the order of the axes, and their order in the output the step.
+  std::int64_t place = 1;
+  struct Turned {
+    std::int64_t from;
+    Axis axis;
+  };
+  std::vector<Turned> turned;
+  for (auto axis = plan->axes.rbegin(); axis != plan->axes.rend(); ++axis) {
+    if (axis->extent > 1) turned.push_back({axis->stride, {.extent = axis->extent, .stride = place}});
+    place *= axis->extent;
+  }
+  std::ranges::sort(turned, std::ranges::greater(), &Turned::from);
+  std::vector<Axis> axes;
+  std::int64_t covered = p.input().shape.numel();
+  for (const Turned& t : turned) {
+    if (t.from * t.axis.extent != covered) return std::nullopt;
+    covered = t.from;
+    axes.push_back(t.axis);
+  }
+  if (covered != 1) return std::nullopt;
+  const auto strides = along_dimensions(std::move(axes), p.input().shape);
+  if (!strides) return std::nullopt;
+  return Placement{0, *strides};
+}
+
+}  // namespace lamina::detail

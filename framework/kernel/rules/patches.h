@@ -1,0 +1,70 @@
+#pragma once
+
+#include <vector>
+
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+
+namespace lamina::detail {
+
+/// Windows that lie side by side and cover whole rows and columns of the image: patches, as vision transformers begin.
+inline bool is_patches(const ConvGeometry& g) {
+  const auto side_by_side = [](int in, int kernel, int stride, int padding, int dilation) {
+    return kernel > 1 && stride == kernel && padding == 0 && dilation == 1 && in % kernel == 0;
+  };
+  return g.groups == 1 &&
+         side_by_side(g.in_height, g.kernel_height, g.stride_height, g.padding_height, g.dilation_height) &&
+         side_by_side(g.in_width, g.kernel_width, g.stride_width, g.padding_width, g.dilation_width);
+}
+
+/// The same convolution of the same memory, images stored channels last: a row of patches is an image, and the pixels
+/// of a patch's row are the channels of one.
+/// `inputs` and `output` are what `preparation` points to.
+struct PatchesAsRows {
+  ConvProblem problem;
+  std::vector<View> inputs;
+  View output;
+  Preparation preparation;
+
+  /// Precondition: is_patches, and no operand but the image.
+  PatchesAsRows(const ConvProblem& patches, const Preparation& p)
+      : problem(patches), inputs(p.inputs.begin(), p.inputs.end()), output(p.output()), preparation(p) {
+    const ConvGeometry from = patches.geometry;
+    ConvGeometry& g = problem.geometry;
+    g.batch = from.batch * from.out_height;
+    g.in_channels = from.in_channels * from.kernel_width;
+    g.in_height = from.kernel_height;
+    g.in_width = from.out_width;
+    g.out_height = 1;
+    g.kernel_width = 1;
+    g.stride_height = g.stride_width = 1;
+    inputs[0].shape = {g.batch, g.in_channels, g.in_height, g.in_width};
+    output.shape = {g.batch, g.out_channels, g.out_height, g.out_width};
+    preparation.inputs = inputs;
+    preparation.outputs = {&output, 1};
+  }
+  PatchesAsRows(const PatchesAsRows&) = delete;
+  PatchesAsRows& operator=(const PatchesAsRows&) = delete;
+
+  /// Weights [OC, C, KH, KW] as [OC, KW * C, KH, 1].
+  static Tensor weights(const Tensor& from) {
+    const Shape& s = from.shape();
+    const std::int64_t channels = s[1], height = s[2], width = s[3];
+    Tensor result({s[0], width * channels, height, 1});
+    const auto source = from.values<float>();
+    const auto target = result.values<float>();
+    std::size_t place = 0;
+    for (std::int64_t filter = 0; filter < s[0]; ++filter) {
+      for (std::int64_t x = 0; x < width; ++x) {
+        for (std::int64_t c = 0; c < channels; ++c) {
+          for (std::int64_t y = 0; y < height; ++y, ++place) {
+            target[place] = source[static_cast<std::size_t>(((filter * channels + c) * height + y) * width + x)];
+          }
+        }
+      }
+    }
+    return result;
+  }
+};
+
+}  // namespace lamina::detail

@@ -1,0 +1,102 @@
+// Moves in place on a GPU: attention reads queries, keys and values out of one linear layer's product.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lamina/ops/op.h"
+#include "support/devices.h"
+#include "support/networks.h"
+#include "support/on_gpu.h"
+
+namespace lamina {
+namespace {
+
+class CudaStrides : public test::OnGpu {};
+LAMINA_ON_GPUS(CudaStrides);
+
+constexpr std::int64_t images = 3, heads = 3;
+
+struct Builder {
+  Graph g;
+  int count = 0;
+
+  std::string next() { return "n" + std::to_string(++count); }
+  Value constant(Tensor value) { return g.add(next(), Constant(std::move(value)), std::initializer_list<Value>{}); }
+  Value op(const char* what, std::vector<Value> inputs, Attributes attributes = {}) {
+    return g.add(next(), std::make_shared<Op>(what, std::move(attributes)), inputs);
+  }
+  Value reshaped(Value x, const std::vector<std::int64_t>& shape) {
+    Tensor tensor({static_cast<std::int64_t>(shape.size())}, DType::i64);
+    std::ranges::copy(shape, tensor.values<std::int64_t>().begin());
+    return op("Reshape", {x, constant(tensor)});
+  }
+  Value transposed(Value x, const std::vector<std::int64_t>& order) { return op("Transpose", {x}, {{"perm", order}}); }
+  Value linear(Value x, std::int64_t in, std::int64_t out, unsigned seed) {
+    Tensor weight = test::random_tensor({in, out}, seed);
+    for (float& w : weight.values<float>()) w /= std::sqrt(static_cast<float>(in));
+    return op("Add", {op("MatMul", {x, constant(weight)}), constant(test::random_tensor({out}, seed + 1))});
+  }
+  /// As timm's and torchvision's blocks are exported; `depth` elements a head.
+  Value attention(Value x, std::int64_t length, std::int64_t depth) {
+    const std::int64_t width = heads * depth;
+    const Value projected = linear(x, width, 3 * width, 10);
+    const Value parts = transposed(reshaped(projected, {-1, length, 3, heads, depth}), {2, 0, 3, 1, 4});
+    std::vector<Value> qkv;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      qkv.push_back(
+          op("Gather", {parts, constant(Tensor::from(std::vector{i}, Shape{}))}, {{"axis", std::int64_t{0}}}));
+    }
+    const Value root = constant(Tensor::from(std::vector{1 / std::sqrt(static_cast<float>(depth))}, Shape{}));
+    const Value scores = op("MatMul", {op("Mul", {qkv[0], root}), transposed(qkv[1], {0, 1, 3, 2})});
+    const Value mixed = op("MatMul", {op("Softmax", {scores}), qkv[2]});
+    return linear(reshaped(transposed(mixed, {0, 2, 1, 3}), {-1, length, width}), width, width, 20);
+  }
+};
+
+/// Whatever GPU is here, or none.
+TEST(StridesOnAnyGpu, AttentionIsOneStepBetweenTwo) {
+  for (const DeviceDescription& device : {test::h200(), test::a100()}) {
+    Builder b;
+    const Value x = b.g.input("x", {batch, 197, heads * 64});
+    b.g.output(b.op("Add", {x, b.attention(x, 197, 64)}));
+    for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+      CompileOptions options = {.device = Device::cuda(), .batch = images, .precision = precision};
+      options.description = device;
+      const std::string summary = b.g.plan_summary(options);
+      EXPECT_NE(summary.find("online softmax"), std::string::npos) << summary;
+      EXPECT_EQ(summary.find("copies"), std::string::npos) << summary;
+    }
+  }
+}
+
+TEST_P(CudaStrides, AttentionMovesNothing) {
+  for (const auto& [length, depth] : {std::pair<std::int64_t, std::int64_t>{197, 64}, {5, 4}, {70, 20}, {33, 128}}) {
+    Builder b;
+    const Value x = b.g.input("x", {batch, length, heads * depth});
+    b.g.output(b.op("Add", {x, b.attention(x, length, depth)}));
+    const Tensor input = test::random_tensor({images, length, heads * depth}, 5);
+    const Tensor expected = b.g.compile({.batch = images, .threads = 1, .fuse = false}).run(input).clone();
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+      const CompileOptions options = {.device = gpu(), .batch = images, .precision = precision};
+      const std::string summary = b.g.plan_summary(options);
+      EXPECT_EQ(summary.find("copies"), std::string::npos) << summary;
+      Plan plan = b.g.compile(options);
+      for (int run = 0; run < 2; ++run) {
+        const Tensor found = plan.run(input.clone()).clone();
+        double error = 0, norm = 0;
+        for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+          const double p = found.values<float>()[i], q = expected.values<float>()[i];
+          error += (p - q) * (p - q), norm += q * q;
+        }
+        const double bound = precision == Precision::fp32 ? 2e-5 : precision == Precision::bf16 ? 3e-2 : 4e-3;
+        EXPECT_LT(std::sqrt(error / norm), bound) << name(precision) << ", run " << run << '\n' << summary;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lamina
