@@ -84,6 +84,39 @@ CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& d
       description);
 }
 
+namespace {
+
+/// "8.0" as 80. Throws Error.
+int parse_architecture(std::string_view text) {
+  const auto digit = [&](std::size_t i) { return text[i] >= '0' && text[i] <= '9'; };
+  if (text == "0") return 0;
+  if (text.size() < 3 || text.size() > 4 || text[text.size() - 2] != '.' || !digit(0) || !digit(text.size() - 3) ||
+      !digit(text.size() - 1)) {
+    throw Error(fmt::format("architecture: expected a compute capability such as 8.0, got \"{}\"", text));
+  }
+  int value = 0;
+  for (const char c : text) value = c == '.' ? value : value * 10 + (c - '0');
+  return value;
+}
+
+/// The device as if it were of that architecture, with what it has of memory and multiprocessors. Throws Error if it is
+/// no GPU, or one of less.
+DeviceDescription described_as(Device device, int architecture) {
+  DeviceDescription description = describe(device);
+  if (!device.is_cuda() || architecture > description.architecture) {
+    throw Error(fmt::format(
+        "--architecture: expected a GPU of at least that compute capability, {} is {}", to_string(device),
+        device.is_cuda() ? fmt::format("of {}.{}", description.architecture / 10, description.architecture % 10)
+                         : "none"));
+  }
+  description.architecture = architecture;
+  description.wgmma = description.wgmma && architecture == 90;
+  if (architecture < 90) description.clusters = {0, description.multiprocessors};
+  return description;
+}
+
+}  // namespace
+
 void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--device", device, several ? "where to run; batches go to whichever is free" : "where to run")
       ->check(device_syntax(several))
@@ -94,6 +127,10 @@ void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")
       ->check(algorithm_name({"auto"}))
       ->capture_default_str();
+  command
+      .add_option("--architecture", architecture,
+                  "plan for a GPU of this compute capability, 8.0, on one that has more; 0: what it has")
+      ->check(accepted_by([](std::string_view text) { (void)parse_architecture(text); }, "MAJOR.MINOR"));
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
       ->check(one_of({"f32", "bf16", "f16"}))
       ->capture_default_str();
@@ -115,7 +152,9 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
   if (device == "auto" && best_device().is_cpu() && cuda::backend_info().built) {
     fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
   }
-  return {.device = devices().front(),
+  const Device first = devices().front();
+  const int wanted = parse_architecture(architecture);
+  return {.device = first,
           .batch = n,
           .precision = parse_precision(precision),
           .linear_weights = linear_weights == "bf16"  ? DType::bf16
@@ -123,7 +162,8 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
                                                       : DType::f32,
           .threads = threads,
           .algorithm = algorithm == "auto" ? std::string() : algorithm,
-          .batch_invariant = batch_invariant};
+          .batch_invariant = batch_invariant,
+          .description = wanted > 0 ? std::optional(described_as(first, wanted)) : std::nullopt};
 }
 
 }  // namespace lamina::app

@@ -14,11 +14,13 @@ struct RunOptions {
   std::string precision = "fp32";
   std::string algorithm = "auto";
   std::string linear_weights = "f32";
+  std::string architecture = "0";
   int threads = 0;
   bool batch_invariant = false;
 
-  /// Adds --device, --precision, --algorithm, --linear-weights, --threads, and --batch-invariant or, where that is set
-  /// already, --fastest. Where the command runs on `several` devices, --device may name more than one.
+  /// Adds --device, --precision, --algorithm, --architecture, --linear-weights, --threads, and --batch-invariant or,
+  /// where that is set already, --fastest. Where the command runs on `several` devices, --device may name more than
+  /// one.
   void add_to(CLI::App& command, bool several = false);
   /// What --device names, the first of them the CompileOptions' own. Throws Error if one cannot be used here.
   std::vector<Device> devices() const { return parse_devices(device); }

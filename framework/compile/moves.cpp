@@ -245,8 +245,10 @@ class Moves {
     const auto move = move_of(first);
     if ((!move && !is_view(first)) || readers(first).size() != 1 || is_output_[index(first)]) return;
     const Shape rows = with_rows_of(to, shape(first)[-1]);
-    const int source = network_[first].inputs[0];
-    move ? set_move(first, *move, source, rows) : replace(first, std::make_shared<Reshape>(rows), {source}, rows);
+    if (rows != shape(first)) {  // else it stays what it is: a Flatten becomes part of a Linear, a Reshape does not
+      const int source = network_[first].inputs[0];
+      move ? set_move(first, *move, source, rows) : replace(first, std::make_shared<Reshape>(rows), {source}, rows);
+    }
     for (auto node = path.rbegin(); node != path.rend(); ++node) {
       replace_input(*node, first, with_rows_of(to, shape(*node)[-1]));
       first = *node;

@@ -29,4 +29,12 @@ inline DeviceDescription a100() {
           .clusters = {0, 108}};
 }
 
+/// A newer device as if it were of compute capability 8.0: its plans are those of GPUs before Hopper, and run on it.
+inline DeviceDescription as_ampere(DeviceDescription device) {
+  device.architecture = 80;
+  device.wgmma = false;
+  device.clusters = {0, device.multiprocessors};
+  return device;
+}
+
 }  // namespace lamina::test

@@ -18,7 +18,7 @@ constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, fir
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},
                                          {"mma", mma::takes, mma::prepare},
-                                         {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare},
+                                         {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare, nullptr, true},
                                          {"tiled", ladder::takes, ladder::prepare_tiled},
                                          {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
                                          {"direct_fixed", ladder::takes, ladder::prepare_fixed},

@@ -204,19 +204,13 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
 /// order of its own, and takes few rows only. `rows` is left what no convolution takes.
 bool many_rows(const LinearProblem& problem, const Preparation& p) { return !rows_pay(problem, p); }
 
-/// The tensor cores of a GPU before Hopper are not ahead of cuBLAS on 16-bit operands; on f32 they are: there cuBLAS's
-/// sums would have to be cut short in fp32, and its TF32 truncates.
-bool implicit_gemm_pays(const LinearProblem& problem, const Preparation& p) {
-  return many_rows(problem, p) && (storage_type(p.precision) == DType::f32 || p.batch_invariant);
-}
-
-constexpr Layout nhwc = Layout::nhwc, nchw = Layout::nchw;
+constexpr Layout nhwc = Layout::nhwc;
 
 constexpr Kernel<LinearProblem> table[] = {{"stream", linear_stream_takes, prepare_linear_stream, many_rows},
                                            {"channels_last", convolution_takes<channels_last::takes, nhwc>,
                                             prepare_convolution<channels_last::prepare, nhwc>, many_rows},
-                                           {"implicit_gemm", convolution_takes<implicit_gemm::takes, nchw>,
-                                            prepare_convolution<implicit_gemm::prepare, nchw>, implicit_gemm_pays},
+                                           {"implicit_gemm", convolution_takes<implicit_gemm::takes, nhwc>,
+                                            prepare_convolution<implicit_gemm::prepare, nhwc>, many_rows},
                                            {"rows", rows_take, prepare<Rows>, rows_pay},
                                            {"cublas", product_takes, prepare<Product>, many_rows}};
 

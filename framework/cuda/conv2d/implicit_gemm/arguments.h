@@ -6,17 +6,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/kernel/precision.h"
-#include "lamina/tensor/dtype.h"
+#include "lamina/tensor/format.h"
 
 /// What the host and the device code of the implicit GEMM agree on. docs/implicit_gemm.md has the pictures.
 namespace lamina::cuda::implicit_gemm {
 
-inline constexpr int threads = 128;       // of a block: four warps, two by two over its tile
-inline constexpr int pipeline_depth = 3;  // tiles in shared memory; two are in flight while one is multiplied
-inline constexpr int max_kernel = 127;    // per axis: what fits the fields of Position::bounds
+inline constexpr int max_kernel = 127;  // per axis: what fits the fields of Position::bounds
+inline constexpr int reduce_threads = 128;
 
 /// Where something lies in the staged input, in units, and which taps of the window exist there. For a row of the tile
 /// (an output pixel) `offset` is its window's corner, for a tap of the window its distance from the corner. The four
@@ -37,6 +37,14 @@ constexpr unsigned tap_bounds(int kh, int kw) {
   return static_cast<unsigned>(kh | (127 - kh) << 8 | kw << 16) | static_cast<unsigned>(127 - kw) << 24;
 }
 
+/// Two neighbouring pixels of a row as one of twice the channels, 4 each: images of 3 channels then come in units of 16
+/// bytes. Where the window's corner would fall between the two of a pair, a pixel of zeros stands before the row.
+struct Fold {
+  static constexpr int pixels = 2, channels = 4;
+  bool folded = false;
+  int shift = 0;  // 1: that pixel is there
+};
+
 struct Arguments {
   ConvGeometry geometry;                 // batch: the images of this launch
   const void* input = nullptr;           // [images, H, W, groups, padded channels of a group] in units of unit_bytes
@@ -44,11 +52,14 @@ struct Arguments {
   const float* bias = nullptr;           // [OC], or null
   const FilterRange* filters = nullptr;  // [OC], fp32 only
   const Position* taps = nullptr;        // [steps * 128 / unit_bytes]
-  void* output = nullptr;                // [images, OC, OH, OW]
-  float* partial = nullptr;              // [splits, OC, images * OH * OW], if splits > 1
+  void* output = nullptr;                // [images, OH, OW, out_pitch]
+  float* partial = nullptr;              // [splits, images * OH * OW, groups, quads * 4], if splits > 1
   DType output_type = DType::f32;
-  bool relu = false;
+  Finish finish;
+  int out_pitch = 0;          // elements from pixel to pixel of the output
+  bool out_in_quads = false;  // four channels of the output are stored at a time, and the residual read so
   int group_out_channels = 0;
+  int quads = 0;                 // of a group's filters, four each
   int pixels = 0;                // images * OH * OW
   int block_m = 0;               // of the tile in use
   int m_tiles = 0, n_tiles = 0;  // per group
@@ -56,22 +67,23 @@ struct Arguments {
   unsigned unit_elements = 4;
   unsigned units_per_pixel = 0;  // all groups
   unsigned units_per_group = 0;
+  int folded_kernel = 0;  // see Fold: the kernel's width in pixels, 0 if none are folded
 };
 
 /// One compiled tile: block_m filters x block_n pixels, gathered in units of unit_bytes.
 struct Tile {
   const char* instruction = "";
-  int block_m = 0, block_n = 0;
+  int block_m = 0, block_n = 0, threads = 0;
   int unit_bytes = 16;
   int resident = 1;  // blocks whose registers one multiprocessor has
   double rate = 0;   // multiply-adds per clock cycle of a multiprocessor full of these blocks, measured on an H200
   std::size_t shared_bytes = 0;
-  const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
+  const void* kernel = nullptr;  // __global__ void(Arguments)
 };
 
 struct KernelSet {
   std::vector<Tile> tiles;
-  const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per output
+  const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per quad of a pixel
 };
 
 /// What every device of compute capability 8.0 and up runs.
@@ -83,10 +95,11 @@ KernelSet kernels_bf16();
 /// More tiles for compute capability 9.0; on other devices nothing may be asked of them.
 std::vector<Tile> wgmma_tiles(Precision precision);
 
-/// Enqueues the rearrangement of `images` images [images, C, H, W] into [images, H, W, groups, padded channels],
-/// rounded to the operand type of `precision`, and checks the launch.
-void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, DType input_type,
-                         const void* input, void* staged, unsigned unit_elements, unsigned units_per_group,
-                         cudaStream_t stream);
+/// Enqueues the rearrangement of `images` images [images, C, H, W] or [images, H, W, C] into [images, H, W, groups,
+/// padded channels], folded if `fold` says so, rounded to the operand type of `precision`, and checks the launch.
+/// `geometry` is that of the images as they are.
+void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, Format input_format,
+                         const void* input, void* staged, const Fold& fold, unsigned unit_elements,
+                         unsigned units_per_group, cudaStream_t stream);
 
 }  // namespace lamina::cuda::implicit_gemm

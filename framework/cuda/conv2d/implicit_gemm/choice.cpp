@@ -12,13 +12,8 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-using lamina::detail::round_up;
-
 constexpr int most_splits = 32;
 constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
-constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: indices of pixels are ints
-constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the staged input are 32 bits
-constexpr std::size_t alignment = 256;
 
 KernelSet mma_kernels(Precision precision) {
   switch (precision) {
@@ -48,10 +43,6 @@ double expected_cycles(const Tile& tile, std::int64_t blocks, int resident, int 
   return cycles;
 }
 
-std::int64_t staged_image_units(const ConvGeometry& geometry, const Layout& layout) {
-  return geometry.in_pixels() * layout.units_per_pixel;
-}
-
 }  // namespace
 
 KernelSet kernels_on(const DeviceDescription& device, Precision precision) {
@@ -69,39 +60,24 @@ std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, cons
 
 std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int splits) {
   if (splits == 1) return 0;
-  return static_cast<std::size_t>(images * geometry.out_channels * geometry.out_pixels()) *
-         static_cast<std::size_t>(splits) * sizeof(float);
-}
-
-std::int64_t images_per_launch(const ConvGeometry& geometry, std::size_t workspace_limit, const Layout& layout) {
-  const std::int64_t units = staged_image_units(geometry, layout);
-  const auto limit = static_cast<std::int64_t>(std::min(workspace_limit, std::size_t{1} << 62) / alignment * alignment);
-  // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
-  const std::int64_t filter_tiles = ceil_div(geometry.group_out_channels(), 64) * std::int64_t{geometry.groups};
-  const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);
-  const std::int64_t most =
-      std::min({limit / layout.unit_bytes / units, most_units / units, pixels / geometry.out_pixels(), geometry.batch});
-  return most < 1 ? 0 : ceil_div(geometry.batch, ceil_div(geometry.batch, most));
-}
-
-std::size_t staged_bytes(const ConvGeometry& geometry, std::int64_t images, const Layout& layout) {
-  return round_up(static_cast<std::size_t>(images * staged_image_units(geometry, layout) * layout.unit_bytes),
-                  alignment);
+  const std::int64_t filters = std::int64_t{geometry.groups} * ceil_div(geometry.group_out_channels(), 4) * 4;
+  return static_cast<std::size_t>(images * filters * geometry.out_pixels()) * static_cast<std::size_t>(splits) *
+         sizeof(float);
 }
 
 namespace {
 
 /// The fastest by estimate; `like`: among those that add up in its order, with fewer images in a launch if its partial
 /// sums have no room otherwise.
-std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& preparation, const Layout& layout,
-                             const Choice* like) {
+std::optional<Choice> search(const Product& product, const Preparation& preparation, const Choice* like) {
+  const ConvGeometry& geometry = product.geometry;
+  const Layout& layout = product.layout;
   const DeviceDescription& device = preparation.device;
   const Tuning& wanted = preparation.tuning;
   const KernelSet set = kernels_on(device, preparation.precision);
-  const std::int64_t most_images = images_per_launch(geometry, preparation.workspace_limit, layout);
+  const std::int64_t most_images = product.images_per_launch(preparation.workspace_limit);
   const auto fits = [&](std::int64_t images, int splits) {
-    return staged_bytes(geometry, images, layout) + partial_bytes(geometry, images, splits) <=
-           preparation.workspace_limit;
+    return product.staged_bytes(images) + partial_bytes(geometry, images, splits) <= preparation.workspace_limit;
   };
 
   Choice best;
@@ -140,20 +116,20 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
     }
   }
   if (best_resident == 0) return {};
-
-  // Leave to L1 what the blocks leave over: it holds the slab of the input that the taps share. Rounded down, because
-  // the driver rounds up to the next size it has.
-  best.carveout = best_resident * (static_cast<int>(best.tile.shared_bytes) + device.reserved_shared_bytes) * 100 /
-                  device.multiprocessor_shared_bytes;
   return best;
 }
 
 }  // namespace
 
-Choice choose(const ConvGeometry& geometry, const Preparation& preparation, const Layout& layout) {
+Choice choose(const Product& product, const Preparation& preparation) {
+  const auto of = [&product](const ConvGeometry& geometry) {
+    Product same = product;
+    same.geometry = geometry;
+    return same;
+  };
   const auto choice = lamina::detail::choose_order(
-      geometry, preparation,
-      [&](const ConvGeometry& g, const Choice* like) { return search(g, preparation, layout, like); });
+      product.geometry, preparation,
+      [&](const ConvGeometry& g, const Choice* like) { return search(of(g), preparation, like); });
   if (!choice) lamina::detail::fail("implicit_gemm: no tile fits this device and workspace");
   return *choice;
 }

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-#include "lamina/cuda/conv2d/implicit_gemm/layout.h"
+#include "lamina/cuda/conv2d/implicit_gemm/product.h"
 #include "lamina/kernel/preparation.h"
 
 /// Which of the compiled tiles a convolution runs on. By rule, not by trial.
@@ -13,7 +13,6 @@ struct Choice {
   Tile tile;
   int splits = 1;                // of K
   const void* reduce = nullptr;  // the kernel that adds them up
-  int carveout = 0;              // of shared memory, in percent
   std::int64_t images = 0;       // of a launch
   double cycles = 0;             // expected
 
@@ -33,14 +32,8 @@ std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, cons
 /// Bytes that the splits of one launch are kept in; 0 for one.
 std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int splits);
 
-/// Images of one launch: all, or as many as the workspace, 32-bit offsets and the grid allow; 0 if not even one.
-std::int64_t images_per_launch(const ConvGeometry& geometry, std::size_t workspace_limit, const Layout& layout);
-
-/// Bytes of the staged input of a launch, aligned for what follows it.
-std::size_t staged_bytes(const ConvGeometry& geometry, std::int64_t images, const Layout& layout);
-
 /// The tile and the splits of K that promise the shortest time; what they need fits into the workspace. Throws Error if
 /// no tile fits the device.
-Choice choose(const ConvGeometry& geometry, const Preparation& preparation, const Layout& layout);
+Choice choose(const Product& product, const Preparation& preparation);
 
 }  // namespace lamina::cuda::implicit_gemm

@@ -1,12 +1,14 @@
 #pragma once
 
-// What happens to a sum between the tensor cores and the output: exact repair, bias, ReLU, rounding; and the kernel
-// that adds up the splits of K.
+// What happens to a sum between the tensor cores and the output: exact repair, bias, the chain of functions, rounding;
+// and the kernel that adds up the splits of K. All of it takes four filters of a pixel at a time, a quad.
 
 #include <type_traits>
 
 #include "lamina/cuda/conv2d/implicit_gemm/arguments.h"
 #include "lamina/cuda/conv2d/implicit_gemm/operands.cuh"
+#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 
@@ -61,97 +63,149 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int group, int m,
     for (unsigned k = 0; k < terms; ++k) {
       const Position tap = args.taps[(step * terms + k) / args.unit_elements];
       if (!inside(window, tap)) continue;
-      const std::size_t element = static_cast<std::size_t>(window.offset + tap.offset) * args.unit_elements +
-                                  (step * terms + k) % args.unit_elements;
+      const unsigned within = (step * terms + k) % args.unit_elements;
+      // The zero weight that fills a folded kernel must not meet an Inf there.
+      if (args.folded_kernel != 0 &&
+          static_cast<int>((tap.bounds >> 16 & 0xffu) * Fold::pixels + within / Fold::channels) >= args.folded_kernel) {
+        continue;
+      }
+      const std::size_t element = static_cast<std::size_t>(window.offset + tap.offset) * args.unit_elements + within;
       const int byte = swizzled(m % args.block_m, static_cast<int>(k * sizeof(Element)));
       chain = fmaf(static_cast<float>(*reinterpret_cast<const Element*>(rows + byte)),
-                   static_cast<float>(static_cast<const Element*>(args.input)[element]), chain);
+                   Op::value(static_cast<float>(static_cast<const Element*>(args.input)[element])), chain);
     }
     sum += chain;
   }
   return sum;
 }
 
-__device__ inline void write(float* output, float value) { *output = value; }
-__device__ inline void write(__half* output, float value) { *output = __float2half_rn(value); }
-__device__ inline void write(__nv_bfloat16* output, float value) { *output = __float2bfloat16_rn(value); }
+/// What finishing needs to know of four filters.
+template <class Op>
+struct QuadEnd {
+  static constexpr bool split = std::is_same_v<Op, SplitTf32>;
+  float bias[4] = {};
+  FilterRange range[split ? 4 : 1];
 
-/// What finishing needs to know of a filter, in one 16-byte load.
-struct alignas(16) FilterEnd {
-  float bias = 0.0f;
-  FilterRange range;  // fp32 only
+  /// Of filters m .. m + 3 of `group`, as many as there are.
+  __device__ __forceinline__ QuadEnd(const Arguments& args, int group, int m) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (m + j >= args.group_out_channels) continue;
+      const int channel = group * args.group_out_channels + m + j;
+      if (args.bias != nullptr) bias[j] = __ldg(args.bias + channel);
+      if constexpr (split) range[j] = args.filters[channel];
+    }
+  }
 };
 
-template <class Op>
-__device__ __forceinline__ FilterEnd filter_end(const Arguments& args, int channel) {
-  FilterEnd end;
-  if (args.bias != nullptr) end.bias = __ldg(args.bias + channel);
-  if constexpr (std::is_same_v<Op, SplitTf32>) end.range = args.filters[channel];
-  return end;
-}
-
-/// Finishes `count` sums of one output pixel: filters m, m + m_step, ... of `group`, those below end_m, whose outputs
-/// are m_step * stride apart from `index` on.
-template <class Op, int m_step, class Output, int count>
-__device__ __forceinline__ void finish_as(Output* output, const Arguments& args, int group, int m, int end_m, int pixel,
-                                          std::int64_t index, std::int64_t stride, const float (&sum)[count],
-                                          const FilterEnd (&filter)[count]) {
-  constexpr bool split = std::is_same_v<Op, SplitTf32>;
-  const auto activate = [&args](float y) { return args.relu && y < 0.0f ? 0.0f : y; };
+/// Finishes the sums of filters m .. m + 3 of `group` of `count` output pixels: pixel, pixel + apart, ...
+template <class Op, class Output, int count>
+__device__ __forceinline__ void finish_as(const Arguments& args, const QuadEnd<Op>& end, int group, int m, int pixel,
+                                          int apart, float (&sum)[count][4]) {
+  constexpr bool split = QuadEnd<Op>::split;
+  const int channel = group * args.group_out_channels + m, filters = min(4, args.group_out_channels - m);
+  const auto index_of = [&](int i) { return std::int64_t{pixel + i * apart} * args.out_pitch + channel; };
+  auto* output = static_cast<Output*>(args.output);
+  float residual[count][4] = {};
+  if (args.finish.residual != nullptr) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      if (pixel + i * apart >= args.pixels) continue;
+      if (args.out_in_quads) {
+        load_residual<Output>(args.finish, index_of(i), residual[i]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if (j < filters) residual[i][j] = to_f32(static_cast<const Output*>(args.finish.residual)[index_of(i) + j]);
+        }
+      }
+    }
+  }
   unsigned again = 0;
+  static_assert(count * 4 <= 32, "a bit each");
 #pragma unroll
   for (int i = 0; i < count; ++i) {
-    if (m + i * m_step >= end_m) continue;
-    const FilterRange range = filter[i].range;
-    const float y = split ? sum[i] * range.scale : sum[i];
-    if (rare(y, range)) again |= 1u << i;
-    write(output + index + i * m_step * stride, activate(y + filter[i].bias));
+    if (pixel + i * apart >= args.pixels) continue;
+    float v[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const FilterRange range = split ? end.range[split ? j : 0] : FilterRange{};
+      v[j] = split ? sum[i][j] * range.scale : sum[i][j];
+      if (rare(v[j], range) && j < filters) again |= 1u << (i * 4 + j);
+      v[j] += end.bias[j];
+    }
+    apply<Output>(args.finish, v, residual[i]);
+    if (args.out_in_quads) {
+      Pack<Output, 4> pack;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) pack.values[j] = from_f32<Output>(v[j]);
+      *reinterpret_cast<Pack<Output, 4>*>(output + index_of(i)) = pack;
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (j < filters) output[index_of(i) + j] = from_f32<Output>(v[j]);
+      }
+    }
   }
-  // Found rarely and then overwritten, so that the common way has no branch in it.
+  // Found rarely and then overwritten, so that the common way has no branch in it. The residual may be where the output
+  // is, and is gone by then: it is still in registers.
+#pragma unroll 1
   for (; again != 0; again &= again - 1) {
-    const int i = __ffs(static_cast<int>(again)) - 1;
-    const FilterEnd end = filter_end<Op>(args, group * args.group_out_channels + m + i * m_step);
-    float y = exact_sum<Op>(args, group, m + i * m_step, pixel);
-    if constexpr (split) y *= exact_scale(end.range);
-    write(output + index + i * m_step * stride, activate(y + end.bias));
+    const int bit = __ffs(static_cast<int>(again)) - 1, i = bit / 4, j = bit % 4;
+    float y = exact_sum<Op>(args, group, m + j, pixel + i * apart);
+    if constexpr (split) y *= exact_scale(args.filters[channel + j]);
+    if (args.bias != nullptr) y += args.bias[channel + j];
+    float v[1] = {y}, r[1] = {};
+#pragma unroll
+    for (int k = 0; k < count * 4; ++k) {
+      if (k == bit) r[0] = residual[k / 4][k % 4];
+    }
+    apply<Output>(args.finish, v, r);
+    output[index_of(i) + j] = from_f32<Output>(v[0]);
   }
 }
 
-template <class Op, int m_step, int count>
-__device__ __forceinline__ void finish(const Arguments& args, int group, int m, int end_m, int pixel,
-                                       std::int64_t index, std::int64_t stride, const float (&sum)[count],
-                                       const FilterEnd (&filter)[count]) {
+template <class Op, int count>
+__device__ __forceinline__ void finish(const Arguments& args, const QuadEnd<Op>& end, int group, int m, int pixel,
+                                       int apart, float (&sum)[count][4]) {
   using Element = typename Op::Element;
   if (sizeof(Element) == sizeof(float) || args.output_type == DType::f32) {
-    finish_as<Op, m_step>(static_cast<float*>(args.output), args, group, m, end_m, pixel, index, stride, sum, filter);
+    finish_as<Op, float>(args, end, group, m, pixel, apart, sum);
   } else {
-    finish_as<Op, m_step>(static_cast<Element*>(args.output), args, group, m, end_m, pixel, index, stride, sum, filter);
+    finish_as<Op, Element>(args, end, group, m, pixel, apart, sum);
   }
+}
+
+/// Where a split's sums of a quad are.
+__device__ __forceinline__ float4* partial_at(const Arguments& args, int split, int group, int m, int pixel) {
+  return reinterpret_cast<float4*>(args.partial) +
+         (static_cast<std::int64_t>(split) * args.pixels + pixel) * (args.geometry.groups * args.quads) +
+         group * args.quads + m / 4;
 }
 
 #endif
 
-/// Adds the splits of K in their order, so that the bits are the same every time. One thread per output of the launch;
-/// neighbours are neighbouring pixels.
+/// Adds the splits of K in their order, so that the bits are the same every time. One thread per quad of filters of a
+/// pixel of the launch.
 template <class Op>
-__global__ void __launch_bounds__(threads) implicit_gemm_reduce_kernel(const __grid_constant__ Arguments args) {
+__global__ void __launch_bounds__(reduce_threads) implicit_gemm_reduce_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
-  const int pixel = static_cast<int>(blockIdx.x * threads + threadIdx.x);
-  if (pixel >= args.pixels) return;
-  const int plane = args.geometry.out_height * args.geometry.out_width;
-  const int image = pixel / plane;
-  const int channels = args.geometry.out_channels;
-  // The grid's second axis is at most 65,535 tall.
-  for (int channel = static_cast<int>(blockIdx.y); channel < channels; channel += static_cast<int>(gridDim.y)) {
-    const float* partial = args.partial + std::int64_t{channel} * args.pixels + pixel;
-    float sum[1] = {};
+  let_successor_start();
+  const std::int64_t thread = std::int64_t{blockIdx.x} * reduce_threads + threadIdx.x;
+  const int quads = args.geometry.groups * args.quads;
+  if (thread >= std::int64_t{args.pixels} * quads) return;
+  const int pixel = static_cast<int>(thread / quads), quad = static_cast<int>(thread - std::int64_t{pixel} * quads);
+  const int group = quad / args.quads, m = (quad - group * args.quads) * 4;
+  const QuadEnd<Op> end(args, group, m);
+  wait_for_predecessor();
+  const float4* partial = partial_at(args, 0, group, m, pixel);
+  float sum[1][4] = {};
 #pragma unroll 8
-    for (int split = 0; split < args.splits; ++split) sum[0] += partial[std::int64_t{split} * channels * args.pixels];
-    const std::int64_t index = (std::int64_t{image} * channels + channel) * plane + (pixel - image * plane);
-    const int group = channel / args.group_out_channels, m = channel - group * args.group_out_channels;
-    const FilterEnd filter[1] = {filter_end<Op>(args, channel)};
-    finish<Op, 1>(args, group, m, m + 1, pixel, index, 0, sum, filter);
+  for (int split = 0; split < args.splits; ++split) {
+    const float4 part = partial[static_cast<std::int64_t>(split) * args.pixels * quads];
+    sum[0][0] += part.x, sum[0][1] += part.y, sum[0][2] += part.z, sum[0][3] += part.w;
   }
+  finish<Op>(args, end, group, m, pixel, 1, sum);
 #endif
 }
 

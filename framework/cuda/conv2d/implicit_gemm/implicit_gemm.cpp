@@ -16,43 +16,77 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-bool formats_fit(const Preparation& p) {
-  const auto fits = [&p](Format format) {
-    return format.layout == lamina::Layout::nchw &&
-           (format.dtype == DType::f32 || format.dtype == storage_type(p.precision));
-  };
-  return fits(p.input().format) && fits(p.output().format);
+/// The output may be a slice of channels of another image.
+bool formats_fit(const ConvGeometry& g, const Preparation& p) {
+  const Format in = p.input().format, out = p.output().format;
+  const auto known = [&](DType type) { return type == DType::f32 || type == storage_type(p.precision); };
+  return known(in.dtype) && known(out.dtype) && !p.input().is_slice() &&
+         (out.layout == lamina::Layout::nhwc || g.out_pixels() == 1);
 }
 
 class ImplicitGemm final : public Operator {
  public:
-  ImplicitGemm(const ConvProblem& problem, const Preparation& preparation)
-      : device_(preparation.device.device.index),
+  ImplicitGemm(const ConvProblem& problem, const Preparation& p)
+      : device_(p.device.device.index),
         geometry_(problem.geometry),
-        precision_(preparation.precision),
-        input_(preparation.input().format.dtype),
-        output_(preparation.output().format.dtype),
-        relu_(problem.epilogue.relu()),
-        layout_(make_layout(geometry_, precision_)),
-        choice_(choose(geometry_, preparation, layout_)) {
-    reserve_shared_memory(device_, choice_.tile.kernel, static_cast<int>(choice_.tile.shared_bytes), choice_.carveout);
+        precision_(p.precision),
+        input_(p.input().format),
+        output_(p.output().format.dtype),
+        adds_(problem.epilogue.reads_operands()),
+        product_(product_of(geometry_, p)),
+        choice_(choose(product_, p)) {
+    const Layout& layout = product_.layout;
+    reserve_shared_memory(device_, choice_.tile.kernel, p.device.shared_bytes);
 
+    const float* weight = lamina::detail::floats(problem.weight);
+    std::vector<float> folded_weight;
+    if (product_.fold.folded) {
+      folded_weight = fold_weights(geometry_, weight);
+      weight = folded_weight.data();
+    }
     std::vector<FilterRange> filters;
-    const auto packed = pack_weights(geometry_, layout_, precision_, choice_.tile.block_m,
-                                     lamina::detail::floats(problem.weight), filters);
-    const auto taps = make_taps(geometry_, layout_);
+    const auto packed = pack_weights(product_.geometry, layout, precision_, choice_.tile.block_m, weight, filters);
+    const auto taps = make_taps(product_.geometry, layout);
     weight_ = Constant(device_, packed.data(), packed.size());
     taps_ = Constant(device_, taps.data(), taps.size() * sizeof(Position));
     filters_ = Constant(device_, filters.data(), filters.size() * sizeof(FilterRange));
     bias_ = Constant(device_, problem.bias.raw(), problem.bias.bytes());
+
+    const View& out = p.output();
+    const int out_pitch = static_cast<int>(out.is_slice() ? out.channels : geometry_.out_channels);
+    const int group_filters = geometry_.group_out_channels();
+    const std::size_t aligned = adds_ ? std::min(out.alignment, p.inputs[1].alignment) : out.alignment;
+    args_ = {
+        .geometry = product_.geometry,
+        .weight = weight_.data(),
+        .bias = bias_.as<float>(),
+        .filters = filters_.as<FilterRange>(),
+        .taps = taps_.as<Position>(),
+        .output_type = output_,
+        .finish = finish_of(problem.epilogue, output_),
+        .out_pitch = out_pitch,
+        .out_in_quads = group_filters % 4 == 0 && out_pitch % 4 == 0 && aligned % (4 * size_of(output_)) == 0,
+        .group_out_channels = group_filters,
+        .quads = ceil_div(group_filters, 4),
+        .block_m = choice_.tile.block_m,
+        .m_tiles = ceil_div(group_filters, choice_.tile.block_m),
+        .steps = layout.steps,
+        .steps_per_split = ceil_div(layout.steps, choice_.splits),
+        .splits = choice_.splits,
+        .unit_elements = layout.unit_elements,
+        .units_per_pixel = layout.units_per_pixel,
+        .units_per_group = layout.units_per_group,
+        .folded_kernel = product_.fold.folded ? geometry_.kernel_width : 0,
+    };
   }
 
   std::string description() const override {
     return lamina::detail::concat(
         "implicit_gemm (", choice_.tile.instruction, ", ", name(precision_), "): ", choice_.tile.block_m, " filters x ",
-        choice_.tile.block_n, " pixels per block, K in ", layout_.steps, " steps of 128 bytes",
-        choice_.splits > 1 ? " over " : "", choice_.splits > 1 ? std::to_string(choice_.splits) + " splits" : "", ", ",
-        (choice_.tile.shared_bytes + 1023) / 1024, " KB shared memory");
+        choice_.tile.block_n, " pixels per block, K in ", product_.layout.steps, " steps of 128 bytes",
+        choice_.splits > 1 ? lamina::detail::concat(" over ", choice_.splits, " splits") : std::string(),
+        product_.in_place ? "" : ", input staged", ", ", (choice_.tile.shared_bytes + 1023) / 1024,
+        " KB shared memory");
   }
 
   std::size_t workspace_bytes() const override {
@@ -65,68 +99,62 @@ class ImplicitGemm final : public Operator {
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(device_);
-    const auto input_image = static_cast<std::size_t>(geometry_.in_channels * geometry_.in_pixels());
-    const auto output_image = static_cast<std::size_t>(geometry_.out_channels * geometry_.out_pixels());
+    const auto image_bytes = [](std::int64_t pixels, int channels, DType type) {
+      return static_cast<std::size_t>(pixels * channels) * size_of(type);
+    };
+    const std::size_t in_bytes = image_bytes(geometry_.in_pixels(), geometry_.in_channels, input_.dtype),
+                      out_bytes = image_bytes(geometry_.out_pixels(), args_.out_pitch, output_);
+    const auto at = [](const void* from, std::int64_t image, std::size_t bytes) {
+      return static_cast<const unsigned char*>(from) + static_cast<std::size_t>(image) * bytes;
+    };
     for (std::int64_t first = 0; first < geometry_.batch; first += choice_.images) {
-      const auto skipped = static_cast<std::size_t>(first);
-      run_slice(std::min(choice_.images, geometry_.batch - first),
-                static_cast<const unsigned char*>(inputs[0].raw()) + skipped * input_image * size_of(input_),
-                static_cast<unsigned char*>(outputs[0].raw()) + skipped * output_image * size_of(output_),
-                static_cast<unsigned char*>(execution.workspace), execution.stream);
+      Arguments args = args_;
+      args.geometry.batch = std::min(choice_.images, geometry_.batch - first);
+      args.pixels = static_cast<int>(args.geometry.batch * geometry_.out_pixels());
+      args.n_tiles = ceil_div(args.pixels, choice_.tile.block_n);
+      args.input = at(inputs[0].raw(), first, in_bytes);
+      args.output = static_cast<unsigned char*>(outputs[0].raw()) + static_cast<std::size_t>(first) * out_bytes;
+      if (adds_) args.finish.residual = at(inputs[1].raw(), first, out_bytes);
+      launch(args, static_cast<unsigned char*>(execution.workspace), execution.stream);
     }
   }
 
  private:
-  std::size_t staged_bytes() const { return implicit_gemm::staged_bytes(geometry_, choice_.images, layout_); }
+  std::size_t staged_bytes() const { return product_.staged_bytes(choice_.images); }
 
-  void run_slice(std::int64_t images, const void* input, void* output, unsigned char* workspace, Stream stream) const {
-    stage_channels_last(geometry_, images, precision_, input_, input, workspace, layout_.unit_elements,
-                        layout_.units_per_group, static_cast<cudaStream_t>(stream));
-    Arguments args{
-        .geometry = geometry_,
-        .input = workspace,
-        .weight = weight_.data(),
-        .bias = bias_.as<float>(),
-        .filters = filters_.as<FilterRange>(),
-        .taps = taps_.as<Position>(),
-        .output = output,
-        .partial = reinterpret_cast<float*>(workspace + staged_bytes()),
-        .output_type = output_,
-        .relu = relu_,
-        .group_out_channels = geometry_.group_out_channels(),
-        .pixels = static_cast<int>(images * geometry_.out_pixels()),
-        .block_m = choice_.tile.block_m,
-        .m_tiles = ceil_div(geometry_.group_out_channels(), choice_.tile.block_m),
-        .steps = layout_.steps,
-        .steps_per_split = ceil_div(layout_.steps, choice_.splits),
-        .splits = choice_.splits,
-        .unit_elements = layout_.unit_elements,
-        .units_per_pixel = layout_.units_per_pixel,
-        .units_per_group = layout_.units_per_group,
-    };
-    args.geometry.batch = images;
-    args.n_tiles = ceil_div(args.pixels, choice_.tile.block_n);
+  void launch(Arguments& args, unsigned char* workspace, Stream stream) const {
+    if (!product_.in_place) {
+      stage_channels_last(geometry_, args.geometry.batch, precision_, input_, args.input, workspace, product_.fold,
+                          args.unit_elements, args.units_per_group, static_cast<cudaStream_t>(stream));
+      args.input = workspace;
+    }
+    args.partial = reinterpret_cast<float*>(workspace + staged_bytes());
     const auto blocks = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
-                        static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(choice_.splits);
+                        static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
     void* pointers[] = {&args};
-    launch_kernel(
-        choice_.tile.kernel,
-        {.grid = dim3(blocks), .block = dim3(threads), .shared_bytes = choice_.tile.shared_bytes, .overlaps = false},
-        stream, pointers);
-    if (choice_.splits == 1) return;
-    const dim3 grid(static_cast<unsigned>(ceil_div(args.pixels, threads)),
-                    static_cast<unsigned>(std::min(geometry_.out_channels, 65535)));
-    launch_kernel(choice_.reduce, {.grid = grid, .block = dim3(threads), .overlaps = false}, stream, pointers);
+    launch_kernel(choice_.tile.kernel,
+                  {.grid = dim3(blocks),
+                   .block = dim3(static_cast<unsigned>(choice_.tile.threads)),
+                   .shared_bytes = choice_.tile.shared_bytes},
+                  stream, pointers);
+    if (args.splits == 1) return;
+    const std::int64_t quads = std::int64_t{args.pixels} * geometry_.groups * args.quads;
+    launch_kernel(choice_.reduce,
+                  {.grid = dim3(static_cast<unsigned>(ceil_div<std::int64_t>(quads, reduce_threads))),
+                   .block = dim3(reduce_threads)},
+                  stream, pointers);
   }
 
   int device_;
   ConvGeometry geometry_;
   Precision precision_;
-  DType input_, output_;
-  bool relu_;
-  Layout layout_;
+  Format input_;
+  DType output_;
+  bool adds_;
+  Product product_;
   Choice choice_;
   Constant weight_, taps_, filters_, bias_;
+  Arguments args_;
 };
 
 /// On Hopper patches in 16 bits are for channels_last, the conversion of the picture included, unless this kernel is
@@ -141,9 +169,12 @@ bool left_to_others(const ConvGeometry& g, const Preparation& p) {
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return !left_to_others(g, p) && p.device.architecture >= 80 && problem.epilogue.is_simple() && !problem.scaled &&
-         formats_fit(p) && g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
-         images_per_launch(g, p.workspace_limit, make_layout(g, p.precision)) > 0;
+  // On Hopper it is for what the faster kernels leave, and what those fuse is not to end here.
+  const bool fused =
+      p.device.wgmma && p.algorithm.empty() ? problem.epilogue.is_simple() : finish_takes(problem.epilogue, p);
+  return !left_to_others(g, p) && p.device.architecture >= 80 && fused && !problem.scaled && formats_fit(g, p) &&
+         g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
+         product_of(g, p).images_per_launch(p.workspace_limit) > 0;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {

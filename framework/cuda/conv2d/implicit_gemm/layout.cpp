@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/tensor_core/weights.h"
+#include "lamina/kernel/precision.h"
 
 namespace lamina::cuda::implicit_gemm {
 namespace {
@@ -24,6 +26,40 @@ void store(unsigned char* destination, Precision precision, float value) {
 }
 
 }  // namespace
+
+ConvGeometry folded(const ConvGeometry& geometry, Precision precision, Fold& fold) {
+  fold = {};
+  ConvGeometry g = geometry;
+  if (size_of(storage_type(precision)) != 2 || g.groups != 1 || g.in_channels < 3 || g.in_channels > Fold::channels ||
+      g.kernel_width == 1 || g.stride_width % Fold::pixels != 0 || g.dilation_width != 1) {
+    return g;
+  }
+  fold = {.folded = true, .shift = g.padding_width % Fold::pixels};
+  g.in_channels = Fold::pixels * Fold::channels;
+  g.in_width = ceil_div(g.in_width + fold.shift, Fold::pixels);
+  g.kernel_width = ceil_div(g.kernel_width, Fold::pixels);
+  g.stride_width /= Fold::pixels;
+  g.padding_width = (g.padding_width - fold.shift) / Fold::pixels;
+  return g;
+}
+
+std::vector<float> fold_weights(const ConvGeometry& geometry, const float* weight) {
+  const auto rows = static_cast<std::size_t>(geometry.kernel_height),
+             columns = static_cast<std::size_t>(geometry.kernel_width);
+  const std::size_t pairs = ceil_div(columns, std::size_t{Fold::pixels}), channels = Fold::pixels * Fold::channels;
+  std::vector<float> result(static_cast<std::size_t>(geometry.out_channels) * channels * rows * pairs);
+  for (std::size_t filter = 0; filter < static_cast<std::size_t>(geometry.out_channels); ++filter) {
+    for (std::size_t channel = 0; channel < static_cast<std::size_t>(geometry.in_channels); ++channel) {
+      for (std::size_t row = 0; row < rows; ++row) {
+        for (std::size_t x = 0; x < columns; ++x) {
+          const std::size_t to = filter * channels + x % Fold::pixels * Fold::channels + channel;
+          result[(to * rows + row) * pairs + x / Fold::pixels] = *weight++;
+        }
+      }
+    }
+  }
+  return result;
+}
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision) {
   Layout layout;
@@ -64,12 +100,13 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layo
   const std::int64_t window = std::int64_t{geometry.kernel_height} * geometry.kernel_width;
   const auto terms_per_step = static_cast<unsigned>(step_bytes / layout.element_bytes);
 
-  for (int filter = 0; filter < geometry.out_channels; ++filter) {
-    const float* w = weight + filter * geometry.reduction();
+  if (precision == Precision::fp32) filters.resize(static_cast<std::size_t>(geometry.out_channels));
+  const auto pack = [&](std::size_t filter) {
+    const float* w = weight + static_cast<std::int64_t>(filter) * geometry.reduction();
     int shift = 0;
-    if (precision == Precision::fp32) filters.push_back(find_range(w, geometry.reduction(), shift));
-    const int m = filter % group_filters;
-    const auto tile = static_cast<std::size_t>(filter / group_filters * m_tiles + m / block_m);
+    if (precision == Precision::fp32) filters[filter] = find_range(w, geometry.reduction(), shift);
+    const int group = static_cast<int>(filter) / group_filters, m = static_cast<int>(filter) % group_filters;
+    const auto tile = static_cast<std::size_t>(group * m_tiles + m / block_m);
     unsigned char* rows = packed.data() + tile * steps * tile_bytes;
     for_each_unit(geometry, layout, [&](unsigned k, int kh, int kw, unsigned channel) {
       for (unsigned i = 0; i < layout.unit_elements; ++i) {
@@ -77,10 +114,14 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layo
         const float value = w[std::int64_t{channel + i} * window + kh * geometry.kernel_width + kw];
         const int column = static_cast<int>((k + i) % terms_per_step) * layout.element_bytes;
         store(rows + (k + i) / terms_per_step * tile_bytes + swizzled(m % block_m, column), precision,
-              std::ldexp(value, shift));
+              shift == 0 ? value : std::ldexp(value, shift));
       }
     });
-  }
+  };
+  lamina::detail::in_parallel(static_cast<std::size_t>(geometry.out_channels), 1,
+                              [&](std::size_t begin, std::size_t end) {
+                                for (std::size_t filter = begin; filter < end; ++filter) pack(filter);
+                              });
   return packed;
 }
 

@@ -18,6 +18,12 @@ struct Layout {
   int steps = 0;  // of 128 bytes of K
 };
 
+/// The convolution of folded pixels, and how they are folded; `geometry` itself where that gains nothing.
+ConvGeometry folded(const ConvGeometry& geometry, Precision precision, Fold& fold);
+
+/// [OC, C, KH, KW] as the weights [OC, 8, KH, KW / 2 rounded up] of folded pixels.
+std::vector<float> fold_weights(const ConvGeometry& geometry, const float* weight);
+
 Layout make_layout(const ConvGeometry& geometry, Precision precision);
 
 /// The order of K: 128 bytes of channels at a time, and for each of those all taps. A block then walks its window

@@ -1,4 +1,5 @@
-// Staging for the implicit GEMM: [N, C, H, W] becomes [N, H, W, groups, padded channels], rounded to the operand type.
+// Staging for the implicit GEMM: [N, C, H, W], or [N, H, W, C] whose channels fill no units, becomes
+// [N, H, W, groups, padded channels], rounded to the operand type.
 //
 // The channels of a pixel then lie together, so that one cp.async of the product moves up to 16 bytes of them, and one
 // pass of rounding here replaces one per tap there. It reads the input once and writes it once: 2 to 10 % of the time
@@ -49,14 +50,35 @@ struct Keep16Bits {
 };
 
 struct StageArguments {
-  const void* input = nullptr;  // [N, C, H, W]
+  const void* input = nullptr;  // [N, C, H, W] or [N, H, W, C]
   void* staged = nullptr;       // [N, H, W, groups, units_per_group * unit_elements]
   unsigned channels = 0, group_channels = 0;
-  unsigned plane = 0;   // H * W
-  unsigned pixels = 0;  // N * H * W
+  unsigned plane = 0;                         // H * W
+  unsigned from_channel = 0, from_pixel = 0;  // to the next, in elements
+  unsigned pixels = 0;                        // N * H * W
   unsigned unit_elements = 0, units_per_group = 0, units = 0;
-  unsigned units_across = 1;  // a warp
+  unsigned units_across = 1;                        // a warp
+  unsigned width = 0, folded_width = 0, shift = 0;  // of a row; 0: nothing is folded
 };
+
+/// The unit of 16 bytes that pair `pixel` becomes; see Fold.
+template <class Conversion, class Operand, int size>
+__device__ __forceinline__ void load_pair(const StageArguments& args, unsigned pixel, Operand (&element)[size]) {
+  const unsigned line = pixel / args.folded_width, height = args.plane / args.folded_width;
+  const unsigned image = line / height, y = line - image * height;
+  const auto* source = static_cast<const typename Conversion::Input*>(args.input) +
+                       static_cast<std::size_t>(image) * args.channels * height * args.width;
+#pragma unroll
+  for (unsigned i = 0; i < size; ++i) {
+    const unsigned channel = i % Fold::channels;
+    // Before the row it wraps around to what no row is as wide as.
+    const unsigned x = (pixel - line * args.folded_width) * Fold::pixels + i / Fold::channels - args.shift;
+    if (channel < args.channels && x < args.width) {
+      element[i] = Conversion::convert(source[static_cast<std::size_t>(channel) * args.from_channel +
+                                              static_cast<std::size_t>(y * args.width + x) * args.from_pixel]);
+    }
+  }
+}
 
 template <class Conversion>
 __global__ void __launch_bounds__(stage_threads) stage_channels_last_kernel(StageArguments args) {
@@ -70,21 +92,28 @@ __global__ void __launch_bounds__(stage_threads) stage_channels_last_kernel(Stag
   const unsigned unit = blockIdx.x % unit_blocks * args.units_across + lane / pixels_across;
   if (pixel >= args.pixels || unit >= args.units) return;
 
-  const unsigned image = pixel / args.plane;
-  const unsigned group = unit / args.units_per_group;
-  const unsigned channel = (unit - group * args.units_per_group) * args.unit_elements;
-  const auto* source =
-      static_cast<const typename Conversion::Input*>(args.input) +
-      (static_cast<std::size_t>(image) * args.channels + group * args.group_channels + channel) * args.plane +
-      (pixel - image * args.plane);
   union {
     Operand element[largest_unit];
     uint4 chunk;
   } value{.chunk = {0, 0, 0, 0}};
+  if constexpr (sizeof(Operand) == 2) {
+    if (args.folded_width != 0) {
+      load_pair<Conversion>(args, pixel, value.element);
+      static_cast<uint4*>(args.staged)[pixel] = value.chunk;
+      return;
+    }
+  }
+  const unsigned image = pixel / args.plane;
+  const unsigned group = unit / args.units_per_group;
+  const unsigned channel = (unit - group * args.units_per_group) * args.unit_elements;
+  const auto* source = static_cast<const typename Conversion::Input*>(args.input) +
+                       static_cast<std::size_t>(image) * args.channels * args.plane +
+                       static_cast<std::size_t>(group * args.group_channels + channel) * args.from_channel +
+                       static_cast<std::size_t>(pixel - image * args.plane) * args.from_pixel;
 #pragma unroll
   for (unsigned i = 0; i < largest_unit; ++i) {
     if (i < args.unit_elements && channel + i < args.group_channels) {
-      value.element[i] = Conversion::convert(source[static_cast<std::size_t>(i) * args.plane]);
+      value.element[i] = Conversion::convert(source[static_cast<std::size_t>(i) * args.from_channel]);
     }
   }
   const std::size_t index = static_cast<std::size_t>(pixel) * args.units + unit;
@@ -106,21 +135,29 @@ void launch(const StageArguments& args, cudaStream_t stream) {
 
 }  // namespace
 
-void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, DType input_type,
-                         const void* input, void* staged, unsigned unit_elements, unsigned units_per_group,
-                         cudaStream_t stream) {
+void stage_channels_last(const ConvGeometry& geometry, std::int64_t images, Precision precision, Format input_format,
+                         const void* input, void* staged, const Fold& fold, unsigned unit_elements,
+                         unsigned units_per_group, cudaStream_t stream) {
   StageArguments args;
   args.input = input;
   args.staged = staged;
   args.channels = static_cast<unsigned>(geometry.in_channels);
   args.group_channels = static_cast<unsigned>(geometry.group_in_channels());
   args.plane = static_cast<unsigned>(geometry.in_pixels());
+  if (fold.folded) {
+    args.width = static_cast<unsigned>(geometry.in_width), args.shift = static_cast<unsigned>(fold.shift);
+    args.folded_width = lamina::detail::ceil_div(args.width + args.shift, static_cast<unsigned>(Fold::pixels));
+    args.plane = static_cast<unsigned>(geometry.in_height) * args.folded_width;
+  }
   args.pixels = static_cast<unsigned>(images) * args.plane;
+  const bool nhwc = input_format.layout == lamina::Layout::nhwc;
+  args.from_channel = nhwc ? 1 : static_cast<unsigned>(geometry.in_pixels());
+  args.from_pixel = nhwc ? args.channels : 1;
   args.unit_elements = unit_elements;
   args.units_per_group = units_per_group;
   args.units = units_per_group * static_cast<unsigned>(geometry.groups);
   args.units_across = args.units >= 4 ? 4 : args.units >= 2 ? 2 : 1;
-  if (input_type != DType::f32) return launch<Keep16Bits>(args, stream);
+  if (input_format.dtype != DType::f32) return launch<Keep16Bits>(args, stream);
   switch (precision) {
     case Precision::fp32: return launch<KeepF32>(args, stream);
     case Precision::tf32: return launch<RoundToTf32>(args, stream);

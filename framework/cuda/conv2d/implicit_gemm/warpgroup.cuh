@@ -22,7 +22,8 @@ template <class Operand, int m>
 struct WarpgroupTile {
   using Op = Operand;
   static constexpr bool needs_wgmma = true, compiled = ptx::wgmma_compiled;
-  static constexpr int block_m = m, block_n = 128;
+  static constexpr bool reads_ahead = false;
+  static constexpr int block_m = m, block_n = 128, threads = 128, stages = 3;
   static constexpr int fragments_m = block_m / 64, fragments_n = block_n / 8;
   static_assert(block_m % 64 == 0, "a wgmma product has 64 rows");
   static_assert((block_m + block_n) * step_bytes % 1024 == 0, "the swizzle repeats every 1,024 bytes");
@@ -66,7 +67,8 @@ struct WarpgroupTile {
 struct SplitWarpgroupTile {
   using Op = SplitTf32;
   static constexpr bool needs_wgmma = true, compiled = ptx::wgmma_compiled;
-  static constexpr int block_m = 64, block_n = 128;
+  static constexpr bool reads_ahead = false;
+  static constexpr int block_m = 64, block_n = 128, threads = 128, stages = 3;
   static constexpr int fragments_m = 1, fragments_n = block_n / 8;
   static constexpr int plane_bytes = block_n * step_bytes;
   static constexpr int extra_bytes = 2 * plane_bytes;

@@ -64,14 +64,15 @@ class Mma final : public Operator {
   Constant weight_, bias_, ranges_;
 };
 
-/// What other kernels may do better has to be asked for by name: dense layers of older GPUs and images of few channels,
-/// and large windows over groups that are wide enough for implicit_gemm.
+/// What other kernels do better has to be asked for by name: dense layers but for those whose channels fill no units of
+/// 16 bytes, images of few channels, and large windows over groups that are wide enough for implicit_gemm.
 bool left_to_it(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
+  if (g.groups > 1) return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
   // To add something here instead of in a step behind channels_last takes more time than it saves.
-  if (g.groups == 1 && problem.epilogue.reads_operands()) return false;
-  if (g.groups == 1) return p.device.wgmma && (g.in_channels > 4 || g.in_pixels() == 1);
-  return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
+  if (p.device.wgmma) return !problem.epilogue.reads_operands() && (g.in_channels > 4 || g.in_pixels() == 1);
+  return g.in_channels > 4 &&
+         static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
 }
 
 }  // namespace

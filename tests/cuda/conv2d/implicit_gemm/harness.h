@@ -8,9 +8,19 @@
 /// What the tests of the implicit GEMM share: cases, and its tiles.
 namespace lamina::test {
 
-/// f32 in and out.
+inline constexpr Layout nhwc = Layout::nhwc;
+
+/// f32 nchw in, which is staged, f32 nhwc out.
 inline KernelOptions implicit(Precision precision, bool relu = false, const Tuning& tuning = {}) {
-  return {.kernel = "implicit_gemm", .precision = precision, .relu = relu, .tuning = tuning};
+  return {
+      .kernel = "implicit_gemm", .precision = precision, .output = {DType::f32, nhwc}, .relu = relu, .tuning = tuning};
+}
+
+/// As inner layers are stored: read in place, where channels fill units.
+inline KernelOptions stored(Precision precision, bool relu = false, const Tuning& tuning = {}) {
+  KernelOptions options = implicit(precision, relu, tuning);
+  options.input = options.output = {storage_type(precision), nhwc};
+  return options;
 }
 
 class OnTensorCores : public OnCuda {
@@ -26,7 +36,9 @@ class OnTensorCores : public OnCuda {
 inline std::vector<int> tiles_for(const ConvGeometry& g, Precision precision) {
   namespace family = cuda::implicit_gemm;
   const family::KernelSet set = family::kernels_on(lamina::describe(Device::cuda()), precision);
-  const int unit_bytes = family::make_layout(g, precision).unit_bytes;
+  family::Fold fold;  // of fewer channels than units have; with four, pixels are read in place
+  const ConvGeometry multiplied = g.in_channels < family::Fold::channels ? family::folded(g, precision, fold) : g;
+  const int unit_bytes = family::make_layout(multiplied, precision).unit_bytes;
   std::vector<int> result;
   for (std::size_t i = 0; i < set.tiles.size(); ++i) {
     if (set.tiles[i].unit_bytes == unit_bytes) result.push_back(static_cast<int>(i));

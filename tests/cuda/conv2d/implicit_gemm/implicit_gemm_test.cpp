@@ -16,7 +16,10 @@ TEST_F(ImplicitGemm, EveryGeometryMeetsTheContractInEveryPrecision) {
       // Bias and ReLU take turns, so that over the cases all four combinations occur.
       const KernelOptions options = implicit(precision, (seed & 1) != 0);
       ASSERT_TRUE(takes(g, options));
-      worst = std::max(worst, expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0));
+      const ConvData data = draw(g, normal, normal, seed);
+      const ConvReference reference = reference_of(g, precision, data, (seed & 2) != 0);
+      worst = std::max(worst, expect_contract(g, options, data, (seed & 2) != 0, reference));
+      worst = std::max(worst, expect_contract(g, stored(precision, (seed & 4) != 0), data, (seed & 2) != 0, reference));
       ++seed;
     }
     RecordProperty("worst_share_of_bound_" + std::string(name(precision)), std::to_string(worst));
@@ -30,7 +33,7 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
       const ConvGeometry g = geometry_of(cases[i]);
       for (const int tile : tiles_for(g, precision)) {
         for (const int splits : {1, 2, 5}) {
-          const KernelOptions options = implicit(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits});
+          const KernelOptions options = stored(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits});
           expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0);
         }
       }
@@ -38,21 +41,41 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
   }
 }
 
-TEST_F(ImplicitGemm, StoresAndLoads16Bits) {
-  for (const auto& [precision, type] :
-       {std::pair{Precision::fp16, DType::f16}, std::pair{Precision::bf16, DType::bf16}}) {
-    for (const std::size_t i : {2u, 5u, 9u, 25u, 34u, 43u}) {
+TEST_F(ImplicitGemm, EveryFormat) {
+  for (const Precision precision : precisions) {
+    const DType type = storage_type(precision);
+    for (const std::size_t i : {2u, 5u, 9u, 25u, 34u, 43u, 51u}) {
       const ConvGeometry g = geometry_of(cases[i]);
       const ConvData data = draw(g, normal, normal, 7);
-      KernelOptions options = implicit(precision, true);
-      options.input = options.output = {type};
-      expect_contract(g, options, data, true);
-      options = implicit(precision);
-      options.input = {type};
-      expect_contract(g, options, data, false);
-      options = implicit(precision, false, {.splits = 3});
-      options.output = {type};
-      expect_contract(g, options, data, true);
+      const ConvReference reference = reference_of(g, precision, data, true);
+      for (const Format in : {Format{}, Format{DType::f32, nhwc}, Format{type}, Format{type, nhwc}}) {
+        for (const Format out : {Format{DType::f32, nhwc}, Format{type, nhwc}}) {
+          KernelOptions options = implicit(precision, true, {.splits = out.dtype == DType::f32 ? 3 : 0});
+          options.input = in, options.output = out;
+          expect_contract(g, options, data, true, reference);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ImplicitGemm, Chains) {
+  const PointwiseChain chains[] = {{{.function = Pointwise::silu}},
+                                   {{.function = Pointwise::clip, .a = 0, .b = 6}},
+                                   {{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}},
+                                   {{.function = Pointwise::gelu}},
+                                   {{.function = Pointwise::sigmoid}, {.function = Pointwise::add, .operand = 1}}};
+  unsigned seed = 300;
+  for (const Precision precision : precisions) {
+    for (const PointwiseChain& chain : chains) {
+      for (const std::size_t i : {4u, 9u, 18u, 42u, 51u}) {
+        const ConvGeometry g = geometry_of(cases[i]);
+        for (const int splits : {1, 3}) {
+          KernelOptions options = stored(precision, false, {.splits = splits});
+          options.chain = chain;
+          expect_contract(g, options, draw(g, normal, normal, ++seed), true);
+        }
+      }
     }
   }
 }
@@ -94,7 +117,9 @@ TEST_F(ImplicitGemm, RefusesWhatItCannotDo) {
   options.input = {DType::f16};
   EXPECT_FALSE(takes(small, options));
   options = implicit(Precision::fp16);
-  options.output = {DType::bf16};
+  options.output = {DType::bf16, nhwc};
+  EXPECT_FALSE(takes(small, options));
+  options.output = {DType::f16};
   EXPECT_FALSE(takes(small, options));
 }
 

@@ -41,6 +41,7 @@ TEST_F(ImplicitGemmPrecision, MixedMagnitudes) {
     for (const std::size_t i : contract_cases) {
       const ConvGeometry g = geometry_of(cases[i]);
       expect_contract(g, implicit(precision), draw(g, mixed, mixed, 17), true);
+      expect_contract(g, stored(precision), draw(g, mixed, mixed, 17), true);
       expect_contract(g, implicit(precision), draw(g, mixed, normal, 18), false);
       expect_contract(g, implicit(precision), draw(g, normal, mixed, 19), false);
     }
@@ -112,7 +113,7 @@ TEST_F(ImplicitGemmPrecision, OverflowBecomesInfinity) {
   data = draw(g, positive, positive, 38);
   for (float& v : data.x) v *= 30000;
   KernelOptions options = implicit(Precision::fp16);
-  options.output = {DType::f16};
+  options.output = {DType::f16, nhwc};
   for (const float y : run(g, options, data, false)) ASSERT_EQ(y, infinity);
 }
 
