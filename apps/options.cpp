@@ -130,6 +130,7 @@ void RunOptions::add_to(CLI::App& command, bool several) {
   command
       .add_option("--architecture", architecture,
                   "plan for a GPU of this compute capability, 8.0, on one that has more; 0: what it has")
+      ->type_name("VERSION")
       ->check(accepted_by([](std::string_view text) { (void)parse_architecture(text); }, "MAJOR.MINOR"));
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
       ->check(one_of({"f32", "bf16", "f16"}))

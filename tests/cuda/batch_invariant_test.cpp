@@ -89,12 +89,7 @@ class CudaBatchInvariant : public OnGpu {
     }
   }
   /// As one of 8.0 would do it.
-  static DeviceDescription before_hopper() {
-    DeviceDescription device = describe(gpu());
-    device.architecture = std::min(device.architecture, 80);
-    device.wgmma = false;
-    return device;
-  }
+  static DeviceDescription before_hopper() { return as_ampere(describe(gpu())); }
 };
 LAMINA_ON_GPUS(CudaBatchInvariant);
 

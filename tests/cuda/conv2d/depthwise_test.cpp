@@ -1,5 +1,6 @@
 // The depthwise convolution: every compiled kernel, any geometry, hard values, chains.
 
+#include "cuda/conv2d/chains.h"
 #include "support/kernel_harness.h"
 
 namespace lamina::test {
@@ -77,12 +78,6 @@ TEST_F(Depthwise, EveryGeometryMeetsTheContractInEveryPrecision) {
 }
 
 TEST_F(Depthwise, Chains) {
-  const PointwiseChain chains[] = {{{.function = Pointwise::silu}},
-                                   {{.function = Pointwise::hard_swish}},
-                                   {{.function = Pointwise::clip, .a = 0, .b = 6}},
-                                   {{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}},
-                                   {{.function = Pointwise::gelu}},
-                                   {{.function = Pointwise::sigmoid}, {.function = Pointwise::add, .operand = 1}}};
   unsigned seed = 300;
   for (const Precision precision : precisions) {
     for (const PointwiseChain& chain : chains) {

@@ -1,5 +1,6 @@
 // The convolution on mma.sync: any channels, groups and geometry, on every tile; hard values; chains.
 
+#include "cuda/conv2d/chains.h"
 #include "lamina/cuda/conv2d/mma/choice.h"
 #include "support/kernel_harness.h"
 
@@ -122,11 +123,6 @@ TEST_F(Mma, EveryTile) {
 }
 
 TEST_F(Mma, Chains) {
-  const PointwiseChain chains[] = {{{.function = Pointwise::silu}},
-                                   {{.function = Pointwise::clip, .a = 0, .b = 6}},
-                                   {{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}},
-                                   {{.function = Pointwise::gelu}},
-                                   {{.function = Pointwise::sigmoid}, {.function = Pointwise::add, .operand = 1}}};
   unsigned seed = 300;
   for (const Precision precision : precisions) {
     for (const PointwiseChain& chain : chains) {

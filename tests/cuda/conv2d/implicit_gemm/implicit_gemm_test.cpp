@@ -1,5 +1,6 @@
 // The implicit GEMM computes every convolution, on every tile, and nothing else.
 
+#include "cuda/conv2d/chains.h"
 #include "cuda/conv2d/implicit_gemm/harness.h"
 
 namespace lamina::test {
@@ -60,11 +61,6 @@ TEST_F(ImplicitGemm, EveryFormat) {
 }
 
 TEST_F(ImplicitGemm, Chains) {
-  const PointwiseChain chains[] = {{{.function = Pointwise::silu}},
-                                   {{.function = Pointwise::clip, .a = 0, .b = 6}},
-                                   {{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}},
-                                   {{.function = Pointwise::gelu}},
-                                   {{.function = Pointwise::sigmoid}, {.function = Pointwise::add, .operand = 1}}};
   unsigned seed = 300;
   for (const Precision precision : precisions) {
     for (const PointwiseChain& chain : chains) {
