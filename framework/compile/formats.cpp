@@ -271,6 +271,10 @@ Preparation& PreparedViews::with(Format in, Format out) {
   return preparation;
 }
 
+bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+  return op.module->knows_gaps() && op.module->takes(PreparedViews(program, op, options).preparation);
+}
+
 Program negotiate(Program program, const CompileOptions& options) {
   return Negotiator(std::move(program), options).negotiate();
 }

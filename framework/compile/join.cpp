@@ -87,11 +87,8 @@ class Joiner {
     if (fixed_[index(value)] || value == whole || v.format != program_.value(whole).format) return;
     v.whole = whole;
     v.first_channel = channel;
-    const auto takes = [&](int user) {
-      const Operation& op = program_.operations[index(user)];
-      return op.module->knows_slices() && op.module->takes(PreparedViews(program_, op, options_).preparation);
-    };
-    if (std::ranges::all_of(users_[index(value)], takes)) return;
+    const auto runs = [&](int user) { return runs_in_place(program_, program_.operations[index(user)], options_); };
+    if (std::ranges::all_of(users_[index(value)], runs)) return;
     v.whole = none;
     v.first_channel = 0;
   }

@@ -89,6 +89,9 @@ struct PreparedViews {
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
+/// Whether an operation can run with its operands and its result where they have been placed in other values.
+bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
+
 /// The operations that are left of a network once modules have absorbed those that follow them, all values nchw and f32
 /// or of the type that they have. `release` is told of the graph's modules that are not needed any more.
 Program fuse(const Graph& graph, const CompileOptions& options, const Release& release = {});

@@ -26,11 +26,10 @@ class Strider {
       producer_[index(op.output)] = static_cast<int>(i);
     }
     for (const int output : program_.outputs) fixed_[index(output)] = true;
-    for (const Program::Value& value : program_.values) {
-      if (value.whole != none) fixed_[index(value.whole)] = true;
-    }
     for (std::size_t v = 0; v < program_.values.size(); ++v) {
-      fixed_[v] = fixed_[v] || program_.values[v].constant.defined() || program_.values[v].whole != none;
+      const Program::Value& value = program_.values[v];
+      if (value.constant.defined() || value.whole != none) fixed_[v] = true;
+      if (value.whole != none) fixed_[index(value.whole)] = true;
     }
   }
 
@@ -47,7 +46,6 @@ class Strider {
   using Operation = Program::Operation;
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  const Operation& operation(int i) const { return program_.operations[index(i)]; }
 
   /// Whoever reads what the move writes reads what it reads.
   bool read_in_place(const Operation& move, const MoveProblem& problem) {
@@ -73,11 +71,11 @@ class Strider {
     if (fixed_[index(value)] || users.empty()) return false;
     Program::Value& v = program_.value(value);
     v.whole = whole, v.first = placement.first, v.strides = placement.strides;
-    const auto takes = [&](int user) {
-      const Operation& op = operation(user);
-      return !op.view && op.module->takes(PreparedViews(program_, op, options_).preparation);
+    const auto runs = [&](int user) {
+      const Operation& op = program_.operations[index(user)];
+      return !op.view && runs_in_place(program_, op, options_);
     };
-    if (std::ranges::all_of(users, takes)) {
+    if (std::ranges::all_of(users, runs)) {
       fixed_[index(value)] = fixed_[index(whole)] = true;
       return true;
     }

@@ -13,7 +13,7 @@ class LAMINA_API Layer : public Module {
   virtual Problem problem(std::span<const Shape> inputs) const = 0;
 
   /// Each kernel says whether it does.
-  bool knows_slices() const override { return true; }
+  bool knows_gaps() const override { return true; }
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };

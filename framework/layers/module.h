@@ -73,9 +73,10 @@ class LAMINA_API Module {
     return absorb(next, {&own, 1}).module;
   }
 
-  /// `takes` looks whether Views are slices of the channels of a larger image (View::channels), and `prepare` too. A
-  /// module that does not say so is given whole activations alone, whatever its `takes` answers.
-  virtual bool knows_slices() const { return false; }
+  /// `takes` looks whether Views have gaps, as slices of the channels of a larger image (View::channels) and elements
+  /// that lie apart (View::strides), and `prepare` too. A module that does not say so is given whole activations alone,
+  /// whatever its `takes` answers.
+  virtual bool knows_gaps() const { return false; }
   /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
   /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.
   virtual bool takes(const Preparation& preparation) const = 0;

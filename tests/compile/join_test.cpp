@@ -6,6 +6,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"
+#include "lamina/ops/op.h"
 #include "support/networks.h"
 
 namespace lamina {
@@ -173,7 +174,7 @@ TEST(Join, WhatIsJoinedTwiceLandsInTheLargerImage) {
   EXPECT_EQ(joins.copies, 0);
 }
 
-/// x + 1 of images in any format, as somebody else may have written it who never heard of slices.
+/// x + 1 of images in any format, as somebody else may have written it who never heard of gaps.
 class PlusOne final : public Module {
  public:
   std::string_view op() const override { return "test.plus_one"; }
@@ -196,6 +197,16 @@ TEST(Join, ALayerOfSomebodyElseIsGivenNoSlices) {
   end(g, g.add("sum", Add(), {head, g.add("read", PlusOne(), b)}));
   expect_right(g, {2, 3, 6, 6});
   EXPECT_EQ(joins_of(g).copies, 1);
+}
+
+/// One transposition alone: with another behind it, an element for an element would be right by luck.
+TEST(Strides, ALayerOfSomebodyElseIsGivenNone) {
+  Graph g;
+  const Value x = g.input("input", {batch, 5, 7});
+  const Op transpose("Transpose", {{"perm", std::vector<std::int64_t>{0, 2, 1}}});
+  const Value turned = g.add("turned", transpose, {g.add("relu", ReLU(), x)});
+  g.output(g.add("last", ReLU(), g.add("read", PlusOne(), turned)));
+  expect_right(g, {2, 5, 7});
 }
 
 /// The caller's own tensors, one value in two places, a value that two concatenations want, and one that is written
