@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
-LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "layers": 4, "ops": 5,
-          "plan": 6, "graph": 7, "onnx": 8, "compile": 9, "pool": 10, "lamina.h": 11}
+LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "module": 4, "layers": 5, "ops": 6,
+          "plan": 7, "graph": 8, "onnx": 9, "compile": 10, "pool": 11, "lamina.h": 12}
 # The same inside framework/cuda; whatever is not named stands above these.
 CUDA_LEVELS = {"runtime": 0, "ptx": 1, "tensor_core": 2}
 OPERATIONS = 3  # conv2d, linear, pool2d, ...
@@ -31,7 +31,6 @@ DATA = ("tests/golden", "tests/fuzz/corpus", "tests/fuzz/dictionaries", "tests/f
 
 # Exceptions: where -> why. An entry that nothing needs any more is an error too, so that the lists only shrink.
 LARGE = {
-    "framework/layers": "a pair of files for each layer: the listing is the catalogue",
     "scripts/export_torch.py": "one file that people copy to where PyTorch is",
     "tests/images/image_test.cpp": "one list of malformed pictures for every format",
     "tests/support/layer_cases.h": "one list of cases for the layers of every device",

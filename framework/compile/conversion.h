@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lamina/images/preprocess.h"
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 /// The modules that a Plan puts between those of the graph.
 namespace lamina::detail {

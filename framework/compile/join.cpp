@@ -7,7 +7,7 @@
 
 #include "lamina/compile/program.h"
 #include "lamina/kernel/problems.h"
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 namespace lamina::detail {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "lamina/compile/program.h"
 #include "lamina/kernel/rules/move_strides.h"
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 namespace lamina::detail {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lamina/files/weights.h"
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 #include "lamina/plan/plan.h"
 
 namespace lamina {

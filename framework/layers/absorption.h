@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lamina/kernel/pointwise.h"
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 /// What layers do with those that they absorb.
 namespace lamina::detail {

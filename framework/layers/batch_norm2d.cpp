@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lamina/layers/absorption.h"
-#include "lamina/layers/checks.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 

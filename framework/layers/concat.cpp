@@ -1,6 +1,6 @@
 #include "lamina/layers/concat.h"
 
-#include "lamina/layers/checks.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 

@@ -7,7 +7,7 @@
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/batch_norm2d.h"
-#include "lamina/layers/checks.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 namespace {

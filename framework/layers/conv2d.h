@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "lamina/layers/layer.h"
 #include "lamina/layers/pool2d.h"
+#include "lamina/module/layer.h"
 
 namespace lamina {
 namespace detail {

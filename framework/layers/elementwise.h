@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 namespace lamina {
 

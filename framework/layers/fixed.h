@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "lamina/kernel/rules/move_plan.h"
-#include "lamina/layers/layer.h"
 #include "lamina/layers/views.h"
+#include "lamina/module/layer.h"
 
 namespace lamina::detail {
 

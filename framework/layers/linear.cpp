@@ -4,8 +4,8 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/layers/absorption.h"
-#include "lamina/layers/checks.h"
 #include "lamina/layers/views.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 namespace {

@@ -1,6 +1,6 @@
 #include "lamina/layers/local_response_norm.h"
 
-#include "lamina/layers/checks.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 

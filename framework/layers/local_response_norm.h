@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lamina/kernel/local_response.h"
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 namespace lamina {
 

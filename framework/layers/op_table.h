@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "lamina/layers/node_spec.h"
+#include "lamina/module/node_spec.h"
 
 namespace lamina::detail {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 namespace lamina {
 

@@ -1,6 +1,6 @@
 #include "lamina/layers/softmax.h"
 
-#include "lamina/layers/checks.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 namespace lamina {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lamina/layers/attributes.h"
+#include "lamina/module/attributes.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::detail::onnx {

@@ -1,8 +1,8 @@
 #include "lamina/ops/network.h"
 
 #include "lamina/base/error.h"
-#include "lamina/layers/checks.h"
-#include "lamina/layers/run_once.h"
+#include "lamina/module/checks.h"
+#include "lamina/module/run_once.h"
 
 namespace lamina::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 /// What a Graph is once the batch, the open extents and some inputs are known.
 namespace lamina::detail {

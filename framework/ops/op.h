@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lamina/base/error.h"
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 namespace lamina {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lamina/layers/node_spec.h"
+#include "lamina/module/node_spec.h"
 
 namespace lamina {
 

@@ -15,7 +15,7 @@
 #include "lamina/base/error.h"
 #include "lamina/graph/model.h"
 #include "lamina/graph/networks.h"
-#include "lamina/layers/scores.h"
+#include "lamina/graph/scores.h"
 #include "lent.h"
 
 namespace lamina::python {

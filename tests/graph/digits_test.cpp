@@ -2,8 +2,8 @@
 
 #include "lamina/files/weights.h"
 #include "lamina/graph/model.h"
+#include "lamina/graph/scores.h"
 #include "lamina/images/image.h"
-#include "lamina/layers/scores.h"
 
 namespace lamina {
 namespace {

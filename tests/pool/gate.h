@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "lamina/graph/graph.h"
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 namespace lamina::test {
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "lamina/layers/attributes.h"
+#include "lamina/module/attributes.h"
 #include "support/expanded.h"
 #include "support/problem_data.h"
 

@@ -1,10 +1,10 @@
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 #include <algorithm>
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
-#include "lamina/layers/run_once.h"
+#include "lamina/module/run_once.h"
 
 namespace lamina {
 

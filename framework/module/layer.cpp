@@ -1,4 +1,4 @@
-#include "lamina/layers/layer.h"
+#include "lamina/module/layer.h"
 
 #include "lamina/kernel/kernel.h"
 

@@ -1,6 +1,6 @@
 // Attributes as text: in summaries, in errors.
 
-#include "lamina/layers/attributes.h"
+#include "lamina/module/attributes.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 namespace lamina::detail {
 

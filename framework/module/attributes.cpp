@@ -1,4 +1,4 @@
-#include "lamina/layers/attributes.h"
+#include "lamina/module/attributes.h"
 
 #include <algorithm>
 #include <optional>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lamina/kernel/operator.h"
-#include "lamina/layers/attributes.h"
+#include "lamina/module/attributes.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina {

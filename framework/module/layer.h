@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lamina/kernel/problems.h"
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 namespace lamina {
 

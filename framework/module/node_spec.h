@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "lamina/layers/module.h"
+#include "lamina/module/module.h"
 
 namespace lamina {
 

@@ -1,4 +1,4 @@
-#include "lamina/layers/scores.h"
+#include "lamina/graph/scores.h"
 
 #include <algorithm>
 #include <cmath>
