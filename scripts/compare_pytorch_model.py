@@ -7,14 +7,14 @@ the ratios.
     scripts/compare_pytorch_model.py --results gpu.json --table
 
 Any network of torchvision or timm, with initial weights from a fixed seed, exported to ONNX on the spot. A row is written
-to --results as soon as it is measured, and rows that are there already are not measured again. PyTorch runs in a CUDA graph, in NCHW and in NHWC, with cudnn.benchmark on, in
-16 bits for fp16 and bf16 (input included). Lamina's input and output are f32 in every precision. Times are medians of one
-call, inputs on the device.
+to --results as soon as it is measured, and rows that are there already are not measured again. PyTorch runs in a CUDA
+graph, in NCHW and in NHWC, with cudnn.benchmark on, in 16 bits for fp16 and bf16 (input included). Lamina's input and
+output are f32 in every precision. Times are medians of one call, inputs on the device.
 
 --compile N,... lets torch.compile take part at these batches: plain in both layouts, and with Inductor's "freezing", each
 captured in a CUDA graph as well, which is mode="reduce-overhead" without the Python around it. Each precision and batch
-is compiled in a process of its own, all of a network at once before anything is timed; one that is not ready after
---compile-limit seconds is out of the race.
+is compiled in a process of its own, all of --together networks at once before any of them is timed; one that is not ready
+after --compile-limit seconds is out of the race.
 
 Needs PyTorch and torchvision with CUDA. Never needed to build, run or test Lamina.
 """
@@ -41,6 +41,7 @@ except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+VARIANTS = {"nchw": ("NCHW", {}), "nhwc": ("NHWC", {}), "frozen": ("NHWC", {"freezing": True})}  # of torch.compile
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}  # relative L2 error of the logits
 
 
@@ -53,7 +54,10 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each variant")
     parser.add_argument("--compile", type=integers, default=[], metavar="N,...", nargs="?", const=[1, 256],
                         help="torch.compile too, at these batches (1,256 if none are named)")
-    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling a network may take")
+    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling may take")
+    parser.add_argument("--variants", type=lambda t: t.split(","), default=list(VARIANTS),
+                        help="what torch.compile tries, of nchw,nhwc,frozen: a third of the time each")
+    parser.add_argument("--together", type=int, default=1, metavar="K", help="networks that are compiled at once")
     parser.add_argument("--skip-pytorch", action="store_true", help="Lamina alone")
     parser.add_argument("--results", help="JSON file that rows are added to")
     parser.add_argument("--table", action="store_true", help="print what --results has as Markdown and measure nothing")
@@ -119,7 +123,7 @@ def be_contestant(a):
     set_precision(precision)
     model, x = build(arch), torch.randn(batch, 3, 224, 224)
     captured = {}
-    for layout, options in (("NCHW", {}), ("NHWC", {}), ("NHWC", {"freezing": True})):
+    for layout, options in (VARIANTS[name] for name in a.variants):
         variant = f"{layout}, torch.compile{' frozen' if options else ''}, CUDA graph"
         try:
             net, input = in_layout(model, x, precision, layout)
@@ -142,7 +146,8 @@ class Contestant:
         self.name = f"torch.compile, {arch}, {precision}, N = {batch}"
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--contestant", "yes", "--arch", arch, "--batch", str(batch), "--precision",
-             precision, "--seconds", str(a.seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+             precision, "--seconds", str(a.seconds), "--variants", ",".join(a.variants)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4"), start_new_session=True)
         self.lines = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
@@ -181,10 +186,19 @@ class Contestant:
         self.process.wait()
 
 
-def start_contestants(a, arch):
-    """(precision, batch) -> Contestant, for those that have compiled in time"""
+def missing(a, arch, rows):
+    """(precision, batch) of the rows of a network that are still to be measured."""
+    done = {(row["precision"], row["batch"]) for row in rows if row["arch"] == arch}
+    return [(p, n) for n in a.batch for p in a.precision if (p, n) not in done]
+
+
+def start_contestants(a, archs, rows):
+    """(arch, precision, batch) -> Contestant, for those that have compiled in time"""
+    if a.skip_pytorch:
+        return {}
     begun = time.monotonic()
-    started = {(p, n): Contestant(a, arch, p, n) for p in a.precision for n in a.batch if n in a.compile}
+    started = {(arch, p, n): Contestant(a, arch, p, n)
+               for arch in archs for p, n in missing(a, arch, rows) if n in a.compile}
     ready = {key: c for key, c in started.items() if c.wait_until_ready(begun + a.compile_limit)}
     if started:
         print(f"torch.compile: {len(ready)} of {len(started)} ready after {time.monotonic() - begun:.0f} s", flush=True)
@@ -198,46 +212,39 @@ def run_lamina(a, *arguments):
     return done.stdout
 
 
-def race(a, arch, rows):
+def race(a, arch, rows, contestants):
     """Prints a line for each batch and precision of a network that is not in `rows`, and adds what was measured."""
-    done = {(row["precision"], row["batch"]) for row in rows if row["arch"] == arch}
-    if all((p, n) in done for p in a.precision for n in a.batch):
+    wanted = missing(a, arch, rows)
+    if not wanted:
         return
-    contestants = {} if a.skip_pytorch else start_contestants(a, arch)
     model = build(arch)
-    try:
-        with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-            exported, source, result = (Path(folder) / name for name in ("model.onnx", "x.pt", "y.safetensors"))
-            with torch.inference_mode(False):
-                export(arch, str(exported))
-            for batch in a.batch:
-                x = torch.randn(batch, 3, 224, 224)
-                torch.save(x, source)
-                truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
-                for precision in a.precision:
-                    if (precision, batch) in done:
-                        continue
-                    network = ["--model", exported, "--device", "cuda", "--precision", precision]
-                    measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds",
-                                                     a.seconds, "--json", "-"))
-                    run_lamina(a, "run", *network, "--input", source, "--output", result)
-                    (logits,) = load_file(result).values()
-                    error = ((logits.double() - truth).norm() / truth.norm()).item()
-                    times = {} if a.skip_pytorch else measure_pytorch(model, x, a, precision)
-                    if (precision, batch) in contestants:
-                        times |= contestants[precision, batch].times()
-                    best = min(times, key=times.get) if times else ""
-                    theirs = times[best] * 1e3 if times else float("nan")
-                    ours = measured["ms"] * 1e3
-                    wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
-                    print(f"{arch:20} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
-                          f"{error:10.1e}  {best}{wrong}", flush=True)
-                    rows.append({"arch": arch, "precision": precision, "batch": batch, "lamina": measured,
-                                 "pytorch": times, "error": error})
-                    save(a, rows)
-    finally:
-        for contestant in contestants.values():
-            contestant.stop()
+    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
+        exported, source, result = (Path(folder) / name for name in ("model.onnx", "x.pt", "y.safetensors"))
+        with torch.inference_mode(False):
+            export(arch, str(exported))
+        for batch in dict.fromkeys(n for _, n in wanted):
+            x = torch.randn(batch, 3, 224, 224)
+            torch.save(x, source)
+            truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
+            for precision in (p for p, n in wanted if n == batch):
+                network = ["--model", exported, "--device", "cuda", "--precision", precision]
+                measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds", a.seconds,
+                                                 "--json", "-"))
+                run_lamina(a, "run", *network, "--input", source, "--output", result)
+                (logits,) = load_file(result).values()
+                error = ((logits.double() - truth).norm() / truth.norm()).item()
+                times = {} if a.skip_pytorch else measure_pytorch(model, x, a, precision)
+                if (arch, precision, batch) in contestants:
+                    times |= contestants[arch, precision, batch].times()
+                best = min(times, key=times.get) if times else ""
+                theirs = times[best] * 1e3 if times else float("nan")
+                ours = measured["ms"] * 1e3
+                wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
+                print(f"{arch:20} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
+                      f"{error:10.1e}  {best}{wrong}", flush=True)
+                rows.append({"arch": arch, "precision": precision, "batch": batch, "lamina": measured,
+                             "pytorch": times, "error": error})
+                save(a, rows)
 
 
 def save(a, rows):
@@ -273,8 +280,15 @@ def main():
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
     print(f"{'network':20} {'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  "
           "PyTorch's best")
-    for arch in a.arch:
-        race(a, arch, rows)
+    for first in range(0, len(a.arch), a.together):
+        archs = a.arch[first:first + a.together]
+        contestants = start_contestants(a, archs, rows)
+        try:
+            for arch in archs:
+                race(a, arch, rows, contestants)
+        finally:
+            for contestant in contestants.values():
+                contestant.stop()
     print(f"took {time.monotonic() - begun:.0f} s")
     if any(row["error"] > TOLERANCE[row["precision"]] for row in rows):
         sys.exit("compare_pytorch_model.py: results disagree")
