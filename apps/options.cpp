@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "lamina/cuda/runtime/device.h"
+#include "lamina/kernel/limited_gpu.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::app {
@@ -99,22 +100,6 @@ int parse_architecture(std::string_view text) {
   return value;
 }
 
-/// The device as if it were of that architecture, with what it has of memory and multiprocessors. Throws Error if it is
-/// no GPU, or one of less.
-DeviceDescription described_as(Device device, int architecture) {
-  DeviceDescription description = describe(device);
-  if (!device.is_cuda() || architecture > description.architecture) {
-    throw Error(fmt::format(
-        "--architecture: expected a GPU of at least that compute capability, {} is {}", to_string(device),
-        device.is_cuda() ? fmt::format("of {}.{}", description.architecture / 10, description.architecture % 10)
-                         : "none"));
-  }
-  description.architecture = architecture;
-  description.wgmma = description.wgmma && architecture == 90;
-  if (architecture < 90) description.clusters = {0, description.multiprocessors};
-  return description;
-}
-
 }  // namespace
 
 void RunOptions::add_to(CLI::App& command, bool several) {
@@ -164,7 +149,7 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
           .threads = threads,
           .algorithm = algorithm == "auto" ? std::string() : algorithm,
           .batch_invariant = batch_invariant,
-          .description = wanted > 0 ? std::optional(described_as(first, wanted)) : std::nullopt};
+          .description = wanted > 0 ? std::optional(detail::limited_to(wanted, describe(first))) : std::nullopt};
 }
 
 }  // namespace lamina::app

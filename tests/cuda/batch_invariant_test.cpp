@@ -99,8 +99,7 @@ TEST_P(CudaBatchInvariant, LayersOfImagesBeforeHopper) { check(every_layer_of_im
 TEST_P(CudaBatchInvariant, LayersOfTokensBeforeHopper) { check(every_layer_of_tokens(), before_hopper()); }
 
 TEST_P(CudaBatchInvariant, LayersOfImagesWithoutTensorCores) {
-  DeviceDescription device = before_hopper();
-  device.architecture = 70;
+  const DeviceDescription device = detail::limited_to(75, describe(gpu()));
   expect_no_bit_depends_on_the_batch(every_layer_of_images(), {.device = device.device, .description = device},
                                      std::vector<std::int64_t>{1, 3, 8, 32});
 }

@@ -113,6 +113,18 @@ TEST_P(Rule, ConvolutionsOnAnA100AreAsWritten) {
   });
 }
 
+/// Turing has no tensor cores that kernels here use, Ada less shared memory than others.
+TEST_P(Rule, EveryGenerationHasAPlan) {
+  for (const int architecture : {75, 86, 89}) {
+    const DeviceDescription device = detail::limited_to(architecture, h200());
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+      EXPECT_NO_THROW(network_of(std::string(GetParam()))
+                          .plan_summary({.device = device.device, .precision = precision, .description = device}))
+          << architecture << ' ' << name(precision);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, Rule, testing::ValuesIn(network_names().begin(), network_names().end()),
                          [](const auto& parameter) {
                            std::string text(parameter.param);

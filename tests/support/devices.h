@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/kernel/device_description.h"
+#include "lamina/kernel/limited_gpu.h"
 
 /// Devices that need not be there: what the rule makes of a network on them is the same on every machine.
 namespace lamina::test {
@@ -30,11 +30,6 @@ inline DeviceDescription a100() {
 }
 
 /// A newer device as if it were of compute capability 8.0: its plans are those of GPUs before Hopper, and run on it.
-inline DeviceDescription as_ampere(DeviceDescription device) {
-  device.architecture = 80;
-  device.wgmma = false;
-  device.clusters = {0, device.multiprocessors};
-  return device;
-}
+inline DeviceDescription as_ampere(const DeviceDescription& device) { return detail::limited_to(80, device); }
 
 }  // namespace lamina::test
