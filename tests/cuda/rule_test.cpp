@@ -115,6 +115,7 @@ TEST_P(Rule, ConvolutionsOnAnA100AreAsWritten) {
 
 /// Turing has no tensor cores that kernels here use, Ada less shared memory than others.
 TEST_P(Rule, EveryGenerationHasAPlan) {
+  if (GetParam() != "resnet18" && !is_set("LAMINA_TEST_LONG")) GTEST_SKIP() << "LAMINA_TEST_LONG=1 runs it";
   for (const int architecture : {75, 86, 89}) {
     const DeviceDescription device = detail::limited_to(architecture, h200());
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
