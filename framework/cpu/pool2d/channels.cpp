@@ -10,32 +10,36 @@ namespace {
 
 // Elements that a task reads at least, and channels of a part of a pixel: a cache line of them at least.
 constexpr std::int64_t chunk = 16384, least_part = 16, most_part = 256;
+// An image that the layer before has left in the caches: to fetch from it takes longer than it saves.
+constexpr std::int64_t cached_bytes = 4 << 20;
 
-/// The pixels of the window of output [oh, ow], the largest of which is sought, a dilation apart.
-void place_largest(const PoolGeometry& g, int oh, int ow, std::int64_t& top, std::int64_t& left, PixelWindow& w) {
-  const std::int64_t corner_row = std::int64_t{oh} * g.stride_height - g.padding_height;
-  const std::int64_t corner_column = std::int64_t{ow} * g.stride_width - g.padding_width;
-  const InsideTaps rows(corner_row, g.in_height, g.kernel_height, g.dilation_height);
-  const InsideTaps columns(corner_column, g.in_width, g.kernel_width, g.dilation_width);
-  top = corner_row + rows.first * g.dilation_height, left = corner_column + columns.first * g.dilation_width;
-  w.rows = rows.last - rows.first, w.columns = columns.last - columns.first;
+/// What one side of an image is pooled by.
+struct Side {
+  int extent, out, kernel, stride, padding, dilation;
+  bool count_padding;
+};
+
+/// The pixels of a side that window `index` covers, and as how many they count in an average.
+struct Covered {
+  std::int64_t begin, count, cells;
+};
+
+/// Pixels that lie a dilation apart, the largest of which is sought.
+Covered place_largest(const Side& s, int index) {
+  const std::int64_t corner = std::int64_t{index} * s.stride - s.padding;
+  const InsideTaps taps(corner, s.extent, s.kernel, s.dilation);
+  return {corner + taps.first * s.dilation, taps.last - taps.first, 1};
 }
 
-void place_average(const PoolGeometry& g, int oh, int ow, std::int64_t& top, std::int64_t& left, PixelWindow& w) {
-  const AverageWindow rows(oh, g.in_height, g.kernel_height, g.stride_height, g.padding_height);
-  const AverageWindow columns(ow, g.in_width, g.kernel_width, g.stride_width, g.padding_width);
-  top = rows.begin, left = columns.begin;
-  w.rows = std::max<std::int64_t>(rows.end - rows.begin, 0);
-  w.columns = std::max<std::int64_t>(columns.end - columns.begin, 0);
-  w.divisor = w.rows * w.columns == 0 ? 1.0f : static_cast<float>(cells(g, rows, columns));
+Covered place_average(const Side& s, int index) {
+  const AverageWindow w(index, s.extent, s.kernel, s.stride, s.padding);
+  const std::int64_t count = std::max<std::int64_t>(w.end - w.begin, 0);
+  return {w.begin, count, s.count_padding ? w.cells : count};
 }
 
-void place_covering(const PoolGeometry& g, int oh, int ow, std::int64_t& top, std::int64_t& left, PixelWindow& w) {
-  const auto [first, last] = covering(oh, g.in_height, g.out_height);
-  const auto [begin, end] = covering(ow, g.in_width, g.out_width);
-  top = first, left = begin;
-  w.rows = last - first, w.columns = end - begin;
-  w.divisor = static_cast<float>(w.rows * w.columns);
+Covered place_covering(const Side& s, int index) {
+  const auto [first, last] = covering(index, s.extent, s.out);
+  return {first, last - first, last - first};
 }
 
 /// A pixel's channels to planes of `plane` elements.
@@ -54,6 +58,10 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
   const auto place = kind == PoolKind::largest   ? place_largest
                      : kind == PoolKind::average ? place_average
                                                  : place_covering;
+  const Side vertical = {g.in_height,      g.out_height,      g.kernel_height, g.stride_height,
+                         g.padding_height, g.dilation_height, g.count_padding};
+  const Side horizontal = {g.in_width,      g.out_width,      g.kernel_width, g.stride_width,
+                           g.padding_width, g.dilation_width, g.count_padding};
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const auto* const in = static_cast<const std::byte*>(input);
   auto* const out = static_cast<std::byte*>(output);
@@ -69,6 +77,10 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
                       ? detail::ceil_div(g.in_pixels(), std::max<std::int64_t>(g.out_pixels(), 1))
                       : std::int64_t{g.kernel_height} * g.kernel_width),
       1);
+  // Of the rows that the next row of windows adds, each window fetches what lies below it: the processor follows a row,
+  // but does not foresee where the next begins.
+  const bool in_cache = images * g.in_pixels() * input_pitch * size <= cached_bytes;
+  const std::int64_t fetched = in_cache ? 0 : g.stride_width * input_pitch * size;
   const std::int64_t step = std::max<std::int64_t>(chunk / cost, 1);
   const std::int64_t part = std::clamp(detail::round_up<std::int64_t>(channels / 8, least_part), least_part, most_part);
   const std::int64_t parts = step > 1 ? 1 : std::max<std::int64_t>(detail::ceil_div(channels, part), 1);
@@ -76,21 +88,34 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
     const std::int64_t channel = task % parts * part;
     const std::int64_t width = parts == 1 ? channels : std::min(part, channels - channel);
     const std::int64_t first = task / parts * step, last = std::min(pixels, first + step);
-    for (std::int64_t pixel = first; pixel < last; ++pixel) {
-      const std::int64_t image = pixel / g.out_pixels(), place_in_image = pixel % g.out_pixels();
-      PixelWindow w = {.first = nullptr,
-                       .rows = 0,
-                       .columns = 0,
+    // Counted on, since a division takes as long as the window of a pixel of few channels.
+    std::int64_t image = first / g.out_pixels(), place_in_image = first % g.out_pixels();
+    int oh = static_cast<int>(place_in_image / g.out_width), ow = static_cast<int>(place_in_image % g.out_width);
+    Covered rows = place(vertical, oh);
+    for (std::int64_t pixel = first; pixel < last; ++pixel, ++ow, ++place_in_image) {
+      if (ow == g.out_width) {
+        ow = 0;
+        if (++oh == g.out_height) oh = 0, ++image, place_in_image = 0;
+        rows = place(vertical, oh);
+      }
+      const Covered columns = place(horizontal, ow);
+      const bool any = rows.count * columns.count > 0;
+      PixelWindow w = {.first = in,
+                       .rows = any ? rows.count : 0,
+                       .columns = any ? columns.count : 0,
                        .row = row,
                        .column = column,
                        .channels = width,
-                       .divisor = 1,
+                       .divisor = any ? static_cast<float>(rows.cells * columns.cells) : 1.0f,
                        .output = out + (pixel * pixels_of.output_pitch + channel) * size};
-      std::int64_t top = 0, left = 0;
-      place(g, static_cast<int>(place_in_image / g.out_width), static_cast<int>(place_in_image % g.out_width), top,
-            left, w);
-      if (w.rows * w.columns == 0) w.rows = w.columns = 0, top = left = 0;
-      w.first = in + (((image * g.in_height + top) * g.in_width + left) * input_pitch + channel) * size;
+      if (any) {
+        const std::int64_t corner = (image * g.in_height + rows.begin) * g.in_width + columns.begin;
+        w.first = in + (corner * input_pitch + channel) * size;
+        const auto* next = static_cast<const std::byte*>(w.first) + rows.count * row * size;
+        for (int r = 0; r < g.stride_height; ++r, next += row * size) {
+          for (std::int64_t byte = 0; byte < fetched; byte += 64) __builtin_prefetch(next + byte, 0, 2);
+        }
+      }
       if (!to_planes) {
         run(w);
         continue;

@@ -39,12 +39,13 @@ inline CoveringWindow covering(std::int64_t index, std::int64_t in, std::int64_t
 
 /// Taps [first, last) of a window, `dilation` pixels apart from its corner on, that are inside the image.
 struct InsideTaps {
-  std::int64_t first, last;
-  InsideTaps(std::int64_t corner, int extent, int kernel, int dilation)
-      : first(corner >= 0 ? 0 : detail::ceil_div(-corner, std::int64_t{dilation})),
-        last(corner >= extent
-                 ? 0
-                 : std::min<std::int64_t>(detail::ceil_div(extent - corner, std::int64_t{dilation}), kernel)) {
+  std::int64_t first = 0, last;
+  InsideTaps(std::int64_t corner, int extent, int kernel, int dilation) : last(kernel) {
+    // Nearly all windows, which need no division.
+    if (corner >= 0 && corner + (kernel - std::int64_t{1}) * dilation < extent) return;
+    if (corner < 0) first = detail::ceil_div(-corner, std::int64_t{dilation});
+    last = corner >= extent ? 0
+                            : std::min<std::int64_t>(detail::ceil_div(extent - corner, std::int64_t{dilation}), kernel);
     last = std::max(first, last);
   }
 };
