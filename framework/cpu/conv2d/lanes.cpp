@@ -175,8 +175,9 @@ void LanesConv::run_row(const Row& row, LanesTile tile) const {
   const int end = std::max(begin, slack < 0 ? 0 : std::min(g.out_width, slack / g.stride_width + 1));
   const int table_rows = (pixels_ - 1) * g.stride_width + g.kernel_width;
   const bool tabled = rows_ != nullptr && tile.rows * table_rows <= most_entries;
-  // A table of a whole row's pixels is worth its while for many channels and few pixels.
-  if (tabled && g.out_width <= 2 * pixels_ && tile.count >= 8) {
+  // A table of a whole row's pixels is worth its while for many channels and few pixels: of the layer, not of the task,
+  // since its sums begin with the bias and a result must not depend on how the work is divided.
+  if (tabled && g.out_width <= 2 * pixels_ && blocks_.size() >= 8) {
     return in_tiles(0, g.out_width, compute_edge);
   }
   const auto edge = [&](int ow, int pixels) {
