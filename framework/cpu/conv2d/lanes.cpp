@@ -15,6 +15,8 @@ using detail::round_up;
 
 /// Floats in a cache line: buffers start on one.
 constexpr std::int64_t line = 16;
+/// Of an image that the layer before has left in the caches.
+constexpr std::int64_t cached_floats = 3 << 19;
 /// The longest chain of multiply-adds: docs/precision.md.
 constexpr int chunk_terms = 128;
 
@@ -118,6 +120,7 @@ struct LanesConv::Row {
   const RowEpilogue& epilogue;
   const float* rest_residual;
   int first_channel, channels;  // of the tile's blocks
+  const float* ahead;           // the first row that the next output row adds, to be fetched, or null
 };
 
 void LanesConv::run_row(const Row& row, LanesTile tile) const {
@@ -126,6 +129,13 @@ void LanesConv::run_row(const Row& row, LanesTile tile) const {
   const auto compute = [&](void (*function)(const LanesTile&), int ow, int pixels) {
     const std::int64_t place = std::int64_t{ow} * g.out_channels;
     tile.output = row.output + place;
+    if (row.ahead != nullptr) {
+      const float* below = row.ahead + std::int64_t{ow} * g.stride_width * channels;
+      const std::int64_t floats = std::int64_t{pixels} * g.stride_width * channels;
+      for (int r = 0; r < g.stride_height; ++r, below += g.in_width * channels) {
+        for (std::int64_t i = 0; i < floats; i += line) __builtin_prefetch(below + i, 0, 2);
+      }
+    }
     if (row.residual != nullptr) tile.residual = row.residual + place;
     function(tile);
     if (row.epilogue.rest.empty()) return;
@@ -194,6 +204,8 @@ void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, 
   const auto blocks = static_cast<int>(blocks_.size());
   const std::int64_t block_weights = g.reduction() * functions_->lanes,
                      row_pixels = std::int64_t{g.in_width} * g.in_channels;
+  // The processor follows the rows of a window, but does not foresee where the next begins.
+  const bool in_cache = g.batch * g.in_height * row_pixels <= cached_floats;
   pool.parallel_for(g.batch * bands_ * parts_, [&](std::int64_t index, int) {
     const auto part = static_cast<int>(index % parts_);
     index /= parts_;
@@ -221,6 +233,7 @@ void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, 
       const Taps taps(top, g.in_height, g.kernel_height, g.dilation_height);
       tile.rows = taps.size();
       const int first_row = tile.rows > 0 ? top + taps.begin * g.dilation_height : 0;
+      const int below = std::max(0, top + (g.kernel_height - 1) * g.dilation_height + 1);
       const std::int64_t place = (n * g.out_height + oh) * g.out_width * g.out_channels;
       run_row({.input = p.input + (n * g.in_height + first_row) * row_pixels,
                .weights = p.packed + biases() + first_block * block_weights + taps.begin * tile.row_pitch,
@@ -230,7 +243,10 @@ void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, 
                .epilogue = epilogue,
                .rest_residual = p.residual == nullptr ? nullptr : p.residual + place,
                .first_channel = first_channel,
-               .channels = last_channel - first_channel},
+               .channels = last_channel - first_channel,
+               .ahead = below + g.stride_height <= g.in_height && !in_cache
+                            ? p.input + (n * g.in_height + below) * row_pixels
+                            : nullptr},
               tile);
     }
   });
