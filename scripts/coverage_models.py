@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import json
+import multiprocessing
 import zlib
 
 import torch
@@ -20,24 +21,27 @@ BACKBONES = ("fasterrcnn_resnet50_fpn", "fasterrcnn_mobilenet_v3_large_fpn", "ss
 
 def timm_files(cache):
     """file of timm's models -> architecture: the first of its sorted names with at most 50 M parameters, or the smallest
-    where none has. It takes minutes to ask all, so the answer is kept."""
+    where none has. It takes minutes of a core to ask all, so the answer is kept."""
     import timm
     if cache.exists():
         kept = json.loads(cache.read_text())
         if kept["version"] == timm.__version__:
             return kept["files"]
-    files = {}
-    for file in timm.list_modules():
-        sizes = {}
-        for name in sorted(timm.list_models(module=file)):
-            sizes[name] = timm_parameters(name)
-            if sizes[name] <= MOST_PARAMETERS:
-                break
-        if sizes:
-            files[file] = min(sizes, key=sizes.get)
+    with multiprocessing.get_context("fork").Pool() as pool:
+        files = {file: name for file, name in pool.imap(timm_file, timm.list_modules()) if name}
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text(json.dumps({"version": timm.__version__, "files": files}, indent=1))
     return files
+
+
+def timm_file(file):
+    import timm
+    sizes = {}
+    for name in sorted(timm.list_models(module=file)):
+        sizes[name] = timm_parameters(name)
+        if sizes[name] <= MOST_PARAMETERS:
+            break
+    return file, min(sizes, key=sizes.get, default=None)
 
 
 def timm_parameters(name):

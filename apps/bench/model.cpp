@@ -13,6 +13,7 @@
 #include <string>
 
 #include "bench/timer.h"
+#include "bench/turn.h"
 #include "inputs.h"
 #include "lamina/base/text_table.h"
 #include "lamina/tensor/parse_format.h"
@@ -31,7 +32,7 @@ struct Options {
   int plans = 1;
   bool share = false;
   double seconds = 1;
-  std::string json;
+  std::string json, turns;
   RunOptions run;
 };
 
@@ -136,8 +137,12 @@ void write_json(const std::string& path, const Plan& plan, const Timing& whole, 
                                  {"resident_before", resident.before},
                                  {"resident_peak", resident.peak}};
   for (const StepTime& step : steps) {
-    root["steps"].push_back(
-        {{"name", step.name}, {"fused", step.fused}, {"kernel", step.kernel}, {"ms", step.milliseconds}});
+    root["steps"].push_back({{"name", step.name},
+                             {"fused", step.fused},
+                             {"kernel", step.kernel},
+                             {"ms", step.milliseconds},
+                             {"flops", step.flops},
+                             {"bytes", step.bytes}});
   }
   const std::string text = root.dump(2) + '\n';
   if (path == "-") {
@@ -166,10 +171,14 @@ void bench(const Options& options) {
   Plan plan = several ? model.graph.compile(compile) : std::move(model.graph).compile(compile);
   const std::vector<Tensor> inputs = random_inputs(plan, options.inputs);
   const Device device = plan.options().device;
-  const Timing whole =
-      time_calls(device, 1, options.seconds, [&](int, void* stream) { (void)plan.run(inputs, stream); });
-  resident.peak = peak_resident();
-  const std::vector<StepTime> steps = plan.profile(inputs, std::clamp(whole.samples, 5, 100));
+  Timing whole;
+  std::vector<StepTime> steps;
+  {
+    const Turn turn(options.turns);
+    whole = time_calls(device, 1, options.seconds, [&](int, void* stream) { (void)plan.run(inputs, stream); });
+    resident.peak = peak_resident();
+    steps = plan.profile(inputs, std::clamp(whole.samples, 5, 100));
+  }
   if (!options.json.empty()) write_json(options.json, plan, whole, steps, resident);
   if (options.json == "-") return;
 
@@ -239,6 +248,7 @@ void add_bench_model(CLI::App& group) {
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();
+  command->add_option("--turns", options->turns, "take turns at timing with other processes that are given this file");
   command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
   options->run.add_to(*command, true);
   command->footer(
