@@ -1,13 +1,18 @@
 // Attention as exporters spell it out: softmax(scale * q k' + mask) v, a product of matrices, functions of its
-// elements, a softmax and another product, become the one operation that keeps no matrix of scores.
+// elements, a softmax and another product, become the one operation that keeps no matrix of scores. In between the
+// scores may be seen under other shapes, as shifted windows are, whose masks are for the windows of an image; what is
+// known of several masks is added up.
 
 #include <algorithm>
 #include <optional>
 
+#include "lamina/compile/attention_masks.h"
 #include "lamina/compile/program.h"
+#include "lamina/kernel/rules/move_compose.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/softmax.h"
+#include "lamina/layers/views.h"
 
 namespace lamina::detail {
 namespace {
@@ -17,16 +22,13 @@ constexpr int none = -1;
 class Finder {
  public:
   Finder(Program& program, const CompileOptions& options)
-      : program_(program),
-        options_(options),
-        readers_(program.values.size(), 0),
-        producer_(program.values.size(), none) {
+      : program_(program), options_(options), readers_(program.values.size()), producer_(program.values.size(), none) {
     for (std::size_t i = 0; i < program_.operations.size(); ++i) {
       const Operation& op = program_.operations[i];
       producer_[index(op.output)] = static_cast<int>(i);
-      for (const int input : op.inputs) ++readers_[index(input)];
+      for (const int input : op.inputs) readers_[index(input)].push_back(static_cast<int>(i));
     }
-    for (const int output : program_.outputs) ++readers_[index(output)];
+    for (const int output : program_.outputs) readers_[index(output)].push_back(none);
   }
 
   void find() {
@@ -44,8 +46,10 @@ class Finder {
     std::vector<Operation*> parts;  // all but the last product
     int q = none, k = none, v = none, mask = none;
     double scale = 1;
-    Operation* turn = nullptr;            // writes k', and is to write k
-    std::optional<MoveProblem> turned{};  // as it does then
+    std::vector<std::pair<int, Shape>> masks{};   // values that are added to scores of these shapes
+    std::int64_t images = 1, heads = 0;           // of the four-dimensional problem
+    std::vector<std::pair<int, Shape>> shapes{};  // which values are to have for that
+    std::optional<MoveProblem> turned{};          // how the move that writes k' writes k
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -53,9 +57,19 @@ class Finder {
 
   /// The operation that computes a value which only one other reads.
   Operation* only_for(int value) {
-    if (readers_[index(value)] != 1 || producer_[index(value)] == none) return nullptr;
-    Operation& op = program_.operations[index(producer_[index(value)])];
-    return op.view ? nullptr : &op;
+    if (readers_[index(value)].size() != 1 || producer_[index(value)] == none) return nullptr;
+    return &program_.operations[index(producer_[index(value)])];
+  }
+
+  /// The same behind views of the same matrices, which are part of what is found.
+  Operation* behind_views(int value, Match& match) {
+    Operation* op = only_for(value);
+    for (; op != nullptr && op->view; op = only_for(op->inputs[0])) {
+      const Shape &from = shape(op->inputs[0]), &to = shape(op->output);
+      if (from.rank() < 2 || to.rank() < 2 || from[-1] != to[-1] || from[-2] != to[-2]) return nullptr;
+      match.parts.push_back(op);
+    }
+    return op;
   }
 
   template <class Problem>
@@ -89,19 +103,27 @@ class Finder {
     return op->inputs[0];
   }
 
-  /// Scores are scaled first and masked then.
-  bool match_scores(Operation& op, Match& match) {
-    const auto pointwise = problem_of<PointwiseProblem>(op);
-    if (!pointwise || pointwise->compute != DType::f32) return false;
-    for (std::size_t i = 0; i < pointwise->chain.size(); ++i) {
-      const PointwiseStep& step = pointwise->chain[i];
-      const bool last = i + 1 == pointwise->chain.size();
-      if (take_factor(step, match.scale)) continue;
-      if (!last || step.function != Pointwise::add || step.operand != 1 || op.inputs.size() != 2) return false;
-      match.mask = op.inputs[1];
-      if (shape(match.mask).rank() > 4 || program_.value(match.mask).format.dtype != DType::f32) return false;
+  /// Scores are scaled first and masked then, by operations of which this is the last.
+  Operation* match_scores(Operation* op, Match& match) {
+    bool scaled = false;
+    while (op != nullptr) {
+      const auto pointwise = problem_of<PointwiseProblem>(*op);
+      if (!pointwise || pointwise->compute != DType::f32 || shape(op->inputs[0]) != shape(op->output)) break;
+      for (auto step_at = pointwise->chain.rbegin(); step_at != pointwise->chain.rend(); ++step_at) {
+        const PointwiseStep& step = *step_at;
+        if (take_factor(step, match.scale)) {
+          scaled = true;
+          continue;
+        }
+        if (scaled || step.function != Pointwise::add || step.operand < 1) return nullptr;
+        const int mask = op->inputs[index(step.operand)];
+        if (program_.value(mask).format.dtype != DType::f32) return nullptr;
+        match.masks.emplace_back(mask, shape(op->output));
+      }
+      match.parts.push_back(op);
+      op = behind_views(op->inputs[0], match);
     }
-    return shape(op.inputs[0]) == shape(op.output);
+    return op;
   }
 
   std::optional<Match> match(Operation& last) {
@@ -109,55 +131,98 @@ class Finder {
     if (!product || product->transpose_a || product->transpose_b || product->alpha != 1) return std::nullopt;
     Match match;
     match.v = last.inputs[1];
-    Operation* op = only_for(last.inputs[0]);
+    Operation* op = behind_views(last.inputs[0], match);
     const auto softmax = op == nullptr ? std::nullopt : problem_of<SoftmaxProblem>(*op);
-    if (!softmax || softmax->kind != SoftmaxKind::softmax || shape(op->output).rank() != 4 || softmax->dim != 3) {
+    if (!softmax || softmax->kind != SoftmaxKind::softmax ||
+        softmax->dim + 1 != static_cast<int>(shape(op->output).rank())) {
       return std::nullopt;
     }
     match.parts.push_back(op);
-    if ((op = only_for(op->inputs[0])) == nullptr) return std::nullopt;
-    if (match_scores(*op, match)) {
-      match.parts.push_back(op);
-      if ((op = only_for(op->inputs[0])) == nullptr) return std::nullopt;
-    }
-    const auto scores = problem_of<MatMulProblem>(*op);
+    op = match_scores(behind_views(op->inputs[0], match), match);
+    const auto scores = op == nullptr ? std::nullopt : problem_of<MatMulProblem>(*op);
     if (!scores || scores->transpose_a) return std::nullopt;
     match.parts.push_back(op);
     match.scale *= scores->alpha;
     match.q = without_factor(op->inputs[0], match);
     match.k = without_factor(op->inputs[1], match);
     if (!scores->transpose_b && !turn_back(match)) return std::nullopt;
-    if (!fits(last, match)) return std::nullopt;
+    if (!divide(last, match) || !take_masks(match) || !fits(last, match)) return std::nullopt;
     return match;
+  }
+
+  /// Settles which of the matrices are images and which are heads, and gives operands and result four dimensions.
+  bool divide(const Operation& last, Match& match) {
+    const Shape& result = shape(last.output);
+    std::int64_t matrices = 1;
+    for (std::size_t d = 0; d + 2 < result.rank(); ++d) matrices *= result[static_cast<int>(d)];
+    match.heads = result.rank() == 4 ? result[1] : 0;
+    for (const Operation* const part : match.parts) {  // heads are what is next to the rows, where it can be seen
+      if (match.heads == 0 && shape(part->output).rank() > 3) match.heads = shape(part->output)[-3];
+    }
+    if (match.heads == 0) match.heads = 1;
+    match.images = matrices / match.heads;
+    for (const int value : {match.q, match.k, match.v, last.output}) {
+      Shape own = shape(value);
+      if (value == match.k && match.turned) own = with_last_two_swapped(own);
+      if (own.rank() == 4 && result.rank() == 4) {
+        if (own != shape(value)) match.shapes.emplace_back(value, own);
+        continue;
+      }
+      if (own.rank() < 3) return false;
+      const Shape wanted = {match.images, match.heads, own[-2], own[-1]};
+      if (wanted.numel() != own.numel()) return false;
+      if (wanted != shape(value)) match.shapes.emplace_back(value, wanted);
+      if (own == wanted) continue;
+      if (value == last.output ? !any_shape_is_read(value) : only_move(value) == nullptr) return false;
+    }
+    return true;
+  }
+
+  /// The move that computes a value which only one other reads.
+  Operation* only_move(int value) {
+    Operation* const op = only_for(value);
+    return op != nullptr && !op->view && problem_of<MoveProblem>(*op) ? op : nullptr;
+  }
+
+  /// Whether those that read a value count its elements only.
+  bool any_shape_is_read(int value) const {
+    return std::ranges::all_of(readers_[index(value)], [&](int reader) {
+      if (reader == none) return false;
+      const Operation& op = program_.operations[index(reader)];
+      return dynamic_cast<const Reshape*>(op.module.get()) != nullptr || problem_of<MoveProblem>(op).has_value();
+    });
+  }
+
+  /// One operand for all that is added to the scores: what it is, or the sum of what is known.
+  bool take_masks(Match& match) {
+    if (match.masks.empty()) return true;
+    const auto& [first, scores] = match.masks[0];
+    if (match.masks.size() == 1 && scores.rank() == 4 && shape(first).rank() <= 4 && scores[1] == match.heads &&
+        scores[0] == match.images) {
+      match.mask = first;
+      return true;
+    }
+    std::vector<ScoreMask> masks;
+    for (const auto& [value, of] : match.masks) {
+      const Tensor& known = program_.value(value).constant;
+      if (!known.defined() || known.dtype() != DType::f32) return false;
+      masks.push_back({known, of});
+    }
+    auto sum = sum_of_masks(masks, match.images, match.heads);
+    if (!sum) return false;
+    const Program::Value& one = program_.value(first);
+    match.mask = static_cast<int>(program_.values.size());
+    program_.values.push_back({one.name + " and others", sum->shape(), one.format, std::move(*sum)});
+    readers_.emplace_back();
+    producer_.push_back(none);
+    return true;
   }
 
   /// k' [.., D, S] is written by a move that can write k as well.
   bool turn_back(Match& match) {
-    match.turn = only_for(match.k);
-    auto move = match.turn == nullptr ? std::nullopt : problem_of<MoveProblem>(*match.turn);
-    if (!move) return false;
-    // The axes of the last dimension, and of the one before it.
-    const Shape& to = shape(match.k);
-    auto end = move->axes.end(), middle = end;
-    for (std::int64_t count = 1; count < to[-1] && middle != move->axes.begin();) count *= (--middle)->extent;
-    auto begin = middle;
-    for (std::int64_t count = 1; count < to[-2] && begin != move->axes.begin();) count *= (--begin)->extent;
-    const auto extent = [](auto from, auto until) {
-      std::int64_t count = 1;
-      for (; from != until; ++from) count *= from->extent;
-      return count;
-    };
-    if (extent(middle, end) != to[-1] || extent(begin, middle) != to[-2]) return false;
-    std::rotate(begin, middle, end);
-    match.turned = std::move(*move);
-    return true;
-  }
-
-  static Shape with_last_two_swapped(Shape shape) {
-    const std::int64_t last = shape[-1];
-    shape.set(-1, shape[-2]);
-    shape.set(-2, last);
-    return shape;
+    const Operation* const turn = only_move(match.k);
+    if (turn != nullptr) match.turned = with_last_two_swapped(*problem_of<MoveProblem>(*turn), shape(match.k));
+    return match.turned.has_value();
   }
 
   AttentionProblem problem(const Match& match) const { return {.scale = match.scale}; }
@@ -168,15 +233,19 @@ class Finder {
     return values;
   }
 
+  /// Gives values the shapes that they have in the problem, and by a second call what they had.
+  void exchange_shapes(Match& match) {
+    for (auto& [value, shape] : match.shapes) std::swap(program_.value(value).shape, shape);
+  }
+
   /// Whether there is a kernel for it.
-  bool fits(const Operation& last, const Match& match) {
+  bool fits(const Operation& last, Match& match) {
     for (const int value : {match.q, match.k, match.v, last.output}) {
-      if (shape(value).rank() != 4 || program_.value(value).format.dtype != DType::f32) return false;
+      if (program_.value(value).format.dtype != DType::f32) return false;
     }
-    const Shape k = shape(match.k);
-    if (match.turn != nullptr) program_.value(match.k).shape = with_last_two_swapped(k);
+    exchange_shapes(match);
     const bool taken = takes(attention(last, match));
-    program_.value(match.k).shape = k;
+    exchange_shapes(match);
     return taken;
   }
 
@@ -193,11 +262,13 @@ class Finder {
                                [&](Format format) { return op.module->takes(views.with(format, format)); });
   }
 
-  void replace(Operation& last, const Match& match) {
-    if (match.turn != nullptr) {
-      Program::Value& k = program_.value(match.k);
-      k.shape = with_last_two_swapped(k.shape);
-      match.turn->module = std::make_shared<Fixed<MoveProblem>>(*match.turned, k.shape, DType::f32);
+  void replace(Operation& last, Match match) {
+    exchange_shapes(match);
+    for (const auto& [value, before] : match.shapes) {
+      if (value == last.output) continue;
+      Operation& move = *only_move(value);
+      const MoveProblem problem = value == match.k && match.turned ? *match.turned : *problem_of<MoveProblem>(move);
+      move.module = std::make_shared<Fixed<MoveProblem>>(problem, shape(value), DType::f32);
     }
     Operation op = attention(last, match);
     for (Operation* const part : match.parts) {
@@ -209,7 +280,8 @@ class Finder {
 
   Program& program_;
   const CompileOptions& options_;
-  std::vector<int> readers_, producer_;  // by value
+  std::vector<std::vector<int>> readers_;  // by value: operations, none for the caller
+  std::vector<int> producer_;              // by value: the operation, or none
 };
 
 }  // namespace

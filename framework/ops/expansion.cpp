@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "lamina/base/error.h"
+#include "lamina/kernel/rules/move_compose.h"
 #include "lamina/layers/concat.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/views.h"
@@ -154,7 +155,28 @@ int Expansion::slice(int node, int axis, std::int64_t begin, std::int64_t end) {
 }
 
 int Expansion::join(std::vector<int> nodes, int axis) {
-  return nodes.size() == 1 ? nodes[0] : add(Concat(axis), std::move(nodes));
+  if (nodes.size() == 1) return nodes[0];
+  Concat joined(axis);
+  // Parts of one value, in another order, are one move of it: exporters write a roll so.
+  std::vector<MoveProblem> parts;
+  std::vector<Shape> shapes;
+  int source = -1;
+  for (const int node : nodes) {
+    const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
+    shapes.push_back(shape(node));
+    if (move == nullptr || (source >= 0 && network_[node].inputs[0] != source)) break;
+    source = network_[node].inputs[0];
+    MoveProblem part = move->problem({});
+    const bool by_dimension = std::ranges::equal(part.axes, shapes.back(), {}, &MoveProblem::Axis::extent);
+    if (!by_dimension) break;
+    parts.push_back(std::move(part));
+  }
+  if (parts.size() == nodes.size()) {
+    if (auto whole = beside(parts, static_cast<std::size_t>(axis))) {
+      return move(source, std::move(*whole), joined.output_shape(shapes));
+    }
+  }
+  return add(std::move(joined), std::move(nodes));
 }
 
 int Expansion::reduce(Reduction kind, int node, std::vector<int> axes, bool keep, bool last) {

@@ -51,7 +51,7 @@ std::vector<double> reference(const Case& c, const Operands& o) {
         std::int64_t offset = 0, step = 1;
         for (std::size_t i = 1; i <= c.mask.size(); ++i) {
           const std::int64_t extent = c.mask[c.mask.size() - i];
-          if (extent != 1) offset += at[4 - i] * step;
+          offset += at[4 - i] % extent * step;
           step *= extent;
         }
         score += mask[static_cast<std::size_t>(offset)];
@@ -106,6 +106,9 @@ std::vector<Case> cases() {
       {2, 4, 2, 19, 37, 32, 32, {.scale = 0.2}, {19, 37}},
       {2, 4, 2, 19, 37, 32, 32, {.scale = 0.2}, {2, 1, 1, 37}},
       {2, 4, 2, 19, 37, 32, 32, {.scale = 0.2, .causal = true, .past = 18}, {1, 4, 19, 1}},
+      // masks of fewer images, as of shifted windows
+      {6, 3, 3, 49, 49, 32, 32, {.scale = 0.18}, {2, 3, 49, 49}},
+      {6, 2, 1, 19, 37, 8, 8, {.scale = 0.3}, {3, 1, 19, 37}},
       // rows that see nothing, nothing to see, no rows
       {1, 2, 2, 6, 5, 8, 8, {.causal = true, .past = -3}},
       {1, 2, 2, 6, 0, 8, 8},

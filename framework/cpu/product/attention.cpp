@@ -195,7 +195,7 @@ class Attention {
         if (e.masked) {
           const std::int64_t image = pair / e.groups;
           const std::int64_t head = pair % e.groups * (e.heads / e.groups) + (first + row) / e.length;
-          const float* const mask = a.p_.mask + image * e.mask[0] + head * e.mask[1] +
+          const float* const mask = a.p_.mask + image % e.mask_images * e.mask[0] + head * e.mask[1] +
                                     (first + row) % e.length * e.mask[2] + position * e.mask[3];
           for (int i = 0; i < visible; ++i) s[i] += mask[i * e.mask[3]];
         }

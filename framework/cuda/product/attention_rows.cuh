@@ -48,7 +48,9 @@ struct AttentionRows {
     return image * strides.image + group * strides.head + position * strides.row;
   }
   /// Where the mask of a row begins.
-  __device__ std::int64_t mask(std::int64_t row) const { return at({e.mask[0], e.mask[1], e.mask[2]}, row); }
+  __device__ std::int64_t mask(std::int64_t row) const {
+    return at({0, e.mask[1], e.mask[2]}, row) + image % e.mask_images * e.mask[0];
+  }
 };
 
 }  // namespace lamina::cuda

@@ -103,8 +103,11 @@ bool is_attention(const AttentionProblem&, const Preparation& p) {
   if (!fit || p.output().format.dtype != dtype) return false;
   if (!has_whole_rows(p.output()) || !std::all_of(p.inputs.begin(), p.inputs.begin() + 3, has_whole_rows)) return false;
   if (p.inputs.size() > 3 && p.inputs[3].is_strided()) return false;
-  const Shape scores = {q[0], q[1], q[2], k[2]};
-  return p.inputs.size() < 4 || broadcasts(p.inputs[3].shape, 0, rank(p.inputs[3].shape), scores, 4);
+  if (p.inputs.size() < 4) return true;
+  const Shape& mask = p.inputs[3].shape;
+  const bool repeated = rank(mask) == 4 && mask[0] > 0 && q[0] % mask[0] == 0;
+  const Shape scores = {repeated ? mask[0] : q[0], q[1], q[2], k[2]};
+  return broadcasts(mask, 0, rank(mask), scores, 4);
 }
 
 AttentionExtents attention_extents(const AttentionProblem& problem, const Preparation& p) {
@@ -119,6 +122,7 @@ AttentionExtents attention_extents(const AttentionProblem& problem, const Prepar
   if (e.masked) {
     const auto strides = broadcast_strides(p.inputs[3].shape, 4);
     std::copy_n(strides.begin(), 4, e.mask);
+    if (rank(p.inputs[3].shape) == 4) e.mask_images = std::max<std::int64_t>(p.inputs[3].shape[0], 1);
   }
   return e;
 }

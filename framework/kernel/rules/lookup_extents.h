@@ -52,7 +52,8 @@ struct AttentionExtents {
   std::int64_t images = 1, heads = 1, groups = 1, length = 1, positions = 1, depth = 1, width = 1;
   bool masked = false, causal = false;
   RowStrides q = {}, k = {}, v = {}, output = {};
-  std::int64_t mask[4] = {};  ///< elements of the mask from one to the next of N, H, L and S
+  std::int64_t mask[4] = {};     ///< elements of the mask from one to the next of N, H, L and S
+  std::int64_t mask_images = 1;  ///< image n has the mask of n % this
   std::int64_t past = 0;
   double scale = 1;
 

@@ -1,6 +1,7 @@
 #include "lamina/kernel/rules/move_compose.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -74,13 +75,14 @@ bool is_stride(const Axis& axis) { return axis.offsets.empty(); }
 
 }  // namespace
 
-std::optional<MoveProblem> composed(const MoveProblem& second, const MoveProblem& first) {
+std::optional<MoveProblem> composed(const MoveProblem& second, MoveProblem first) {
   const auto is_empty = [](const Axis& axis) { return axis.extent < 1; };
   if (std::ranges::any_of(first.axes, is_empty) || std::ranges::any_of(second.axes, is_empty)) return std::nullopt;
   const Digits digits(first.axes);
   std::int64_t base = 0;  // where the first move's output begins
-  for (const Axis& axis : first.axes) {
+  for (Axis& axis : first.axes) {
     if (std::ranges::any_of(axis.offsets, [](std::int64_t o) { return o < 0; })) return std::nullopt;
+    if (!is_stride(axis)) base += take_stride(axis);  // a slice is written as a table
     base += offset(axis, 0);
   }
   MoveProblem result = {.axes = cut(second.axes, digits), .fill = second.fill};
@@ -119,6 +121,67 @@ std::optional<MoveProblem> composed(const MoveProblem& second, const MoveProblem
   if (!based) return std::nullopt;
   if (begin != 0) result.axes.insert(result.axes.begin(), {.extent = 1, .offsets = {begin}});
   return result;
+}
+
+std::optional<MoveProblem> beside(std::span<const MoveProblem> parts, std::size_t axis) {
+  MoveProblem result;
+  std::vector<std::int64_t> begins;
+  Axis row;  // of the parts along `axis`, if they are alike
+  bool alike = true;
+  Axis table = {.extent = 0};
+  for (MoveProblem part : parts) {
+    if (axis >= part.axes.size()) return std::nullopt;
+    Axis& along = part.axes[axis];
+    std::int64_t begin = 0;
+    for (Axis& one : part.axes) {
+      if (one.extent < 1 || one.extent > longest_table) return std::nullopt;
+      if (&one != &along && !is_stride(one)) begin += take_stride(one);
+    }
+    for (std::int64_t i = 0; i < along.extent; ++i) {
+      const std::int64_t place = offset(along, i);
+      table.offsets.push_back(!is_stride(along) && place < 0 ? -1 : begin + place);
+      if (table.offsets.back() < -1 || (is_stride(along) && place < 0)) return std::nullopt;
+    }
+    table.extent += along.extent;
+    if (!is_stride(along)) begin += take_stride(along);
+    begins.push_back(begin);
+    if (begins.size() == 1) row = along, result = part;
+    alike &= is_stride(along) && along.extent == row.extent && along.stride == row.stride;
+    if (table.extent > longest_table || part.fill != result.fill || part.axes.size() != result.axes.size()) {
+      return std::nullopt;
+    }
+    for (std::size_t d = 0; d < part.axes.size(); ++d) {
+      const Axis &a = part.axes[d], &b = result.axes[d];
+      const bool same = a.extent == b.extent && a.stride == b.stride && a.offsets == b.offsets;
+      if (d != axis && !same) return std::nullopt;
+    }
+  }
+  if (parts.empty()) return std::nullopt;
+  result.axes[axis] = std::move(table);
+  if (alike) {
+    result.axes[axis] = {.extent = static_cast<std::int64_t>(begins.size()), .offsets = std::move(begins)};
+    result.axes.insert(result.axes.begin() + static_cast<std::ptrdiff_t>(axis) + 1, row);
+  }
+  return result;
+}
+
+Shape with_last_two_swapped(Shape shape) {
+  const std::int64_t last = shape[-1];
+  shape.set(-1, shape[-2]);
+  shape.set(-2, last);
+  return shape;
+}
+
+std::optional<MoveProblem> with_last_two_swapped(const MoveProblem& problem, const Shape& to) {
+  MoveProblem move = problem;
+  auto end = move.axes.end(), middle = end;
+  std::int64_t columns = 1, rows = 1;
+  while (columns < to[-1] && middle != move.axes.begin()) columns *= (--middle)->extent;
+  auto begin = middle;
+  while (rows < to[-2] && begin != move.axes.begin()) rows *= (--begin)->extent;
+  if (columns != to[-1] || rows != to[-2]) return std::nullopt;
+  std::rotate(begin, middle, end);
+  return move;
 }
 
 }  // namespace lamina::detail

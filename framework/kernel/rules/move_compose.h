@@ -1,14 +1,26 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "lamina/kernel/problems.h"
+#include "lamina/tensor/shape.h"
 
 namespace lamina::detail {
 
 /// One move that does what `second` does to the output of `first`. Nothing if that cannot be said by axes whose offsets
 /// add up: an axis of `second` that is no stride runs across axes of `first`, `first` has elements outside, or tables
 /// would be too long.
-std::optional<MoveProblem> composed(const MoveProblem& second, const MoveProblem& first);
+std::optional<MoveProblem> composed(const MoveProblem& second, MoveProblem first);
+
+/// One move that writes, beside each other along axis `axis`, what the parts take of one input: a roll, the fields of a
+/// picture. Every part has one axis for each dimension of its output. Nothing if they differ in more than that axis and
+/// where they begin, or tables would be too long.
+std::optional<MoveProblem> beside(std::span<const MoveProblem> parts, std::size_t axis);
+
+Shape with_last_two_swapped(Shape shape);
+/// The move that writes with_last_two_swapped(to) where `problem` writes `to`. Nothing if an axis is of both
+/// dimensions.
+std::optional<MoveProblem> with_last_two_swapped(const MoveProblem& problem, const Shape& to);
 
 }  // namespace lamina::detail

@@ -120,13 +120,51 @@ int scatter_elements(Expansion& e) {
   return scatter(e, {.kind = GatherKind::elements, .dim = axis}, indices);
 }
 
+/// Updates at known places, which is how exporters write an assignment to a part of a tensor: every slice of the result
+/// is then one of the data or of the updates, which a move can say. -1 if a table of the slices would be too long.
+int put(Expansion& e, int data, int indices, int depth) {
+  constexpr std::int64_t longest_table = std::int64_t{1} << 20;
+  const int updates = e.input(2);
+  const Shape to = e.shape(data);
+  const std::int64_t slices = count_of(to, 0, depth), size = count_of(to, depth, e.rank(data));
+  const std::int64_t places = e.shape(indices).numel() / std::max(depth, 1);
+  if (slices < 1 || size < 1 || slices > longest_list || places > longest_list || depth == 0) return -1;
+  std::vector<std::int64_t> source(static_cast<std::size_t>(slices), -1);
+  const std::vector<std::int64_t> known = to_integers(e.known(indices));
+  for (std::int64_t u = 0; u < places; ++u) {
+    std::int64_t slice = 0;
+    for (int d = 0; d < depth; ++d) {
+      const std::int64_t at = known[static_cast<std::size_t>(u * depth + d)];
+      slice = slice * to[d] + (at < 0 ? at + to[d] : at);
+    }
+    source[static_cast<std::size_t>(slice)] = u;
+  }
+  bool all = true, in_order = places == slices;
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    const std::int64_t from = source[static_cast<std::size_t>(slice)];
+    all &= from >= 0, in_order &= from == slice;
+  }
+  if (in_order) return e.reshape(updates, to);
+  if (slices > longest_table) return -1;
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    std::int64_t& from = source[static_cast<std::size_t>(slice)];
+    if (!all) from = from < 0 ? slice : slices + from;
+    from *= size;
+  }
+  int rows = e.reshape(updates, {places, size});
+  if (!all) rows = e.join({e.reshape(data, {slices, size}), rows}, 0);
+  return e.move(rows, {.axes = {{.extent = slices, .offsets = std::move(source)}, {.extent = size, .stride = 1}}}, to);
+}
+
 int scatter_nd(Expansion& e) {
   const int data = e.input(0), indices = indices_of(e, 1);
   const int depth = index_depth(e, data, indices, 0);
   const auto at = e.shape(indices).extents(), from = e.shape(data).extents();
   const Shape wanted = to_shape(joined(at.first(at.size() - 1), from.subspan(static_cast<std::size_t>(depth)), {}));
   if (e.shape(e.input(2)) != wanted) e.refuse("expected updates ", wanted, ", got ", e.shape(e.input(2)));
-  return scatter(e, {.kind = GatherKind::nd}, indices);
+  const bool plain = e.attributes().text("reduction", "none") == "none" && e.dtype(e.input(2)) == e.dtype(data);
+  const int result = plain && e.known(indices).defined() ? put(e, data, indices, depth) : -1;
+  return result >= 0 ? result : scatter(e, {.kind = GatherKind::nd}, indices);
 }
 
 int top_k(Expansion& e) {

@@ -1,0 +1,69 @@
+#include "lamina/compile/attention_masks.h"
+
+#include <numeric>
+
+namespace lamina::detail {
+namespace {
+
+constexpr std::int64_t most_elements = std::int64_t{1} << 24;
+
+/// Extent `d` of a mask as if it had as many dimensions as the scores.
+std::int64_t extent_of(const ScoreMask& mask, std::size_t d) {
+  const std::size_t rank = mask.values.shape().rank(), missing = mask.scores.rank() - rank;
+  return d < missing ? 1 : mask.values.shape()[static_cast<int>(d - missing)];
+}
+
+/// After how many matrices of scores a mask begins again.
+std::int64_t period_of(const ScoreMask& mask) {
+  std::int64_t period = 1;
+  bool begun = false;
+  for (std::size_t d = 0; d + 2 < mask.scores.rank(); ++d) {
+    begun |= extent_of(mask, d) != 1;
+    if (begun) period *= mask.scores[static_cast<int>(d)];
+  }
+  return period;
+}
+
+/// Where the matrix for the `matrix`-th of the scores begins.
+std::int64_t begin_of(const ScoreMask& mask, std::int64_t matrix) {
+  std::int64_t offset = 0, step = extent_of(mask, mask.scores.rank() - 1) * extent_of(mask, mask.scores.rank() - 2);
+  for (std::size_t d = mask.scores.rank() - 2; d-- > 0;) {
+    const std::int64_t all = mask.scores[static_cast<int>(d)], own = extent_of(mask, d);
+    offset += matrix % all % own * step;
+    matrix /= all;
+    step *= own;
+  }
+  return offset;
+}
+
+}  // namespace
+
+std::optional<Tensor> sum_of_masks(std::span<const ScoreMask> masks, std::int64_t images, std::int64_t heads) {
+  std::int64_t period = heads;
+  for (const ScoreMask& mask : masks) {
+    const std::int64_t own = period_of(mask);
+    if (own < 1 || own > most_elements || period > most_elements) return std::nullopt;
+    period = std::lcm(period, own);
+  }
+  const std::int64_t rows = masks[0].scores[-2], positions = masks[0].scores[-1];
+  if (rows < 1 || positions < 1 || rows > most_elements || positions > most_elements || heads < 1 ||
+      images % (period / heads) != 0 || period > most_elements / rows / positions) {
+    return std::nullopt;
+  }
+  Tensor sum = Tensor::zeros({period / heads, heads, rows, positions}, DType::f32);
+  for (const ScoreMask& mask : masks) {
+    const std::size_t rank = mask.scores.rank();
+    const std::int64_t width = extent_of(mask, rank - 1), height = extent_of(mask, rank - 2);
+    const float* const from = mask.values.values<float>().data();
+    float* to = sum.values<float>().data();
+    for (std::int64_t matrix = 0; matrix < period; ++matrix) {
+      const float* const begin = from + begin_of(mask, matrix);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t i = 0; i < positions; ++i) *to++ += begin[row % height * width + i % width];
+      }
+    }
+  }
+  return sum;
+}
+
+}  // namespace lamina::detail
