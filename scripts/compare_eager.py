@@ -57,7 +57,8 @@ def export(module, shape, path, batch):
     import torch
     axes = {} if batch else {"dynamic_axes": {"x": {0: "N"}}}
     try:
-        with torch.inference_mode(False), torch.no_grad():
+        # With gradients, as without them MultiheadAttention takes a path that is not exported.
+        with torch.inference_mode(False), torch.enable_grad():
             torch.onnx.export(module, (torch.randn(batch or 1, *shape),), str(path), input_names=["x"],
                               opset_version=OPSET, dynamo=False, **axes)
     except Exception as error:  # noqa: BLE001

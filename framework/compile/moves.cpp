@@ -241,7 +241,7 @@ class Moves {
       first = network_[first].inputs[0];
     }
     const Shape to = shape(i);
-    if (path.empty() || to.rank() < 2 || to.rank() == 4 || shape(path.front())[-1] != to[-1]) return;
+    if (path.empty() || to.rank() < 2 || shape(path.front())[-1] != to[-1]) return;
     const auto move = move_of(first);
     if ((!move && !is_view(first)) || readers(first).size() != 1 || is_output_[index(first)]) return;
     const Shape rows = with_rows_of(to, shape(first)[-1]);

@@ -162,21 +162,30 @@ int Expansion::join(std::vector<int> nodes, int axis) {
   std::vector<Shape> shapes;
   int source = -1;
   for (const int node : nodes) {
-    const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
+    auto [from, part] = origin(node);
+    if (!part || (source >= 0 && from != source)) break;
+    source = from;
+    parts.push_back(std::move(*part));
     shapes.push_back(shape(node));
-    if (move == nullptr || (source >= 0 && network_[node].inputs[0] != source)) break;
-    source = network_[node].inputs[0];
-    MoveProblem part = move->problem({});
-    const bool by_dimension = std::ranges::equal(part.axes, shapes.back(), {}, &MoveProblem::Axis::extent);
-    if (!by_dimension) break;
-    parts.push_back(std::move(part));
   }
   if (parts.size() == nodes.size()) {
-    if (auto whole = beside(parts, static_cast<std::size_t>(axis))) {
+    if (auto whole = beside(parts, shapes, static_cast<std::size_t>(axis))) {
       return move(source, std::move(*whole), joined.output_shape(shapes));
     }
   }
   return add(std::move(joined), std::move(nodes));
+}
+
+std::pair<int, std::optional<MoveProblem>> Expansion::origin(int node) const {
+  std::optional<MoveProblem> all;
+  for (;;) {
+    const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
+    if (move == nullptr) return {node, all};
+    auto both = all ? composed(*all, move->problem({})) : move->problem({});
+    if (!both) return {node, all};
+    all = std::move(both);
+    node = network_[node].inputs[0];
+  }
 }
 
 int Expansion::reduce(Reduction kind, int node, std::vector<int> axes, bool keep, bool last) {

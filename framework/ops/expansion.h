@@ -1,8 +1,10 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lamina/kernel/problems.h"
@@ -76,6 +78,8 @@ class Expansion {
 
  private:
   std::string part_name(std::string_view what);
+  /// What a node takes of an earlier one by moves, and that one; the node itself and nothing if it is no move.
+  std::pair<int, std::optional<MoveProblem>> origin(int node) const;
 
   Network& network_;
   std::string_view op_;

@@ -78,6 +78,7 @@ bool is_stride(const Axis& axis) { return axis.offsets.empty(); }
 std::optional<MoveProblem> composed(const MoveProblem& second, MoveProblem first) {
   const auto is_empty = [](const Axis& axis) { return axis.extent < 1; };
   if (std::ranges::any_of(first.axes, is_empty) || std::ranges::any_of(second.axes, is_empty)) return std::nullopt;
+  if (second.axes.empty()) return std::nullopt;
   const Digits digits(first.axes);
   std::int64_t base = 0;  // where the first move's output begins
   for (Axis& axis : first.axes) {
@@ -88,51 +89,55 @@ std::optional<MoveProblem> composed(const MoveProblem& second, MoveProblem first
   MoveProblem result = {.axes = cut(second.axes, digits), .fill = second.fill};
   // Offsets add up where indices do: if no axis is left, and of those that are tables only one index ever moves.
   std::vector<std::int64_t> furthest(digits.size(), 0);
-  bool based = false;
-  std::int64_t begin = 0;
   for (Axis& axis : result.axes) {
     if (axis.extent > longest_table || (is_stride(axis) && axis.stride < 0 && axis.extent > 1)) return std::nullopt;
     std::vector<std::int64_t> most(digits.size(), 0);
     Axis moved = {.extent = axis.extent};
+    std::vector<bool> outside;
+    std::int64_t least = 0;  // from the axis' first place back to its least: a roll begins in the middle
     for (std::int64_t i = 0; i < axis.extent; ++i) {
       const std::int64_t place = offset(axis, i);
-      if (place < 0) {
-        moved.offsets.push_back(-1);
-        continue;
-      }
-      std::int64_t to = based ? 0 : base;
-      for (std::size_t d = 0; d < digits.size(); ++d) {
+      outside.push_back(place < 0);
+      std::int64_t to = 0;
+      for (std::size_t d = 0; d < digits.size() && place >= 0; ++d) {
         const std::int64_t at = digits.of(place, d);
         most[d] = std::max(most[d], at);
         to += offset(first.axes[d], at) - offset(first.axes[d], 0);
-        if (to < 0) return std::nullopt;  // would read as outside
       }
       moved.offsets.push_back(to);
+      least = std::min(least, to);
     }
+    for (std::size_t i = 0; i < outside.size(); ++i) moved.offsets[i] = outside[i] ? -1 : moved.offsets[i] - least;
     for (std::size_t d = 0; d < digits.size(); ++d) {
       if (most[d] > 0 && furthest[d] > 0 && !is_stride(first.axes[d])) return std::nullopt;
       furthest[d] += most[d];
       if (furthest[d] >= digits.extent(d) && furthest[d] > 0) return std::nullopt;
     }
-    based = true;
-    begin += take_stride(moved);
+    base += least + take_stride(moved);
     axis = std::move(moved);
   }
-  if (!based) return std::nullopt;
-  if (begin != 0) result.axes.insert(result.axes.begin(), {.extent = 1, .offsets = {begin}});
+  if (base < 0) return std::nullopt;  // of a move all of which is outside
+  if (base != 0) result.axes.insert(result.axes.begin(), {.extent = 1, .offsets = {base}});
   return result;
 }
 
-std::optional<MoveProblem> beside(std::span<const MoveProblem> parts, std::size_t axis) {
+std::optional<MoveProblem> beside(std::span<const MoveProblem> parts, std::span<const Shape> shapes, std::size_t axis) {
   MoveProblem result;
   std::vector<std::int64_t> begins;
   Axis row;  // of the parts along `axis`, if they are alike
   bool alike = true;
   Axis table = {.extent = 0};
   for (MoveProblem part : parts) {
-    if (axis >= part.axes.size()) return std::nullopt;
-    Axis& along = part.axes[axis];
     std::int64_t begin = 0;
+    if (!part.axes.empty() && part.axes[0].extent == 1 && part.axes[0].offsets.size() == 1 &&
+        part.axes.size() > shapes[begins.size()].rank()) {
+      begin = part.axes[0].offsets[0];
+      part.axes.erase(part.axes.begin());
+    }
+    const Shape& shape = shapes[begins.size()];
+    if (begin < 0 || axis >= shape.rank() || !std::ranges::equal(part.axes, shape, {}, &Axis::extent))
+      return std::nullopt;
+    Axis& along = part.axes[axis];
     for (Axis& one : part.axes) {
       if (one.extent < 1 || one.extent > longest_table) return std::nullopt;
       if (&one != &along && !is_stride(one)) begin += take_stride(one);

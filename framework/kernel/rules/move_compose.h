@@ -13,10 +13,10 @@ namespace lamina::detail {
 /// would be too long.
 std::optional<MoveProblem> composed(const MoveProblem& second, MoveProblem first);
 
-/// One move that writes, beside each other along axis `axis`, what the parts take of one input: a roll, the fields of a
-/// picture. Every part has one axis for each dimension of its output. Nothing if they differ in more than that axis and
-/// where they begin, or tables would be too long.
-std::optional<MoveProblem> beside(std::span<const MoveProblem> parts, std::size_t axis);
+/// One move that writes, beside each other along dimension `axis`, what the parts take of one input, in tensors of
+/// `shapes`: a roll, every second pixel and the others. Nothing if a part has not one axis for each dimension, if they
+/// differ in more than `axis` and where they begin, or if tables would be too long.
+std::optional<MoveProblem> beside(std::span<const MoveProblem> parts, std::span<const Shape> shapes, std::size_t axis);
 
 Shape with_last_two_swapped(Shape shape);
 /// The move that writes with_last_two_swapped(to) where `problem` writes `to`. Nothing if an axis is of both
