@@ -162,16 +162,13 @@ class Finder {
     if (match.heads == 0) match.heads = 1;
     match.images = matrices / match.heads;
     for (const int value : {match.q, match.k, match.v, last.output}) {
-      Shape own = shape(value);
-      if (value == match.k && match.turned) own = with_last_two_swapped(own);
-      if (own.rank() == 4 && result.rank() == 4) {
-        if (own != shape(value)) match.shapes.emplace_back(value, own);
-        continue;
-      }
+      const bool turned = value == match.k && match.turned;  // written anew, be it square
+      const Shape own = turned ? with_last_two_swapped(shape(value)) : shape(value);
       if (own.rank() < 3) return false;
-      const Shape wanted = {match.images, match.heads, own[-2], own[-1]};
+      const bool fits = own.rank() == 4 && result.rank() == 4;
+      const Shape wanted = fits ? own : Shape{match.images, match.heads, own[-2], own[-1]};
       if (wanted.numel() != own.numel()) return false;
-      if (wanted != shape(value)) match.shapes.emplace_back(value, wanted);
+      if (wanted != shape(value) || turned) match.shapes.emplace_back(value, wanted);
       if (own == wanted) continue;
       if (value == last.output ? !any_shape_is_read(value) : only_move(value) == nullptr) return false;
     }
