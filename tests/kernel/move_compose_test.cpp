@@ -69,6 +69,35 @@ TEST(MoveCompose, TablesFlipsAndFills) {
   EXPECT_TRUE(joined(flipped, expanded));
 }
 
+/// Rolls of two dimensions, which begin in the middle of both; what a slice, said as a table, is then divided into.
+TEST(MoveCompose, RollsAndDividedSlices) {
+  const MoveProblem down = {.axes = {{2, 24}, {4, 0, {18, 0, 6, 12}}, {6, 1}}};
+  const MoveProblem across = {.axes = {{2, 24}, {4, 6}, {6, 0, {4, 5, 0, 1, 2, 3}}}};
+  EXPECT_TRUE(joined(across, down));
+  EXPECT_TRUE(joined(down, across));
+  const MoveProblem slice = {.axes = {{5, 12}, {4, 0, {4, 5, 6, 7}}}};
+  EXPECT_TRUE(joined({.axes = {{2, 2}, {5, 4}, {2, 1}}}, slice));
+  EXPECT_FALSE(joined({.axes = {{2, 3}, {2, 24}, {3, 1}, {2, 6}}}, across));  // two axes within what is rolled
+}
+
+TEST(MoveCompose, PartsBesideEachOther) {
+  const Shape rows = {1, 4}, two = {2, 4};
+  const MoveProblem last = {.axes = {{1, 0, {8}}, {4, 1}}}, first = {.axes = {{2, 0, {0, 4}}, {4, 1}}};
+  const auto roll = detail::beside(std::vector{last, first}, std::vector{rows, two}, 0);
+  ASSERT_TRUE(roll.has_value());
+  EXPECT_EQ(walked(*roll), (Places{8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 6, 7}));
+  const MoveProblem even = {.axes = {{2, 4}, {2, 2}}}, odd = {.axes = {{1, 0, {1}}, {2, 4}, {2, 2}}};
+  const auto halves = detail::beside(std::vector{even, odd}, std::vector<Shape>{{2, 2}, {2, 2}}, 1);
+  ASSERT_TRUE(halves.has_value());
+  EXPECT_EQ(walked(*halves), (Places{0, 2, 1, 3, 4, 6, 5, 7}));
+  EXPECT_TRUE(halves->axes.back().offsets.empty());  // neighbours may be moved together
+  const MoveProblem padded = {.axes = {{1, 0, {-1}}, {4, 1}}};
+  EXPECT_EQ(walked(*detail::beside(std::vector{padded, first}, std::vector{rows, two}, 0)),
+            (Places{-1, -1, -1, -1, 0, 1, 2, 3, 4, 5, 6, 7}));
+  const MoveProblem turned = {.axes = {{1, 1}, {4, 4}}};
+  EXPECT_FALSE(detail::beside(std::vector{last, turned}, std::vector{rows, rows}, 0).has_value());
+}
+
 TEST(MoveCompose, WhatCannotBeSaidIsRefused) {
   const MoveProblem turned = permuted({4, 6}, {1, 0});
   EXPECT_FALSE(joined({.axes = {{3, 3}, {3, 1}}}, turned));                        // from one row into the next, or not
