@@ -1,7 +1,7 @@
 // Formats: how every activation is stored, so that few have to be converted.
 //
-// Backwards, each value learns the format that its first reader would like best, given what that reader's own readers
-// would like. Forwards, each operation picks the formats that convert the fewest bytes: of its operands as they now
+// Backwards, each value learns the format that the first of its readers to whom it matters would like best, given what
+// that reader's own readers would like. Forwards, each operation picks the formats that convert the fewest bytes: of its operands as they now
 // are, and of its result if it is not as wished; of equals, the fewest of its operands, for its readers may yet take
 // what was not wished.
 
@@ -82,10 +82,24 @@ class Negotiator {
   }
 
   void collect_wishes() {
+    std::vector<bool> asked(program_.values.size(), false);
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
       const Format wish = best_input(*op);
-      for (const int input : op->inputs) wished(input) = wish;
+      const bool matters = !takes_any(*op);
+      for (const int input : op->inputs) {
+        const auto at = static_cast<std::size_t>(input);
+        if (matters || !asked[at]) wished(input) = wish;
+        asked[at] = true;
+      }
     }
+  }
+
+  /// Whether the operation gives what is wished of it from operands of any format, and moves nothing for that.
+  bool takes_any(const Operation& op) {
+    PreparedViews views(program_, op, options_);
+    return std::ranges::all_of(input_formats(op), [&](Format input) {
+      return op.module->takes(views.with(input, wished(op.output))) && op.module->extra_bytes(views.preparation) == 0;
+    });
   }
 
   /// The first format, in order of preference, from which the operation gives what is wished of it, moving the fewest

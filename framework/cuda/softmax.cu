@@ -3,7 +3,8 @@
 // inner = 1 (logits): a block owns one row, its 256 threads take every 256th class, and meet in shared memory (2 KB)
 // for the row's maximum and sum. Rows of up to 512 classes: a warp owns one and holds it in registers. inner > 1: a
 // thread owns one position of [outer, inner] and walks along the extent, neighbours in a warp along inner, so that
-// loads are coalesced.
+// loads are coalesced; where positions are too few to fill a GPU, up to 32 threads of a block share one and meet in
+// shared memory.
 
 #include <cmath>
 
@@ -135,29 +136,61 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// The combination of the values of a block's threads that are `distance` or multiples of it apart, for all of them.
+template <class Combine>
+__device__ float combine_column(float value, float* shared, int distance, Combine combine) {
+  if (distance == threads) return value;
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = threads / 2; half >= distance; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half) {
+      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    __syncthreads();
+  }
+  const float result = shared[static_cast<int>(threadIdx.x) % distance];
+  __syncthreads();  // before anybody writes the next values
+  return result;
+}
+
+/// `width`, a power of two: positions of a block; the threads of one are so far apart.
 template <class T>
 __global__ void __launch_bounds__(threads)
     softmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
                            T* __restrict__ output,       // [outer, extent, inner]
-                           std::int64_t outer, std::int64_t extent, std::int64_t inner, bool log) {
+                           std::int64_t outer, std::int64_t extent, std::int64_t inner, int width, bool log) {
+  __shared__ float shared[threads];
   let_successor_start();
   wait_for_predecessor();
-  const std::int64_t step = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t p = std::int64_t{blockIdx.x} * threads + threadIdx.x; p < outer * inner; p += step) {
+  const int place = static_cast<int>(threadIdx.x) % width, mine = static_cast<int>(threadIdx.x) / width;
+  const int sharers = threads / width;
+  for (std::int64_t block = blockIdx.x; block * width < outer * inner; block += gridDim.x) {
+    const std::int64_t p = block * width + place;
+    const std::int64_t end = p < outer * inner ? extent : 0;
     const std::int64_t first = p / inner * extent * inner + p % inner;
     const T* x = input + first;
     T* y = output + first;
     float largest = -INFINITY;
-    for (std::int64_t i = 0; i < extent; ++i) largest = fmaxf(largest, to_f32(x[i * inner]));
-    float sum = 0, lost = 0;  // Kahan's: one thread adds them all
-    for (std::int64_t i = 0; i < extent; ++i) {
+    for (std::int64_t i = mine; i < end; i += sharers) largest = fmaxf(largest, to_f32(x[i * inner]));
+    largest = combine_column(largest, shared, width, Largest{});
+    float sum = 0, lost = 0;  // Kahan's: one thread may add them all
+    for (std::int64_t i = mine; i < end; i += sharers) {
       const float term = expf(to_f32(x[i * inner]) - largest) - lost, next = __fadd_rn(sum, term);
       lost = __fsub_rn(__fsub_rn(next, sum), term);
       sum = next;
     }
+    sum = combine_column(sum, shared, width, Sum{});
     const Finish finish(largest, sum, log);
-    for (std::int64_t i = 0; i < extent; ++i) y[i * inner] = from_f32<T>(finish(to_f32(x[i * inner])));
+    for (std::int64_t i = mine; i < end; i += sharers) y[i * inner] = from_f32<T>(finish(to_f32(x[i * inner])));
   }
+}
+
+/// Positions of a block: fewer, of at least 8, where there are too few for a GPU, as long as threads have work.
+int column_width(std::int64_t positions, std::int64_t extent) {
+  constexpr std::int64_t enough = 1 << 17;  // threads
+  int width = threads;
+  while (width > 8 && positions * (threads / width) < enough && extent >= 8 * (threads / width)) width /= 2;
+  return width;
 }
 
 template <class T>
@@ -203,6 +236,7 @@ void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void*
   if (outer == 0 || extent == 0 || inner == 0) return;
   const DeviceGuard guard(device);
   const bool log = kind == SoftmaxKind::log_softmax, hard = kind == SoftmaxKind::hardmax;
+  const int width = column_width(outer * inner, extent);
   with_element_type(dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     const auto* in = static_cast<const T*>(input);
@@ -217,7 +251,7 @@ void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void*
     } else if (hard) {
       launch(hardmax_columns_kernel<T>, positions, extent, inner);
     } else if (inner > 1) {
-      launch(softmax_columns_kernel<T>, positions, extent, inner, log);
+      launch(softmax_columns_kernel<T>, grid_for(outer * inner, width), extent, inner, width, log);
     } else if (extent <= 8 * warp) {
       launch(softmax_short_rows_kernel<T, 8>, warps, static_cast<int>(extent), log);
     } else if (extent <= held_classes * warp) {

@@ -225,9 +225,38 @@ bool gives_truth(Pointwise f) {
 
 }  // namespace
 
+/// What a node repeats along dimensions of one element, or the node itself.
+int Expansion::before_expansion(int node) const {
+  const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
+  if (move == nullptr) return node;
+  const int source = network_[node].inputs[0];
+  const Shape &from = shape(source), &to = shape(node);
+  const std::vector<MoveProblem::Axis> axes = move->problem({}).axes;
+  if (from.rank() > to.rank() || axes.size() != to.rank()) return node;
+  const std::vector<std::int64_t> strides = row_major_strides(from);
+  for (std::size_t d = 0; d < axes.size(); ++d) {
+    const std::size_t missing = to.rank() - from.rank();
+    const std::int64_t extent = d < missing ? 1 : from.extents()[d - missing];
+    const std::int64_t stride = extent == 1 ? 0 : strides[d - missing];
+    const MoveProblem::Axis& axis = axes[d];
+    const bool repeated = extent == 1 || extent == axis.extent;
+    if (!repeated || !axis.offsets.empty() || axis.extent != to.extents()[d] || axis.stride != stride) return node;
+  }
+  return source;
+}
+
 int Expansion::pointwise(Pointwise function, std::vector<int> inputs) {
   const int operands = describe(function).operands;
   if (static_cast<int>(inputs.size()) != operands) fail(op_, ": expected ", operands, " operands, got ", inputs.size());
+  // To repeat what is repeated anyway is no work: with the shapes before, if the result has the same.
+  std::vector<int> before;
+  for (const int node : inputs) before.push_back(before_expansion(node));
+  const auto result_shape = [&](const std::vector<int>& nodes) {
+    std::vector<Shape> shapes;
+    for (const int node : nodes) shapes.push_back(shape(node));
+    return broadcast(op_, shapes);
+  };
+  if (before != inputs && result_shape(before) == result_shape(inputs)) inputs = before;
   // What is known becomes a number of the instruction; the larger operand may be written over.
   if (is_commutative(function) && !known(inputs[1]).defined() &&
       (known(inputs[0]).defined() || shape(inputs[0]).numel() < shape(inputs[1]).numel())) {

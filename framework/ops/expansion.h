@@ -80,6 +80,7 @@ class Expansion {
   std::string part_name(std::string_view what);
   /// What a node takes of an earlier one by moves, and that one; the node itself and nothing if it is no move.
   std::pair<int, std::optional<MoveProblem>> origin(int node) const;
+  int before_expansion(int node) const;
 
   Network& network_;
   std::string_view op_;
