@@ -103,12 +103,14 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
                                        .centred = problem.centred,
                                        .inner = problem.inner,
                                        .channels = problem.channels};
-  return make_operator("one pass", {.parameters = scale.bytes() + shift.bytes()},
+  return make_operator("one pass",
+                       {.workspace = cuda::norm_workspace(problem.length, p.input().shape.numel()),
+                        .parameters = scale.bytes() + shift.bytes()},
                        [=, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
                          cuda::NormSettings with = settings;
                          with.scale = floats(scale), with.shift = floats(shift);  // which the operator keeps
                          cuda::norm(device, with, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(),
-                                    outputs[0].numel(), execution.stream);
+                                    outputs[0].numel(), execution.workspace, execution.stream);
                        });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "lamina/cuda/runtime/stream.h"
@@ -22,6 +23,9 @@ struct NormSettings {
 void norm(int device, const NormSettings& settings, DType dtype,
           const void* input,  // [count / length, length]
           void* output,       // [count / length, length]
-          std::int64_t count, Stream stream);
+          std::int64_t count,
+          void* workspace,  // norm_workspace() bytes
+          Stream stream);
+std::size_t norm_workspace(std::int64_t length, std::int64_t count);
 
 }  // namespace lamina::cuda
