@@ -5,7 +5,8 @@
     scripts/compare_eager.py --only timm/ --batch 32
     scripts/compare_eager.py --table                                             # what was measured so far, as Markdown
 
-A network is built with initial weights and exported by torch.onnx.export in a process of its own, as many at a time as
+A network is built with initial weights, and batch norms' statistics from a random input, without which values overflow
+in 16 bits; it is exported by torch.onnx.export in a process of its own, as many at a time as
 --jobs says; at the GPU they take turns, one timing at a time. Lamina's time is that of `lamina bench model`, PyTorch's
 the median of calls between two events, both with inputs on the device. PyTorch is as it comes: torch.inference_mode,
 no cudnn.benchmark. At N = 1 it waits for the CPU that launches its kernels, so there its time depends on the CPU, and
@@ -118,7 +119,8 @@ def run_case(a, network):
     torch.set_num_threads(1)
     result = {"lamina": {}, "eager": {}}
     module, shape = coverage_models.build(network)
-    module, shape = module.eval(), shape[1:]
+    shape = shape[1:]
+    coverage_models.calibrate(module.eval(), torch.randn(2, *shape))
     result["parameters"] = sum(p.numel() for p in module.parameters())
     refused = []
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():

@@ -161,10 +161,16 @@ def randomise(module, x):
             for name in ("weight", "bias"):
                 buffer = getattr(owner, name)
                 buffer.copy_(draw(owner, name, buffer, generator))
-    module.eval()
+    calibrate(module.eval(), x)
+
+
+@torch.no_grad()
+def calibrate(module, x):
+    """Gives batch norms statistics of what they see."""
     hooks = [norm.register_forward_pre_hook(statistics) for norm in module.modules()
              if getattr(norm, "running_mean", None) is not None]
-    module(x)
+    if hooks:
+        module(x)
     for hook in hooks:
         hook.remove()
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "lamina/compile/attention_masks.h"
+#include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/rules/move_compose.h"
 #include "lamina/layers/elementwise.h"
@@ -17,34 +18,22 @@
 namespace lamina::detail {
 namespace {
 
-constexpr int none = -1;
-
-class Finder {
+class Finder : Dataflow {
  public:
-  Finder(Program& program, const CompileOptions& options)
-      : program_(program), options_(options), readers_(program.values.size()), producer_(program.values.size(), none) {
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& op = program_.operations[i];
-      producer_[index(op.output)] = static_cast<int>(i);
-      for (const int input : op.inputs) readers_[index(input)].push_back(static_cast<int>(i));
-    }
-    for (const int output : program_.outputs) readers_[index(output)].push_back(none);
-  }
+  Finder(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
 
   void find() {
     for (Operation& op : program_.operations) {
       if (const auto found = match(op)) replace(op, *found);
     }
-    std::erase_if(program_.operations, [](const Operation& op) { return op.module == nullptr; });
+    finish();
   }
 
  private:
-  using Operation = Program::Operation;
-
   /// What was found, from the last operation to the first.
   struct Match {
     std::vector<Operation*> parts;  // all but the last product
-    int q = none, k = none, v = none, mask = none;
+    int q = none, k = none, v = none, mask = none, factors = none;
     double scale = 1;
     std::vector<std::pair<int, Shape>> masks{};   // values that are added to scores of these shapes
     std::int64_t images = 1, heads = 0;           // of the four-dimensional problem
@@ -52,16 +41,7 @@ class Finder {
     std::optional<MoveProblem> turned{};          // how the move that writes k' writes k
   };
 
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  const Shape& shape(int value) const { return program_.value(value).shape; }
-
-  /// The operation that computes a value which only one other reads.
-  Operation* only_for(int value) {
-    if (readers_[index(value)].size() != 1 || producer_[index(value)] == none) return nullptr;
-    return &program_.operations[index(producer_[index(value)])];
-  }
-
-  /// The same behind views of the same matrices, which are part of what is found.
+  /// What computes a value for one other, behind views of the same matrices, which are part of what is found.
   Operation* behind_views(int value, Match& match) {
     Operation* op = only_for(value);
     for (; op != nullptr && op->view; op = only_for(op->inputs[0])) {
@@ -72,19 +52,20 @@ class Finder {
     return op;
   }
 
-  template <class Problem>
-  std::optional<Problem> problem_of(const Operation& op) const {
-    const auto* layer = dynamic_cast<const Layer<Problem>*>(op.module.get());
-    if (layer == nullptr) return std::nullopt;
-    std::vector<Shape> inputs;
-    for (const int input : op.inputs) inputs.push_back(shape(input));
-    return layer->problem(inputs);
-  }
-
   /// Takes a factor out of a chain's step.
   static bool take_factor(const PointwiseStep& step, double& scale) {
     if (step.operand >= 0 || (step.function != Pointwise::mul && step.function != Pointwise::div)) return false;
     step.function == Pointwise::mul ? scale *= step.a : scale /= step.a;
+    return true;
+  }
+
+  /// Takes known factors out of a step, one for each head.
+  bool take_factors(const PointwiseStep& step, const Operation& op, Match& match) const {
+    if (step.function != Pointwise::mul || step.operand < 1 || match.factors != none) return false;
+    const Program::Value& value = program_.value(op.inputs[index(step.operand)]);
+    if (!value.constant.defined() || value.format.dtype != DType::f32) return false;
+    if (value.shape.rank() < 3 || value.shape.rank() > 4 || value.shape.numel() != value.shape[-3]) return false;
+    match.factors = op.inputs[index(step.operand)];
     return true;
   }
 
@@ -111,7 +92,7 @@ class Finder {
       if (!pointwise || pointwise->compute != DType::f32 || shape(op->inputs[0]) != shape(op->output)) break;
       for (auto step_at = pointwise->chain.rbegin(); step_at != pointwise->chain.rend(); ++step_at) {
         const PointwiseStep& step = *step_at;
-        if (take_factor(step, match.scale)) {
+        if (take_factor(step, match.scale) || take_factors(step, *op, match)) {
           scaled = true;
           continue;
         }
@@ -161,6 +142,7 @@ class Finder {
     }
     if (match.heads == 0) match.heads = 1;
     match.images = matrices / match.heads;
+    if (match.factors != none && shape(match.factors)[-3] != match.heads) return false;
     for (const int value : {match.q, match.k, match.v, last.output}) {
       const bool turned = value == match.k && match.turned;  // written anew, be it square
       const Shape own = turned ? with_last_two_swapped(shape(value)) : shape(value);
@@ -183,7 +165,7 @@ class Finder {
 
   /// Whether those that read a value count its elements only.
   bool any_shape_is_read(int value) const {
-    return std::ranges::all_of(readers_[index(value)], [&](int reader) {
+    return std::ranges::all_of(readers(value), [&](int reader) {
       if (reader == none) return false;
       const Operation& op = program_.operations[index(reader)];
       return dynamic_cast<const Reshape*>(op.module.get()) != nullptr || problem_of<MoveProblem>(op).has_value();
@@ -207,11 +189,7 @@ class Finder {
     }
     auto sum = sum_of_masks(masks, match.images, match.heads);
     if (!sum) return false;
-    const Program::Value& one = program_.value(first);
-    match.mask = static_cast<int>(program_.values.size());
-    program_.values.push_back({one.name + " and others", sum->shape(), one.format, std::move(*sum)});
-    readers_.emplace_back();
-    producer_.push_back(none);
+    match.mask = new_value(program_.value(first).name + " and others", sum->shape(), *sum);
     return true;
   }
 
@@ -259,6 +237,18 @@ class Finder {
                                [&](Format format) { return op.module->takes(views.with(format, format)); });
   }
 
+  /// What is done to scores head by head is done to queries, in front of `last`.
+  int multiplied(int q, int factors, const Operation& last) {
+    Operation op;
+    op.name = last.name + " (queries)";
+    op.module = std::make_shared<Elementwise>(PointwiseChain{{.function = Pointwise::mul, .operand = 1}});
+    op.inputs = {q, factors};
+    op.output = new_value(op.name, shape(q));
+    const int result = op.output;
+    insert(last, std::move(op));
+    return result;
+  }
+
   void replace(Operation& last, Match match) {
     exchange_shapes(match);
     for (const auto& [value, before] : match.shapes) {
@@ -267,6 +257,7 @@ class Finder {
       const MoveProblem problem = value == match.k && match.turned ? *match.turned : *problem_of<MoveProblem>(move);
       move.module = std::make_shared<Fixed<MoveProblem>>(problem, shape(value), DType::f32);
     }
+    if (match.factors != none) match.q = multiplied(match.q, match.factors, last);
     Operation op = attention(last, match);
     for (Operation* const part : match.parts) {
       op.fused += (op.fused.empty() ? "" : ", ") + part->name;
@@ -277,8 +268,6 @@ class Finder {
 
   Program& program_;
   const CompileOptions& options_;
-  std::vector<std::vector<int>> readers_;  // by value: operations, none for the caller
-  std::vector<int> producer_;              // by value: the operation, or none
 };
 
 }  // namespace

@@ -77,7 +77,17 @@ PointwiseChain simplified(PointwiseChain chain) {
                                    {.function = add, .a = 1},
                                    times_x,
                                    {.function = mul, .a = 0.5}},
-                                  gelu}};
+                                  gelu},
+                                 {{times_x,
+                                   times_x,
+                                   {.function = mul, .a = 0.044715},
+                                   {.function = add, .operand = 0},
+                                   {.function = mul, .a = 0.79788456080286541},
+                                   {.function = tanh},
+                                   {.function = add, .a = 1},
+                                   times_x,
+                                   {.function = mul, .a = 0.5}},
+                                  gelu_tanh}};
   for (const auto& [steps, function] : idioms) {
     if (chain.size() < steps.size() || !std::equal(steps.begin(), steps.end(), chain.begin(), alike)) continue;
     chain.erase(chain.begin() + 1, chain.begin() + static_cast<std::ptrdiff_t>(steps.size()));

@@ -25,11 +25,12 @@ class Fixed final : public Layer<Problem> {
     if constexpr (moves) return is_still(problem_, preparation);
     return false;
   }
-  /// A move takes any layouts: to turn what it moves costs as a conversion does.
+  /// Moves and reductions take any layouts: to turn what they write costs as a conversion does.
   std::size_t extra_bytes(const Preparation& preparation) const override {
     const View& output = preparation.output();
-    const bool turns = moves && preparation.input().format.layout != output.format.layout;
-    return turns && !keeps_order(preparation) ? bytes_of(output.shape, output.format) : 0;
+    bool turns = (moves || reduces) && preparation.input().format.layout != output.format.layout;
+    turns &= moves ? !keeps_order(preparation) : !same_order(output.shape, Layout::nchw, Layout::nhwc);
+    return turns ? bytes_of(output.shape, output.format) : 0;
   }
   /// What a move writes may be read as any shape.
   using Module::absorb;
@@ -41,6 +42,7 @@ class Fixed final : public Layer<Problem> {
 
  private:
   static constexpr bool moves = std::is_same_v<Problem, MoveProblem>;
+  static constexpr bool reduces = std::is_same_v<Problem, ReduceProblem>;
 
   Problem problem_;
   Shape shape_;

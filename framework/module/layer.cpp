@@ -13,9 +13,21 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 
 }  // namespace
 
+/// A slice is worth no slower kernel: the one that would run without knows it, or none does.
 template <class Problem>
 bool Layer<Problem>::takes(const Preparation& preparation) const {
-  return find_kernel(problem(shapes_of(preparation.inputs)), preparation) != nullptr;
+  const Problem what = problem(shapes_of(preparation.inputs));
+  const Kernel<Problem>* const kernel = find_kernel(what, preparation);
+  if (kernel == nullptr || !preparation.has_slices()) return kernel != nullptr;
+  const auto whole = [](std::span<const View> views) {
+    std::vector<View> result(views.begin(), views.end());
+    for (View& view : result) view.channels = 0;
+    return result;
+  };
+  const std::vector<View> inputs = whole(preparation.inputs), outputs = whole(preparation.outputs);
+  Preparation without = preparation;
+  without.inputs = inputs, without.outputs = outputs;
+  return find_kernel(what, without) == kernel;
 }
 
 template <class Problem>

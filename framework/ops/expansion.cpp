@@ -275,8 +275,8 @@ int Expansion::pointwise(Pointwise function, std::vector<int> inputs) {
       immediate = to_numbers(value)[0];
       return;
     }
-    operand = static_cast<int>(kept.size());
-    kept.push_back(inputs[i]);
+    operand = inputs[i] == inputs[0] ? 0 : static_cast<int>(kept.size());
+    if (operand != 0) kept.push_back(inputs[i]);
   };
   place(1, step.operand, step.a);
   place(2, step.second, step.b);

@@ -228,6 +228,20 @@ TEST(Fuse, AnIdiomBecomesThePartOfALayer) {
   expect_same(g, {random_tensor({2, 20, 6}, 3)});
 }
 
+/// The other GELU, whose cube is a product of the value by itself.
+TEST(Fuse, TanhGeluBecomesThePartOfALayer) {
+  Graph g;
+  const Value x = g.input("x", {batch, 20, 6});
+  const Value y = op(g, "product", "MatMul", {x, constant(g, "weight", random_tensor({6, 9}, 1))});
+  const Value cube = op(g, "cube", "Mul", {y, op(g, "square", "Mul", {y, y})});
+  const Value sum = op(g, "sum", "Add", {y, op(g, "small", "Mul", {number(g, "kappa", 0.044715f), cube})});
+  const Value tanh = op(g, "tanh", "Tanh", {op(g, "scaled", "Mul", {number(g, "beta", 0.79788456f), sum})});
+  const Value product = op(g, "product 2", "Mul", {y, op(g, "up", "Add", {number(g, "one", 1), tanh})});
+  g.output(op(g, "half", "Mul", {number(g, "0.5", 0.5f), product}));
+  EXPECT_EQ(fused(g).size(), 1u);
+  expect_same(g, {random_tensor({2, 20, 6}, 3)});
+}
+
 /// A convolution, with what has the shape of its result added, and a function of the sum.
 TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
   Graph g;

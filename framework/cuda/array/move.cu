@@ -2,8 +2,9 @@
 //
 // A thread owns an element of the output at a time, a warp neighbours of it: what it writes is coalesced, what it reads
 // is as far as the axes allow. Where the innermost axis goes across the input and another along it (a transposition,
-// whatever stands before, between and behind), blocks of 32 x 8 threads turn tiles of 32 x 32 in shared memory, at most
-// 16.5 KB; a pitch of 33 keeps columns free of bank conflicts. Preconditions: none.
+// whatever stands before, between and behind), a block turns tiles of 1024 elements in shared memory, at most 20 KB: 32
+// x 32, or narrower and longer ones where an axis is as short as heads are. An odd pitch keeps columns free of bank
+// conflicts. Preconditions: none.
 
 #include <algorithm>
 
@@ -19,8 +20,7 @@ namespace lamina::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int tile = 32;
-constexpr int tile_rows = 8;
+constexpr int tile_bits = 10, least_bits = 2;  // elements of a tile, and along one of its axes, as powers of two
 
 /// Where elements come from.
 struct Source {
@@ -63,29 +63,45 @@ struct Tiles {
   std::int64_t turned, turned_pitch;     // extent; elements of the output from one to the next
   std::int64_t inner, inner_stride;      // extent; elements of the input from one to the next
   std::int64_t turned_tiles, inner_tiles;
+  int bits;  // of the elements of a tile along the turned axis
 };
 
 template <class T>
-__global__ void __launch_bounds__(tile* tile_rows)
-    turn_kernel(const __grid_constant__ Tiles t, const T* __restrict__ input, T* __restrict__ output, T fill,
-                std::int64_t tiles) {
-  __shared__ T shared[tile][tile + 1];
+__global__ void __launch_bounds__(threads) turn_kernel(const __grid_constant__ Tiles t, const T* __restrict__ input,
+                                                       T* __restrict__ output, T fill, std::int64_t tiles) {
+  __shared__ T shared[(1 << tile_bits) + (1 << (tile_bits - least_bits))];
   let_successor_start();
   wait_for_predecessor();
-  const auto x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  const int width = 1 << t.bits, height = 1 << (tile_bits - t.bits), pitch = width + 1;
   for (std::int64_t number = blockIdx.x; number < tiles; number += gridDim.x) {
     const std::int64_t place = number / (t.turned_tiles * t.inner_tiles);
-    const std::int64_t a = number % t.turned_tiles * tile, b = number / t.turned_tiles % t.inner_tiles * tile;
+    const std::int64_t a = number % t.turned_tiles * width, b = number / t.turned_tiles % t.inner_tiles * height;
     const std::int64_t from = t.others.offset(place), to = t.others.axes.offset(t.pitches, place);
-    for (int j = y; j < tile && b + j < t.inner; j += tile_rows) {
-      if (a + x < t.turned) shared[j][x] = from < 0 ? fill : input[from + (b + j) * t.inner_stride + a + x];
+#pragma unroll
+    for (int k = 0; k < (1 << tile_bits) / threads; ++k) {
+      const int i = k * threads + static_cast<int>(threadIdx.x), x = i & (width - 1), y = i >> t.bits;
+      if (a + x >= t.turned || b + y >= t.inner) continue;
+      shared[y * pitch + x] = from < 0 ? fill : input[from + (b + y) * t.inner_stride + a + x];
     }
     __syncthreads();
-    for (int j = y; j < tile && a + j < t.turned; j += tile_rows) {
-      if (b + x < t.inner) output[to + (a + j) * t.turned_pitch + b + x] = shared[x][j];
+#pragma unroll
+    for (int k = 0; k < (1 << tile_bits) / threads; ++k) {
+      const int i = k * threads + static_cast<int>(threadIdx.x), y = i & (height - 1), x = i >> (tile_bits - t.bits);
+      if (a + x >= t.turned || b + y >= t.inner) continue;
+      output[to + (a + x) * t.turned_pitch + b + y] = shared[y * pitch + x];
     }
     __syncthreads();
   }
+}
+
+/// The bits of a tile along the turned axis: half of them, or as few as either axis needs.
+int bits_of_turned(std::int64_t turned, std::int64_t inner) {
+  const auto bits = [](std::int64_t extent) {
+    int n = least_bits;
+    while (n < tile_bits / 2 && std::int64_t{1} << n < extent) ++n;
+    return n;
+  };
+  return bits(turned) < tile_bits / 2 ? bits(turned) : tile_bits - bits(inner);
 }
 
 struct alignas(16) Sixteen {
@@ -187,11 +203,12 @@ void Move::run(const Tensor& input, Tensor& output, Stream stream) const {
     const T fill = filling<T>(plan_.fill);
     if (turned_ >= 0) {
       tiles.others = source;
-      tiles.turned_tiles = detail::ceil_div<std::int64_t>(tiles.turned, tile);
-      tiles.inner_tiles = detail::ceil_div<std::int64_t>(tiles.inner, tile);
+      tiles.bits = bits_of_turned(tiles.turned, tiles.inner);
+      tiles.turned_tiles = detail::ceil_div(tiles.turned, std::int64_t{1} << tiles.bits);
+      tiles.inner_tiles = detail::ceil_div(tiles.inner, std::int64_t{1} << (tile_bits - tiles.bits));
       const std::int64_t count = plan_.count / tiles.turned / tiles.inner * tiles.turned_tiles * tiles.inner_tiles;
-      launch_kernel(turn_kernel<T>, {.grid = dim3(grid_for(count, 1)), .block = dim3(tile, tile_rows)}, stream, tiles,
-                    from, to, fill, count);
+      launch_kernel(turn_kernel<T>, {.grid = dim3(grid_for(count, 1)), .block = dim3(threads)}, stream, tiles, from, to,
+                    fill, count);
       return;
     }
     launch_kernel(move_kernel<T>, {.grid = dim3(grid_for(plan_.count, threads)), .block = dim3(threads)}, stream,

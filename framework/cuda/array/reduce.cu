@@ -2,8 +2,8 @@
 // with the elements of one; the threads that share an output meet in shared memory (at most 16 KB), in the same order
 // every time.
 //
-//   rows     a warp owns an output, or a whole block where each has many elements
-//   columns  32 outputs, neighbours in memory, to a block, and each of its 8 to 32 rows takes every 8th to 32nd element
+//   rows     1 to 32 neighbours of a warp own an output, or a whole block where each has many elements
+//   columns  256 to 32 outputs, neighbours in memory, to a block; of its 1 to 32 rows each takes every so many-th element
 //
 // Sums of floats are Kahan's: what an addition rounds away is carried to the next. Preconditions: none.
 
@@ -240,8 +240,11 @@ void Reduce::launch(const Tensor& input, Tensor& output, Stream stream) const {
                        .to = output.dtype()};
   const Settings<T> settings = {problem_.kind, problem_.last, identity_of<T>(problem_.kind, input.dtype())};
   const bool columns = plan_.kept.back().strides[0] == 1 && plan_.reduced.back().strides[0] != 1 && plan_.extent > 1;
-  dim3 block(warp, 8);  // rows of a warp each, or columns with eight threads each
-  if (columns && plan_.extent >= 256) block.y = warp;
+  // Few elements need few threads: a fourth of them, and no more than there are.
+  unsigned sharers = 1;
+  while (sharers < (columns ? 8u : 1u * warp) && sharers * 4 <= static_cast<std::uint64_t>(plan_.extent)) sharers *= 2;
+  dim3 block = columns ? dim3(256 / sharers, sharers) : dim3(sharers, 256 / sharers);
+  if (columns && plan_.extent >= 256) block = dim3(warp, warp);
   if (!columns && plan_.extent > 512) block = dim3(plan_.extent > 8192 ? most_threads : 256, 1);
   const std::int64_t each = columns ? block.x : block.y;  // outputs of a block
   launch_kernel(reduce_kernel<T, State>,
