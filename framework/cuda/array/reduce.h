@@ -25,4 +25,9 @@ class Reduce {
   DType compute_;
 };
 
+/// Sums, products, the largest and the least of rows. False, and nothing is done, where they are not rows of whole
+/// packs.
+bool reduce_packs(const ReduceProblem& problem, const detail::ReducePlan& plan, const Tensor& input, Tensor& output,
+                  Stream stream);
+
 }  // namespace lamina::cuda

@@ -6,6 +6,7 @@
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
+#include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream.h"
 #include "lamina/cuda/runtime/check.h"
@@ -204,15 +205,24 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
 /// order of its own, and takes few rows only. `rows` is left what no convolution takes.
 bool many_rows(const LinearProblem& problem, const Preparation& p) { return !rows_pay(problem, p); }
 
+/// A tile of channels_last is 64 filters of steps of 128 bytes; what is much narrower, as a mixture of heads, is not
+/// worth it.
+bool narrow(const LinearProblem& problem, const Preparation& p) {
+  constexpr int few = 16;
+  return problem.in <= few && problem.out <= few && many_rows(problem, p);
+}
+
 constexpr Layout nhwc = Layout::nhwc;
 
-constexpr Kernel<LinearProblem> table[] = {{"stream", linear_stream_takes, prepare_linear_stream, many_rows},
-                                           {"channels_last", convolution_takes<channels_last::takes, nhwc>,
-                                            prepare_convolution<channels_last::prepare, nhwc>, many_rows},
-                                           {"implicit_gemm", convolution_takes<implicit_gemm::takes, nhwc>,
-                                            prepare_convolution<implicit_gemm::prepare, nhwc>, many_rows},
-                                           {"rows", rows_take, prepare<Rows>, rows_pay},
-                                           {"cublas", product_takes, prepare<Product>, many_rows}};
+constexpr Kernel<LinearProblem> table[] = {
+    {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
+    {"mma", convolution_takes<mma::takes, nhwc>, prepare_convolution<mma::prepare, nhwc>, narrow},
+    {"channels_last", convolution_takes<channels_last::takes, nhwc>, prepare_convolution<channels_last::prepare, nhwc>,
+     many_rows},
+    {"implicit_gemm", convolution_takes<implicit_gemm::takes, nhwc>, prepare_convolution<implicit_gemm::prepare, nhwc>,
+     many_rows},
+    {"rows", rows_take, prepare<Rows>, rows_pay},
+    {"cublas", product_takes, prepare<Product>, many_rows}};
 
 }  // namespace
 }  // namespace lamina::cuda

@@ -1,6 +1,7 @@
 // Functions of single elements. ONNX's name, and the function of kernel/pointwise.h that it is.
 
 #include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -47,6 +48,17 @@ int dropout(Expansion& e) {
       Tensor::from(std::vector<std::uint8_t>(static_cast<std::size_t>(e.shape(e.input(0)).numel()), 1),
                    e.shape(e.input(0)))
           .to(DType::boolean));
+}
+
+/// A square is a product.
+int pow(Expansion& e) {
+  const int x = e.input(0), power = e.input(1);
+  const Tensor& known = e.known(power);
+  if (is_float(e.dtype(x)) && known.defined() && known.numel() == 1 && e.rank(power) <= e.rank(x) &&
+      to_numbers(known)[0] == 2) {
+    return e.pointwise(Pointwise::mul, {x, x});
+  }
+  return e.pointwise(Pointwise::pow, {x, power});
 }
 
 int gelu(Expansion& e) {
@@ -137,7 +149,7 @@ constexpr OpRow rows[] = {
     {"LeakyRelu", with_number<P::prelu, leaky_alpha>}, {"Less", all<P::less>}, {"LessOrEqual", all<P::less_equal>},
     {"Log", all<P::log>}, {"Max", chain_of<P::max>}, {"Mean", mean}, {"Min", chain_of<P::min>}, {"Mish", all<P::mish>},
     {"Mod", modulo}, {"Mul", all<P::mul>}, {"Neg", all<P::neg>}, {"Not", all<P::logical_not>},
-    {"Or", all<P::logical_or>}, {"PRelu", prelu}, {"Pow", all<P::pow>}, {"Reciprocal", all<P::reciprocal>},
+    {"Or", all<P::logical_or>}, {"PRelu", prelu}, {"Pow", pow}, {"Reciprocal", all<P::reciprocal>},
     {"Relu", all<P::relu>}, {"Round", all<P::round>}, {"Rsqrt", all<P::rsqrt>},
     {"Selu", with_numbers<P::selu, selu_alpha, selu_gamma>},
     {"Shrink", with_numbers<P::shrink, shrink_bias, shrink_lambda>}, {"Sigmoid", all<P::sigmoid>},
