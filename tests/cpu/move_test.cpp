@@ -82,8 +82,9 @@ constexpr DType types[] = {DType::boolean, DType::i8,  DType::u16, DType::f16,
 
 TEST(Move, Permutes) {
   const std::vector<std::vector<std::int64_t>> shapes = {
-      {1, 1},    {7, 5},    {33, 65},    {130, 257},     {1000, 3},
-      {3, 1000}, {2, 3, 4}, {5, 64, 33}, {2, 31, 17, 9}, {2, 3, 2, 4, 3, 2, 5, 2}};
+      {1, 1},    {7, 5},    {33, 65},     {130, 257},     {1000, 3},
+      {3, 1000}, {2, 3, 4}, {5, 64, 33},  {2, 31, 17, 9}, {2, 3, 2, 4, 3, 2, 5, 2},
+      {1000, 8}, {4, 1025}, {3, 300, 12}, {2, 9, 2000}};
   for (const Device device : devices_here()) {
     for (const auto& extents : shapes) {
       std::vector<std::size_t> order(extents.size());

@@ -96,6 +96,37 @@ TEST_F(CudaOps, ProductsByChannel) {
   }
 }
 
+/// x p + c: of p a number for each pixel, of c one for each channel, of each image or of all.
+TEST_F(CudaOps, ProductsByPixelAndChannel) {
+  unsigned seed = 300;
+  for (const DType type : types) {
+    for (const Shape& shape : {Shape{3, 40, 5, 7}, {1, 16, 9, 8}, {2, 96, 1, 3}, {2, 7, 3, 3}, {4, 8, 1, 1}}) {
+      for (const bool p_of_all : {false, true}) {
+        for (const bool c_of_all : {false, true}) {
+          const Tensor x = drawn(shape, type, ++seed);
+          const Tensor p = drawn({p_of_all ? 1 : shape[0], 1, shape[2], shape[3]}, type, ++seed);
+          const Tensor c = drawn({c_of_all ? 1 : shape[0], shape[1], 1, 1}, type, ++seed);
+          const PointwiseProblem problem = {
+              .chain = {{.function = Pointwise::mul, .operand = 1}, {.function = Pointwise::add, .operand = 2}}};
+          const std::vector<Layout> nhwc(3, Layout::nhwc);
+          const auto y = doubles(
+              run_problem(problem, {x, p, c}, shape, type, Device::cuda(), {.inputs = nhwc, .output = Layout::nhwc}));
+          const auto xs = doubles(x), ps = doubles(p), cs = doubles(c);
+          const std::int64_t pixels = shape[2] * shape[3];
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            const auto plane = static_cast<std::int64_t>(i) / pixels, pixel = static_cast<std::int64_t>(i) % pixels;
+            const std::int64_t image = plane / shape[1];
+            const double product = xs[i] * ps[static_cast<std::size_t>((p_of_all ? 0 : image) * pixels + pixel)];
+            const double more = cs[static_cast<std::size_t>(c_of_all ? plane % shape[1] : plane)];
+            const double bound = unit_of(type) * std::abs(product + more) + 1e-6 * (1 + std::abs(product));
+            ASSERT_NEAR(y[i], product + more, bound) << shape << ", element " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaOps, RowsSideBySide) {
   unsigned seed = 200;
   for (const DType type : {DType::f32, DType::f16, DType::u8}) {
