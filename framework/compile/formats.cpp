@@ -1,9 +1,9 @@
 // Formats: how every activation is stored, so that few have to be converted.
 //
 // Backwards, each value learns the format that the first of its readers to whom it matters would like best, given what
-// that reader's own readers would like. Forwards, each operation picks the formats that convert the fewest bytes: of its operands as they now
-// are, and of its result if it is not as wished; of equals, the fewest of its operands, for its readers may yet take
-// what was not wished.
+// that reader's own readers would like. Forwards, each operation picks the formats that convert the fewest bytes: of
+// its operands as they now are, and of its result if it is not as wished; of equals, the fewest of its operands, for
+// its readers may yet take what was not wished.
 
 #include <algorithm>
 #include <cstring>

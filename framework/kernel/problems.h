@@ -163,8 +163,8 @@ struct MatMulProblem {
 
 /// softmax(scale * q k' + mask) v for each head, without L x S memory. q [N, H, L, D], k [N, G, S, D], v [N, G, S, E],
 /// output [N, H, L, E]; H is a multiple of G: head h reads k and v of h / (H / G). Input 3, if there is one, is the
-/// mask, f32-like, and broadcasts to [N, H, L, S]. causal: position l sees 0 to l + `past`. A row that sees nothing is
-/// 0.
+/// mask, f32-like, and broadcasts to [N, H, L, S]; that of fewer images, which divide N, is repeated. causal: position
+/// l sees 0 to l + `past`. A row that sees nothing is 0.
 struct AttentionProblem {
   static constexpr std::string_view what = "attention";
   double scale = 1;

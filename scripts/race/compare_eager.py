@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Every network of coverage.py on a GPU beside PyTorch as most people run it: eager, fp16, channels last.
 
-    scripts/compare_eager.py --lamina build/release/bin/lamina                   # a quarter of an hour on 16 cores
-    scripts/compare_eager.py --only timm/ --batch 32
-    scripts/compare_eager.py --table                                             # what was measured so far, as Markdown
+    scripts/race/compare_eager.py --lamina build/release/bin/lamina           # some six minutes on 16 cores
+    scripts/race/compare_eager.py --only timm/ --batch 32
+    scripts/race/compare_eager.py --table                                     # what was measured so far, as Markdown
 
 A network is built with initial weights, and batch norms' statistics from a random input, without which values overflow
-in 16 bits; it is exported by torch.onnx.export in a process of its own, as many at a time as
---jobs says; at the GPU they take turns, one timing at a time. Lamina's time is that of `lamina bench model`, PyTorch's
-the median of calls between two events, both with inputs on the device. PyTorch is as it comes: torch.inference_mode,
-no cudnn.benchmark. At N = 1 it waits for the CPU that launches its kernels, so there its time depends on the CPU, and
-on what else keeps it busy: with --jobs 1 nothing does. Lamina's steps are kept, a JSON file for each network and batch.
+in 16 bits. It is exported by torch.onnx.export in a process of its own, as many at a time as --jobs says; at the GPU
+they take turns, one timing at a time. Lamina's time is that of `lamina bench model`, PyTorch's the median of calls
+between two events, both with inputs on the device. PyTorch is as it comes: torch.inference_mode, no cudnn.benchmark. At
+N = 1 it waits for the CPU that launches its kernels, so there its time depends on the CPU, and on what else keeps it
+busy: with --jobs 1 nothing does. Lamina's steps are kept, a JSON file for each network and batch.
 
 A case has passed if Lamina is faster at every batch, is wrong if it is not, and refused if there is no comparison. A
 run goes on where the last one of the same lamina stopped. Needs torch with CUDA, torchvision, timm, onnx, NumPy.
@@ -29,7 +29,7 @@ import time
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import suite  # noqa: E402
 
 OPSET = 17
@@ -84,8 +84,7 @@ class Turn:
 def time_eager(a, module, inputs):
     """batch -> median milliseconds of a call"""
     import torch
-    for x in inputs.values():
-        module(x)  # libraries and kernels are loaded, and memory is asked for, while others time
+    module(inputs[min(inputs)])  # libraries are loaded while others time
     torch.cuda.synchronize()
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = {}
@@ -186,8 +185,6 @@ def main():
         suite.run_all(networks, functools.partial(run_case, a), state, a.jobs, a.timeout, a.work / "answers")
         print(f"took {time.monotonic() - begin:.0f} s")
     text = tables(a, {case: state.results[case] for case in networks if case in state.results})
-    if a.report:
-        suite.write_section(a.report, "compare_eager", text)
     print(text)
     return 0
 
