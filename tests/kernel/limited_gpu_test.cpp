@@ -37,7 +37,7 @@ TEST(LimitedGpu, OfItsOwnGenerationIsItself) {
 
 TEST(LimitedGpu, RefusesWhatTheDeviceIsNot) {
   test::expect_error([] { (void)limited_to(90, test::a100()); },
-                     {"architecture: expected a GPU of at least compute capability 9.0, got cuda of 8.0"});
+                     {"architecture: expected a GPU of at least compute capability 9.0, got cuda:0 of 8.0"});
   test::expect_error([] { (void)limited_to(80, describe(Device::cpu())); },
                      {"architecture: expected a GPU of at least compute capability 8.0, got cpu"});
 }
