@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests that between them launch every family of kernels, on small shapes, under compute-sanitizer's four tools.
-#   scripts/sanitize_gpu.sh [PROGRAM]     the tests; build/hopper/bin/cuda_test
+#   scripts/gpu/sanitize.sh [PROGRAM]     the tests; build/hopper/bin/cuda_test
 #     --tools LIST      of racecheck,memcheck,synccheck,initcheck (all)
 #     --filter FILTER   gtest's, in place of the one in this script
 #     --jobs N          tests at the same time (twice as many as there are cores: they wait for the GPU)
