@@ -2,7 +2,7 @@
 """Says what limits a command's slowest kernels: counters of Nsight Compute, a row of a Markdown table for each.
 
     scripts/gpu/counters.py --launches 60 -- lamina bench model --model resnet50.onnx --batch 256 --precision fp16 \\
-        --device cuda --seconds 0.001
+        --device cuda --seconds 0.01
 
 Profiles the first kernels that the command launches, as many as --launches says: those of one run of a plan, or a few
 more. Clocks are left as they are, and caches as a kernel's own repetitions leave them, so what fits into L2 comes from
@@ -22,9 +22,9 @@ TIME = "gpu__time_duration.sum"
 COLUMNS = {
     "us": TIME,
     "SM %": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "tensor %": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
+    "tensor %": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
     "L2 %": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-    "DRAM %": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "DRAM %": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "occupancy %": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "blocks": "launch__grid_size",
     "waves": "launch__waves_per_multiprocessor",

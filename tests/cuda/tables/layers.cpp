@@ -106,60 +106,75 @@ std::vector<Expected> pooled(const PoolGeometry& pool, const std::vector<Expecte
   return result;
 }
 
-/// Twice on each of ordinary values and of some that are none.
+/// One layer in one precision: its operands, with NaN and Inf among them and without, and what should come of them.
+struct Reference {
+  Reference(const Layer& layer, Precision chosen, unsigned turn)
+      : geometry(geometry_of(layer.geometry)), precision(chosen), biased(turn % 2 == 0) {
+    finite = draw(geometry, normal, normal, turn);
+    finite.residual = draw(geometry.output_size(), Values::mixed, turn + 1);
+    for (float& r : finite.residual) r = rounded(r, precision);
+    other = finite;
+    other.x[0] = infinity, other.x[other.x.size() / 2] = std::nanf(""), other.x[other.x.size() - 1] = -infinity;
+    of_finite = reference_of(geometry, precision, finite, biased);
+    if (!reduced()) of_other = reference_of(geometry, precision, other, biased);
+  }
+
+  ConvGeometry geometry;
+  Precision precision;
+  bool biased;
+  ConvData finite, other;
+  ConvReference of_finite, of_other;
+};
+
+/// Twice on ordinary values, once on some that are none; under compute-sanitizer, once.
 template <class Problem>
-bool run_layer(const Layer& layer, const KernelOptions& o, const DeviceDescription& device, unsigned seed) {
-  const ConvGeometry g = geometry_of(layer.geometry);
-  Task<Problem> task(g, o, device);
+bool run_layer(const Reference& r, const KernelOptions& o, const DeviceDescription& device) {
+  Task<Problem> task(r.geometry, o, device);
   if (!task.taken()) return false;
-  ConvData data = draw(g, normal, normal, seed);
-  if (reads_residual(o.chain)) {
-    data.residual = draw(g.output_size(), Values::mixed, seed + 1);
-    for (float& r : data.residual) r = rounded(r, o.precision);
-  }
-  const Prepared kernel = {task.prepare(data, seed % 2 == 0), task.views[0], task.views[2]};
-  for (const bool finite : {true, false}) {
-    if (!finite) {
-      data.x[0] = infinity, data.x[data.x.size() / 2] = std::nanf(""), data.x[data.x.size() - 1] = -infinity;
-    }
-    const std::string what = detail::concat(describe(g, o), finite ? "" : ", NaN and Inf");
-    std::vector<Expected> expected =
-        expected_outputs(g, o, reference_of(g, o.precision, data, seed % 2 == 0), data.residual);
+  const Prepared kernel = {task.prepare(r.finite, r.biased), task.views[0], task.views[2]};
+  const std::vector<float> residual = reads_residual(o.chain) ? r.finite.residual : std::vector<float>();
+  const auto run_on = [&](const ConvData& data, const ConvReference& reference, const char* which) {
+    std::vector<Expected> expected = expected_outputs(r.geometry, o, reference, r.finite.residual);
     if (o.pool) expected = pooled(*o.pool, expected);
-    const std::vector<unsigned char> bytes = run_bytes(kernel, data.x, nullptr, data.residual);
-    expect_outputs(expected, to_values(bytes, kernel.output.shape, kernel.output.format), what);
-    if (reduced()) continue;
-    EXPECT_TRUE(bytes == run_bytes(kernel, data.x, nullptr, data.residual)) << what << ": other bits in a second run";
-  }
+    std::vector<unsigned char> bytes = run_bytes(kernel, data.x, nullptr, residual);
+    expect_outputs(expected, to_values(bytes, kernel.output.shape, kernel.output.format),
+                   describe(r.geometry, o) + which);
+    return bytes;
+  };
+  const std::vector<unsigned char> bytes = run_on(r.finite, r.of_finite, "");
+  if (reduced()) return true;
+  run_on(r.other, r.of_other, ", NaN and Inf");
+  EXPECT_TRUE(bytes == run_bytes(kernel, r.finite.x, nullptr, residual)) << describe(r.geometry, o) << ": other bits";
   return true;
 }
 
 /// Types of input and output: as the precision stores them, and with f32 at either end.
 std::vector<std::pair<DType, DType>> types_of(Precision precision) {
   const DType stored = storage_type(precision);
-  if (stored == DType::f32) return {{stored, stored}};
+  if (stored == DType::f32 || reduced()) return {{stored, stored}};
   return {{stored, stored}, {stored, DType::f32}, {DType::f32, stored}};
 }
 
 template <class Problem>
 Taken run_layers(const std::vector<Layer>& layers, std::string_view kernel, const DeviceDescription& device) {
-  constexpr bool of_images = std::is_same_v<Problem, ConvProblem>;
+  constexpr unsigned pairs_of_layouts = std::is_same_v<Problem, ConvProblem> ? 4 : 1;
   Taken taken;
   unsigned turn = 0;
   for (const Precision precision : precisions) {
-    for (const auto& [in, out] : types_of(precision)) {
-      for (const Layer& layer : layers) {
-        for (unsigned layouts = 0; layouts < (of_images ? 4u : 1u); ++layouts) {
+    for (const Layer& layer : layers) {
+      const Reference reference(layer, precision, ++turn);
+      for (const auto& [in, out] : types_of(precision)) {
+        for (unsigned layouts = 0; layouts < pairs_of_layouts; ++layouts) {
           KernelOptions o = {.kernel = kernel,
                              .precision = precision,
                              .input = {in, layouts % 2 == 0 ? Layout::nchw : Layout::nhwc},
                              .output = {out, layouts / 2 == 0 ? Layout::nchw : Layout::nhwc}};
-          if (layer.pooled) o.pool = pool_of(geometry_of(layer.geometry));
+          if (layer.pooled) o.pool = pool_of(reference.geometry);
           set_epilogue(o, ++turn);
-          bool ran = run_layer<Problem>(layer, o, device, turn);
+          bool ran = run_layer<Problem>(reference, o, device);
           if (!ran) {  // perhaps for the epilogue
             o.chain = {}, o.relu = true;
-            ran = run_layer<Problem>(layer, o, device, turn);
+            ran = run_layer<Problem>(reference, o, device);
           }
           if (ran) ++(layer.odd ? taken.odd : taken.regular);
           if (testing::Test::HasFailure()) return taken;
