@@ -35,7 +35,7 @@ command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not in P
 
 # Every row of every table, on this device and as if it were of 8.0; then what that does not reach: every tile and way to
 # share it out, layers that overlap, what is exact where a fast path steps aside, slices, whole networks.
-rows='Tables/EveryRow.*_here:Tables/EveryRow.*_as_80'
+rows='Tables/EveryRow.IsRightOnThem/*_sm90:Tables/EveryRow.IsRightOnThem/*_sm80'
 others=$(tr -d ' \n' <<<'
   NhwcConv2d.EveryTileHoweverShared: NhwcConv2d.SumsOfManyTiles: NhwcConv2d.LayersOverlap*: NhwcScaled.*:
   LinearStream.EveryTile*: LinearStream.LayersOverlap*: Mma.EveryTile: Precisions/Sm90.WildlyMixedMagnitudes/0:

@@ -159,7 +159,7 @@ class ProblemRun {
     if (options_.strided > 0) output_.strides = rows_of(output_).strides();
     preparation_ = {.inputs = views_,
                     .outputs = {&output_, 1},
-                    .device = options_.description.value_or(describe(device)),
+                    .device = options_.description ? *options_.description : describe(device),
                     .precision = options_.precision,
                     .threads = options_.threads};
     kernel_ = find_kernel(problem_, preparation_);

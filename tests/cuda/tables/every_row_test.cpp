@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "cuda/tables/rows.h"
+#include "lamina/cuda/runtime/architectures.h"
 #include "lamina/cuda/runtime/cublas.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/devices.h"
@@ -17,25 +18,31 @@ namespace {
 
 struct Cell {
   TableRow row;
-  int architecture = 0;  ///< compute capability, times ten; 0: the GPU's own
+  int architecture = 90;  ///< compute capability, times ten
 
-  DeviceDescription device() const {
-    const DeviceDescription here = describe(Device::cuda());
-    return architecture == 0 ? here : detail::limited_to(architecture, here);
-  }
   std::string name() const {
-    std::string text = row.problem + "_" + row.kernel + "_" +
-                       (architecture == 0 ? std::string("here") : "as_" + std::to_string(architecture));
+    std::string text = row.problem + "_" + row.kernel + "_sm" + std::to_string(architecture);
     std::ranges::replace_if(
         text, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
     return text;
   }
-  /// The least compute capability that the kernel's instructions need.
+  /// The least compute capability of which the kernel has what it needs.
   int least() const {
     const auto is = [&](std::string_view name) { return row.kernel == name; };
-    if (is("first_layer") || is("channels_last") || is("stream")) return 90;
-    return is("mma") || is("implicit_gemm") ? 80 : 0;
+    if (is("first_layer") || is("channels_last") || is("stream")) return 90;  // wgmma
+    if (is("mma") || is("implicit_gemm")) return 80;                          // mma.sync, cp.async
+    return is("online") ? 80 : 0;                                             // shared memory for its tiles
   }
+  /// Whether the row has problems of its own on that device, of both kinds, exactly if it should.
+  void expect(const Taken& taken, const DeviceDescription& device) const {
+    if (least() == 90 ? device.wgmma : device.architecture >= least()) {
+      EXPECT_GT(taken.regular, 0) << "no problem of its own here";
+      EXPECT_GT(taken.odd, 0) << "no odd problem of its own here";
+    } else {
+      EXPECT_EQ(taken.regular + taken.odd, 0) << "it needs compute capability " << least();
+    }
+  }
+  bool needs_cublas() const { return row.kernel == "cublas" || row.kernel == "im2col"; }
 };
 
 std::vector<Cell> cells() {
@@ -45,7 +52,7 @@ std::vector<Cell> cells() {
   add_array_rows(rows);
   add_lookup_rows(rows);
   std::vector<Cell> result;
-  for (const int architecture : {0, 80, 75}) {
+  for (const int architecture : {90, 80, 75}) {
     for (const TableRow& row : rows) result.push_back({row, architecture});
   }
   return result;
@@ -61,22 +68,22 @@ bool has_cublas() {
 
 class EveryRow : public testing::TestWithParam<Cell> {};
 
-TEST_P(EveryRow, IsRightOnWhatItTakes) {
+/// A GPU need not be there for that.
+TEST_P(EveryRow, TakesItsProblems) {
+  if (!cuda::compiled_for_90a()) GTEST_SKIP() << "this build has no sm_90a code";
+  if (GetParam().row.kernel == "cublas") GTEST_SKIP() << "it takes what it does where cuBLAS is";
+  const DeviceDescription device = detail::limited_to(GetParam().architecture, h200());
+  GetParam().expect(GetParam().row.try_on(GetParam().row.kernel, device, false), device);
+}
+
+TEST_P(EveryRow, IsRightOnThem) {
   if (detail::cuda_device_count() == 0) GTEST_SKIP() << detail::cuda_unavailable_reason();
-  const Cell& cell = GetParam();
-  const int own = describe(Device::cuda()).architecture;
-  if (cell.architecture >= own) GTEST_SKIP() << "the GPU is of " << own;
-  const std::string& kernel = cell.row.kernel;
-  if ((kernel == "cublas" || kernel == "im2col") && !has_cublas()) GTEST_SKIP() << "there is no cuBLAS here";
-  const DeviceDescription device = cell.device();
-  const Taken taken = cell.row.run(kernel, device);
-  const bool able = cell.least() == 90 ? device.wgmma : device.architecture >= cell.least();
-  if (able) {
-    EXPECT_GT(taken.regular, 0) << "no problem of its own here";
-    EXPECT_GT(taken.odd, 0) << "no odd problem of its own here";
-  } else {
-    EXPECT_EQ(taken.regular + taken.odd, 0) << "it needs compute capability " << cell.least();
-  }
+  const DeviceDescription here = describe(Device::cuda());
+  if (GetParam().architecture > here.architecture) GTEST_SKIP() << "the GPU is of " << here.architecture;
+  if (GetParam().needs_cublas() && !has_cublas()) GTEST_SKIP() << "there is no cuBLAS here";
+  const DeviceDescription device = detail::limited_to(GetParam().architecture, here);
+  const Taken taken = GetParam().row.try_on(GetParam().row.kernel, device, true);
+  GetParam().expect(taken, device);
   RecordProperty("problems", taken.regular + taken.odd);
 }
 

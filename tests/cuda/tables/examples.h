@@ -40,6 +40,7 @@ inline std::vector<Tensor> in_type(const std::vector<Tensor>& inputs, DType type
   return result;
 }
 
+/// Whether it was taken, and so run.
 template <class Problem>
 bool run_example(const Example<Problem>& e, DType type, const std::vector<Tensor>& inputs, const RunOptions& options,
                  const std::string& what, bool again) {
@@ -65,32 +66,37 @@ bool run_example(const Example<Problem>& e, DType type, const std::vector<Tensor
   return true;
 }
 
-/// All examples that the row takes, in every type and layout.
+/// All examples that the row takes, in every type and layout; under compute-sanitizer each in one, in turn.
 template <class Problem>
-Taken run_examples(const std::vector<Example<Problem>>& examples, std::string_view kernel,
-                   const DeviceDescription& device) {
+Taken try_examples(const std::vector<Example<Problem>>& examples, std::string_view kernel,
+                   const DeviceDescription& device, bool run) {
+  constexpr DType types[] = {DType::f32, DType::f16, DType::bf16};
   Taken taken;
   for (std::size_t i = 0; i < examples.size(); ++i) {
     const Example<Problem>& e = examples[i];
     const bool floats = is_float(e.inputs[0].dtype()), images = e.inputs[0].shape().rank() == 4;
-    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
-      if (reduced() && type == DType::bf16) continue;
-      if (!floats && type != DType::f32) continue;  // whole numbers have a type of their own
-      for (const Layout from : e.from) {
-        for (const Layout to : e.to) {
-          if (!images && (from != e.from[0] || to != e.to[0])) continue;
-          const RunOptions options = {.inputs = std::vector<Layout>(e.inputs.size(), from),
-                                      .output = to,
-                                      .kernel = kernel,
-                                      .description = device};
-          const std::string what = detail::concat(Problem::what, " by ", kernel, ", example ", i, ", ", type, ", ",
-                                                  name(from), " to ", name(to));
-          if (!run_example(e, type, e.inputs, options, what, !reduced())) continue;
-          if (floats && !reduced()) run_example(e, type, not_finite(e.inputs), options, what + ", NaN and Inf", false);
-          ++(e.odd ? taken.odd : taken.regular);
-          if (testing::Test::HasFailure()) return taken;
-        }
+    const std::size_t froms = images ? e.from.size() : 1, tos = images ? e.to.size() : 1;
+    const std::size_t ways = (floats ? std::size(types) : 1) * froms * tos;
+    for (std::size_t turn = 0; turn < ways; ++turn) {
+      const std::size_t way = (turn + i) % ways;
+      const DType type = types[way / (froms * tos)];
+      const Layout from = e.from[way % froms], to = e.to[way / froms % tos];
+      const RunOptions options = {
+          .inputs = std::vector<Layout>(e.inputs.size(), from), .output = to, .kernel = kernel, .description = device};
+      const std::string what = detail::concat(Problem::what, " by ", kernel, ", example ", i, ", ", type, ", ",
+                                              name(from), " to ", name(to));
+      if (!run) {
+        const std::vector<Tensor> stored = in_type(e.inputs, type);
+        const DType result = e.result.value_or(stored[0].dtype());
+        const ProblemRun<Problem> asked(e.problem, stored, e.output, result, Device::cuda(), options);
+        if (asked.taken()) ++(e.odd ? taken.odd : taken.regular);
+        continue;
       }
+      if (!run_example(e, type, e.inputs, options, what, !reduced())) continue;
+      ++(e.odd ? taken.odd : taken.regular);
+      if (reduced()) break;
+      if (floats) run_example(e, type, not_finite(e.inputs), options, what + ", NaN and Inf", false);
+      if (testing::Test::HasFailure()) return taken;
     }
   }
   return taken;
@@ -99,8 +105,8 @@ Taken run_examples(const std::vector<Example<Problem>>& examples, std::string_vi
 /// The rows of a table, on what `examples()` gives.
 template <class Problem, std::vector<Example<Problem>> (*examples)()>
 void add_example_rows(std::vector<TableRow>& rows) {
-  add_rows<Problem>(rows, [](std::string_view kernel, const DeviceDescription& device) {
-    return run_examples(examples(), kernel, device);
+  add_rows<Problem>(rows, [](std::string_view kernel, const DeviceDescription& device, bool run) {
+    return try_examples(examples(), kernel, device, run);
   });
 }
 

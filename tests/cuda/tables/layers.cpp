@@ -108,8 +108,9 @@ std::vector<Expected> pooled(const PoolGeometry& pool, const std::vector<Expecte
 
 /// One layer in one precision: its operands, with NaN and Inf among them and without, and what should come of them.
 struct Reference {
-  Reference(const Layer& layer, Precision chosen, unsigned turn)
+  Reference(const Layer& layer, Precision chosen, unsigned turn, bool run)
       : geometry(geometry_of(layer.geometry)), precision(chosen), biased(turn % 2 == 0) {
+    if (!run) return;
     finite = draw(geometry, normal, normal, turn);
     finite.residual = draw(geometry.output_size(), Values::mixed, turn + 1);
     for (float& r : finite.residual) r = rounded(r, precision);
@@ -128,9 +129,9 @@ struct Reference {
 
 /// Twice on ordinary values, once on some that are none; under compute-sanitizer, once.
 template <class Problem>
-bool run_layer(const Reference& r, const KernelOptions& o, const DeviceDescription& device) {
+bool try_layer(const Reference& r, const KernelOptions& o, const DeviceDescription& device, bool run) {
   Task<Problem> task(r.geometry, o, device);
-  if (!task.taken()) return false;
+  if (!task.taken() || !run) return task.taken();
   const Prepared kernel = {task.prepare(r.finite, r.biased), task.views[0], task.views[2]};
   const std::vector<float> residual = reads_residual(o.chain) ? r.finite.residual : std::vector<float>();
   const auto run_on = [&](const ConvData& data, const ConvReference& reference, const char* which) {
@@ -151,34 +152,41 @@ bool run_layer(const Reference& r, const KernelOptions& o, const DeviceDescripti
 /// Types of input and output: as the precision stores them, and with f32 at either end.
 std::vector<std::pair<DType, DType>> types_of(Precision precision) {
   const DType stored = storage_type(precision);
-  if (stored == DType::f32 || reduced()) return {{stored, stored}};
+  if (stored == DType::f32) return {{stored, stored}};
   return {{stored, stored}, {stored, DType::f32}, {DType::f32, stored}};
 }
 
+/// Every layer that the row takes, in every precision, type and layout; under compute-sanitizer each in one type and
+/// layout, in turn.
 template <class Problem>
-Taken run_layers(const std::vector<Layer>& layers, std::string_view kernel, const DeviceDescription& device) {
-  constexpr unsigned pairs_of_layouts = std::is_same_v<Problem, ConvProblem> ? 4 : 1;
+Taken try_layers(const std::vector<Layer>& layers, std::string_view kernel, const DeviceDescription& device, bool run) {
+  constexpr std::size_t layouts = std::is_same_v<Problem, ConvProblem> ? 4 : 1;  // pairs of them
   Taken taken;
   unsigned turn = 0;
   for (const Precision precision : precisions) {
+    const auto types = types_of(precision);
     for (const Layer& layer : layers) {
-      const Reference reference(layer, precision, ++turn);
-      for (const auto& [in, out] : types_of(precision)) {
-        for (unsigned layouts = 0; layouts < pairs_of_layouts; ++layouts) {
-          KernelOptions o = {.kernel = kernel,
-                             .precision = precision,
-                             .input = {in, layouts % 2 == 0 ? Layout::nchw : Layout::nhwc},
-                             .output = {out, layouts / 2 == 0 ? Layout::nchw : Layout::nhwc}};
-          if (layer.pooled) o.pool = pool_of(reference.geometry);
-          set_epilogue(o, ++turn);
-          bool ran = run_layer<Problem>(reference, o, device);
-          if (!ran) {  // perhaps for the epilogue
-            o.chain = {}, o.relu = true;
-            ran = run_layer<Problem>(reference, o, device);
-          }
-          if (ran) ++(layer.odd ? taken.odd : taken.regular);
-          if (testing::Test::HasFailure()) return taken;
+      const Reference reference(layer, precision, ++turn, run);
+      const std::size_t first = turn, ways = types.size() * layouts;
+      for (std::size_t i = 0; i < ways; ++i) {
+        const std::size_t way = (first + i) % ways;
+        const auto [in, out] = types[way / layouts];
+        KernelOptions o = {.kernel = kernel,
+                           .precision = precision,
+                           .input = {in, way % 2 == 0 ? Layout::nchw : Layout::nhwc},
+                           .output = {out, way % layouts / 2 == 0 ? Layout::nchw : Layout::nhwc}};
+        if (layouts == 1) o.input.layout = Layout::nchw;
+        if (layer.pooled) o.pool = pool_of(reference.geometry);
+        set_epilogue(o, ++turn);
+        bool ran = try_layer<Problem>(reference, o, device, run);
+        if (!ran) {  // perhaps for the epilogue
+          o.chain = {}, o.relu = true;
+          ran = try_layer<Problem>(reference, o, device, run);
         }
+        if (!ran) continue;
+        ++(layer.odd ? taken.odd : taken.regular);
+        if (testing::Test::HasFailure()) return taken;
+        if (reduced()) break;
       }
     }
   }
@@ -188,11 +196,11 @@ Taken run_layers(const std::vector<Layer>& layers, std::string_view kernel, cons
 }  // namespace
 
 void add_layer_rows(std::vector<TableRow>& rows) {
-  add_rows<ConvProblem>(rows, [](std::string_view kernel, const DeviceDescription& device) {
-    return run_layers<ConvProblem>(convolutions, kernel, device);
+  add_rows<ConvProblem>(rows, [](std::string_view kernel, const DeviceDescription& device, bool run) {
+    return try_layers<ConvProblem>(convolutions, kernel, device, run);
   });
-  add_rows<LinearProblem>(rows, [](std::string_view kernel, const DeviceDescription& device) {
-    return run_layers<LinearProblem>(linears, kernel, device);
+  add_rows<LinearProblem>(rows, [](std::string_view kernel, const DeviceDescription& device, bool run) {
+    return try_layers<LinearProblem>(linears, kernel, device, run);
   });
 }
 

@@ -15,17 +15,19 @@ struct Taken {
   int odd = 0;  ///< extents that fill no tile, vector or warp
 };
 
-/// A row, and what runs it on its problems. Every result is compared with a reference, its bits with those of a second
-/// run, and that once more with NaN and Inf among the operands.
+/// A row, and what tries it on the problems of its table: which does it take? Where it is to be `run`, every result is
+/// compared with a reference, its bits with those of a second run, and that once more with NaN and Inf among the
+/// operands.
 struct TableRow {
+  using Try = Taken (*)(std::string_view kernel, const DeviceDescription& device, bool run);
   std::string problem, kernel;
-  Taken (*run)(std::string_view kernel, const DeviceDescription& device);
+  Try try_on;
 };
 
 template <class Problem>
-void add_rows(std::vector<TableRow>& rows, Taken (*run)(std::string_view, const DeviceDescription&)) {
+void add_rows(std::vector<TableRow>& rows, TableRow::Try try_on) {
   for (const Kernel<Problem>& kernel : kernels<Problem>(DeviceType::cuda)) {
-    rows.push_back({std::string(Problem::what), std::string(kernel.name), run});
+    rows.push_back({std::string(Problem::what), std::string(kernel.name), try_on});
   }
 }
 
