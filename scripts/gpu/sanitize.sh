@@ -38,8 +38,9 @@ command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not in P
 rows='Tables/EveryRow.IsRightOnThem/*_sm90:Tables/EveryRow.IsRightOnThem/*_sm80'
 others=$(tr -d ' \n' <<<'
   NhwcConv2d.EveryTileHoweverShared: NhwcConv2d.SumsOfManyTiles: NhwcConv2d.LayersOverlap*: NhwcScaled.*:
-  LinearStream.EveryTile*: LinearStream.LayersOverlap*: Mma.EveryTile: Precisions/Sm90.WildlyMixedMagnitudes/0:
-  Precisions/Sm90.WildlyMixedMagnitudes/1: Cuda/CudaLayers.NetworksAgree*/0: Cuda/CudaJoin.*/0: Cuda/CudaStrides.*/0')
+  LinearStream.EveryTile*: LinearStream.LayersOverlap*: Mma.EveryTile: Precisions/Sm90.WildlyMixedMagnitudes/fp32_f32:
+  Precisions/Sm90.WildlyMixedMagnitudes/tf32_f32_nhwc: Cuda/CudaLayers.NetworksAgree*/0: Cuda/CudaJoin.*/0:
+  Cuda/CudaStrides.*/0')
 
 check() { # TOOL TEST: its output and exit status become files
   local log=$LOGS/$1/${2//\//_} left=$((DEADLINE - $(date +%s))) options=()
