@@ -4,6 +4,7 @@
 
 #include "lamina/cpu/linear/linear.h"
 #include "lamina/cpu/product/attention.h"
+#include "lamina/cpu/product/bf16_attention.h"
 #include "lamina/cpu/product/matmul.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -82,11 +83,38 @@ std::unique_ptr<Operator> prepare_matmul_loops(const MatMulProblem& problem, con
   });
 }
 
-bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
-  if (!p.keeps_format() || p.input().format != Format{} || !detail::is_attention(problem, p)) return false;
+bool takes_attention_of(DType dtype, const AttentionProblem& problem, const Preparation& p) {
+  if (!p.keeps_format() || p.input().format != Format{.dtype = dtype} || !detail::is_attention(problem, p))
+    return false;
   // The rows of heads that share keys are one matrix.
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   return e.heads == e.groups || e.q.head == e.length * e.q.row;
+}
+
+bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
+  return takes_attention_of(DType::f32, problem, p);
+}
+
+bool takes_bf16_attention(const AttentionProblem& problem, const Preparation& p) {
+  return takes_attention_of(DType::bf16, problem, p) && p.input().shape[-1] > 0 &&
+         p.input().shape[-1] <= cpu::bf16::most_attention_depth;
+}
+
+std::unique_ptr<Operator> prepare_bf16_attention(const AttentionProblem& problem, const Preparation& p) {
+  const cpu::bf16::AttentionKernel kernel = cpu::bf16::attention_kernel(cpu::bf16::best_engine(p.device));
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  const auto numbers = [](const Tensor& tensor) { return static_cast<const bfloat16*>(tensor.raw()); };
+  return make_operator(
+      detail::concat("bf16: ", kernel.engine->what, ", online softmax in f32, ", name(kernel.rows->set)),
+      {.workspace = cpu::bf16::attention_workspace(kernel, e, p.threads)},
+      [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const cpu::bf16::AttentionPointers pointers = {.q = numbers(inputs[0]),
+                                                       .k = numbers(inputs[1]),
+                                                       .v = numbers(inputs[2]),
+                                                       .mask = e.masked ? numbers(inputs[3]) : nullptr,
+                                                       .output = static_cast<bfloat16*>(outputs[0].raw())};
+        cpu::bf16::attention(kernel, e, pointers, *execution.pool, static_cast<std::byte*>(execution.workspace));
+      });
 }
 
 std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
@@ -110,7 +138,8 @@ constexpr Kernel<MatMulProblem> matmul[] = {{"dot", takes_matmul_dot, prepare_ma
                                             {"panels", takes_matmul, prepare_matmul},
                                             {"loops", takes_matmul_loops, prepare_matmul_loops}};
 constexpr Kernel<AttentionProblem> attention[] = {
-    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true}};
+    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true},
+    {.name = "bf16", .takes = takes_bf16_attention, .prepare = prepare_bf16_attention, .strided = true}};
 
 }  // namespace
 

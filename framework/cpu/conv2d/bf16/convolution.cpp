@@ -204,7 +204,8 @@ class Band {
                  .whole_steps = layer_.whole_steps(),
                  .pairs = layer_.last_pairs,
                  .weights = weights,
-                 .sums = sums_};
+                 .sums = sums_,
+                 .sums_row = engine_.filters};
     // In lines of 32 numbers.
     const std::int64_t lines = numbers / 32, step = ceil_div<std::int64_t>(lines, tile.steps);
     if (fetch == Fetch::ahead) {

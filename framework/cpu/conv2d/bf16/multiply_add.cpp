@@ -76,7 +76,7 @@ HWY_NOINLINE void multiply_tile(const Tile& t) {
 #pragma GCC unroll 14
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) hn::Store(sums[p][v], d, t.sums + p * filters + v * lanes);
+    for (int v = 0; v < vectors; ++v) hn::Store(sums[p][v], d, t.sums + p * t.sums_row + v * lanes);
   }
 }
 
