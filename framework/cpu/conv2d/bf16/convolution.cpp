@@ -27,7 +27,7 @@ class Band {
       : layer_(layer), g_(layer.geometry), engine_(*layer.engine), p_(p), epilogue_(epilogue), copy_(workspace) {
     row_ = reinterpret_cast<bfloat16*>(copy_ + layer.copy_bytes());
     sums_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(row_) + layer.row_bytes());
-    results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + layer.tile_bytes());
+    results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + 2 * layer.tile_bytes());
     addends_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.tile_bytes());
   }
 
@@ -61,6 +61,7 @@ class Band {
         for (std::int64_t tile = 0; tile < tiles; ++tile) run(tile, block);
       }
     }
+    write_pending();
   }
 
  private:
@@ -197,6 +198,9 @@ class Band {
                       : copy_;
     const std::int64_t numbers = layer_.block_weights();
     const std::uint16_t* const weights = p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * numbers;
+    // The tile before is written while this one is multiplied: sums are read long after they were stored.
+    float* const sums = sums_ + (odd_ ? layer_.tile_bytes() / sizeof(float) : 0);
+    odd_ = !odd_;
     Tile tile = {.input = input + begin * pixel * element_size(),
                  .offsets = layer_.offsets.data(),
                  .pixel = pixel,
@@ -204,7 +208,7 @@ class Band {
                  .whole_steps = layer_.whole_steps(),
                  .pairs = layer_.last_pairs,
                  .weights = weights,
-                 .sums = sums_,
+                 .sums = sums,
                  .sums_row = engine_.filters};
     // In lines of 32 numbers.
     const std::int64_t lines = numbers / 32, step = ceil_div<std::int64_t>(lines, tile.steps);
@@ -216,7 +220,13 @@ class Band {
       tile.fetch_lines = static_cast<int>(share);
     }
     engine_.multiply(tile, static_cast<int>(end - begin));
-    write_tile(block, sums_, begin, end);
+    write_pending();
+    pending_ = {block, sums, begin, end};
+  }
+
+  void write_pending() {
+    if (pending_.sums != nullptr) write_tile(pending_.block, pending_.sums, pending_.begin, pending_.end);
+    pending_.sums = nullptr;
   }
 
   /// The outputs among positions [begin, end): of each row the first row_positions.
@@ -259,6 +269,12 @@ class Band {
   std::byte* copy_;
   bfloat16* row_;
   float *sums_, *results_, *addends_;
+  struct {
+    std::int64_t block = 0;
+    const float* sums = nullptr;
+    std::int64_t begin = 0, end = 0;
+  } pending_;  // a tile that was multiplied and is still to be written
+  bool odd_ = false;
   std::int64_t image_ = 0, first_row_ = 0, rows_ = 0;
   int group_ = 0;
 };

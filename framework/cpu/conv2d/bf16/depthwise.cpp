@@ -113,7 +113,7 @@ class Depthwise {
  public:
   Depthwise(const ConvProblem& problem, const Preparation& p)
       : g_(problem.geometry),
-        moves_(best_kernel(bf16::moves(), p.device)),
+        moves_(moves_of(p.device.instructions, true)),
         epilogue_(row_epilogue(problem.epilogue, p.device)),
         adds_(problem.epilogue.reads_operands()),
         output_(p.output().format.dtype),

@@ -21,18 +21,12 @@ constexpr int most_rows = 16;
 
 int steps_of(int channels, int taps) { return ceil_div(channels, step_channels) * taps; }
 
-const Moves& moves_of(const Engine& engine) {
-  DeviceDescription device;
-  device.instructions = engine.set;
-  return rounding_moves(best_kernel(moves(), device), engine.unit != Unit::multiply_add && supports_avx512_bf16());
-}
-
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up<std::int64_t>(bytes, 64)); }
 
 }  // namespace
 
 Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads)
-    : geometry(g), engine(&with), moves(&moves_of(with)), input(from) {
+    : geometry(g), engine(&with), moves(&moves_of(with.set, with.unit != Unit::multiply_add)), input(from) {
   lay_out();
   divide(threads);
   // Known only now: where the taps are depends on the rows of a band.
@@ -148,7 +142,7 @@ std::size_t Layer::row_bytes() const {
 std::size_t Layer::tile_bytes() const { return aligned(std::int64_t{engine->positions} * engine->filters * 4); }
 
 std::size_t Layer::workspace(int threads) const {
-  return (copy_bytes() + row_bytes() + 3 * tile_bytes()) * static_cast<std::size_t>(threads);
+  return (copy_bytes() + row_bytes() + 4 * tile_bytes()) * static_cast<std::size_t>(threads);
 }
 
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed) {
