@@ -112,6 +112,46 @@ HWY_INLINE hn::Vec<D> vector_gelu(D d, hn::Vec<D> x) {
   return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail)));
 }
 
+/// 2^x to 2^-13 of it, for x that is not infinite.
+template <class D>
+HWY_INLINE hn::Vec<D> rough_exp2(D d, hn::Vec<D> x) {
+  const auto n = hn::Round(x);
+  constexpr float c[] = {9.9992805e-01f, 6.9326101e-01f, 2.4261157e-01f, 5.517177e-02f};  // |x - n| <= 0.5
+  return scaled_by_power(d, vector_polynomial(d, hn::Sub(x, n), c), n);
+}
+
+/// 1 / x to 2^-13 of it.
+template <class D>
+HWY_INLINE hn::Vec<D> rough_reciprocal(D, hn::Vec<D> x) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<D>{guessed_reciprocal(x.raw)};
+#else
+  return hn::Div(hn::Set(D(), 1.0f), x);
+#endif
+}
+
+/// x sigmoid(x) for a result that becomes bf16: to 2^-12 of it, a sixteenth of what bf16's rounding adds.
+template <class D>
+HWY_INLINE hn::Vec<D> rough_silu(D d, hn::Vec<D> x) {
+  const auto far = hn::Set(d, 200.0f);  // 2 to that is infinite
+  const auto power = hn::Max(hn::Min(hn::Mul(x, hn::Set(d, -1.44269504f)), far), hn::Neg(far));
+  return hn::Mul(x, rough_reciprocal(d, hn::Add(rough_exp2(d, power), hn::Set(d, 1.0f))));
+}
+
+/// vector_gelu for a result that becomes bf16: to 2^-11 of it. x or 0, less |x| times the integral of the tail beyond
+/// it, which is exp(-x^2 / 2) times a polynomial in 1 / (1 + 0.3 |x|).
+template <class D>
+HWY_INLINE hn::Vec<D> rough_gelu(D d, hn::Vec<D> x) {
+  const auto zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+  const auto a = hn::Min(hn::Abs(x), hn::Set(d, 16.0f));  // from 14 on the tail is 0
+  const auto t = rough_reciprocal(d, hn::MulAdd(a, hn::Set(d, 0.3f), one));
+  constexpr float c[] = {0.11820529f, 0.13747223f, 0.03559963f, 0.20883747f};
+  const auto scaled = hn::Mul(a, hn::Set(d, 0.84932180f));  // sqrt(log2(e) / 2)
+  const auto e = rough_exp2(d, hn::Neg(hn::Mul(scaled, scaled)));
+  const auto tail = hn::Mul(hn::Mul(e, t), vector_polynomial(d, t, c));
+  return hn::NegMulAdd(a, tail, hn::IfThenElse(hn::Lt(x, zero), zero, x));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace
 }  // namespace lamina::cpu

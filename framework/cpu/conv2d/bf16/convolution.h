@@ -58,8 +58,9 @@ struct Layer {
 
   // Of a thread's workspace, all multiples of 64.
   std::size_t copy_bytes() const;
-  std::size_t row_bytes() const;   // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
-  std::size_t tile_bytes() const;  // of a tile's sums: of two tiles, and twice for functions that do not run in registers
+  std::size_t row_bytes() const;  // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
+  std::size_t tile_bytes()
+      const;  // of a tile's sums: of two tiles, and twice for functions that do not run in registers
   std::size_t workspace(int threads) const;
 
  private:

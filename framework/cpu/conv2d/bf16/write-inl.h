@@ -23,6 +23,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using ::lamina::cpu::HWY_NAMESPACE::clamped;
 using ::lamina::cpu::HWY_NAMESPACE::load_floats;
+using ::lamina::cpu::HWY_NAMESPACE::rough_gelu;
+using ::lamina::cpu::HWY_NAMESPACE::rough_silu;
 using ::lamina::cpu::HWY_NAMESPACE::store_floats;
 using ::lamina::cpu::HWY_NAMESPACE::vector_gelu;
 using ::lamina::cpu::HWY_NAMESPACE::vector_sigmoid;
@@ -72,11 +74,13 @@ HWY_INLINE void store_some(Vector value, T* to, int count) {
   std::memcpy(to, some, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-template <Pointwise function>
+/// As exact as T is.
+template <class T, Pointwise function>
 HWY_INLINE Vector applied(Vector x) {
   const Tag d;
-  if constexpr (function == Pointwise::silu) return hn::Mul(x, vector_sigmoid(d, x));
-  if constexpr (function == Pointwise::gelu) return vector_gelu(d, x);
+  constexpr bool rough = sizeof(T) == 2;
+  if constexpr (function == Pointwise::silu) return rough ? rough_silu(d, x) : hn::Mul(x, vector_sigmoid(d, x));
+  if constexpr (function == Pointwise::gelu) return rough ? rough_gelu(d, x) : vector_gelu(d, x);
   if constexpr (function == Pointwise::hard_swish) {
     const Vector part = hn::MulAdd(x, hn::Set(d, 1.0f / 6.0f), hn::Set(d, 0.5f));
     return hn::Mul(x, clamped(part, hn::Zero(d), hn::Set(d, 1.0f)));
@@ -93,7 +97,7 @@ void write_rows(const Write& w) {
     Vector y = hn::Add(hn::LoadU(d, sums), bias);
     if constexpr (adds) y = hn::Add(y, addend());
     if constexpr (clamps) y = clamped(y, low, high);
-    return applied<function>(y);
+    return applied<T, function>(y);
   };
   const auto* const addends = static_cast<const T*>(w.addend);
   auto* const outputs = static_cast<T*>(w.output);
