@@ -77,9 +77,15 @@ class Band {
   std::int64_t block_elements() const {
     return static_cast<std::int64_t>(layer_.phases.size()) * layer_.phase_rows * layer_.pitch * step_channels;
   }
-  void spread(const bfloat16* from, std::int64_t pixel, std::int64_t count, std::byte* to) const {
-    const Spread s = {
-        .from = from, .pixel = pixel, .count = count, .channels = layer_.channels, .to = to, .block = block_elements()};
+  void spread(const bfloat16* from, std::int64_t pixel, std::int64_t count, std::byte* to,
+              const bfloat16* scale = nullptr) const {
+    const Spread s = {.from = from,
+                      .pixel = pixel,
+                      .count = count,
+                      .channels = layer_.channels,
+                      .scale = scale,
+                      .to = to,
+                      .block = block_elements()};
     engine_.widened ? layer_.moves->spread_widened(s) : layer_.moves->spread(s);
   }
   void zero(std::byte* to, std::int64_t count) const {
@@ -120,6 +126,16 @@ class Band {
   void copy_pixels() const {
     const std::int64_t channels = g_.in_channels, first = first_row_ * channels;
     const std::int64_t skipped = std::int64_t{group_} * g_.group_in_channels();
+    if (layer_.scaled) {  // by image
+      const std::int64_t pixels = g_.in_pixels();
+      for (std::int64_t i = 0, next = 0; i < rows_; i = next) {
+        const std::int64_t image = (first_row_ + i) / pixels;
+        next = std::min(rows_, (image + 1) * pixels - first_row_);
+        spread(static_cast<const bfloat16*>(p_.input) + (first_row_ + i) * p_.input_pitch + skipped, p_.input_pitch,
+               next - i, place(0, i, 0), p_.scale + image * channels + skipped);
+      }
+      return;
+    }
     if (layer_.input.dtype == DType::bf16) {
       spread(static_cast<const bfloat16*>(p_.input) + first_row_ * p_.input_pitch + skipped, p_.input_pitch, rows_,
              copy_);

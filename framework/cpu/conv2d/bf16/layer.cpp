@@ -25,8 +25,17 @@ std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_
 
 }  // namespace
 
-Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads)
-    : geometry(g), engine(&with), moves(&moves_of(with.set, with.unit != Unit::multiply_add)), input(from) {
+bool pixelwise(const ConvGeometry& g) {
+  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
+         g.padding_height == 0 && g.padding_width == 0;
+}
+
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale)
+    : geometry(g),
+      engine(&with),
+      moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
+      input(from),
+      scaled(with_scale) {
   lay_out();
   divide(threads);
   // Known only now: where the taps are depends on the rows of a band.
@@ -51,12 +60,11 @@ Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads
 
 void Layer::lay_out() {
   const ConvGeometry& g = geometry;
-  const bool pixels = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-                      g.padding_height == 0 && g.padding_width == 0;
-  direct = engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
+  const bool pixels = pixelwise(g);
+  direct = !scaled && engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
            g.group_in_channels() % (engine->unit == Unit::amx ? step_channels : 2) == 0 &&
            g.batch * g.out_pixels() >= most_rows;
-  folded = !direct && g.groups == 1 && g.dilation_width == 1 &&
+  folded = !direct && !scaled && g.groups == 1 && g.dilation_width == 1 &&
            steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width);
   channels = g.group_in_channels() * (folded ? g.kernel_width : 1);
   taps = g.kernel_height * (folded ? 1 : g.kernel_width);

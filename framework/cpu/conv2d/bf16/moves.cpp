@@ -47,14 +47,42 @@ HWY_INLINE void put_masked(const bfloat16* from, const bfloat16* mask, bfloat16*
   }
 }
 
-template <class T>
+/// 32 factors, and what is multiplied by them.
+template <class Store>
+struct Factors {
+  Vector factors[step_channels / lanes];
+
+  explicit Factors(const bfloat16* from) {
+#pragma GCC unroll 8
+    for (int i = 0; i < step_channels; i += lanes) factors[i / lanes] = load_floats(Tag(), from + i);
+  }
+  HWY_INLINE void put_scaled(const bfloat16* from, bfloat16* to) const {
+#pragma GCC unroll 4
+    for (int i = 0; i < step_channels; i += 2 * lanes) {
+      Store::two(hn::Mul(load_floats(Tag(), from + i), factors[i / lanes]),
+                 hn::Mul(load_floats(Tag(), from + i + lanes), factors[i / lanes + 1]), to + i);
+    }
+  }
+  HWY_INLINE void put_scaled(const bfloat16* from, float* to) const {
+    HWY_ALIGN bfloat16 rounded[step_channels];
+    put_scaled(from, rounded);
+    put(rounded, to);
+  }
+};
+
+template <class Store, class T>
 void spread(const Spread& s) {
   auto* block = static_cast<T*>(s.to);
   int c = 0;
   for (; c + step_channels <= s.channels; c += step_channels, block += s.block) {
     const bfloat16* from = s.from + c;
     T* to = block;
-    for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) put(from, to);
+    if (s.scale != nullptr) {
+      const Factors<Store> factors(s.scale + c);
+      for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) factors.put_scaled(from, to);
+    } else {
+      for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) put(from, to);
+    }
   }
   if (c == s.channels) return;
   // Whole vectors are read as long as they end before the last value of the last position.
@@ -63,6 +91,9 @@ void spread(const Spread& s) {
   const bfloat16* from = s.from + c;
   HWY_ALIGN bfloat16 mask[step_channels] = {}, some[step_channels];
   std::fill_n(mask, rest, bfloat16{0xffffu});
+  HWY_ALIGN bfloat16 scale[step_channels] = {};
+  if (s.scale != nullptr) std::copy_n(s.scale + c, rest, scale);
+  const Factors<Store> factors(scale);
   for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, block += step_channels) {
     if (i * s.pixel + step_channels <= end) {
       put_masked(from, mask, some);
@@ -70,7 +101,7 @@ void spread(const Spread& s) {
       std::fill_n(some, step_channels, bfloat16());
       std::memcpy(some, from, rest * sizeof *some);
     }
-    put(some, block);
+    s.scale != nullptr ? factors.put_scaled(some, block) : put(some, block);
   }
 }
 
@@ -83,11 +114,12 @@ void convert(const From* from, std::int64_t count, To* to) {
 }
 
 constexpr Moves of_target = {.set = LAMINA_SIMD_SET,
-                             .spread = spread<bfloat16>,
-                             .spread_widened = spread<float>,
+                             .spread = spread<Stores<bfloat16>, bfloat16>,
+                             .spread_widened = spread<Stores<bfloat16>, float>,
                              .write_bf16 = write<Stores<bfloat16>, bfloat16>,
 #if HWY_TARGET == HWY_AVX3
                              .write_rounding = write<InstructionStores, bfloat16>,
+                             .spread_rounding = spread<InstructionStores, bfloat16>,
 #endif
                              .write_f32 = write<Stores<float>, float>,
                              .widen = convert<bfloat16, float>,
@@ -110,6 +142,7 @@ const Moves& moves_of(InstructionSet set, bool rounding) {
   static const Moves with_instruction = [] {
     Moves result = moves().front();
     result.write_bf16 = result.write_rounding;
+    result.spread = result.spread_rounding;
     return result;
   }();
   const bool there = rounding && plain.write_rounding != nullptr && supports_avx512_bf16();

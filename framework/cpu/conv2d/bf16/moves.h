@@ -17,8 +17,9 @@ struct Spread {
   std::int64_t pixel = 0;          // elements to the next
   std::int64_t count = 0;
   int channels = 0;
-  void* to = nullptr;      // [positions, step_channels] of the first block; zeros behind the last channel
-  std::int64_t block = 0;  // elements to the next block
+  const bfloat16* scale = nullptr;  // [channels] that values are multiplied by on the way, rounded again; or null
+  void* to = nullptr;               // [positions, step_channels] of the first block; zeros behind the last channel
+  std::int64_t block = 0;           // elements to the next block
 };
 
 /// Sums on their way out: y = sum + bias [+ addend], then not below `low` and not above `high`, NaN stays NaN; or
@@ -45,6 +46,7 @@ struct Moves {
   void (*write_bf16)(const Write& w);
   /// The same by AVX512-BF16, which rounds to nearest even too, faster, and results below 2^-126 become 0; or null.
   void (*write_rounding)(const Write& w) = nullptr;
+  void (*spread_rounding)(const Spread& s) = nullptr;
   void (*write_f32)(const Write& w);
   void (*widen)(const bfloat16* from, std::int64_t count, float* to);
   void (*narrow)(const float* from, std::int64_t count, bfloat16* to);  // to nearest even
@@ -53,8 +55,8 @@ struct Moves {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Moves> moves();
 
-/// The fastest of them that need no more than that; if `rounding`, write_bf16 is write_rounding where this machine has
-/// it.
+/// The fastest of them that need no more than that; if `rounding`, spread and write_bf16 are by AVX512-BF16 where this
+/// machine has it.
 const Moves& moves_of(InstructionSet set, bool rounding);
 
 /// Writes with a whole epilogue. `write` has neither addend nor bounds; `residual` as its output, or null. What does
