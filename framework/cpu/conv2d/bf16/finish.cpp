@@ -4,25 +4,21 @@
 #include "lamina/cpu/conv2d/bf16/moves.h"
 
 namespace lamina::cpu::bf16 {
-namespace {
-
-/// What write_bf16 and write_f32 do in registers.
-bool is_written(const PointwiseChain& rest) {
-  if (rest.size() != 1) return rest.empty();
-  const Pointwise function = rest[0].function;
-  return function == Pointwise::silu || function == Pointwise::gelu || function == Pointwise::hard_swish;
+std::optional<Pointwise> written_function(const RowEpilogue& epilogue) {
+  if (epilogue.rest.empty()) return Pointwise::identity;
+  const Pointwise function = epilogue.rest[0].function;
+  const bool known = function == Pointwise::silu || function == Pointwise::gelu || function == Pointwise::hard_swish;
+  return known && epilogue.rest.size() == 1 && !epilogue.clamps() ? std::optional(function) : std::nullopt;
 }
-
-}  // namespace
 
 void finish(const Moves& moves, const RowEpilogue& epilogue, Write w, DType type, const void* residual, float* results,
             float* addends) {
   const bool narrow = type == DType::bf16;
   w.clamps = epilogue.clamps();
   w.low = epilogue.low, w.high = epilogue.high;
-  if (epilogue.rest.empty() || (!w.clamps && is_written(epilogue.rest))) {
+  if (const auto function = written_function(epilogue)) {
     w.addend = epilogue.adds ? residual : nullptr;
-    w.function = epilogue.rest.empty() ? Pointwise::identity : epilogue.rest[0].function;
+    w.function = *function;
     return narrow ? moves.write_bf16(w) : moves.write_f32(w);
   }
   const std::int64_t size = narrow ? 2 : 4, elements = w.count * w.row;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <span>
 
 #include "lamina/cpu/conv2d/row_epilogue.h"
@@ -58,6 +58,9 @@ std::span<const Moves> moves();
 /// The fastest of them that need no more than that; if `rounding`, spread and write_bf16 are by AVX512-BF16 where this
 /// machine has it.
 const Moves& moves_of(InstructionSet set, bool rounding);
+
+/// What a Write does besides an addition and a clamp, if that is all of the epilogue.
+std::optional<Pointwise> written_function(const RowEpilogue& epilogue);
 
 /// Writes with a whole epilogue. `write` has neither addend nor bounds; `residual` as its output, or null. What does
 /// not run in registers runs on `results` and `addends`, of write.count * write.row floats each.
