@@ -27,17 +27,15 @@ constexpr int lanes = lanes_of(Tag()), step_size = 32, half = 16;
 static_assert(half % lanes == 0, "halves of a step are whole vectors");
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-/// exp(x) for x <= 0, within 3e-6 of it; NaN stays.
+/// 2^x for x <= 0, as exact as a weight of bf16; NaN stays.
 HWY_INLINE Vector weight_of(Vector x) {
   const Tag d;
   const Vector low = hn::Set(d, -160.0f);  // 2 to that is 0
-  x = hn::Mul(x, hn::Set(d, 1.44269504f));
-  x = hn::IfThenElse(hn::Lt(x, low), low, x);
-  const Vector n = hn::Round(x);
-  // 2^r, |r| <= 0.5: ln(2)^k / k!
-  constexpr float c[] = {
-      1.0f, 6.931471806e-01f, 2.402265070e-01f, 5.550410866e-02f, 9.618129108e-03f, 1.333355815e-03f};
-  return scaled_by_power(d, vector_polynomial(d, hn::Sub(x, n), c), n);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return rough_exp2(d, hn::Max(low, x));  // x86's gives the second operand if either is NaN
+#else
+  return rough_exp2(d, hn::IfThenElse(hn::Lt(x, low), low, x));
+#endif
 }
 
 HWY_INLINE void store_weights(Vector first, Vector second, float* to, int i) {
@@ -71,22 +69,28 @@ float weigh_as(const float* scores, std::int64_t seen, std::int64_t count, float
   }
   for (int k = 0; k < step_size; k += lanes) most[0] = hn::Max(most[0], hn::Load(d, rest + k));
   const float now = hn::GetLane(hn::MaxOfLanes(d, hn::Max(most[0], most[1])));
-  // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
-  const Vector base = hn::Set(d, now == lowest ? 0.0f : now);
+  // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything. Powers are of 2; scores
+  // that its logarithm would make infinite have nothing else beside them that weighs anything.
+  constexpr float log2_e = 1.44269504f, most_finite = 1e38f;
+  const float largest_here = now == lowest ? 0.0f : now;
+  const float unit = std::abs(largest_here) > most_finite ? 1.0f : log2_e;
+  const Vector base = hn::Set(d, largest_here * unit);
   Vector totals[2] = {hn::Zero(d), hn::Zero(d)};
   const auto weigh_step = [&](const float* from, Vector times, T* to) HWY_ATTR {
 #pragma GCC unroll 8
     for (int i = 0; i < half; i += lanes) {
-      const Vector first = weight_of(hn::Sub(hn::Mul(hn::LoadU(d, from + i), times), base));
-      const Vector second = weight_of(hn::Sub(hn::Mul(hn::LoadU(d, from + half + i), times), base));
+      const Vector first = weight_of(hn::MulSub(hn::LoadU(d, from + i), times, base));
+      const Vector second = weight_of(hn::MulSub(hn::LoadU(d, from + half + i), times, base));
       totals[0] = hn::Add(totals[0], first), totals[1] = hn::Add(totals[1], second);
       store_weights(first, second, to, i);
     }
   };
-  for (std::int64_t i = 0; i < whole; i += step_size, weights += step) weigh_step(scores + i, factor, weights);
+  for (std::int64_t i = 0; i < whole; i += step_size, weights += step) {
+    weigh_step(scores + i, hn::Set(d, scale * unit), weights);
+  }
   std::int64_t done = whole;
   if (done < seen) {
-    weigh_step(rest, hn::Set(d, 1.0f), weights);
+    weigh_step(rest, hn::Set(d, unit), weights);
     weights += step, done += step_size;
   }
   for (; done < count; done += step_size, weights += step) std::fill_n(weights, step_size, T());
@@ -118,8 +122,9 @@ void add(float* values, float factor, const float* more, std::int64_t count) {
 }
 
 void divide(const float* values, float divisor, std::int64_t count, bfloat16* out) {
+  const float factor = 1.0f / divisor;
   each_once(count, [&](auto d, std::int64_t i)
-                       HWY_ATTR { store_floats(d, hn::Div(hn::LoadU(d, values + i), hn::Set(d, divisor)), out + i); });
+                       HWY_ATTR { store_floats(d, hn::Mul(hn::LoadU(d, values + i), hn::Set(d, factor)), out + i); });
 }
 
 constexpr AttentionRows kernel = {LAMINA_SIMD_SET, weigh, add, divide};
