@@ -30,13 +30,6 @@ Operands draw_operands(const Case& c, DType dtype) {
   return o;
 }
 
-/// The CPU keeps bf16 too.
-std::vector<DType> attention_types(Device device) {
-  std::vector<DType> types = float_types(device);
-  if (device.is_cpu()) types.push_back(DType::bf16);
-  return types;
-}
-
 std::vector<double> reference(const Case& c, const Operands& o) {
   const std::vector<double> q = doubles(o.inputs[0]), k = doubles(o.inputs[1]), v = doubles(o.inputs[2]);
   const std::vector<double> mask = c.mask.empty() ? std::vector<double>() : doubles(o.inputs[3]);
@@ -137,7 +130,7 @@ std::vector<Case> cases() {
 
 TEST(Attention, ShapesMasksAndGroups) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : attention_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Case& c : cases()) check(c, dtype, device);
     }
   }
@@ -146,7 +139,7 @@ TEST(Attention, ShapesMasksAndGroups) {
 /// Operands as rows of one product of a linear layer, [N, L, H, D], and the result as the rows of the next.
 TEST(Attention, RowsThatLieApart) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : attention_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Case& c : cases()) {
         if (device.is_cpu() && c.h != c.g) continue;  // its rows of queries are one matrix
         for (const std::int64_t gap : {0, 128, 3}) check(c, dtype, device, {.strided = 3, .gap = gap});
@@ -169,7 +162,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 TEST(Attention, WhatIsNotSeenMayBeNan) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : attention_types(device)) {
+    for (const DType dtype : product_types(device)) {
       const Case c = {1, 1, 1, 70, 70, 16, 16, {.scale = 0.25, .causal = true}};
       Operands o = draw_operands(c, DType::f32);
       constexpr std::int64_t poisoned = 37;
@@ -202,7 +195,7 @@ TEST(Attention, InfinityAmongScoresIsAsInTheFormula) {
 /// The least number, as masks often have it, is no infinity: where all is hidden all weigh the same.
 TEST(Attention, WhatIsHiddenByTheLeastNumberWeighsTheSame) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : attention_types(device)) {
+    for (const DType dtype : product_types(device)) {
       const Case c = {1, 1, 1, 2, 70, 16, 16, {.scale = 0.25}, {70}};
       Operands o = draw_operands(c, DType::f32);
       if (dtype == DType::f16) continue;  // its least number leaves something of the scores

@@ -19,6 +19,9 @@ constexpr std::int64_t block = 256;
 constexpr int most_rows = 32;
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
+/// As AttentionRows::weigh writes them.
+Pairs order_of_weights(const Engine& engine) { return engine.widened ? Pairs::in_order : Pairs::halves; }
+
 /// Heads that share keys are rows of one matrix: `rows` of them for each of `pairs` of image and group. A task is some
 /// tiles of rows. Keys and values are packed once, for some pairs at a time, which a cache holds.
 struct Division {
@@ -35,7 +38,7 @@ struct Division {
   std::int64_t queries, scores, weights, values;  // bytes of a worker's pieces
   std::int64_t worker;                            // their sum
 
-  Division(const Engine& engine, const AttentionExtents& e, int threads) : depth(engine, e.depth, true) {
+  Division(const Engine& engine, const AttentionExtents& e, int threads) : depth(engine, e.depth, Pairs::in_order) {
     pairs = e.images * e.groups;
     rows = e.groups > 0 ? e.heads / e.groups * e.length : 0;
     key_blocks = ceil_div<std::int64_t>(e.positions, engine.filters);
@@ -109,7 +112,8 @@ class Attention {
                 e_.depth, packed + panel * key_panel(engine_, e_.depth));
     } else {
       pack_values(engine_, p_.v + at_position(e_.v, pair, 0) + column, e_.v.row, std::min(filters, e_.width - column),
-                  e_.positions, packed + d_.keys + column / filters * value_panel(engine_, e_.positions));
+                  e_.positions, order_of_weights(engine_),
+                  packed + d_.keys + column / filters * value_panel(engine_, e_.positions));
     }
   }
 
@@ -202,7 +206,7 @@ class Attention {
       if ((ragged || read > positions) && !all_finite(v, read)) {
         add_seen(v, position, positions, to);
       } else {
-        const Steps steps(a.engine_, positions, a.engine_.widened);
+        const Steps steps(a.engine_, positions, order_of_weights(a.engine_));
         const std::int64_t panel = value_panel(a.engine_, e.positions);
         for (std::int64_t b = 0; b < d.width_blocks; ++b) {
           const Tile t = {.input = weights,
