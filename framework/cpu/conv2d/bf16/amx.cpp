@@ -67,6 +67,7 @@ constexpr Engine engine(std::string_view what) {
           .widened = false,
           .any_pixel = true,
           .rate = 512,
+          .cache = 2 << 20,
           .begin = Tiles::begin,
           .end = Tiles::end,
           .multiply = multiply<Tiles>};

@@ -13,8 +13,6 @@ namespace {
 
 using detail::ceil_div;
 
-/// Bytes of weights that stay in an L2 cache beside a band's input.
-constexpr std::int64_t kept_bytes = 256 << 10;
 /// How many steps ahead a block's weights are fetched that nothing has fetched before.
 constexpr int fetch_steps = 8;
 
@@ -49,9 +47,9 @@ class Band {
       }
       run_tile(block, tile, tiles, positions, fetch);
     };
-    // Weights that stay in the cache pass again for each tile, whose outputs are then written side by side; others pass
-    // once.
-    if ((last - first) * layer_.block_weights() * 2 <= kept_bytes) {
+    // Weights that stay in the cache beside a band's input pass again for each tile, whose outputs are then written
+    // side by side; others pass once.
+    if ((last - first) * layer_.block_weights() * 2 <= engine_.cache / 4) {
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
         for (std::int64_t block = first; block < last; ++block) run(tile, block);
       }

@@ -90,6 +90,7 @@ std::span<const Engine> dot_engines() {
                                         .widened = false,
                                         .any_pixel = true,
                                         .rate = 64,
+                                        .cache = 1 << 20,
                                         .begin = nullptr,
                                         .end = nullptr,
                                         .multiply = multiply}};

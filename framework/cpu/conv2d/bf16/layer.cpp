@@ -14,8 +14,6 @@ namespace {
 using detail::ceil_div;
 using detail::round_up;
 
-/// Bytes of a band's input: half of an L2 cache of 1 MB or more.
-constexpr std::int64_t band_bytes = 512 << 10;
 /// Positions of a tile of AMX, which are read even if there are fewer.
 constexpr int most_rows = 16;
 
@@ -94,6 +92,7 @@ void Layer::lay_out() {
 
 void Layer::divide(int threads) {
   const ConvGeometry& g = geometry;
+  const double band_bytes = static_cast<double>(engine->cache) / 2;
   const int extra_rows = linear ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
   const double element = engine->widened ? 4 : 2;
   const double row_elements = static_cast<double>(pitch) * blocks * step_channels * static_cast<double>(phases.size());

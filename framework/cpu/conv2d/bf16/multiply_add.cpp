@@ -98,6 +98,7 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .widened = true,
                            .any_pixel = false,
                            .rate = 2.0 * lanes,
+                           .cache = 1 << 20,
                            .begin = nullptr,
                            .end = nullptr,
                            .multiply = multiply};
