@@ -105,7 +105,7 @@ void write_rows(const Write& w) {
   for (; f + 2 * lanes <= w.filters; f += 2 * lanes) {
     const Vector bias = hn::LoadU(d, w.bias + f), bias2 = hn::LoadU(d, w.bias + f + lanes);
     const float* sums = w.sums + f;
-    const T* addend = addends + f;
+    const T* addend = adds ? addends + f : nullptr;
     T* output = outputs + f;
     for (std::int64_t i = 0; i < w.count; ++i, sums += w.row, output += w.pixel, addend += adds ? w.pixel : 0) {
       const Vector y = finished(sums, bias, [&]() HWY_ATTR { return load_floats(d, addend); });
