@@ -167,7 +167,7 @@ TEST_P(CpuBf16, EpiloguesAreComputedBeforeRounding) {
 TEST_P(CpuBf16, NanAndInfinityReachTheWindowsThatHoldThemAndNoOthers) {
   for (const ConvGeometry& g :
        {geometry_of(square(1, 3, 12, 12, 5, 3, 2, 1)), geometry_of(square(1, 40, 12, 12, 5, 3, 2, 1)),
-        geometry_of(square(1, 32, 12, 12, 5, 1))}) {
+        geometry_of(square(1, 32, 12, 12, 5, 1)), geometry_of(square(1, 33, 12, 12, 5, 1))}) {
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), test::infinity}) {
       test::ConvData data = test::draw(g, Values::positive);
       data.x[static_cast<std::size_t>(12 * 12 + 5 * 12 + 6)] = poison;  // channel 1, row 5, column 6

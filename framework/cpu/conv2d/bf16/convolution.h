@@ -55,6 +55,9 @@ struct Layer {
 
   std::vector<std::int64_t> offsets;  // [steps], in the order of packed weights: [block, tap]
 
+  /// Of a step; AMX reads whole steps, so that the last one of pixels that are read where they lie may overlap the one
+  /// before.
+  int first_channel(int block) const;
   int steps() const { return blocks * taps; }
   int whole_steps() const { return last_pairs == 16 ? steps() : (blocks - 1) * taps; }
   std::int64_t block_weights() const;  // bf16 numbers of a block of filters

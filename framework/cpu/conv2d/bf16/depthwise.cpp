@@ -1,7 +1,6 @@
 #include "lamina/cpu/conv2d/bf16/depthwise.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -17,7 +16,6 @@ using detail::ceil_div;
 using detail::round_up;
 
 /// Row by row, tile by tile, all channels of it: what is read lies in as many streams as a tile reads positions.
-/// Channels that fill no block are copied to where zeros fill it up.
 class Depthwise {
  public:
   Depthwise(const ConvProblem& problem, const Preparation& p)
@@ -27,7 +25,6 @@ class Depthwise {
         epilogue_(row_epilogue(problem.epilogue, p.device)),
         adds_(problem.epilogue.reads_operands()),
         output_(p.output().format.dtype),
-        columns_((kernel_.positions - 1) * g_.stride_width + (g_.kernel_width - 1) * g_.dilation_width + 1),
         blocks_(ceil_div(g_.in_channels, kernel_.channels)) {
     const bool rounding = kernel_.run_rounding != nullptr && supports_avx512_bf16();
     run_ = rounding ? kernel_.run_rounding : kernel_.run;
@@ -40,7 +37,7 @@ class Depthwise {
   }
 
   std::size_t workspace(int threads) const {
-    return (copy_bytes() + pointer_bytes() + 3 * tile_floats() * 4) * static_cast<std::size_t>(threads);
+    return (pointer_bytes() + 3 * tile_floats() * 4) * static_cast<std::size_t>(threads);
   }
   std::size_t parameters() const { return weights_.bytes() + bias_.bytes() + plain_bias_.bytes(); }
 
@@ -65,10 +62,6 @@ class Depthwise {
     std::byte* output;
   };
 
-  std::size_t copy_bytes() const {
-    return static_cast<std::size_t>(
-        round_up<std::int64_t>(std::int64_t{g_.kernel_height} * columns_ * kernel_.channels * 2, 64));
-  }
   std::size_t pointer_bytes() const {
     return static_cast<std::size_t>(round_up<std::int64_t>(g_.kernel_height * std::int64_t{sizeof(void*)}, 64));
   }
@@ -129,23 +122,21 @@ class Depthwise {
     const std::int64_t channel = first_channel(block), taps = std::int64_t{g_.kernel_height} * g_.kernel_width;
     const std::int64_t begin = std::clamp<std::int64_t>(g_.out_width - kernel_.positions, 0, tile);
     const std::int64_t left = begin * g_.stride_width - g_.padding_width;
-    const bool copied = channels < size;
-    auto* const copy = reinterpret_cast<bfloat16*>(workspace);
-    auto** const rows = reinterpret_cast<const bfloat16**>(workspace + copy_bytes());
+    auto** const rows = reinterpret_cast<const bfloat16**>(workspace);
     for (int i = 0; i < count; ++i) {
       const std::int64_t row = (start + std::int64_t{i} * g_.dilation_height) * g_.in_width;
       rows[i] = tensors.input + row * g_.in_channels + channel;
-      if (copied) rows[i] = copy_row(rows[i], left, channels, copy + std::int64_t{i} * columns_ * size);
     }
-    auto* const sums = reinterpret_cast<float*>(workspace + copy_bytes() + pointer_bytes());
+    auto* const sums = reinterpret_cast<float*>(workspace + pointer_bytes());
     const std::int64_t stored = std::min<std::int64_t>(kernel_.positions, g_.out_width);
     DepthwiseTile t = {
         .rows = rows,
         .kernel_rows = count,
         .kernel_columns = g_.kernel_width,
-        .pixel = copied ? size : g_.in_channels,
-        .left = copied ? 0 : left,
-        .columns = copied ? columns_ : g_.in_width,
+        .channels = channels,
+        .pixel = g_.in_channels,
+        .left = left,
+        .columns = g_.in_width,
         .stride = g_.stride_width,
         .dilation = g_.dilation_width,
         .weights = detail::floats(weights_) + (block * taps + std::int64_t{first} * g_.kernel_width) * size,
@@ -155,16 +146,9 @@ class Depthwise {
         .high = epilogue_.high,
         .function = function_};
     if (in_registers_) {
-      auto* const output = reinterpret_cast<bfloat16*>(tensors.output) + (out_row + begin) * g_.out_channels + channel;
-      const bool whole = channels == size;
-      auto* const some = reinterpret_cast<bfloat16*>(sums);
-      t.output = whole ? output : some;
-      t.output_pixel = whole ? g_.out_channels : size;
-      run_(t);
-      for (std::int64_t i = 0; !whole && i < stored; ++i) {
-        std::copy_n(some + i * size, channels, output + i * g_.out_channels);
-      }
-      return;
+      t.output = reinterpret_cast<bfloat16*>(tensors.output) + (out_row + begin) * g_.out_channels + channel;
+      t.output_pixel = g_.out_channels;
+      return run_(t);
     }
     t.sums = sums;
     run_(t);
@@ -181,24 +165,12 @@ class Depthwise {
            output_, adds_ ? tensors.residual + place : nullptr, sums + tile_floats(), sums + 2 * tile_floats());
   }
 
-  /// `columns_` positions of a row from column `left` on, zeros beyond its edges and behind its channels.
-  const bfloat16* copy_row(const bfloat16* row, std::int64_t left, int channels, bfloat16* to) const {
-    const bfloat16* const result = to;
-    for (std::int64_t column = left; column < left + columns_; ++column, to += kernel_.channels) {
-      const bool there = column >= 0 && column < g_.in_width;
-      if (there) std::memcpy(to, row + column * g_.in_channels, static_cast<std::size_t>(channels) * sizeof *to);
-      std::fill(to + (there ? channels : 0), to + kernel_.channels, bfloat16());
-    }
-    return result;
-  }
-
   ConvGeometry g_;
   const DepthwiseKernel& kernel_;
   const Moves& moves_;
   RowEpilogue epilogue_;
   bool adds_;
   DType output_;
-  std::int64_t columns_;  // that a tile reads
   int blocks_;
   std::int64_t bands_ = 1;
   void (*run_)(const DepthwiseTile& tile) = nullptr;

@@ -14,6 +14,7 @@ namespace lamina::cpu::bf16 {
 struct DepthwiseTile {
   const bfloat16* const* rows = nullptr;  // [kernel_rows] column 0 of the image
   int kernel_rows = 0, kernel_columns = 0;
+  int channels = 0;                // at most DepthwiseKernel::channels; no others are read or written
   std::int64_t pixel = 0;          // elements from one position of the input to the next
   std::int64_t left = 0;           // the column of the first output's first tap
   std::int64_t columns = 0;        // of the image: what lies outside is 0, and is not read
