@@ -110,7 +110,7 @@ void convert(const From* from, std::int64_t count, To* to) {
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) store_floats(Tag(), load_floats(Tag(), from + i), to + i);
   if (i < count)
-    store_some<Stores<To>>(load_some(from + i, static_cast<int>(count - i)), to + i, static_cast<int>(count - i));
+    Stores<To>::some(load_some(from + i, static_cast<int>(count - i)), to + i, static_cast<int>(count - i));
 }
 
 constexpr Moves of_target = {.set = LAMINA_SIMD_SET,

@@ -40,6 +40,14 @@ HWY_INLINE Vector load_some(const T* from, int count) {
   return load_floats(Tag(), some);
 }
 
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE __mmask16 first_lanes(int count) { return static_cast<__mmask16>((1u << count) - 1); }
+HWY_INLINE Vector load_some(const bfloat16* from, int count) {
+  const __m512i words = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(count), from));
+  return Vector{_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
+}
+#endif
+
 /// Vectors to memory; bf16 rounded to nearest even by integers.
 template <class T>
 struct Stores {
@@ -48,16 +56,27 @@ struct Stores {
     one(y, to);
     one(z, to + lanes);
   }
+  static HWY_INLINE void some(Vector y, T* to, int count) {
+    HWY_ALIGN T all[lanes];
+    one(y, all);
+    std::memcpy(to, all, static_cast<std::size_t>(count) * sizeof(T));
+  }
 };
 
 #if HWY_TARGET == HWY_AVX3
 /// The same by AVX512-BF16's instructions, whatever MXCSR says; they take subnormal numbers for 0. In assembly, since
 /// the target that all of this is compiled for does not have them.
 struct InstructionStores {
-  static HWY_INLINE void one(Vector y, bfloat16* to) {
+  static HWY_INLINE __m256i narrowed(Vector y) {
     __m256i narrow;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(y.raw));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), narrow);
+    return narrow;
+  }
+  static HWY_INLINE void one(Vector y, bfloat16* to) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), narrowed(y));
+  }
+  static HWY_INLINE void some(Vector y, bfloat16* to, int count) {
+    _mm256_mask_storeu_epi16(to, first_lanes(count), narrowed(y));
   }
   static HWY_INLINE void two(Vector y, Vector z, bfloat16* to) {
     __m512i narrow;
@@ -66,13 +85,6 @@ struct InstructionStores {
   }
 };
 #endif
-
-template <class Store, class T>
-HWY_INLINE void store_some(Vector value, T* to, int count) {
-  HWY_ALIGN T some[lanes];
-  Store::one(value, some);
-  std::memcpy(to, some, static_cast<std::size_t>(count) * sizeof(T));
-}
 
 /// As exact as T is.
 template <class T, Pointwise function>
@@ -124,7 +136,7 @@ void write_rows(const Write& w) {
       if (count == lanes) {
         Store::one(y, outputs + place);
       } else {
-        store_some<Store>(y, outputs + place, count);
+        Store::some(y, outputs + place, count);
       }
     }
   }
