@@ -191,7 +191,7 @@ class Attention {
 
     void mask(int row, std::int64_t position, std::int64_t visible, float* s) const {
       const std::int64_t head = pair % e.groups * (e.heads / e.groups) + (first + row) / e.length;
-      const bfloat16* const from = a.p_.mask + pair / e.groups * e.mask[0] + head * e.mask[1] +
+      const bfloat16* const from = a.p_.mask + pair / e.groups % e.mask_images * e.mask[0] + head * e.mask[1] +
                                    (first + row) % e.length * e.mask[2] + position * e.mask[3];
       for (std::int64_t i = 0; i < visible; ++i)
         s[i] = s[i] * static_cast<float>(e.scale) + to_float(from[i * e.mask[3]]);
