@@ -130,7 +130,7 @@ std::vector<Case> cases() {
 
 TEST(Attention, ShapesMasksAndGroups) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Case& c : cases()) check(c, dtype, device);
     }
   }
@@ -139,7 +139,7 @@ TEST(Attention, ShapesMasksAndGroups) {
 /// Operands as rows of one product of a linear layer, [N, L, H, D], and the result as the rows of the next.
 TEST(Attention, RowsThatLieApart) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Case& c : cases()) {
         if (device.is_cpu() && c.h != c.g) continue;  // its rows of queries are one matrix
         for (const std::int64_t gap : {0, 128, 3}) check(c, dtype, device, {.strided = 3, .gap = gap});
@@ -162,7 +162,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 TEST(Attention, WhatIsNotSeenMayBeNan) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       const Case c = {1, 1, 1, 70, 70, 16, 16, {.scale = 0.25, .causal = true}};
       Operands o = draw_operands(c, DType::f32);
       constexpr std::int64_t poisoned = 37;
@@ -195,7 +195,7 @@ TEST(Attention, InfinityAmongScoresIsAsInTheFormula) {
 /// The least number, as masks often have it, is no infinity: where all is hidden all weigh the same.
 TEST(Attention, WhatIsHiddenByTheLeastNumberWeighsTheSame) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       const Case c = {1, 1, 1, 2, 70, 16, 16, {.scale = 0.25}, {70}};
       Operands o = draw_operands(c, DType::f32);
       if (dtype == DType::f16) continue;  // its least number leaves something of the scores
