@@ -218,14 +218,11 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
 #endif
 }
 
-template <class T, int kernel, int stride, int pack>
+template <class T, int kernel, int stride, int pack, int rows>
 Instance tiled() {
   // As many as leave a thread's 128 registers for its row of inputs: f32 is loaded in place of converted.
   constexpr bool wide = sizeof(T) == 4 && pack == 4;
-  constexpr int columns = kernel > 3 && stride == 1 ? (wide && kernel > 5 ? 4 : 7)
-                          : wide && kernel > 3      ? 2
-                                                    : 4,
-                rows = kernel > 5 ? 1 : 2;
+  constexpr int columns = kernel > 3 && stride == 1 ? (wide && kernel > 5 ? 4 : 7) : wide && kernel > 3 ? 2 : 4;
   return {kernel,  stride, pack,
           columns, rows,   reinterpret_cast<const void*>(&tiled_kernel<T, kernel, stride, pack, columns, rows>)};
 }
@@ -236,9 +233,11 @@ Instance general() {
 
 template <class T>
 std::vector<Instance> instances() {
-  return {tiled<T, 3, 1, 4>(), tiled<T, 3, 2, 4>(), tiled<T, 5, 1, 4>(), tiled<T, 5, 2, 4>(),
-          tiled<T, 7, 1, 4>(), tiled<T, 7, 2, 4>(), tiled<T, 3, 1, 2>(), tiled<T, 3, 2, 2>(),
-          tiled<T, 5, 1, 2>(), tiled<T, 5, 2, 2>(), general<T, 4>(),     general<T, 1>()};
+  return {tiled<T, 3, 1, 4, 2>(), tiled<T, 3, 1, 4, 1>(), tiled<T, 3, 2, 4, 2>(), tiled<T, 3, 2, 4, 1>(),
+          tiled<T, 5, 1, 4, 2>(), tiled<T, 5, 1, 4, 1>(), tiled<T, 5, 2, 4, 2>(), tiled<T, 5, 2, 4, 1>(),
+          tiled<T, 7, 1, 4, 1>(), tiled<T, 7, 2, 4, 1>(), tiled<T, 3, 1, 2, 2>(), tiled<T, 3, 1, 2, 1>(),
+          tiled<T, 3, 2, 2, 2>(), tiled<T, 3, 2, 2, 1>(), tiled<T, 5, 1, 2, 1>(), tiled<T, 5, 2, 2, 1>(),
+          general<T, 4>(),        general<T, 1>()};
 }
 
 }  // namespace lamina::cuda::depthwise
