@@ -33,7 +33,7 @@ __device__ inline void load_rows(T* to, const T* from, int count, int columns, c
   static_assert(Rows * chunks % threads == 0, "all threads copy alike");
   int thread = static_cast<int>(threadIdx.x) % threads;
   ptx::pin(thread);  // addresses would take the registers of the products otherwise
-#pragma unroll
+#pragma unroll(threads == 32 ? 4 : Rows * chunks / threads)  // a warp's many copies would be more code than work
   for (int i = 0; i < Rows * chunks / threads; ++i) {
     const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk;
     T* const here = to + row * pitch<most> + column;
