@@ -44,11 +44,11 @@ std::string operand_note(Operand operand) {
   return operand == Operand::scaled_pairs ? " by pairs of f16" : operand == Operand::scaled_f16 ? " by f16" : "";
 }
 
-/// An addition comes through the store buffers, if it is of 16 bits and nothing but a clamp follows it.
+/// An addition comes through the store buffers, if it is of the precision's type and nothing but a clamp follows it.
 bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
   const DType output = p.output().format.dtype;
   return !epilogue.reads_operands() ||
-         (size_of(output) == 2 && finish_of(epilogue, output).kind == Finish::Kind::clamp);
+         (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
 }
 
 class ChannelsLast final : public Operator {
@@ -172,12 +172,12 @@ class ChannelsLast final : public Operator {
   void launch(Arguments& args, const void* pixels, Stream stream) const {
     // Maps hold addresses. Making them takes the host less than the launch does.
     CUtensorMap input_map = channels_last::input_map(args.geometry, choice_.tile.operand, choice_.tile.pixels, pixels);
+    const int store_pixels = choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1);
     CUtensorMap output_map =
-        channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1),
-                                  args.out_pitch, args.output);
+        channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch, args.output);
     CUtensorMap residual_map = output_map;
     if (args.adds) {
-      residual_map = channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels, args.out_pitch,
+      residual_map = channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch,
                                                const_cast<void*>(args.finish.residual));
     }
     void* arguments[] = {&args, &input_map, &output_map, &residual_map};

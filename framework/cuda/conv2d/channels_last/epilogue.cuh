@@ -74,12 +74,6 @@ inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterR
 template <int groups, int n>
 inline constexpr bool roomy = (groups < 4) && (groups * n < 720);
 
-/// What is added is of the output's type, and of 16 bits: others' store buffers have no room for two tiles of it.
-template <class T>
-inline constexpr bool can_add = !in_f32<T>;
-template <class T, int groups, int n>
-inline constexpr bool adding = roomy<groups, n> ? can_add<T> : false;
-
 __device__ __forceinline__ ptx::Corner corner_of(const ConvGeometry& g, int pixel) {
   const int plane = g.out_height * g.out_width;
   const int image = pixel / plane, row = (pixel - image * plane) / g.out_width;
@@ -163,6 +157,7 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high, __nv_bfloat
   const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&both);
 }
+__device__ __forceinline__ float2 unpack(float2 both, float) { return both; }
 __device__ __forceinline__ float2 unpack(std::uint32_t both, __half) {
   return __half22float2(*reinterpret_cast<const __half2*>(&both));
 }
@@ -181,7 +176,7 @@ __device__ __forceinline__ void finish(const Arguments& args, float (&v)[n], con
 template <class T>
 __device__ __forceinline__ void write_finished(const Arguments& args, std::size_t index, float y) {
   float v[1] = {y}, added[1] = {};
-  if constexpr (can_add<T>) load_residual<T>(args.finish, static_cast<std::int64_t>(index), added);
+  load_residual<typename Element<T>::Stored>(args.finish, static_cast<std::int64_t>(index), added);
   finish<T>(args, v, added);
   write<T>(args, index, v[0]);
 }

@@ -40,7 +40,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const Span span(args, rank);
   // Copies wait by themselves, but what is added may be read here.
-  if (adding<T, groups, n> && args.adds) wait_for_predecessor();
+  if (roomy<groups, n> && args.adds) wait_for_predecessor();
   Store<T, groups, n, chunk> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
       if constexpr (split<T>) ptx::barrier_init(shared.low_words + stage, 128);
     }
     ptx::barrier_init(shared.landed, 1);
-    if constexpr (adding<T, groups, n>) {
+    if constexpr (roomy<groups, n>) {
       for (int i = 0; args.adds && i < 2 * groups << args.log2_buffers; ++i) ptx::barrier_init(shared.added + i, 1);
     }
     ptx::barrier_init_fence();
@@ -111,7 +111,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if (args.multicast == 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
     ptx::prefetch_map(input);
     if (args.splits == 1) ptx::prefetch_map(output);
-    if (adding<T, groups, n> && args.adds) ptx::prefetch_map(residual);
+    if (roomy<groups, n> && args.adds) ptx::prefetch_map(residual);
   }
   __syncwarp();
   if (cluster > 1) ptx::cluster_arrive();
@@ -131,9 +131,9 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
       if (thread >= (groups + 1) * 128) make_low_words<groups, n>(args, shared, rank);
     }
     if constexpr (scaled<T>) {
-      if (thread >= groups * 128 + 32) gather_scales<T, groups, n>(args, shared, rank);
+      if (thread >= (groups + 1) * 128 - gathering_threads) gather_scales<T, groups, n>(args, shared, rank);
     }
-    if constexpr (adding<T, groups, n>) {
+    if constexpr (roomy<groups, n>) {
       if (args.adds && args.splits == 1 && thread == groups * 128 + 32) {
         bring_added<T, groups, n, chunk>(args, residual, shared, rank);
       }

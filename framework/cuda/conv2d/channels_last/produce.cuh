@@ -129,19 +129,23 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
                                             const Shared<T, groups, n>& shared, int rank) {
-  constexpr int bytes = chunk * step_bytes;
+  constexpr int bytes = chunk * step_bytes, pixels = in_f32<T> ? chunk / 2 : chunk;
   wait_for_predecessor();
   Ring ring{1 << args.log2_buffers};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
-    for (int first = 0; first < n; first += chunk, ring.advance()) {
+    for (int first = 0; first < n; first += pixels, ring.advance()) {
       const int waits_for = ring.parity ^ (ring.stage + 1 == ring.stages ? 0 : 1);
 #pragma unroll 1
       for (int group = 0; group < groups; ++group) {
         const int buffer = group * ring.stages + ring.stage;
         ptx::barrier_wait(shared.stored + buffer, waits_for);
         ptx::barrier_arrive_expect(shared.added + buffer, bytes);
-        ptx::load_box(shared.stores + buffer * bytes, residual, (walk.filter_tile() * groups + group) * block_filters,
-                      walk.pixel_tile() * n + first, shared.added + buffer);
+        const int filter = (walk.filter_tile() * groups + group) * block_filters;
+        unsigned char* to = shared.stores + buffer * bytes;
+        ptx::load_box(to, residual, filter, walk.pixel_tile() * n + first, shared.added + buffer);
+        if constexpr (in_f32<T>) {
+          ptx::load_box(to + bytes / 2, residual, filter + 32, walk.pixel_tile() * n + first, shared.added + buffer);
+        }
       }
     }
   }

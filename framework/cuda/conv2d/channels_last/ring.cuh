@@ -96,7 +96,7 @@ struct Shared {
     low_words = empty + max_stages;
     landed = low_words + max_stages;
     scales = reinterpret_cast<float*>(landed + 1);
-    added = landed + 1;
+    added = landed + 1 + (scaled<T> ? args.stages * n / 2 : 0);
     stored = added + (groups << args.log2_buffers);
   }
 };
