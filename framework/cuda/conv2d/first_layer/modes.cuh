@@ -9,8 +9,9 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/kernel/conv_geometry.h"
 
-/// The four precisions as the tensor cores see them: operand type, whether inputs may be stored so (`narrow`), number of
-/// products, and which values the fast path may take. Range checks compare the bits of |x|, so that NaN counts as too large.
+/// The four precisions as the tensor cores see them: operand type, whether inputs may be stored so (`narrow`), number
+/// of products, and which values the fast path may take. Range checks compare the bits of |x|, so that NaN counts as
+/// too large.
 namespace lamina::cuda::first_layer {
 
 template <Precision>

@@ -47,8 +47,8 @@ struct BadUnits {
 /// Bytes from the word in which an image row begins to the row itself: copies are of whole words.
 __device__ __forceinline__ int line_shift(const Params& p, int line) { return 2 * (line & p.odd_lines); }
 
-/// The image rows of one ring row, in flight: [raw_planes][raw_rows][raw_line_bytes]. What lies outside the image is not
-/// copied, and not read either. Where whole rows are staged a plane's rows are one run of memory, and one copy.
+/// The image rows of one ring row, in flight: [raw_planes][raw_rows][raw_line_bytes]. What lies outside the image is
+/// not copied, and not read either. Where whole rows are staged a plane's rows are one run of memory, and one copy.
 struct RawRows {
   const Params& p;
   unsigned char* slots;   // [Team::raw_slots], this warpgroup's
@@ -185,8 +185,8 @@ struct Stager {
     it.right = exists && (!wide || u + 1 < p.pitch);
     const int channel = plane - phase * p.channels;
     it.line = channel * (p.raw_planes == 1 ? 0 : p.in_height) + it.phase_row;
-    it.source = channel * p.raw_channel_bytes + it.phase_row * p.raw_line_bytes +
-                (column - raw_column) * p.raw_column_bytes;
+    it.source =
+        channel * p.raw_channel_bytes + it.phase_row * p.raw_line_bytes + (column - raw_column) * p.raw_column_bytes;
     it.target = static_cast<std::uint32_t>(plane * p.plane_units + u) * unit_bytes;
   }
 
