@@ -105,37 +105,42 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
   // Scaled weights may be so large that their products overflow where those of the weights themselves do not; those
   // that are split are scaled only where that helps.
   const float before = scaled<T> ? range.scale : 1.0f, after = split<T> ? exact_scale(range) : 1.0f;
-  const ConvGeometry& g = args.geometry;
-  const ptx::Corner corner = corner_of(g, pixel);
   const auto* weight =
       static_cast<const unsigned char*>(args.weight) +
       static_cast<std::size_t>(filter / block_filters) * static_cast<unsigned>(args.steps) * block_bytes;
-  const int slabs = slab_count(g, operand_of<T>), taps = g.kernel_height * g.kernel_width;
   float sum = 0.0f;
 #pragma unroll 1
-  for (int slab = 0; slab < slabs; ++slab) {
+  for (int part = 0; part < (!in_f32<T> && args.first_steps < args.steps ? 2 : 1); ++part) {
+    const ConvGeometry& g = part == 0 ? args.geometry : args.second;
+    const void* input = part == 0 ? args.input : args.second_input;
+    const ptx::Corner corner = corner_of(g, pixel);
+    const int slabs = slab_count(g, operand_of<T>), taps = g.kernel_height * g.kernel_width;
 #pragma unroll 1
-    for (int tap = 0; tap < taps; ++tap) {
-      const int row = corner.row + tap / g.kernel_width * g.dilation_height,
-                column = corner.column + tap % g.kernel_width * g.dilation_width;
-      if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
-      const int step = step_of(slab, tap, slabs, taps, chain_slabs(operand_of<T>)), channel = slab * terms;
-      const unsigned char* block = weight + static_cast<std::size_t>(step) * block_bytes;
-      const auto* x =
-          static_cast<const Stored*>(args.input) +
-          ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) + static_cast<unsigned>(row)) *
-               static_cast<unsigned>(g.in_width) +
-           static_cast<unsigned>(column)) *
-              static_cast<unsigned>(g.in_channels) +
-          channel;
-      float chain = 0.0f;
+    for (int slab = 0; slab < slabs; ++slab) {
 #pragma unroll 1
-      for (int i = 0; i < terms && channel + i < g.in_channels; ++i) {
-        const float w = weight_at<T>(block, filter % block_filters, i) * before;
-        chain = fmaf(w, Element<T>::value(x[i]), chain);
+      for (int tap = 0; tap < taps; ++tap) {
+        const int row = corner.row + tap / g.kernel_width * g.dilation_height,
+                  column = corner.column + tap % g.kernel_width * g.dilation_width;
+        if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
+        const int step = step_of(slab, tap, slabs, taps, chain_slabs(operand_of<T>)), channel = slab * terms;
+        const unsigned char* block = weight + static_cast<std::size_t>(step) * block_bytes;
+        const auto* x = static_cast<const Stored*>(input) +
+                        ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) +
+                          static_cast<unsigned>(row)) *
+                             static_cast<unsigned>(g.in_width) +
+                         static_cast<unsigned>(column)) *
+                            static_cast<unsigned>(g.in_channels) +
+                        channel;
+        float chain = 0.0f;
+#pragma unroll 1
+        for (int i = 0; i < terms && channel + i < g.in_channels; ++i) {
+          const float w = weight_at<T>(block, filter % block_filters, i) * before;
+          chain = fmaf(w, Element<T>::value(x[i]), chain);
+        }
+        sum += chain;
       }
-      sum += chain;
     }
+    weight += static_cast<std::size_t>(args.first_steps) * block_bytes;
   }
   return sum * after;
 }

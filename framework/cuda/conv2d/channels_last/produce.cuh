@@ -95,17 +95,20 @@ __device__ __forceinline__ int load_ahead(const Arguments& args, const Shared<T,
 
 /// The thread that feeds the ring. Weights of the first `ahead` steps are on their way.
 template <class T, int groups, int n>
-__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input,
+__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input, const CUtensorMap& second,
                                         const Shared<T, groups, n>& shared, int rank, int ahead) {
   // What the map calls channels: pairs are two words for each.
   constexpr int step_words = step_terms(operand_of<T>) * (operand_of<T> == Operand::scaled_pairs ? 2 : 1);
   const ConvGeometry& g = args.geometry;
   const Span span(args, rank);
   const WeightCopies<T, groups, n> weights(args, rank);
+  const int first_steps = args.first_steps - span.first;
   bool waited = false;
   Filling<T, groups, n> filling(args, shared);
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     const ptx::Corner corner = corner_of(g, walk.pixel_tile() * n);
+    ptx::Corner second_corner = corner;
+    if (!in_f32<T> && first_steps < span.count) second_corner = corner_of(args.second, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
     if (!waited) wait_for_predecessor();
     waited = true;
@@ -117,8 +120,13 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
         filling.expect(tap);
         weights.load(shared, stage, source, filling.full());
       }
-      ptx::load_im2col(shared.ring + stage * Shared<T, groups, n>::stage_bytes, input, tap.slab * step_words, corner,
-                       tap.row * g.dilation_height, tap.column * g.dilation_width, filling.full());
+      unsigned char* to = shared.ring + stage * Shared<T, groups, n>::stage_bytes;
+      if (!in_f32<T> && step >= first_steps) {
+        ptx::load_im2col(to, second, (step - first_steps) * step_words, second_corner, 0, 0, filling.full());
+        continue;
+      }
+      ptx::load_im2col(to, input, tap.slab * step_words, corner, tap.row * g.dilation_height,
+                       tap.column * g.dilation_width, filling.full());
     }
     ahead = 0;
   }
