@@ -69,12 +69,13 @@ struct RawRows {
     const int first = first_column(row), left = max(first, 0);
     const int end_column = p.contiguous ? p.in_width : first + p.pitch * p.stride + p.raw_align - 1;
     const int bytes = (min(end_column, p.in_width) - left) * p.raw_column_bytes;  // of a row
+    const int line_bytes = p.in_width * p.raw_column_bytes;
     const int top = p.stride * row.number() - p.padding_height;
     const int begin = max(-top, 0), end = min(p.in_height - top, p.raw_rows);  // of the raw rows, in the image
-    const int first_line = static_cast<int>(row.segment.image) * p.raw_planes * p.in_height + top;
-    const std::int64_t line_bytes = p.in_width * p.raw_column_bytes;
-    const unsigned char* input = static_cast<const unsigned char*>(p.input) + left * p.raw_column_bytes;
-    unsigned char* to = slot(index) + (left - first) * p.raw_column_bytes;
+    const unsigned char* from = static_cast<const unsigned char*>(p.input) +
+                                row.segment.image * (p.raw_planes * p.in_height) * line_bytes +
+                                (top + begin) * line_bytes + left * p.raw_column_bytes;
+    unsigned char* to = slot(index) + begin * p.raw_line_bytes + (left - first) * p.raw_column_bytes;
     if (p.bulk_rows) {
       const int plane = thread >> 5;  // a warp each
       if ((thread & 31) != 0) return;
@@ -82,22 +83,28 @@ struct RawRows {
       const std::uint32_t all = any ? (end - begin) * bytes : 0;
       ptx::barrier_arrive_expect(&landed[index], all);
       if (!any) return;
-      const unsigned char* from = input + (first_line + plane * p.in_height + begin) * line_bytes;
-      to += (plane * p.raw_rows + begin) * p.raw_line_bytes;
+      from += plane * p.in_height * line_bytes;
+      to += plane * p.raw_rows * p.raw_line_bytes;
       if (p.contiguous) return ptx::bulk_load(to, from, all, &landed[index]);
+#pragma unroll 1
       for (int r = begin; r < end; ++r, from += line_bytes, to += p.raw_line_bytes) {
         ptx::bulk_load(to, from, bytes, &landed[index]);
       }
     } else {
+      std::uint32_t raw = ptx::shared_address(to);
+      int line = static_cast<int>(row.segment.image) * p.raw_planes * p.in_height + top + begin;
+#pragma unroll 1
       for (int plane = 0; plane < p.raw_planes; ++plane) {
-        for (int r = begin; r < end; ++r) {
-          const int line = first_line + plane * p.in_height + r, shift = line_shift(p, line);
-          const unsigned char* from = input + line * line_bytes - shift;
-          const std::uint32_t raw = ptx::shared_address(to + (plane * p.raw_rows + r) * p.raw_line_bytes);
+#pragma unroll 1
+        for (int r = 0; r < end - begin; ++r) {
+          const int shift = line_shift(p, line + r);
+#pragma unroll 1
           for (int at = 4 * thread; at < bytes + shift; at += 4 * 128) {
-            ptx::copy_async_word(raw + at, from + at, min(4, bytes + shift - at));
+            ptx::copy_async_word(raw + r * p.raw_line_bytes + at, from + r * line_bytes - shift + at,
+                                 min(4, bytes + shift - at));
           }
         }
+        line += p.in_height, from += p.in_height * line_bytes, raw += p.raw_rows * p.raw_line_bytes;
       }
       ptx::barrier_arrive_when_copied(&landed[index]);
     }
