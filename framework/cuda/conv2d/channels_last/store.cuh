@@ -40,7 +40,9 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
 template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, int n>
 __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
                                      const float (&d)[n / 2]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  int thread = static_cast<int>(threadIdx.x);
+  ptx::pin(thread);  // addresses are worked out for each buffer anew: kept for all of them, they would be spilled
+  const int lane = thread % 32, warp = thread / 32 % 4;
   if constexpr (f32) {
     const int g = lane / 4, pixel = lane % 4 * 2;
     const std::uint32_t plane = buffer + static_cast<std::uint32_t>(warp / 2 * planes_apart + g % 4 * 4);
