@@ -41,7 +41,9 @@ template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, 
 __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
                                      const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x);
-  ptx::pin(thread);  // addresses are worked out for each buffer anew: kept for all of them, they would be spilled
+  // Where sums are kept for repair(), addresses are worked out for each buffer anew: kept for all, they would be
+  // spilled.
+  if constexpr (Element<T>::repaired) ptx::pin(thread);
   const int lane = thread % 32, warp = thread / 32 % 4;
   if constexpr (f32) {
     const int g = lane / 4, pixel = lane % 4 * 2;
