@@ -50,10 +50,12 @@ TEST_F(NhwcConv2d, SumsOnEveryTile) { expect_on_every_tile(precisions, sums, 920
 TEST_F(NhwcConv2d, SumsOfEveryKind) {
   unsigned seed = 9700;
   for (const Precision precision : precisions) {
-    for (const PointwiseChain& chain : sums) {
-      for (const Case& c : nhwc_cases) {
-        const ConvGeometry g = geometry_of(c);
-        expect_contract(g, with_chain(precision, chain), draw(g, normal, normal, ++seed), true);
+    const bool every = size_of(storage_type(precision)) == 2;  // in f32 each case has one of the chains
+    for (std::size_t chain = 0; chain < std::size(sums); ++chain) {
+      for (std::size_t i = 0; i < nhwc_cases.size(); ++i) {
+        if (!every && i % std::size(sums) != chain) continue;
+        const ConvGeometry g = geometry_of(nhwc_cases[i]);
+        expect_contract(g, with_chain(precision, sums[chain]), draw(g, normal, normal, ++seed), true);
       }
     }
   }
