@@ -51,7 +51,7 @@ struct Tap {
 
   __device__ Tap(const ConvGeometry& g, int step) : slabs(slab_count(g, operand_of<T>)) {
     const int taps = g.kernel_height * g.kernel_width, first = step / (taps * chain) * chain;
-    const int width = min(chain, slabs - first), within = step - first * taps;
+    const int width = max(1, min(chain, slabs - first)), within = step - first * taps;  // 1: in a second product
     const int tap = within / width;
     slab = first + within - tap * width, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
   }
@@ -96,7 +96,7 @@ struct Shared {
     low_words = empty + max_stages;
     landed = low_words + max_stages;
     scales = reinterpret_cast<float*>(landed + 1);
-    added = landed + 1;
+    added = landed + 1 + (scaled<T> ? args.stages * n / 2 : 0);
     stored = added + (groups << args.log2_buffers);
   }
 };

@@ -40,7 +40,11 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
 template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, int n>
 __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
                                      const float (&d)[n / 2]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  int thread = static_cast<int>(threadIdx.x);
+  // Where sums are kept for repair(), addresses are worked out for each buffer anew: kept for all, they would be
+  // spilled.
+  if constexpr (Element<T>::repaired) ptx::pin(thread);
+  const int lane = thread % 32, warp = thread / 32 % 4;
   if constexpr (f32) {
     const int g = lane / 4, pixel = lane % 4 * 2;
     const std::uint32_t plane = buffer + static_cast<std::uint32_t>(warp / 2 * planes_apart + g % 4 * 4);
@@ -49,10 +53,11 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int chunk = (warp % 2 * 4 + i / 2 * 2 + g / 4) * 16;
-        const float y = finished<kind, float>(args.finish, d[4 * j + i] + piece.bias[i / 2]);
         const std::uint32_t address =
             plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
-        ptx::store_shared(address, y);
+        float y = d[4 * j + i] + piece.bias[i / 2];
+        if constexpr (adds) y += ptx::load_shared<float>(address);
+        ptx::store_shared(address, finished<kind, float>(args.finish, y));
       }
     }
   } else {
@@ -170,9 +175,11 @@ struct Store {
     using Kind = Finish::Kind;
     if (roomy<groups, n> && args.chained) {
       if constexpr (roomy<groups, n>) store_chained<T, chunk / 8, n>(args, piece, buffer(0), d);
+    } else if (in_f32<T> && roomy<groups, n> && args.adds) {
+      if constexpr (in_f32<T> && roomy<groups, n>) run_from<0, chunk / 16, true, true, Kind::clamp>(piece, d);
     } else if (in_f32<T> || args.output_type == DType::f32) {
       run_from<0, chunk / 16, true, false, Kind::clamp>(piece, d);
-    } else if constexpr (adding<T, groups, n>) {
+    } else if constexpr (!in_f32<T> && roomy<groups, n>) {
       if (args.adds) {
         run_from<0, chunk / 8, false, true, Kind::clamp>(piece, d);
       } else {
