@@ -17,7 +17,8 @@ import torch
 from race.networks import build
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-VARIANTS = {"nchw": ("NCHW", {}), "nhwc": ("NHWC", {}), "frozen": ("NHWC", {"freezing": True})}  # of torch.compile
+VARIANTS = {"nchw": ("NCHW", {}), "nhwc": ("NHWC", {}), "frozen": ("NHWC", {"freezing": True}),
+            "autotune": ("NHWC", {"freezing": True, "max_autotune": True})}  # of torch.compile
 
 
 def capture(call):
@@ -64,7 +65,7 @@ def main(arch, precision, batch, seconds, variants):
     model, x = build(arch), torch.randn(int(batch), 3, 224, 224)
     captured = {}
     for layout, options in (VARIANTS[name] for name in variants.split(",")):
-        variant = f"{layout}, torch.compile{' frozen' if options else ''}, CUDA graph"
+        variant = f"{layout}, torch.compile{''.join(' ' + o for o in options)}, CUDA graph"
         try:
             net, input = in_layout(model, x, precision, layout)
             torch._dynamo.reset()
@@ -81,12 +82,13 @@ def main(arch, precision, batch, seconds, variants):
 
 
 class Contestant:
-    """A process that compiles one precision and batch, and times it when asked."""
+    """A process that compiles one precision and batch by some of VARIANTS, or by JAX, and times it when asked."""
 
-    def __init__(self, a, arch, precision, batch):
-        self.name = f"torch.compile, {arch}, {precision}, N = {batch}"
+    def __init__(self, a, arch, precision, batch, variants):
+        program = "race.jax_contestant" if variants == ["jax"] else "race.contestant"
+        self.name = f"{','.join(variants)}: {arch}, {precision}, N = {batch}"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "race.contestant", arch, precision, str(batch), str(a.seconds), ",".join(a.variants)],
+            [sys.executable, "-m", program, arch, precision, str(batch), str(a.seconds), ",".join(variants)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
             env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4", PYTHONPATH=str(Path(__file__).parents[1])))
         self.lines = queue.Queue()
