@@ -123,7 +123,9 @@ def network(path, dtype):
     def call(weights, x):
         values = {"": None, **constants, **weights, graph.input[0].name: x.astype(dtype)}
         for op, inputs, output, attributes in nodes:
-            values[output] = op(*(values[i] for i in inputs), **attributes)
+            y = op(*(values[i] for i in inputs), **attributes)
+            known = isinstance(y, (np.ndarray, np.generic))
+            values[output] = y if known or not jnp.issubdtype(y.dtype, jnp.floating) else y.astype(dtype)  # beside known f32
         return values[graph.output[0].name].astype(jnp.float32)
 
     norms = {i for n in graph.node if n.op_type == "BatchNormalization" for i in n.input}  # folded in f32
