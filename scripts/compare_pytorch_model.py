@@ -11,11 +11,10 @@ to --results as soon as it is measured, and rows that are there already are not 
 graph, in NCHW and in NHWC, with cudnn.benchmark on, in 16 bits for fp16 and bf16 (input included). Lamina's input and
 output are f32 in every precision. Times are medians of one call, inputs on the device.
 
---compile N,... lets compilers take part at these batches: torch.compile, plain in both layouts and with Inductor's
-"freezing", each captured in a CUDA graph as well, which is mode="reduce-overhead" without the Python around it; and JAX,
-where it is installed, timed as calls one after another. Each precision and batch is compiled in a process of its own, all of
---together networks at once before any of them is timed, while they are exported; one that is not ready after
---compile-limit seconds is out of the race.
+--compile N,... lets torch.compile take part at these batches, plain in both layouts and with Inductor's "freezing", each
+captured in a CUDA graph as well, which is mode="reduce-overhead" without the Python around it; --jax N,... JAX, timed as
+calls one after another. Each precision and batch is compiled in a process of its own, all of --together networks at once
+before any of them is timed, while they are exported; one that is not ready after --compile-limit seconds is out of the race.
 
 Needs PyTorch and torchvision with CUDA. Never needed to build, run or test Lamina.
 """
@@ -29,7 +28,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -41,7 +39,6 @@ try:
 except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
 
-HAS_JAX = find_spec("jax") is not None
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}  # relative L2 error of the logits
 
 
@@ -53,11 +50,11 @@ def parse_arguments():
     parser.add_argument("--precision", type=lambda t: t.split(","), default=list(DTYPES))
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each variant")
     parser.add_argument("--compile", type=integers, default=[], metavar="N,...", nargs="?", const=[1, 256],
-                        help="compilers too, at these batches (1,256 if none are named)")
+                        help="torch.compile too, at these batches (1,256 if none are named)")
     parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling may take")
-    parser.add_argument("--variants", type=lambda t: t.split(","), default=["nchw", "nhwc", "frozen", *["jax"] * HAS_JAX],
-                        help="what takes part then, of nchw,nhwc,frozen,autotune (torch.compile) and jax (default: all but "
-                             "autotune, jax where it is installed)")
+    parser.add_argument("--variants", type=lambda t: t.split(","), default=["nchw", "nhwc", "frozen"],
+                        help="how torch.compile takes part, of nchw,nhwc,frozen,autotune (default: all but autotune)")
+    parser.add_argument("--jax", type=integers, default=[], metavar="N,...", help="JAX too, at these batches")
     parser.add_argument("--together", type=int, default=1, metavar="K", help="networks that are exported and compiled at once")
     parser.add_argument("--skip-pytorch", action="store_true", help="Lamina alone")
     parser.add_argument("--results", help="JSON file that rows are added to")
@@ -90,11 +87,11 @@ def start_contestants(a, archs, rows):
     if a.skip_pytorch:
         return {}
     begun = time.monotonic()
-    teams = [team for team in ([v for v in a.variants if v != "jax"], [v for v in a.variants if v == "jax"]) if team]
-    started = {(arch, p, n): [Contestant(a, arch, p, n, team) for team in teams]
-               for arch in archs for p, n in missing(a, arch, rows) if n in a.compile}
+    started = {(arch, p, n): [Contestant(a, arch, p, n, variants) for variants, batches in
+                              ((a.variants, a.compile), (["jax"], a.jax)) if n in batches]
+               for arch in archs for p, n in missing(a, arch, rows)}
     ready = {key: [c for c in some if c.wait_until_ready(begun + a.compile_limit)] for key, some in started.items()}
-    if started:
+    if any(started.values()):
         count = [sum(map(len, d.values())) for d in (ready, started)]
         print(f"compiled: {count[0]} of {count[1]} ready after {time.monotonic() - begun:.0f} s", flush=True)
     return ready

@@ -90,7 +90,7 @@ class Contestant:
         self.process = subprocess.Popen(
             [sys.executable, "-m", program, arch, precision, str(batch), str(a.seconds), ",".join(variants)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4", PYTHONPATH=str(Path(__file__).parents[1])))
+            env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4" if a.together == 1 else "1", PYTHONPATH=str(Path(__file__).parents[1])))
         self.lines = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
 
