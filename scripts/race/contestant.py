@@ -77,7 +77,8 @@ def main(arch, precision, batch, seconds, variants):
             print(f"{variant}: {type(error).__name__}: {str(error).strip().splitlines()[0]}", file=sys.stderr)
     torch.cuda.empty_cache()  # what choosing kernels needed, for those that still choose
     print("ready", flush=True)
-    sys.stdin.readline()
+    if not sys.stdin.readline():
+        return  # nobody asks any more
     print(json.dumps({variant: time_graph(graph, float(seconds)) for variant, (graph, *_) in captured.items()}), flush=True)
 
 

@@ -141,7 +141,8 @@ def main(arch, precision, batch, seconds, _variants=""):
     compiled = jax.jit(call).lower(weights, x).compile()
     compiled(weights, x).block_until_ready()
     print("ready", flush=True)
-    sys.stdin.readline()
+    if not sys.stdin.readline():
+        return  # nobody asks any more
     samples, end = [], time.perf_counter() + float(seconds)
     while len(samples) < 5 or time.perf_counter() < end:
         begun = time.perf_counter()
