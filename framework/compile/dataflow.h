@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,14 @@ class Dataflow {
     readers_.emplace_back();
     producer_.push_back(none);
     return static_cast<int>(program_.values.size()) - 1;
+  }
+
+  /// `op` does what `part` did, which is not needed any more.
+  static void take_in(Operation& op, Operation& part) {
+    for (const std::string& names : {part.name, part.fused}) {
+      if (!names.empty()) op.fused += (op.fused.empty() ? "" : ", ") + names;
+    }
+    part.module = nullptr;
   }
 
   /// `op` is to run before `before`.

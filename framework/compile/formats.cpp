@@ -285,6 +285,16 @@ Preparation& PreparedViews::with(Format in, Format out) {
   return preparation;
 }
 
+bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+  PreparedViews views(program, op, options);
+  for (const Format input : formats(program.value(op.inputs[0]), options)) {
+    for (const Format output : formats(program.value(op.output), options)) {
+      if (op.module->takes(views.with(input, output))) return true;
+    }
+  }
+  return false;
+}
+
 bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
   return op.module->knows_gaps() && op.module->takes(PreparedViews(program, op, options).preparation);
 }

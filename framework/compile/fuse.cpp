@@ -163,7 +163,7 @@ class Fuser {
     if (longer.module == nullptr) return false;
     const Shape shape = std::exchange(result.shape, work.shape);
     longer.view = longer.view && longer.module->is_view({&program_.value(longer.inputs[0]).shape, 1});
-    if (!longer.view && !runs(longer)) {
+    if (!longer.view && !runs_in_some_format(program_, longer, options_)) {
       result.shape = shape;
       return false;
     }
@@ -187,17 +187,6 @@ class Fuser {
     operation(at).module = nullptr;
     producer_[index(longer.output)] = static_cast<int>(program_.operations.size());
     program_.operations.push_back(std::move(longer));
-  }
-
-  /// Whether there is a kernel for the operation in some formats.
-  bool runs(const Operation& op) const {
-    PreparedViews views(program_, op, options_);
-    for (const Format input : formats(program_.value(op.inputs[0]), options_)) {
-      for (const Format output : formats(program_.value(op.output), options_)) {
-        if (op.module->takes(views.with(input, output))) return true;
-      }
-    }
-    return false;
   }
 
   const Network& network_;

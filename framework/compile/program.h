@@ -89,6 +89,9 @@ struct PreparedViews {
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
+/// Whether there is a kernel for an operation in some formats.
+bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options);
+
 /// Whether an operation can run with its operands and its result where they have been placed in other values.
 bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
