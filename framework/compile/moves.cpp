@@ -40,7 +40,7 @@ class Moves {
       if (move_of(i) && !sink(i)) hoist(i);
     }
     for (int i = 0; i < network_.size(); ++i) {
-      if (const auto problem = move_of(i)) turn(i, *problem);
+      if (const auto problem = move_of(i)) make_convolution(i, *problem);
     }
     for (int i = 0; i < network_.size(); ++i) {
       if (const auto problem = move_of(i)) make_view(i, *problem);
@@ -198,7 +198,7 @@ class Moves {
 
   /// Where the rows of a linear layer become the pixels of images, [N, H, W, C] to [N, C, H, W], and functions follow
   /// (ConvNeXt's factors of channels and residual sums): a 1x1 convolution behind that move, which can take them in.
-  void turn(int i, const MoveProblem& problem) {
+  void make_convolution(int i, const MoveProblem& problem) {
     const int source = network_[i].inputs[0], reader = readers(i).size() == 1 ? readers(i)[0] : i;
     const View rows = {.shape = shape(source)}, image = {.shape = shape(i), .format = {.layout = Layout::nhwc}};
     if (image.shape.rank() != 4 || rows.shape.rank() != 4 || readers(source).size() != 1 || is_output_[index(i)])
