@@ -52,7 +52,8 @@ void add_run(CLI::App& app) {
   command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();
   command
       ->add_option("--outputs", options->outputs,
-                   "nodes whose values are written in place of the model's outputs: embeddings, maps; a,b,c")
+                   "nodes whose values are written in place of the model's outputs: embeddings, maps")
+      ->type_name("NAME")
       ->delimiter(',');
   options->photo.add_reading_to(*command);
   options->run.add_to(*command);

@@ -262,7 +262,14 @@ done
 check 'bench conv2d fits a terminal' test "$("$lamina" bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 2>/dev/null | wc -L)" -le 120
 expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
 expect 0 'channels last' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nhwc --algorithm auto
+expect 0 'input .*32, 16\] nchw' bench conv2d --device cpu --size 32,16 --batch 1 --seconds 0.01 --algorithm eigen
+expect 0 'input .*32, 16\] f32 nhwc' bench conv2d --device cpu --size 32 16 --input-format f32,nhwc --batch 1 --seconds 0.01 --algorithm eigen
+expect 2 'size' bench conv2d --size 32,16,8
 expect 2 'layout' bench conv2d --layout chwn
+expect 0 'size N\[,N\.\.\.\]' bench conv2d --help
+expect 0 'outputs NAME\[,NAME\.\.\.\]' run --help
+expect 0 'input-shape NAME=SHAPE ' run --help
+expect 0 'architecture MAJOR\.MINOR ' run --help
 expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 
