@@ -24,7 +24,7 @@ void run(const Options& options) {
   const Model model = options.model.load();
   print_warnings(model);
   if (options.input.empty() && !model.graph.inputs().empty()) {
-    throw Error("expected --input FILE: the model takes " + listed(input_names(model.graph)));
+    throw Error("expected --input FILE; the model's inputs: " + listed(input_names(model.graph)));
   }
   std::vector<Tensor> inputs;
   if (!model.graph.inputs().empty()) inputs = read_inputs(options.input, model, options.photo.image());
