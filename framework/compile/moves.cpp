@@ -243,7 +243,7 @@ class Moves {
   void lift(int i) {
     std::vector<int> path;  // from the view to what is done first
     int first = behind_views(i);
-    while (is_rowwise(first) && readers(first).size() == 1) {
+    while (is_rowwise(first) && readers(first).size() == 1 && !is_output_[index(first)]) {
       path.push_back(first);
       first = network_[first].inputs[0];
     }

@@ -187,6 +187,16 @@ TEST(Moves, DoNotPassWhatDiffersFromRowToRow) {
   expect_same(g, {random_tensor({images, width, width}, 9)});
 }
 
+/// What the caller wants of rows has the shape that it has in the graph, whatever it is seen as behind them.
+TEST(Moves, AnOutputKeepsItsShapeInFrontOfAView) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value rows = op(g, "Relu", {transposed(g, x, {1, 0, 2})});
+  g.output(op(g, "Neg", {reshaped(g, rows, {length * images, width})}));
+  g.output(rows);
+  expect_same(g, {random_tensor({images, length, width}, 47)});
+}
+
 /// The end of a block of ConvNeXt: the rows of a linear layer become pixels, whose channels are scaled before an image
 /// is added to them. The layer is a convolution then, and does all of it; not if somebody else reads its rows, or if
 /// they become something else.
