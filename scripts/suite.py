@@ -193,6 +193,9 @@ def add_options(parser, work):
     parser.add_argument("--work", type=Path, default=work, help="where results and files are kept between runs")
     parser.add_argument("--again", choices=["failed", "all"], help="run these again, though there are results: what has "
                         "not passed, whichever build passed the others; or all. By default what this build has not run")
+
+
+def add_report(parser):
     parser.add_argument("--report", type=Path, metavar="docs/coverage.md", help="write the tables to their part of it")
 
 
