@@ -175,7 +175,10 @@ class Moves {
       return all && all->size() == 1;
     };
     first = behind_views(first);
-    while (is_rowwise(first) && read_once(first)) {
+    const auto has_its_rows = [&](int node) {  // a view may be of other rows
+      return path.empty() || shape(node)[-1] == shape(network_[path.back()].inputs[0])[-1];
+    };
+    while (is_rowwise(first) && read_once(first) && has_its_rows(first)) {
       path.push_back(first);
       first = behind_views(network_[first].inputs[0]);
     }

@@ -187,6 +187,17 @@ TEST(Moves, DoNotPassWhatDiffersFromRowToRow) {
   expect_same(g, {random_tensor({images, width, width}, 9)});
 }
 
+/// Behind a view rows may be others: what is done to each of them is not done to those of the move.
+TEST(Moves, DoNotPassWhatIsOfOtherRows) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value positive = op(g, "Relu", {transposed(g, x, {1, 0, 2})});
+  const Value rows = linear(g, reshaped(g, positive, {length, 1, images * width}), images * width, 3, 48);
+  const auto one = [&](std::int64_t value) { return integers(g, {value}); };
+  g.output(op(g, "Slice", {rows, one(-1), one(-100), one(0), one(-1)}));  // backwards
+  expect_same(g, {random_tensor({images, length, width}, 49)});
+}
+
 /// What the caller wants of rows has the shape that it has in the graph, whatever it is seen as behind them.
 TEST(Moves, AnOutputKeepsItsShapeInFrontOfAView) {
   Graph g;
