@@ -198,6 +198,26 @@ TEST(Moves, DoNotPassWhatIsOfOtherRows) {
   expect_same(g, {random_tensor({images, length, width}, 49)});
 }
 
+/// A constant of a row may have more dimensions than the view behind it.
+TEST(Moves, ConstantsOfRowsKeepTheirDimensions) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value rows = reshaped(g, x, {images * length, 1, width});
+  const Value product = op(g, "Mul", {rows, constant(g, random_tensor({1, 1, width}, 50))});
+  g.output(op(g, "Neg", {reshaped(g, product, {images * length, width})}));
+  expect_same(g, {random_tensor({images, length, width}, 51)});
+}
+
+/// One channel a row, and nothing moves: what is behind may yet be no image of these pixels.
+TEST(Moves, RowsOfOneElementAreNoPixelsOfMoreChannels) {
+  Graph g;
+  const Value x = g.input("x", {2, 6, 3, 6});
+  const Value rows = op(g, "MatMul", {x, constant(g, random_tensor({6, 1}, 52))});
+  const Value turned = transposed(g, rows, {0, 2, 3, 1});
+  g.output(op(g, "Add", {turned, turned}));
+  expect_same(g, {random_tensor({2, 6, 3, 6}, 53)});
+}
+
 /// What the caller wants of rows has the shape that it has in the graph, whatever it is seen as behind them.
 TEST(Moves, AnOutputKeepsItsShapeInFrontOfAView) {
   Graph g;
