@@ -211,11 +211,11 @@ TEST(Moves, ConstantsOfRowsKeepTheirDimensions) {
 /// One channel a row, and nothing moves: what is behind may yet be no image of these pixels.
 TEST(Moves, RowsOfOneElementAreNoPixelsOfMoreChannels) {
   Graph g;
-  const Value x = g.input("x", {2, 6, 3, 6});
+  const Value x = g.input("x", {batch, 6, 3, 6});
   const Value rows = op(g, "MatMul", {x, constant(g, random_tensor({6, 1}, 52))});
   const Value turned = transposed(g, rows, {0, 2, 3, 1});
   g.output(op(g, "Add", {turned, turned}));
-  expect_same(g, {random_tensor({2, 6, 3, 6}, 53)});
+  expect_same(g, {random_tensor({images, 6, 3, 6}, 53)});
 }
 
 /// What the caller wants of rows has the shape that it has in the graph, whatever it is seen as behind them.
