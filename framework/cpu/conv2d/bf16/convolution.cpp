@@ -170,7 +170,7 @@ void convolve(const Layer& layer, const Pointers& given, const RowEpilogue& epil
     index /= layer.filter_parts;
     const auto band = static_cast<int>(index % layer.bands);
     index /= layer.bands;
-    if (layer.engine->begin != nullptr) layer.engine->begin();
+    if (layer.engine->begin != nullptr) layer.engine->begin(layer.last_pairs);
     Band(layer, pointers, epilogue, workspace + worker * stride)
         .run(index / layer.geometry.groups, static_cast<int>(index % layer.geometry.groups), band, filter_part);
     if (layer.engine->end != nullptr) layer.engine->end();

@@ -50,7 +50,7 @@ struct Engine {
   bool any_pixel;         // Tile::pixel may be other than step_channels
   double rate;            // multiply-adds that a core starts in a clock cycle
   std::int64_t cache;     // bytes of an L2 cache where it is
-  void (*begin)();        // before the first tile in a thread, or null
+  void (*begin)(int pairs);  // before the first tile in a thread, whose steps are of as many pairs; or null
   void (*end)();          // after the last
   void (*multiply)(const Tile& tile, int positions);
 };

@@ -16,7 +16,8 @@ std::string description(const Layer& layer) {
   return detail::concat("bf16: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
                         layer.direct   ? ", input where it lies"
                         : layer.scaled ? ", input scaled on the way"
-                        : layer.folded ? ", rows of taps as channels"
+                        : layer.folded > 1 ? ", windows as channels"
+                        : layer.folded > 0 ? ", rows of taps as channels"
                                        : "",
                         ", ", name(engine.set));
 }
