@@ -14,11 +14,11 @@ bool is_narrow(const View& view) { return view.format.dtype == DType::bf16 || vi
 std::string description(const Layer& layer) {
   const Engine& engine = *layer.engine;
   return detail::concat("bf16: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
-                        layer.direct   ? ", input where it lies"
-                        : layer.scaled ? ", input scaled on the way"
+                        layer.direct       ? ", input where it lies"
+                        : layer.scaled     ? ", input scaled on the way"
                         : layer.folded > 1 ? ", windows as channels"
                         : layer.folded > 0 ? ", rows of taps as channels"
-                                       : "",
+                                           : "",
                         ", ", name(engine.set));
 }
 

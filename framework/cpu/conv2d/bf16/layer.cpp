@@ -185,7 +185,8 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
       for (int i = 0; i < std::min(2 * pairs, layer.channels - first); ++i) {
         const int channel = first + i;
         const std::int64_t c = layer.folded > 0 ? channel % g.in_channels : channel;
-        const std::int64_t place = layer.folded > 0 ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
+        const std::int64_t place =
+            layer.folded > 0 ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
         const float* from = first_filter + c * window + place;
         std::uint16_t* to = out + std::int64_t{i / 2} * 2 * filters + i % 2;
         const float part = channel >= twice_from && channel < twice_to ? 0.5f : 1.0f;

@@ -10,8 +10,8 @@
 #include <type_traits>
 
 /// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments.
-/// Tiles are of 16 rows of 64 bytes, but for fewer than 32 channels: then 4 and 5, values of positions, have shorter rows
-/// and 6 and 7, weights, fewer rows.
+/// Tiles are of 16 rows of 64 bytes, but for fewer than 32 channels: then 4 and 5, values of positions, have shorter
+/// rows and 6 and 7, weights, fewer rows.
 namespace lamina::cpu::bf16 {
 
 struct TileModel {
