@@ -4,9 +4,11 @@
 
 #include "lamina/cpu/conv2d/bf16/depthwise.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
+#include "lamina/cpu/conv2d/bf16/pair.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -167,6 +169,13 @@ constexpr Kernel<ConvProblem> table[] = {
 template <>
 std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
   return table;
+}
+
+template <>
+std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
+  static constexpr Kernel<ConvPairProblem> pairs[] = {
+      {"bf16_pair", cpu::bf16::takes_pair, cpu::bf16::prepare_pair, nullptr, true}};
+  return pairs;
 }
 
 /// To add one convolution's result to another's costs little here.

@@ -25,7 +25,10 @@ bool pixelwise(const ConvGeometry& geometry);
 /// What is decided once: how a geometry is laid out, divided, and packed.
 struct Layer {
   /// `scaled`: Pointers::scale is there; only of pixelwise() layers whose input is bf16 nhwc.
-  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false);
+  /// `band`: rows of outputs, or if linear positions, that convolve_rows() computes at most at a time; 0: as convolve()
+  /// divides.
+  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false,
+        int band = 0);
 
   ConvGeometry geometry;
   const Engine* engine;
@@ -101,5 +104,10 @@ struct Pointers {
 /// `workspace` is 64-byte aligned and Layer::workspace() bytes, of as many threads as the pool has at most.
 void convolve(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
               std::byte* workspace);
+
+/// Rows [first, first + count) of an image alone, in this thread, all groups; `output` is that of the first of them.
+/// `workspace` is for one thread.
+void convolve_rows(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, std::int64_t image,
+                   std::int64_t first, std::int64_t count, std::byte* workspace);
 
 }  // namespace lamina::cpu::bf16

@@ -28,14 +28,16 @@ bool pixelwise(const ConvGeometry& g) {
          g.padding_height == 0 && g.padding_width == 0;
 }
 
-Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale)
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale, int band)
     : geometry(g),
       engine(&with),
       moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
       input(from),
       scaled(with_scale) {
   lay_out();
-  divide(threads);
+  if (band == 0) divide(threads);
+  band_rows = band > 0 ? band : static_cast<int>(ceil_div<std::int64_t>(rows, bands));
+  phase_rows = band_rows + extra_rows;
   // Known only now: where the taps are depends on the rows of a band.
   const std::int64_t phase = std::int64_t{phase_rows} * pitch * step_channels;
   const std::int64_t block = phase * static_cast<std::int64_t>(phases.size());
@@ -128,8 +130,6 @@ void Layer::divide(int threads) {
       }
     }
   }
-  band_rows = static_cast<int>(ceil_div<std::int64_t>(rows, bands));
-  phase_rows = band_rows + extra_rows;
 }
 
 int Layer::first_channel(int block) const {
