@@ -46,18 +46,19 @@ class Band {
     // Of the last row, only the outputs.
     const std::int64_t positions = rows_ * layer_.pitch - (layer_.pitch - layer_.row_positions);
     const std::int64_t tiles = ceil_div<std::int64_t>(positions, engine_.positions);
+    // Weights that stay in the cache beside a band's input pass again for each tile, whose outputs are then written
+    // side by side; others pass once.
+    const bool stay = (last - first) * layer_.block_weights() * 2 <= engine_.cache / 4;
     const auto run = [&](std::int64_t tile, std::int64_t block) {
       Fetch fetch = Fetch::nothing;
-      if (tiles == 1 || (block == first && tile == 0)) {
+      if (tile == 0 && (stay || tiles == 1 || block == first)) {
         fetch = Fetch::ahead;
-      } else if (block + 1 < last) {
+      } else if (!stay && block + 1 < last) {
         fetch = Fetch::share;
       }
       run_tile(block, tile, tiles, positions, fetch);
     };
-    // Weights that stay in the cache beside a band's input pass again for each tile, whose outputs are then written
-    // side by side; others pass once.
-    if ((last - first) * layer_.block_weights() * 2 <= engine_.cache / 4) {
+    if (stay) {
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
         for (std::int64_t block = first; block < last; ++block) run(tile, block);
       }
