@@ -159,6 +159,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
+    {"bf16_pooled", cpu::bf16::takes_pooled, cpu::bf16::prepare_pooled, nullptr, true},
     {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
     {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true},
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true},
