@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "lamina/base/thread_pool.h"
 #include "lamina/kernel/kernel.h"
 #include "support/guarded.h"
@@ -93,6 +95,44 @@ TEST(CpuBf16Pair, HasTheBitsOfOneAfterTheOther) {
         EXPECT_EQ(run(*cpu::bf16::prepare_pair(pair, p), input, from, to, threads), expected)
             << test::describe(a) << ", " << test::describe(b) << ", unit " << unit << ", threads " << threads;
       }
+    }
+  }
+}
+
+TEST(CpuBf16Pair, PoolsAsThePoolingBehindIt) {
+  const ConvGeometry a = geometry_of(square(2, 3, 41, 37, 70, 3, 2, 1));  // to 21 x 19
+  test::ConvData data = test::draw(a, test::Values::mixed);
+  data.x[5 * 37 + 20] = std::numeric_limits<float>::quiet_NaN();
+  data.x[9 * 37 + 3] = -std::numeric_limits<float>::infinity();
+  for (PoolGeometry pool : {PoolGeometry{.out_height = 10, .out_width = 9, .kernel_height = 3, .kernel_width = 3},
+                            PoolGeometry{.out_height = 11,
+                            .out_width = 10,
+                            .kernel_height = 3,
+                            .kernel_width = 3,
+                            .padding_height = 1,
+                            .padding_width = 1},
+                            PoolGeometry{.out_height = 10, .out_width = 9, .kernel_height = 2, .kernel_width = 2}}) {
+    pool.planes = 140, pool.in_height = 21, pool.in_width = 19, pool.stride_height = pool.stride_width = 2;
+    const View from = view_of(a, false, {}), middle = view_of(a, true);
+    const View to = {.shape = {2, 70, pool.out_height, pool.out_width}, .format = narrow};
+    Preparation p = {.inputs = {&from, 1},
+                     .outputs = {&to, 1},
+                     .device = describe(Device::cpu()),
+                     .precision = Precision::bf16,
+                     .threads = 1};
+    Preparation one = p, two = p;
+    one.outputs = two.inputs = {&middle, 1};
+    const ConvProblem first = problem_of(a, data, {{Pointwise::relu}});
+    const PoolProblem second = {.kind = PoolKind::largest, .geometry = pool};
+    const Bytes input = test::to_bytes(data.x, from.shape, from.format);
+    const auto before = choose(first, one).prepare(first, one);
+    const Bytes expected =
+        run(*choose(second, two).prepare(second, two), run(*before, input, from, middle, 1), middle, to, 1);
+    ConvProblem both = first;
+    both.epilogue.pool = pool;
+    for (const int threads : {1, 2, 7}) {
+      p.threads = threads;
+      EXPECT_EQ(run(*cpu::bf16::prepare_pooled(both, p), input, from, to, threads), expected) << threads;
     }
   }
 }
