@@ -1,8 +1,8 @@
 #include "lamina/cpu/conv2d/bf16/copy_band.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <vector>
 
 #include "lamina/base/math.h"
 #include "lamina/tensor/dtype.h"
@@ -156,8 +156,10 @@ class BandCopy {
     const std::int64_t channels = g_.in_channels, length = layer_.row_elements();
     bfloat16* const zeros = row_ + layer_.folded * length;
     std::fill_n(zeros, length, bfloat16());
-    std::vector<std::int64_t> held(static_cast<std::size_t>(layer_.folded), -1);  // rows of the image, in memory
-    std::vector<const bfloat16*> rows(held.size());
+    std::array<std::int64_t, step_channels> held;  // rows of the image, in memory
+    held.fill(-1);
+    std::array<const bfloat16*, step_channels> all = {};
+    const std::span rows(all.data(), static_cast<std::size_t>(layer_.folded));
     for (std::int64_t i = 0; i < rows_ + layer_.extra_rows; ++i) {
       for (std::size_t phase = 0; phase < layer_.phases.size(); ++phase) {
         const std::int64_t top = (first_row_ + i) * g_.stride_height + layer_.phases[phase].row - g_.padding_height;
