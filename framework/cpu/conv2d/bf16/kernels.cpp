@@ -4,6 +4,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/cpu/conv2d/bf16/joined.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu::bf16 {
@@ -43,23 +44,52 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && like_output(p.inputs.back()));
 }
 
+namespace {
+
+struct Packed {
+  Layer layer;
+  Tensor weight, bias;
+
+  Packed(const ConvProblem& problem, Format input, const Engine& engine, int threads)
+      : layer(problem.geometry, engine, input, threads, problem.scaled),
+        weight(Shape{layer.packed_size()}, DType::bf16),
+        bias(Shape{layer.bias_size()}) {
+    pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
+    pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
+  }
+};
+
+}  // namespace
+
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
                                               const Engine& engine, const Preparation& p) {
-  const Layer layer(problem.geometry, engine, input, p.threads, problem.scaled);
-  Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
-  pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
-  pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
+  // The last of them is for every input, the first for finite numbers.
+  std::vector<Packed> ways;
+  if (const auto wider = joined(problem); wider && input == Format{DType::bf16, Layout::nhwc}) {
+    ways.emplace_back(*wider, input, engine, p.threads);
+  }
+  ways.emplace_back(problem, input, engine, p.threads);
+  detail::OperatorMemory memory;
+  for (const Packed& way : ways) {
+    memory.workspace = std::max(memory.workspace, way.layer.workspace(p.threads));
+    memory.parameters += way.weight.bytes() + way.bias.bytes();
+  }
   return detail::make_operator(
-      description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
-      [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue, p.device),
+      description(ways[0].layer) + (ways.size() > 1 ? ", groups joined" : ""), memory,
+      [ways, output, g = problem.geometry, epilogue = row_epilogue(problem.epilogue, p.device),
        adds = problem.epilogue.reads_operands(), from = p.input().channels, to = p.output().channels](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        convolve(layer,
+        const bool any =
+            ways.size() == 1 ||
+            all_finite(*ways[0].layer.moves, static_cast<const bfloat16*>(inputs[0].raw()), g.batch * g.in_pixels(),
+                       g.in_channels, from == 0 ? g.in_channels : from, *execution.pool);
+        const Packed& way = any ? ways.front() : ways.back();
+        convolve(way.layer,
                  {.input = inputs[0].raw(),
-                  .weight = static_cast<const std::uint16_t*>(weight.raw()),
-                  .bias = detail::floats(bias),
+                  .weight = static_cast<const std::uint16_t*>(way.weight.raw()),
+                  .bias = detail::floats(way.bias),
                   .residual = adds ? inputs.back().raw() : nullptr,
-                  .scale = layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
+                  .scale = way.layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
                   .output = outputs[0].raw(),
                   .output_type = output,
                   .input_pitch = from,

@@ -169,6 +169,20 @@ void interleave(const bfloat16* from, std::int64_t plane, std::int64_t channels,
   }
 }
 
+bool finite(const bfloat16* from, std::int64_t count) {
+  const hn::ScalableTag<std::uint16_t> d;
+  constexpr std::int64_t width = hn::MaxLanes(d);
+  const auto size = hn::Set(d, std::uint16_t{0x7fff});
+  auto largest = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + width <= count; i += width) {
+    largest = hn::Max(largest, hn::And(hn::LoadU(d, reinterpret_cast<const std::uint16_t*>(from) + i), size));
+  }
+  bool result = hn::AllTrue(d, hn::Lt(largest, hn::Set(d, std::uint16_t{0x7f80})));
+  for (; i < count; ++i) result &= (from[i].bits & 0x7fff) < 0x7f80;
+  return result;
+}
+
 template <class Store, class From, class To>
 void convert(const From* from, std::int64_t count, To* to) {
   std::int64_t i = 0;
@@ -193,6 +207,7 @@ constexpr Moves of_target = {.set = LAMINA_SIMD_SET,
 #endif
                              .join_widened = join<float>,
                              .interleave = interleave,
+                             .finite = finite,
                              .widen = convert<Stores<float>, bfloat16, float>,
                              .narrow = convert<Stores<bfloat16>, float, bfloat16>};
 
