@@ -1,10 +1,12 @@
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 
 #include "lamina/base/error.h"
+#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
-#include "lamina/cpu/conv2d/bf16/joined.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu::bf16 {
@@ -45,6 +47,46 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
 }
 
 namespace {
+
+/// Groups of fewer than 32 channels, several of them as one of 32 with zeros between: a tile then has 32 channels and
+/// 32 filters in place of a few. The sums are the same bit for bit, a zero's products being zeros, unless a number is
+/// infinite or NaN, which times 0 is NaN: those inputs are to be computed group by group. Nothing if the problem's
+/// groups do not come to 32 channels and as many filters.
+std::optional<ConvProblem> joined(const ConvProblem& problem) {
+  const ConvGeometry& g = problem.geometry;
+  const int channels = g.group_in_channels();
+  if (g.groups == 1 || channels != g.group_out_channels() || channels >= step_channels) return std::nullopt;
+  if (step_channels % channels != 0 || g.in_channels % step_channels != 0) return std::nullopt;
+  ConvProblem result = problem;
+  result.geometry.groups = g.in_channels / step_channels;
+  result.weight = Tensor::zeros({g.out_channels, step_channels, g.kernel_height, g.kernel_width});
+  const std::int64_t filter = std::int64_t{channels} * g.kernel_height * g.kernel_width;
+  const auto from = problem.weight.values<float>();
+  const auto to = result.weight.values<float>();
+  for (std::int64_t f = 0; f < g.out_channels; ++f) {
+    const std::int64_t group = f % step_channels / channels;
+    std::copy_n(from.begin() + f * filter, filter, to.begin() + (f * step_channels / channels + group) * filter);
+  }
+  return result;
+}
+
+/// Whether the channels of all pixels, `pitch` elements apart, are finite.
+bool all_finite(const Moves& moves, const bfloat16* input, std::int64_t pixels, std::int64_t channels,
+                std::int64_t pitch, ThreadPool& pool) {
+  const std::int64_t tasks = std::min<std::int64_t>(pixels, 4 * pool.threads());
+  std::atomic<bool> result = true;
+  pool.parallel_for(tasks, [&](std::int64_t task, int) {
+    const std::int64_t first = pixels * task / tasks, count = pixels * (task + 1) / tasks - first;
+    bool finite = true;
+    if (pitch == channels) {
+      finite = moves.finite(input + first * pitch, count * channels);
+    } else {
+      for (std::int64_t i = 0; i < count && finite; ++i) finite = moves.finite(input + (first + i) * pitch, channels);
+    }
+    if (!finite) result = false;
+  });
+  return result;
+}
 
 struct Packed {
   Layer layer;
