@@ -1,6 +1,7 @@
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -65,7 +66,7 @@ class ImplicitGemm final : public Operator {
         .output_type = output_,
         .finish = finish_of(problem.epilogue, output_),
         .out_pitch = out_pitch,
-        .out_in_quads = group_filters % 4 == 0 && out_pitch % 4 == 0 && aligned % (4 * size_of(output_)) == 0,
+        .out_in_eights = group_filters % 8 == 0 && out_pitch % 8 == 0 && aligned % 16 == 0,
         .group_out_channels = group_filters,
         .quads = ceil_div(group_filters, 4),
         .block_m = choice_.tile.block_m,
@@ -82,7 +83,7 @@ class ImplicitGemm final : public Operator {
 
   std::string description() const override {
     return lamina::detail::concat(
-        "implicit_gemm (", choice_.tile.instruction, ", ", name(precision_), "): ", choice_.tile.block_m, " filters x ",
+        "implicit_gemm (mma.sync, ", name(precision_), "): ", choice_.tile.block_m, " filters x ",
         choice_.tile.block_n, " pixels per block, K in ", product_.layout.steps, " steps of 128 bytes",
         choice_.splits > 1 ? lamina::detail::concat(" over ", choice_.splits, " splits") : std::string(),
         product_.in_place ? "" : ", input staged", ", ", (choice_.tile.shared_bytes + 1023) / 1024,
@@ -129,11 +130,13 @@ class ImplicitGemm final : public Operator {
       args.input = workspace;
     }
     args.partial = reinterpret_cast<float*>(workspace + staged_bytes());
-    const auto blocks = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
-                        static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
+    args.tiles = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
+                 static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
+    const auto blocks = std::min(args.tiles, static_cast<unsigned>(choice_.blocks));
+    static const bool all = std::getenv("AMP_GRID") != nullptr;  // AMP
     void* pointers[] = {&args};
     launch_kernel(choice_.tile.kernel,
-                  {.grid = dim3(blocks),
+                  {.grid = dim3(all ? args.tiles : blocks),
                    .block = dim3(static_cast<unsigned>(choice_.tile.threads)),
                    .shared_bytes = choice_.tile.shared_bytes},
                   stream, pointers);

@@ -1,0 +1,138 @@
+#pragma once
+
+// How the operands of the implicit GEMM come to shared memory, step after step and tile after tile.
+
+#include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
+
+namespace lamina::cuda::implicit_gemm {
+
+/// Shared memory of a block, in bytes from its start: the pipeline's steps, the windows of the pixels of two tiles.
+template <class T>
+struct Shared {
+  static constexpr int step = (T::block_m + T::block_n) * step_bytes;
+  static constexpr int windows = T::stages * step;
+  static constexpr int bytes = windows + 2 * T::block_n * static_cast<int>(sizeof(Position));
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+/// One tile of the output, and one split of K.
+struct Work {
+  int m_tile, first_pixel, group, split, first_step, steps;
+
+  /// Filters vary fastest: blocks that run together share their pixels.
+  __device__ __forceinline__ Work(const Arguments& args, unsigned tile, int block_n) {
+    const auto m_tiles = static_cast<unsigned>(args.m_tiles), n_tiles = static_cast<unsigned>(args.n_tiles),
+               groups = static_cast<unsigned>(args.geometry.groups);
+    m_tile = static_cast<int>(tile % m_tiles);
+    first_pixel = static_cast<int>(tile / m_tiles % n_tiles) * block_n;
+    const unsigned rest = tile / m_tiles / n_tiles;
+    group = static_cast<int>(rest % groups);
+    split = static_cast<int>(rest / groups);
+    first_step = split * args.steps_per_split;
+    steps = min(args.steps - first_step, args.steps_per_split);
+  }
+};
+
+/// Brings one step after another of both operands into shared memory, of all tiles of a block.
+template <class T, int unit_bytes>
+struct Loader {
+  static constexpr int units = step_bytes / unit_bytes;  // of a row; a thread stays with one of them
+  static constexpr int rows_per_pass = T::threads / units;
+  static constexpr int passes = T::block_n / rows_per_pass;
+  static constexpr int weight_copies = T::block_m * step_bytes / (T::threads * 16);
+  static_assert(passes % 4 == 0, "a step is loaded in quarters");
+
+  const Arguments& args;
+  Position* windows;  // shared, [2][block_n]: of this tile's pixels and of the next one's
+  unsigned weight;  // this thread's first 16 bytes of the step, counted in such
+  int taps;         // which tap is its own
+  Position tap;
+  unsigned tile;
+  int steps_left;  // of the tile; 0 after the last one
+  bool fresh = true, odd = true;
+
+  /// At the block's first tile.
+  __device__ Loader(const Arguments& arguments, Position* shared_windows)
+      : args(arguments), windows(shared_windows), tile(blockIdx.x) {
+    find_windows(tile, windows);
+    begin();
+    __syncthreads();
+  }
+
+  __device__ __forceinline__ void find_windows(unsigned of, Position* to) const {
+    if (of >= args.tiles) return;
+    const Work work(args, of, T::block_n);
+    for (int i = static_cast<int>(threadIdx.x); i < T::block_n; i += T::threads) {
+      const int pixel = work.first_pixel + i;
+      to[i] = pixel < args.pixels ? window_at(args, work.group, pixel) : Position{};
+    }
+  }
+
+  __device__ __forceinline__ void begin() {
+    steps_left = 0, tap = no_tap;  // which is outside of the windows of the last tile
+    if (tile >= args.tiles) return;
+    odd = !odd;
+    const Work work(args, tile, T::block_n);
+    weight = static_cast<unsigned>((work.group * args.m_tiles + work.m_tile) * args.steps + work.first_step) *
+                 (T::block_m * step_bytes / 16) + threadIdx.x;
+    taps = work.first_step * units + static_cast<int>(threadIdx.x) % units;
+    tap = args.taps[taps];
+    steps_left = work.steps;
+  }
+
+  /// Starts copies of weights, quarters `from` to `to` of those of the step `ahead` of the next one, to the step at
+  /// shared address `shared`; zeros after the last step.
+  __device__ __forceinline__ void load_weights(unsigned shared, int from, int to, int ahead = 0) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    const auto* mine = static_cast<const unsigned char*>(args.weight) + std::size_t{weight} * 16;
+#pragma unroll
+    for (int i = from * weight_copies / 4; i < to * weight_copies / 4; ++i) {
+      ptx::copy_async_once(shared + static_cast<unsigned>(thread + i * T::threads) * 16,
+                           mine + (ahead * T::block_m * step_bytes + i * T::threads * 16), steps_left > ahead);
+    }
+  }
+
+  /// The same of the next step's pixels.
+  __device__ __forceinline__ void load_pixels(unsigned shared, int from, int to) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    const Position* mine = windows + (odd ? T::block_n : 0) + thread / units;
+#pragma unroll
+    for (int i = from * passes / 4; i < to * passes / 4; ++i) {
+      const Position window = mine[i * rows_per_pass];
+      const int row = thread / units + i * rows_per_pass;
+      const unsigned destination =
+          shared + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
+      ptx::copy_async<unit_bytes>(
+          destination,
+          static_cast<const unsigned char*>(args.input) + static_cast<std::size_t>(window.offset + tap.offset) * unit_bytes,
+          inside(window, tap));
+    }
+  }
+
+  /// On to the next step. The windows of the next tile are found at a tile's first one: all have left the tile before
+  /// by then, and a barrier is passed before the next.
+  __device__ __forceinline__ void advance() {
+    if (fresh) find_windows(tile + gridDim.x, windows + (odd ? 0 : T::block_n));
+    fresh = --steps_left <= 0;
+    if (!fresh) {
+      weight += T::block_m * step_bytes / 16;
+      taps += units;
+      tap = args.taps[taps];
+    } else {
+      tile += gridDim.x;
+      begin();
+    }
+  }
+
+  __device__ __forceinline__ void load(unsigned shared, int quarter) {
+    load_weights(shared, quarter, quarter + 1);
+    load_pixels(shared, quarter, quarter + 1);
+    if (quarter == 3) advance();
+  }
+};
+
+#endif
+
+}  // namespace lamina::cuda::implicit_gemm
