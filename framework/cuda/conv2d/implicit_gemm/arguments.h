@@ -39,7 +39,9 @@ constexpr unsigned tap_bounds(int kh, int kw) {
 
 /// The row in shared memory of a tile's filter m. Of 32 filters those 8t ... 8t + 7 lie so that lane 4g + t of a warp
 /// finds all their sums in its four fragments of a pixel: mma.sync gives it columns 2t and 2t + 1 of each.
-__host__ __device__ constexpr int row_of_filter(int m) { return (m & ~31) | (m >> 1 & 3) << 3 | (m >> 3 & 3) << 1 | (m & 1); }
+__host__ __device__ constexpr int row_of_filter(int m) {
+  return (m & ~31) | (m >> 1 & 3) << 3 | (m >> 3 & 3) << 1 | (m & 1);
+}
 
 /// Two neighbouring pixels of a row as one of twice the channels, 4 each: images of 3 channels then come in units of 16
 /// bytes. Where the window's corner would fall between the two of a pair, a pixel of zeros stands before the row.

@@ -16,12 +16,12 @@ constexpr int most_splits = 32;
 constexpr std::int64_t most_tiles = std::numeric_limits<int>::max();
 
 /// What a launch is expected to take, in clock cycles. Tiles are worked on in waves, `resident` to a multiprocessor. A
-/// step takes what the tensor cores need for all tiles there, but each also waits: for its barrier, for its operands. No
-/// launch is faster than memory moves its `bytes`. The constants are measured (docs/implicit_gemm.md).
+/// step takes what the tensor cores need for all tiles there, but each also waits: for its barrier, for its operands.
+/// No launch is faster than memory moves its `bytes`. The constants are measured (docs/implicit_gemm.md).
 double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int multiprocessors, int terms_per_step,
                        int steps, int splits, double outputs, double bytes) {
-  constexpr double waiting = 230, launch = 3900, a_tile = 2000, an_output = 0.035, bytes_per_cycle = 1800,
-                   partial_bytes_per_cycle = 3400;
+  constexpr double waiting = 350, launch = 4500, a_tile = 1100, an_output = 0.17, reduction = 3600,
+                   bytes_per_cycle = 2100, partial_bytes_per_cycle = 3900;
   const double area = tile.block_m * tile.block_n;
   const double products = area * static_cast<double>(terms_per_step) / tile.rate;
   const auto wave = [&](std::int64_t together) {
@@ -32,7 +32,7 @@ double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int m
   double cycles = static_cast<double>(tiles / at_once) * wave(resident);
   if (tiles % at_once != 0) cycles += wave(ceil_div<std::int64_t>(tiles % at_once, multiprocessors));
   cycles = launch + std::max(cycles, bytes / bytes_per_cycle);
-  if (splits > 1) cycles += 2 * sizeof(float) * splits * outputs / partial_bytes_per_cycle;
+  if (splits > 1) cycles += reduction + 2 * sizeof(float) * splits * outputs / partial_bytes_per_cycle;
   return cycles;
 }
 
@@ -98,10 +98,9 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
       const std::int64_t tiles = tile_count(geometry, images, tile, splits);
       if (splits > 1 && (tiles > most_tiles || !fits(images, splits))) continue;
       const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
-      const double bytes =
-          layout.element_bytes *
-          (outputs + static_cast<double>(images * geometry.in_channels * geometry.in_pixels() +
-                                         std::int64_t{geometry.out_channels} * geometry.reduction()));
+      const double bytes = layout.element_bytes *
+                           (outputs + static_cast<double>(images * geometry.in_channels * geometry.in_pixels() +
+                                                          std::int64_t{geometry.out_channels} * geometry.reduction()));
       const double cycles = static_cast<double>(ceil_div(geometry.batch, images)) *
                             expected_cycles(tile, tiles, resident, device.multiprocessors,
                                             step_bytes / layout.element_bytes, layout.steps, splits, outputs, bytes);

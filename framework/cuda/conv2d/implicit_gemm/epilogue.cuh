@@ -157,8 +157,8 @@ __device__ __forceinline__ Neighbours<Output, n> residual_at(const Arguments& ar
   return result;
 }
 
-/// Finishes filters m ... m + n - 1 of `group` of one output pixel from their sums; false, and nothing is stored, if one
-/// must be summed again. `whole`: all of them exist, and are stored 16 bytes at a time. `apply` as in finish.cuh.
+/// Finishes filters m ... m + n - 1 of `group` of one output pixel from their sums; false, and nothing is stored, if
+/// one must be summed again. `whole`: all of them exist, and are stored 16 bytes at a time. `apply` as in finish.cuh.
 template <class Op, class Output, int n, class Apply>
 __device__ __forceinline__ bool finish_as(const Arguments& args, const FilterEnd<Op, n>& end, int group, int m,
                                           int pixel, float (&values)[n], Neighbours<Output, n>& residual, bool whole,

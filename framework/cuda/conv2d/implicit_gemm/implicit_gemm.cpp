@@ -1,7 +1,6 @@
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -83,8 +82,8 @@ class ImplicitGemm final : public Operator {
 
   std::string description() const override {
     return lamina::detail::concat(
-        "implicit_gemm (mma.sync, ", name(precision_), "): ", choice_.tile.block_m, " filters x ",
-        choice_.tile.block_n, " pixels per block, K in ", product_.layout.steps, " steps of 128 bytes",
+        "implicit_gemm (mma.sync, ", name(precision_), "): ", choice_.tile.block_m, " filters x ", choice_.tile.block_n,
+        " pixels per block, K in ", product_.layout.steps, " steps of 128 bytes",
         choice_.splits > 1 ? lamina::detail::concat(" over ", choice_.splits, " splits") : std::string(),
         product_.in_place ? "" : ", input staged", ", ", (choice_.tile.shared_bytes + 1023) / 1024,
         " KB shared memory");
@@ -133,10 +132,9 @@ class ImplicitGemm final : public Operator {
     args.tiles = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
                  static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
     const auto blocks = std::min(args.tiles, static_cast<unsigned>(choice_.blocks));
-    static const bool all = std::getenv("AMP_GRID") != nullptr;  // AMP
     void* pointers[] = {&args};
     launch_kernel(choice_.tile.kernel,
-                  {.grid = dim3(all ? args.tiles : blocks),
+                  {.grid = dim3(blocks),
                    .block = dim3(static_cast<unsigned>(choice_.tile.threads)),
                    .shared_bytes = choice_.tile.shared_bytes},
                   stream, pointers);

@@ -4,17 +4,17 @@
 //
 //   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = channels * taps
 //
-// A block owns one tile after the other: block_m filters x block_n consecutive output pixels (which may span images) and
-// one split of K. K advances in steps of 128 bytes: 32 TF32 or 64 f16 terms; T, a WarpTile, multiplies them. A thread
-// gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie together, so a
-// tap is one cp.async, and a tap in the padding is one that writes zeros. The steps of all of a block's tiles are one
-// sequence: while a tile's last sums are finished, the first steps of the next one are on their way.
-// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (98 KB for 128 x 128) and 16 bytes per pixel. Sums go from
-// registers to memory: row_of_filter makes each lane's neighbours. docs/implicit_gemm.md draws it and counts banks.
-// Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp.
-// Sources: implicit GEMM as in cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words
-// as in Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for
-// accumulation that rounds toward zero: short chains, folded into fp32 registers.
+// A block owns one tile after the other: block_m filters x block_n consecutive output pixels (which may span images)
+// and one split of K. K advances in steps of 128 bytes: 32 TF32 or 64 f16 terms; T, a WarpTile, multiplies them. A
+// thread gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie
+// together, so a tap is one cp.async, and a tap in the padding is one that writes zeros. The steps of all of a block's
+// tiles are one sequence: while a tile's last sums are finished, the first steps of the next one are on their way.
+// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (98 KB for 128 x 128) and 16 bytes per pixel. Sums go
+// from registers to memory: row_of_filter makes each lane's neighbours. docs/implicit_gemm.md draws it and counts
+// banks. Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp. Sources: implicit GEMM as in
+// cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words as in Ootomo and Yokota,
+// "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for accumulation that rounds
+// toward zero: short chains, folded into fp32 registers.
 
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
 #include "lamina/cuda/conv2d/implicit_gemm/loader.cuh"
@@ -25,7 +25,8 @@ namespace lamina::cuda::implicit_gemm {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-/// All steps of a tile. `slot` holds the next step, and `load_slot`, the one before, has room.
+/// So many steps of a tile, while as many of one tile are loaded. `slot` holds the first, and `load_slot`, the one
+/// before, has room.
 template <class T, int unit_bytes>
 __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& loader, unsigned tiles, int steps,
                                          int& slot, int& load_slot) {
@@ -35,9 +36,10 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
     if (++slot == T::stages) slot = 0;
     if (++load_slot == T::stages) load_slot = 0;
   };
-  if constexpr (T::reads_ahead) {
-    // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
-    for (int step = 0; step < steps; ++step) {
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    if constexpr (T::reads_ahead) {
+      // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
 #pragma unroll
       for (int piece = 0; piece < 4; ++piece) {
         loader.load(at(load_slot), piece);
@@ -50,9 +52,7 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
         product.read(at(slot), (piece + 1) % 4);
         product.multiply(piece % 2);
       }
-    }
-  } else {
-    for (int step = 0; step < steps; ++step) {
+    } else {
       ptx::copy_async_wait<T::stages - 2>();
       __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
       product.multiply_step(at(slot), [&](int quarter) { loader.load(at(load_slot), quarter); });
@@ -97,7 +97,7 @@ template <class T>
 __device__ __forceinline__ void finish_whole(const Arguments& args, const Work& work, const T& product) {
   using Op = typename T::Op;
   using Output = typename Op::Element;
-  constexpr int rows = T::fragments_n * 2, together = sizeof(Output) == 2 ? 4 : 2;
+  constexpr int rows = T::fragments_n * 2, together = T::units * sizeof(Output) > 16 ? 4 : 2;
   unsigned again = 0;
   static_assert(T::units <= 32, "a bit each");
   const auto functions = [&](float(&v)[8], const float(&added)[8]) {
@@ -175,7 +175,9 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
     loader.load_pixels(at(step), 0, 4);
     loader.advance();
     ptx::copy_async_commit();
-    __syncthreads();  // the next tile's windows
+    if (step == 0) loader.find_following();
+    __syncthreads();
+    if (loader.steps_left == 0) loader.next_tile();
   }
   T product;
   int slot = 0, load_slot = T::stages - 1;
@@ -189,7 +191,15 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
 #pragma unroll 1
   for (unsigned tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
     product.clear();
-    multiply(product, loader, tiles, Work(args, tile, T::block_n).steps, slot, load_slot);
+    for (int left = Work(args, tile, T::block_n).steps; left > 0;) {
+      const int steps = min(left, loader.steps_left);
+      multiply(product, loader, tiles, steps, slot, load_slot);
+      left -= steps;
+      if (loader.steps_left == 0) {
+        if (!T::reads_ahead) __syncthreads();  // it has passed one after loading
+        loader.next_tile();
+      }
+    }
     asm volatile("" : "+r"(tile));  // what follows of it is found now: the registers are needed until here
     const Work work(args, tile, T::block_n);
     if (args.splits > 1) {

@@ -2,6 +2,8 @@
 
 // How the operands of the implicit GEMM come to shared memory, step after step and tile after tile.
 
+#include <climits>
+
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 
@@ -45,17 +47,18 @@ struct Loader {
   static_assert(passes % 4 == 0, "a step is loaded in quarters");
 
   const Arguments& args;
-  Position* windows;  // shared, [2][block_n]: of this tile's pixels and of the next one's
-  unsigned weight;  // this thread's first 16 bytes of the step, counted in such
-  int taps;         // which tap is its own
+  Position* windows;    // shared, of this tile's pixels; one of two places that take turns
+  Position* following;  // of the next tile's
+  unsigned weight;      // this thread's first 16 bytes of the step, counted in such
+  int taps;             // which tap is its own
   Position tap;
   unsigned tile;
-  int steps_left;  // of the tile; 0 after the last one
-  bool fresh = true, odd = true;
+  int steps_left;  // of the tile
+  bool ended;      // all tiles are loaded: what follows are zeros, which nobody reads
 
   /// At the block's first tile.
   __device__ Loader(const Arguments& arguments, Position* shared_windows)
-      : args(arguments), windows(shared_windows), tile(blockIdx.x) {
+      : args(arguments), windows(shared_windows), following(shared_windows + T::block_n), tile(blockIdx.x) {
     find_windows(tile, windows);
     begin();
     __syncthreads();
@@ -71,58 +74,46 @@ struct Loader {
   }
 
   __device__ __forceinline__ void begin() {
-    steps_left = 0, tap = no_tap;  // which is outside of the windows of the last tile
-    if (tile >= args.tiles) return;
-    odd = !odd;
+    ended = tile >= args.tiles;
+    if (ended) {
+      tap = no_tap, steps_left = INT_MAX;
+      return;
+    }
     const Work work(args, tile, T::block_n);
     weight = static_cast<unsigned>((work.group * args.m_tiles + work.m_tile) * args.steps + work.first_step) *
-                 (T::block_m * step_bytes / 16) + threadIdx.x;
+                 (T::block_m * step_bytes / 16) +
+             threadIdx.x;
     taps = work.first_step * units + static_cast<int>(threadIdx.x) % units;
     tap = args.taps[taps];
     steps_left = work.steps;
   }
 
   /// Starts copies of weights, quarters `from` to `to` of those of the step `ahead` of the next one, to the step at
-  /// shared address `shared`; zeros after the last step.
+  /// shared address `shared`.
   __device__ __forceinline__ void load_weights(unsigned shared, int from, int to, int ahead = 0) const {
     const int thread = static_cast<int>(threadIdx.x);
     const auto* mine = static_cast<const unsigned char*>(args.weight) + std::size_t{weight} * 16;
 #pragma unroll
     for (int i = from * weight_copies / 4; i < to * weight_copies / 4; ++i) {
       ptx::copy_async_once(shared + static_cast<unsigned>(thread + i * T::threads) * 16,
-                           mine + (ahead * T::block_m * step_bytes + i * T::threads * 16), steps_left > ahead);
+                           mine + (ahead * T::block_m * step_bytes + i * T::threads * 16), !ended);
     }
   }
 
   /// The same of the next step's pixels.
   __device__ __forceinline__ void load_pixels(unsigned shared, int from, int to) const {
     const int thread = static_cast<int>(threadIdx.x);
-    const Position* mine = windows + (odd ? T::block_n : 0) + thread / units;
+    const Position* mine = windows + thread / units;
 #pragma unroll
     for (int i = from * passes / 4; i < to * passes / 4; ++i) {
       const Position window = mine[i * rows_per_pass];
       const int row = thread / units + i * rows_per_pass;
       const unsigned destination =
           shared + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
-      ptx::copy_async<unit_bytes>(
-          destination,
-          static_cast<const unsigned char*>(args.input) + static_cast<std::size_t>(window.offset + tap.offset) * unit_bytes,
-          inside(window, tap));
-    }
-  }
-
-  /// On to the next step. The windows of the next tile are found at a tile's first one: all have left the tile before
-  /// by then, and a barrier is passed before the next.
-  __device__ __forceinline__ void advance() {
-    if (fresh) find_windows(tile + gridDim.x, windows + (odd ? 0 : T::block_n));
-    fresh = --steps_left <= 0;
-    if (!fresh) {
-      weight += T::block_m * step_bytes / 16;
-      taps += units;
-      tap = args.taps[taps];
-    } else {
-      tile += gridDim.x;
-      begin();
+      ptx::copy_async<unit_bytes>(destination,
+                                  static_cast<const unsigned char*>(args.input) +
+                                      static_cast<std::size_t>(window.offset + tap.offset) * unit_bytes,
+                                  inside(window, tap));
     }
   }
 
@@ -130,6 +121,28 @@ struct Loader {
     load_weights(shared, quarter, quarter + 1);
     load_pixels(shared, quarter, quarter + 1);
     if (quarter == 3) advance();
+  }
+
+  /// On to the next step, without a branch; after the tile's last one next_tile() is to be called.
+  __device__ __forceinline__ void advance() {
+    --steps_left;
+    weight += T::block_m * step_bytes / 16;
+    taps += units;
+    if (steps_left > 0 && !ended) tap = args.taps[taps];
+  }
+
+  /// The windows of the tile after this one.
+  __device__ __forceinline__ void find_following() const { find_windows(tile + gridDim.x, following); }
+
+  /// When all threads have loaded the tile. The tile after the next one may be loaded after another barrier.
+  __device__ __forceinline__ void next_tile() {
+    tile += gridDim.x;
+    if (tile < args.tiles) {
+      Position* const done = windows;
+      windows = following, following = done;
+    }
+    begin();
+    find_following();
   }
 };
 

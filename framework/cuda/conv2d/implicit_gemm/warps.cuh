@@ -100,8 +100,8 @@ struct WarpTile {
 
   /// The same over one step of K at shared address `tiles` in fp32: low high + high low + high high, corrections first,
   /// in chains of one step that begin at zero: the tensor cores round toward zero as they add. Both factors of
-  /// high low (of filter and pixel) carry split_scale, the filter's as its inverse. `between(piece)` starts the copies of
-  /// a later step: its integer work fills the gaps between the products.
+  /// high low (of filter and pixel) carry split_scale, the filter's as its inverse. `between(piece)` starts the copies
+  /// of a later step: its integer work fills the gaps between the products.
   template <class Between>
   __device__ __forceinline__ void multiply_step(unsigned tiles, Between&& between) {
     float chain[fragments_n][fragments_m][4] = {};

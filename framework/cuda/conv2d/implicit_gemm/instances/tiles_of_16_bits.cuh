@@ -8,17 +8,15 @@ namespace lamina::cuda::implicit_gemm {
 /// The tiles of fp16 and bf16.
 template <class Op>
 KernelSet tiles_of_16_bits() {
-  return {.tiles = {make_tile<WarpTile<Op, 256, 128, 64, 64>, 16, 1>(1068),
-                    make_tile<WarpTile<Op, 128, 128, 64, 64>, 16, 2>(847),
-                    make_tile<WarpTile<Op, 128, 64, 64, 32>, 16, 3>(708),
-                    make_tile<WarpTile<Op, 64, 256, 32, 64>, 16, 1>(650),
-                    make_tile<WarpTile<Op, 64, 128, 32, 64>, 16, 3>(613),
-                    make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 4>(486),
-                    make_tile<WarpTile<Op, 32, 128, 32, 32>, 16, 4>(300),
-                    make_tile<WarpTile<Op, 64, 128, 32, 64>, 8, 3>(400),
-                    make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 4>(344),
-                    make_tile<WarpTile<Op, 64, 64, 32, 32>, 4, 3>(250)},
-          .reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<Op>)};
+  return {
+      .tiles = {make_tile<WarpTile<Op, 256, 128, 64, 64>, 16, 1>(1100),
+                make_tile<WarpTile<Op, 128, 128, 64, 64>, 16, 2>(830),
+                make_tile<WarpTile<Op, 128, 64, 64, 32>, 16, 3>(720),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 16, 3>(590),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 4>(490),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 8, 3>(400), make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 4>(344),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 4, 3>(250)},
+      .reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<Op>)};
 }
 
 }  // namespace lamina::cuda::implicit_gemm
