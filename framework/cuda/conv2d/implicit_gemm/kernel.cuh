@@ -97,7 +97,7 @@ template <class T>
 __device__ __forceinline__ void finish_whole(const Arguments& args, const Work& work, const T& product) {
   using Op = typename T::Op;
   using Output = typename Op::Element;
-  constexpr int rows = T::fragments_n * 2, together = T::units * sizeof(Output) > 16 ? 4 : 2;
+  constexpr int rows = T::fragments_n * 2, together = T::units > 8 ? 4 : 2;
   unsigned again = 0;
   static_assert(T::units <= 32, "a bit each");
   const auto functions = [&](float(&v)[8], const float(&added)[8]) {
