@@ -111,7 +111,7 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
       best.splits = splits;
       best.images = images;
       best.cycles = cycles;
-      best.blocks = std::min(tiles, std::int64_t{device.multiprocessors} * resident);
+      best.blocks = std::min(tiles, std::int64_t{device.multiprocessors} * tile.resident);
     }
   }
   if (best_resident == 0) return {};
