@@ -155,14 +155,19 @@ def measure_pytorch(a):
 
 
 def measure_lamina(a):
-    command = [a.lamina, "bench", "conv2d", "--device", "cuda", "--relu", "--json", "-"]
-    command += ["--batch", ",".join(map(str, a.batch)), "--precision", ",".join(a.precision), "--algorithm", a.algorithm]
-    command += ["--in", a.channels, "--out", a.filters, "--size", a.size, "--kernel", a.kernel, "--stride", a.stride]
-    command += ["--padding", a.padding, "--seconds", a.seconds]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"compare_pytorch.py: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    """Of inputs in the precision's own type, as PyTorch's are."""
+    measured = []
+    for precision in a.precision:
+        command = [a.lamina, "bench", "conv2d", "--device", "cuda", "--relu", "--json", "-"]
+        command += ["--batch", ",".join(map(str, a.batch)), "--precision", precision, "--algorithm", a.algorithm]
+        command += ["--in", a.channels, "--out", a.filters, "--size", a.size, "--kernel", a.kernel, "--stride", a.stride]
+        command += ["--padding", a.padding, "--seconds", a.seconds]
+        command += ["--input-format", {"fp16": "f16", "bf16": "bf16"}.get(precision, "f32")]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"compare_pytorch.py: {done.stderr.strip()}")
+        measured.append(json.loads(done.stdout))
+    return {**measured[0], "results": [result for one in measured for result in one["results"]]}
 
 
 def main():

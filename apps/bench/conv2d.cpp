@@ -107,6 +107,11 @@ void add_bench(CLI::App& app) {
           "how activations are stored; nhwc: in the precision's type, as inside a network")
       ->check(one_of({"nchw", "nhwc"}))
       ->default_str("nchw");
+  command
+      ->add_option_function<std::string>(
+          "--input-format", [options](const std::string& text) { options->input = parse_format(text); },
+          "how the input is stored, where not as --layout says (f32 in nchw)")
+      ->check(accepted_by([](std::string_view text) { (void)parse_format(text); }, "f32|f16|bf16[,nhwc]"));
   command->add_option("--batch", options->batches, "batches, e.g. 1,8,32")
       ->delimiter(',')
       ->check(positive)

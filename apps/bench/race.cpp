@@ -77,6 +77,7 @@ Shape Conv2dRace::input_shape(std::int64_t n) const {
 }
 
 Format Conv2dRace::input_format(Precision precision) const {
+  if (options_.input) return *options_.input;
   return {options_.layout == Layout::nchw ? DType::f32 : storage_type(precision), options_.layout};
 }
 

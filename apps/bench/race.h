@@ -2,6 +2,7 @@
 
 #include <lamina/lamina.h>
 
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ struct RaceOptions {
   int in = 3, out = 96, groups = 1;
   std::vector<int> size{224}, kernel{11}, stride{4}, padding{2}, dilation{1};
   Layout layout = Layout::nchw;  ///< nhwc: activations as a network keeps them inside, in the precision's type
+  std::optional<Format> input;   ///< nothing: f32 nchw, or as `layout` says
   int threads = 0;
   bool relu = false, no_bias = false;
   double seconds = 0.5;

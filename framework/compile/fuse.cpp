@@ -217,6 +217,7 @@ Program fuse(const Graph& graph, const CompileOptions& options, const Release& r
   if (options.fuse && !options.keep_all) simplify_moves(resolved);
   Program program = Fuser(resolved, options).fuse(graph, resolved);
   if (options.fuse) find_attention(program, options);
+  if (options.fuse && !options.keep_all) sum_convolutions(program, options);
   return program;
 }
 

@@ -7,6 +7,7 @@
 
 #include "lamina/compile/program.h"
 #include "lamina/kernel/rules/move_compose.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/linear.h"
@@ -37,6 +38,9 @@ class Moves {
     }
     for (int i = 0; i < network_.size(); ++i) {
       if (move_of(i) && !sink(i)) hoist(i);
+    }
+    for (int i = 0; i < network_.size(); ++i) {
+      if (const auto problem = move_of(i)) turn(i, *problem);
     }
     for (int i = 0; i < network_.size(); ++i) {
       if (const auto problem = move_of(i)) make_view(i, *problem);
@@ -128,35 +132,6 @@ class Moves {
            std::all_of(node.inputs.begin() + 1, node.inputs.end(), constant);
   }
 
-  /// A move of whole rows as the same of rows of another length; nothing if it is none, or leaves some out.
-  static std::optional<MoveProblem> of_rows(const MoveProblem& problem, std::int64_t elements, std::int64_t length,
-                                            std::int64_t wanted) {
-    MoveProblem result = {.axes = {}, .fill = problem.fill};
-    if (length < 1) return std::nullopt;
-    std::int64_t covered = 1, count = 1;
-    for (auto axis = problem.axes.rbegin(); axis != problem.axes.rend(); ++axis) {
-      count *= axis->extent;
-      const bool stride = axis->offsets.empty();
-      if (covered < length) {
-        if (axis->extent > 1 && (!stride || axis->stride != covered)) return std::nullopt;
-        covered *= axis->extent;
-        continue;
-      }
-      MoveProblem::Axis longer = {axis->extent, axis->stride / length * wanted};
-      bool whole = axis->stride % length == 0;
-      for (const std::int64_t offset : axis->offsets) {
-        whole &= offset >= 0 && offset % length == 0;
-        longer.offsets.push_back(offset / length * wanted);
-      }
-      if (!whole) return std::nullopt;
-      result.axes.push_back(std::move(longer));
-    }
-    if (covered != length || count != elements) return std::nullopt;
-    std::ranges::reverse(result.axes);
-    result.axes.push_back({wanted, 1});
-    return result;
-  }
-
   static Shape with_rows_of(Shape shape, std::int64_t length) {
     shape.set(-1, length);
     return shape;
@@ -173,7 +148,7 @@ class Moves {
       path.push_back(last = readers(last)[0]);
     }
     const auto ends = all_readers(last);
-    const auto rows = of_rows(*move_of(i), shape(source).numel(), shape(i)[-1], shape(last)[-1]);
+    const auto rows = moves_rows(*move_of(i), shape(source).numel(), shape(i)[-1], shape(last)[-1]);
     if (path.empty() || !ends || ends->empty() || !rows) return false;
     std::vector<MoveProblem> joined;
     for (const int end : *ends) {
@@ -208,7 +183,7 @@ class Moves {
     const auto before = move_of(first);
     if (!before || !read_once(first)) return false;
     const std::int64_t length = shape(network_[path.back()].inputs[0])[-1];
-    const auto rows = of_rows(*move_of(i), shape(path.front()).numel(), shape(i)[-1], length);
+    const auto rows = moves_rows(*move_of(i), shape(path.front()).numel(), shape(i)[-1], length);
     const auto both = rows ? composed(*rows, *before) : std::nullopt;
     if (!both) return false;
     const Shape to = shape(i);
@@ -219,6 +194,38 @@ class Moves {
     }
     read_instead(i, first);
     return true;
+  }
+
+  /// Where the rows of a linear layer become the pixels of images, [N, H, W, C] to [N, C, H, W], and functions follow
+  /// (ConvNeXt's factors of channels and residual sums): a 1x1 convolution behind that move, which can take them in.
+  void turn(int i, const MoveProblem& problem) {
+    const int source = network_[i].inputs[0], reader = readers(i).size() == 1 ? readers(i)[0] : i;
+    const View rows = {.shape = shape(source)}, image = {.shape = shape(i), .format = {.layout = Layout::nhwc}};
+    if (image.shape.rank() != 4 || rows.shape.rank() != 4 || readers(source).size() != 1 || is_output_[index(i)])
+      return;
+    if (!is_still(problem, {.inputs = {&rows, 1}, .outputs = {&image, 1}, .device = {}})) return;
+    if (dynamic_cast<const Elementwise*>(network_[reader].module.get()) == nullptr) return;
+    const auto layer_of = [&](int node) { return std::dynamic_pointer_cast<const Linear>(network_[node].module); };
+    int product = source;
+    auto linear = layer_of(product);
+    if (linear == nullptr && is_rowwise(source)) {  // the addition of a bias
+      product = network_[source].inputs[0], linear = layer_of(product);
+      if (linear == nullptr || network_[source].inputs.size() != 2 || readers(product).size() != 1) return;
+      const Module::Operand operands[] = {{}, {1, network_[network_[source].inputs[1]].constant}};
+      const Module::Absorbed absorbed = linear->absorb(*network_[source].module, operands);
+      linear = absorbed.parameters ? std::dynamic_pointer_cast<const Linear>(absorbed.module) : nullptr;
+    }
+    if (linear == nullptr || !linear->weight().defined() || network_[product].inputs.size() != 1) return;
+    const auto [in, out, bias] = linear->options();
+    auto conv = std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .bias = bias});
+    conv->set_weight(linear->weight().view({out, in, 1, 1}));
+    if (bias) conv->set_bias(linear->bias());
+    const std::int64_t n = image.shape[0], h = image.shape[2], w = image.shape[3];
+    set_move(product, {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}}, network_[product].inputs[0],
+             {n, in, h, w});
+    const int last = product == source ? i : source;
+    replace(last, std::move(conv), {product}, image.shape);
+    if (last != i) read_instead(i, last);
   }
 
   /// What moves nothing is a view, and does not stand between what can be fused. How an image lies in memory is not

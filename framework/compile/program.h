@@ -102,6 +102,9 @@ void simplify_moves(Resolved& resolved);
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 
+/// Puts one operation in the place of two convolutions that are added.
+void sum_convolutions(Program& program, const CompileOptions& options);
+
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
 Program negotiate(Program program, const CompileOptions& options);

@@ -22,8 +22,8 @@ void normalize_strip(const LocalResponse& s, const float* image, float* out, std
     Strip divisor = Strip::Zero(count);
     for (int other = begin; other < end; ++other) divisor += Pixels(image + other * s.pixels + first, count).square();
     divisor = divisor * share + s.k;
-    // Square roots for AlexNet's exponent: a general power costs several times as much.
-    if (s.beta == 0.75f) {
+    // Square roots for AlexNet's exponent: a general power costs several times as much. Eigen's of infinity is NaN.
+    if (s.beta == 0.75f && divisor.allFinite()) {
       divisor = divisor.sqrt() * divisor.sqrt().sqrt();
     } else {
       divisor = divisor.pow(s.beta);

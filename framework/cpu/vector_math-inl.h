@@ -65,11 +65,30 @@ HWY_INLINE hn::Vec<D> vector_exp(D d, hn::Vec<D> x) {
   return exp_below_89(d, hn::IfThenElse(hn::Lt(high, x), high, x));
 }
 
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE __m512 guessed_reciprocal(__m512 b) { return _mm512_rcp14_ps(b); }
+HWY_INLINE __m256 guessed_reciprocal(__m256 b) { return _mm256_rcp14_ps(b); }
+HWY_INLINE __m128 guessed_reciprocal(__m128 b) { return _mm_rcp14_ps(b); }
+#endif
+
+/// a / b for b of neither 0 nor infinity, to two units in the last place. AVX-512's division takes as long as all the
+/// rest of an exponential.
+template <class D>
+HWY_INLINE hn::Vec<D> divided(D, hn::Vec<D> a, hn::Vec<D> b) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::Vec<D> guess{guessed_reciprocal(b.raw)};
+  const auto error = hn::NegMulAdd(b, guess, hn::Set(D(), 1.0f));
+  return hn::Mul(a, hn::MulAdd(guess, error, guess));
+#else
+  return hn::Div(a, b);
+#endif
+}
+
 /// Large on neither side: exp of what is not positive.
 template <class D>
 HWY_INLINE hn::Vec<D> vector_sigmoid(D d, hn::Vec<D> x) {
   const auto e = exp_below_89(d, hn::Or(x, hn::Set(d, -0.0f))), one = hn::Set(d, 1.0f);
-  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+  return divided(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }
 
 /// The complementary error function of x >= 0: exp(-x^2) times a polynomial in (x - 2) / (x + 2).
@@ -83,7 +102,7 @@ HWY_INLINE hn::Vec<D> vector_erfc(D d, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> bits;
   const auto high = hn::And(t, hn::BitCast(d, hn::Set(bits, 0xfffff000u)));  // its square is exact
   const auto e = exp_below_89(d, hn::Neg(hn::Mul(high, high)), hn::Mul(hn::Sub(high, t), hn::Add(high, t)));
-  return hn::Mul(e, vector_polynomial(d, hn::Div(hn::Sub(t, two), hn::Add(t, two)), c));
+  return hn::Mul(e, vector_polynomial(d, divided(d, hn::Sub(t, two), hn::Add(t, two)), c));
 }
 
 /// x times the normal distribution's integral up to x, whose small values are not differences of large ones.
@@ -91,6 +110,46 @@ template <class D>
 HWY_INLINE hn::Vec<D> vector_gelu(D d, hn::Vec<D> x) {
   const auto tail = hn::Mul(hn::Set(d, 0.5f), vector_erfc(d, hn::Mul(hn::Abs(x), hn::Set(d, 0.70710678118654752440f))));
   return hn::Mul(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(hn::Set(d, 1.0f), tail)));
+}
+
+/// 2^x to 2^-13 of it, for x that is not infinite.
+template <class D>
+HWY_INLINE hn::Vec<D> rough_exp2(D d, hn::Vec<D> x) {
+  const auto n = hn::Round(x);
+  constexpr float c[] = {9.9992805e-01f, 6.9326101e-01f, 2.4261157e-01f, 5.517177e-02f};  // |x - n| <= 0.5
+  return scaled_by_power(d, vector_polynomial(d, hn::Sub(x, n), c), n);
+}
+
+/// 1 / x to 2^-13 of it.
+template <class D>
+HWY_INLINE hn::Vec<D> rough_reciprocal(D, hn::Vec<D> x) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<D>{guessed_reciprocal(x.raw)};
+#else
+  return hn::Div(hn::Set(D(), 1.0f), x);
+#endif
+}
+
+/// x sigmoid(x) for a result that becomes bf16: to 2^-12 of it, a sixteenth of what bf16's rounding adds.
+template <class D>
+HWY_INLINE hn::Vec<D> rough_silu(D d, hn::Vec<D> x) {
+  const auto far = hn::Set(d, 200.0f);  // 2 to that is infinite
+  const auto power = hn::Max(hn::Min(hn::Mul(x, hn::Set(d, -1.44269504f)), far), hn::Neg(far));
+  return hn::Mul(x, rough_reciprocal(d, hn::Add(rough_exp2(d, power), hn::Set(d, 1.0f))));
+}
+
+/// vector_gelu for a result that becomes bf16: to 2^-11 of it. x or 0, less |x| times the integral of the tail beyond
+/// it, which is exp(-x^2 / 2) times a polynomial in 1 / (1 + 0.3 |x|).
+template <class D>
+HWY_INLINE hn::Vec<D> rough_gelu(D d, hn::Vec<D> x) {
+  const auto zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+  const auto a = hn::Min(hn::Abs(x), hn::Set(d, 16.0f));  // from 14 on the tail is 0
+  const auto t = rough_reciprocal(d, hn::MulAdd(a, hn::Set(d, 0.3f), one));
+  constexpr float c[] = {0.11820529f, 0.13747223f, 0.03559963f, 0.20883747f};
+  const auto scaled = hn::Mul(a, hn::Set(d, 0.84932180f));  // sqrt(log2(e) / 2)
+  const auto e = rough_exp2(d, hn::Neg(hn::Mul(scaled, scaled)));
+  const auto tail = hn::Mul(hn::Mul(e, t), vector_polynomial(d, t, c));
+  return hn::NegMulAdd(a, tail, hn::IfThenElse(hn::Lt(x, zero), zero, x));
 }
 
 }  // namespace HWY_NAMESPACE

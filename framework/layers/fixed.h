@@ -21,6 +21,10 @@ class Fixed final : public Layer<Problem> {
   Shape output_shape(std::span<const Shape>) const override { return shape_; }
   DType output_dtype(std::span<const DType>) const override { return dtype_; }
   Problem problem(std::span<const Shape>) const override { return problem_; }
+  double flops(std::span<const Shape>) const override {
+    if constexpr (requires { problem_.flops(); }) return problem_.flops();
+    return 0;
+  }
   bool keeps_order(const Preparation& preparation) const override {
     if constexpr (moves) return is_still(problem_, preparation);
     return false;

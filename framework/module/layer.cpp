@@ -1,5 +1,6 @@
 #include "lamina/module/layer.h"
 
+#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 
 namespace lamina {
@@ -41,6 +42,7 @@ template class Layer<AffineProblem>;
 template class Layer<AttentionProblem>;
 template class Layer<ConcatProblem>;
 template class Layer<ConvProblem>;
+template class Layer<ConvSumProblem>;
 template class Layer<ConversionProblem>;
 template class Layer<CumulativeProblem>;
 template class Layer<GatherProblem>;

@@ -187,5 +187,39 @@ TEST(Moves, DoNotPassWhatDiffersFromRowToRow) {
   expect_same(g, {random_tensor({images, width, width}, 9)});
 }
 
+/// The end of a block of ConvNeXt: the rows of a linear layer become pixels, whose channels are scaled before an image
+/// is added to them. The layer is a convolution then, and does all of it; not if somebody else reads its rows, or if
+/// they become something else.
+TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
+  constexpr std::int64_t channels = 6, side = 4;
+  struct Case {
+    bool biased, other_reader;
+    std::vector<std::int64_t> back;
+    int convolutions;
+  };
+  for (const Case& c : {Case{true, false, {0, 3, 1, 2}, 1}, Case{false, false, {0, 3, 1, 2}, 1},
+                        Case{true, true, {0, 3, 1, 2}, 0}, Case{true, false, {0, 3, 2, 1}, 0}}) {
+    Graph g;
+    const Value x = g.input("x", {batch, channels, side, side});
+    const Value hidden = op(g, "Relu", {linear(g, transposed(g, x, {0, 2, 3, 1}), channels, 10, 40)});
+    const Value rows = c.biased ? linear(g, hidden, 10, channels, 42)
+                                : op(g, "MatMul", {hidden, constant(g, random_tensor({10, channels}, 44))});
+    const Value factors = constant(g, random_tensor({channels, 1, 1}, 45));
+    g.output(op(g, "Add", {op(g, "Mul", {factors, transposed(g, rows, c.back)}), x}));
+    if (c.other_reader) g.output(op(g, "Relu", {rows}));
+    CompileOptions options = {.batch = images, .threads = 1};
+    options.description = describe(Device::cpu());
+    int convolutions = 0;
+    bool apart = false;  // a step of functions alone
+    for (const auto& operation : detail::fuse(g, options).operations) {
+      convolutions += operation.module->op() == "conv2d";
+      apart |= dynamic_cast<const Elementwise*>(operation.module.get()) != nullptr;
+    }
+    EXPECT_EQ(convolutions, c.convolutions);
+    EXPECT_EQ(apart, c.convolutions == 0);
+    expect_same(g, {random_tensor({images, channels, side, side}, 46)});
+  }
+}
+
 }  // namespace
 }  // namespace lamina

@@ -72,6 +72,22 @@ TEST(StridesOnAnyGpu, AttentionIsOneStepBetweenTwo) {
   }
 }
 
+/// Warps share positions where there are few rows, unless the order of sums must not depend on that.
+TEST(StridesOnAnyGpu, AttentionOfFewRowsSharesPositions) {
+  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{64}}) {
+    for (const bool invariant : {false, true}) {
+      Builder b;
+      const Value x = b.g.input("x", {batch, 197, heads * 64});
+      b.g.output(b.attention(x, 197, 64));
+      CompileOptions options = {.device = Device::cuda(), .batch = count, .precision = Precision::fp16};
+      options.batch_invariant = invariant;
+      options.description = test::h200();
+      const std::string summary = b.g.plan_summary(options);
+      EXPECT_EQ(summary.find("positions shared") != std::string::npos, count == 1 && !invariant) << summary;
+    }
+  }
+}
+
 TEST_P(CudaStrides, AttentionMovesNothing) {
   for (const auto& [length, depth] : {std::pair<std::int64_t, std::int64_t>{197, 64}, {5, 4}, {70, 20}, {33, 128}}) {
     Builder b;

@@ -80,6 +80,7 @@ void check(const Case& c, DType dtype, Device device, const RunOptions& options 
                      c.problem.causal ? ", causal" : "", c.mask.empty() ? "" : ", masked", ", ", dtype, " on ", device,
                      options.strided > 0 ? detail::concat(", strided, gap ", options.gap) : std::string());
   const ProblemRun<AttentionProblem> run(c.problem, o.inputs, o.output, dtype, device, options);
+  if (!options.kernel.empty() && !run.taken()) return;  // nor does the rule choose it
   ASSERT_TRUE(run.taken()) << what;
   std::vector<Truth> truth;
   for (const double value : reference(c, o)) {
@@ -97,6 +98,7 @@ std::vector<Case> cases() {
       {1, 2, 1, 65, 129, 64, 64, {.scale = 0.125, .causal = true, .past = 64}},
       {1, 1, 1, 150, 150, 40, 24, {.scale = 0.16, .causal = true}},
       {1, 4, 2, 1, 300, 128, 128, {.scale = 0.09}},
+      {1, 2, 2, 40, 600, 64, 64, {.scale = 0.125, .causal = true, .past = 555}},
       {2, 8, 2, 3, 33, 16, 20, {.scale = 0.25, .causal = true, .past = 30}},
       {1, 1, 1, 70, 70, 256, 256, {.scale = 0.0625}},
       {1, 1, 1, 20, 30, 200, 130, {.scale = 0.07}},
@@ -130,8 +132,13 @@ std::vector<Case> cases() {
 
 TEST(Attention, ShapesMasksAndGroups) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
-      for (const Case& c : cases()) check(c, dtype, device);
+    for (const DType dtype : product_types(device)) {
+      for (const Case& c : cases()) {
+        check(c, dtype, device);
+        if (device.is_cuda() && dtype != DType::f32) {
+          for (const char* kernel : {"mma", "split"}) check(c, dtype, device, {.kernel = kernel});
+        }
+      }
     }
   }
 }
@@ -139,10 +146,14 @@ TEST(Attention, ShapesMasksAndGroups) {
 /// Operands as rows of one product of a linear layer, [N, L, H, D], and the result as the rows of the next.
 TEST(Attention, RowsThatLieApart) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Case& c : cases()) {
         if (device.is_cpu() && c.h != c.g) continue;  // its rows of queries are one matrix
-        for (const std::int64_t gap : {0, 128, 3}) check(c, dtype, device, {.strided = 3, .gap = gap});
+        for (const std::int64_t gap : {0, 128, 3}) {
+          for (const char* kernel : {"", "mma"}) {
+            check(c, dtype, device, {.kernel = device.is_cuda() ? kernel : "", .strided = 3, .gap = gap});
+          }
+        }
       }
     }
   }
@@ -162,7 +173,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 TEST(Attention, WhatIsNotSeenMayBeNan) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       const Case c = {1, 1, 1, 70, 70, 16, 16, {.scale = 0.25, .causal = true}};
       Operands o = draw_operands(c, DType::f32);
       constexpr std::int64_t poisoned = 37;
@@ -195,7 +206,7 @@ TEST(Attention, InfinityAmongScoresIsAsInTheFormula) {
 /// The least number, as masks often have it, is no infinity: where all is hidden all weigh the same.
 TEST(Attention, WhatIsHiddenByTheLeastNumberWeighsTheSame) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       const Case c = {1, 1, 1, 2, 70, 16, 16, {.scale = 0.25}, {70}};
       Operands o = draw_operands(c, DType::f32);
       if (dtype == DType::f16) continue;  // its least number leaves something of the scores

@@ -121,7 +121,7 @@ std::vector<Case> cases() {
 
 TEST(MatMul, ShapesAroundTilesAndBatches) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Case& c : cases()) check(c, dtype, device, Values::mixed);
     }
   }
@@ -137,7 +137,7 @@ TEST(MatMul, EveryRemainderOfTheTile) {
 
 TEST(MatMul, KeepsTheContractOnFlatData) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const Values values : {Values::positive, Values::equal}) {
         check({{5, 9216}, {9216, 40}}, dtype, device, values);
         check({{1, 4096}, {33, 4096}, {.transpose_b = true}}, dtype, device, values);
@@ -175,7 +175,7 @@ TEST(MatMul, EveryInstructionSet) {
 TEST(MatMul, EveryRowOfTheTable) {
   for (const Device device : devices_here()) {
     for (const Kernel<MatMulProblem>& kernel : kernels<MatMulProblem>(device.type)) {
-      for (const DType dtype : float_types(device)) {
+      for (const DType dtype : product_types(device)) {
         for (const Case& c : cases()) {
           const Tensor a = draw_floats(c.a, 1, dtype), b = draw_floats(c.b, 2, dtype);
           const ProblemRun<MatMulProblem> run(c.problem, {a, b}, output_of(c), dtype, device, {.kernel = kernel.name});
@@ -188,7 +188,7 @@ TEST(MatMul, EveryRowOfTheTable) {
 
 TEST(MatMul, NanAndInfinityReachTheirRowAndColumnOnly) {
   for (const Device device : devices_here()) {
-    for (const DType dtype : float_types(device)) {
+    for (const DType dtype : product_types(device)) {
       for (const double poison : {nan_value, inf_value}) {
         std::vector<float> a(37 * 150, 1.0f), b(150 * 41, 1.0f);
         a[5 * 150 + 149] = static_cast<float>(poison);

@@ -105,6 +105,26 @@ TEST(Layers, RefuseWhatDoesNotFit) {
   expect_error([&] { linear.set_bias(Tensor::zeros({1})); }, {"no bias"});
 }
 
+/// A window with an infinity in it divides by infinity; others see nothing of it.
+TEST(LocalResponseNorm, AnInfinityMakesItsNeighboursZero) {
+  constexpr std::int64_t pixels = 37;  // more than vectors hold, and a remainder
+  for (const std::int64_t at : {std::int64_t{3}, pixels - 1}) {
+    std::vector<float> values(4 * pixels, 1.0f);
+    values[static_cast<std::size_t>(at)] = INFINITY;  // of channel 0
+    const Tensor y = LocalResponseNorm({.size = 3})(Tensor::from(values, {1, 4, 1, pixels}));
+    for (std::int64_t i = 0; i < 4 * pixels; ++i) {
+      const float found = y.values<float>()[static_cast<std::size_t>(i)];
+      if (i == at) {
+        EXPECT_TRUE(std::isnan(found)) << i;
+      } else if (i == pixels + at) {
+        EXPECT_EQ(found, 0) << i;
+      } else {
+        EXPECT_NEAR(found, 1, 1e-3) << i;
+      }
+    }
+  }
+}
+
 TEST(Scores, SoftmaxAndTopK) {
   const Tensor p = softmax(Tensor::from(std::vector<float>{0, 0, std::log(2.0f), 7, 7, 7}, {2, 3}));
   EXPECT_FLOAT_EQ(p.values<float>()[0], 0.25f);

@@ -77,4 +77,11 @@ inline std::vector<DType> float_types(Device device) {
   return {DType::f32};
 }
 
+/// Of products of matrices: the CPU multiplies bf16 too.
+inline std::vector<DType> product_types(Device device) {
+  std::vector<DType> types = float_types(device);
+  if (device.is_cpu()) types.push_back(DType::bf16);
+  return types;
+}
+
 }  // namespace lamina::test

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ struct RunOptions {
   /// The first so many inputs, and the output, all [N, H, L, D], lie as [N, L, H, D], in rows with a gap behind each.
   std::size_t strided = 0;
   std::int64_t gap = 0;
+  std::optional<DeviceDescription> description = {};  ///< of the device, where it is to be taken for another
 };
 
 /// The elements of a row-major [N, C, H, W] tensor in the order of nhwc, or back.
@@ -157,7 +159,7 @@ class ProblemRun {
     if (options_.strided > 0) output_.strides = rows_of(output_).strides();
     preparation_ = {.inputs = views_,
                     .outputs = {&output_, 1},
-                    .device = describe(device),
+                    .device = options_.description ? *options_.description : describe(device),
                     .precision = options_.precision,
                     .threads = options_.threads};
     kernel_ = find_kernel(problem_, preparation_);

@@ -233,7 +233,13 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
 }
 // clang-format on
 
-constexpr ApplyKernel kernel = {LAMINA_SIMD_SET, apply_loop<float>, apply_loop<double>};
+template <class From, class To>
+void convert(const From* from, To* to, std::int64_t count) {
+  for_vectors(count, [&](auto d, std::int64_t i) HWY_ATTR { store_floats(d, load_floats(d, from + i), to + i); });
+}
+
+constexpr ApplyKernel kernel = {LAMINA_SIMD_SET, apply_loop<float>, apply_loop<double>, convert<bfloat16, float>,
+                                convert<float, bfloat16>};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

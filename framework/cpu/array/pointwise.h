@@ -6,6 +6,7 @@
 
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/pointwise.h"
+#include "lamina/tensor/dtype.h"
 
 namespace lamina::cpu {
 
@@ -24,6 +25,9 @@ struct ApplyKernel {
   InstructionSet set;
   void (*floats)(Pointwise function, const StepOperands<float>& operands, float* output, std::int64_t count);
   void (*doubles)(Pointwise function, const StepOperands<double>& operands, double* output, std::int64_t count);
+  /// What blocks.h's load and store do with bf16.
+  void (*widen)(const bfloat16* from, float* to, std::int64_t count);
+  void (*narrow)(const float* from, bfloat16* to, std::int64_t count);
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/array/blocks.h"
@@ -64,7 +65,7 @@ class PointwiseLoop::Worker {
         apply(*loop_.kernel_, step.function, StepOperands<T>{value, x, y}, result, count);
         value = result;
       }
-      if (!direct_) store(output_.dtype(), value, target, count);
+      if (!direct_) store_block(value, target, count);
     }
   }
 
@@ -84,7 +85,7 @@ class PointwiseLoop::Worker {
       case Kind::contiguous:
         memory += static_cast<std::size_t>(first) * size_of(dtype);
         if (dtype == dtype_of<T>) return reinterpret_cast<const T*>(memory);
-        load(dtype, memory, space.values, count);
+        load_block(dtype, memory, space.values, count);
         break;
       case Kind::one_for_all:
         load(dtype, memory, space.values, 1);
@@ -96,11 +97,27 @@ class PointwiseLoop::Worker {
                  reinterpret_cast<std::byte*>(space.values));
         } else {
           gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype), raw_);
-          load(dtype, raw_, space.values, count);
+          load_block(dtype, raw_, space.values, count);
         }
         break;
     }
     return space.values;
+  }
+
+  /// As load() and store(), which are compiled for any processor, but bf16.
+  void load_block(DType dtype, const std::byte* from, T* to, std::int64_t count) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (dtype == DType::bf16) return loop_.kernel_->widen(reinterpret_cast<const bfloat16*>(from), to, count);
+    }
+    load(dtype, from, to, count);
+  }
+  void store_block(const T* from, std::byte* to, std::int64_t count) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (output_.dtype() == DType::bf16) {
+        return loop_.kernel_->narrow(from, reinterpret_cast<bfloat16*>(to), count);
+      }
+    }
+    store(output_.dtype(), from, to, count);
   }
 
   const PointwiseLoop& loop_;

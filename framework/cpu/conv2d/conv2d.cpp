@@ -7,6 +7,7 @@
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -166,6 +167,12 @@ constexpr Kernel<ConvProblem> table[] = {
 template <>
 std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
   return table;
+}
+
+/// To add one convolution's result to another's costs little here.
+template <>
+std::span<const Kernel<ConvSumProblem>> Kernels<ConvSumProblem>::cpu() {
+  return {};
 }
 
 }  // namespace lamina

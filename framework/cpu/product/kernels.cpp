@@ -4,6 +4,8 @@
 
 #include "lamina/cpu/linear/linear.h"
 #include "lamina/cpu/product/attention.h"
+#include "lamina/cpu/product/bf16_attention.h"
+#include "lamina/cpu/product/bf16_matmul.h"
 #include "lamina/cpu/product/matmul.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -82,11 +84,56 @@ std::unique_ptr<Operator> prepare_matmul_loops(const MatMulProblem& problem, con
   });
 }
 
-bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
-  if (!p.keeps_format() || p.input().format != Format{} || !detail::is_attention(problem, p)) return false;
+bool takes_bf16_matmul(const MatMulProblem& problem, const Preparation& p) {
+  if (dtype_of_all(p) != DType::bf16 || !detail::is_matmul(problem, p) || !alike(p)) return false;
+  const detail::MatMulExtents e = detail::matmul_extents(problem, p);
+  return e.k > 0 && e.k * e.n <= cpu::bf16::MatMul::most_numbers;
+}
+
+std::unique_ptr<Operator> prepare_bf16_matmul(const MatMulProblem& problem, const Preparation& p) {
+  const cpu::bf16::Engine& engine = cpu::bf16::best_engine(p.device);
+  cpu::bf16::MatMul matmul(engine, detail::matmul_extents(problem, p));
+  const std::size_t workspace = matmul.workspace(p.threads);
+  return make_operator(
+      detail::concat("bf16: ", engine.what, ", packed panels, ", name(engine.set)), {.workspace = workspace},
+      [matmul = std::move(matmul)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        matmul(static_cast<const bfloat16*>(inputs[0].raw()), static_cast<const bfloat16*>(inputs[1].raw()),
+               static_cast<bfloat16*>(outputs[0].raw()), *execution.pool, static_cast<std::byte*>(execution.workspace));
+      });
+}
+
+bool takes_attention_of(DType dtype, const AttentionProblem& problem, const Preparation& p) {
+  if (!p.keeps_format() || p.input().format != Format{.dtype = dtype} || !detail::is_attention(problem, p))
+    return false;
   // The rows of heads that share keys are one matrix.
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   return e.heads == e.groups || e.q.head == e.length * e.q.row;
+}
+
+bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
+  return takes_attention_of(DType::f32, problem, p);
+}
+
+bool takes_bf16_attention(const AttentionProblem& problem, const Preparation& p) {
+  return takes_attention_of(DType::bf16, problem, p) && p.input().shape[-1] > 0 &&
+         p.input().shape[-1] <= cpu::bf16::most_attention_depth;
+}
+
+std::unique_ptr<Operator> prepare_bf16_attention(const AttentionProblem& problem, const Preparation& p) {
+  const cpu::bf16::AttentionKernel kernel = cpu::bf16::attention_kernel(cpu::bf16::best_engine(p.device));
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  const auto numbers = [](const Tensor& tensor) { return static_cast<const bfloat16*>(tensor.raw()); };
+  return make_operator(
+      detail::concat("bf16: ", kernel.engine->what, ", online softmax in f32, ", name(kernel.rows->set)),
+      {.workspace = cpu::bf16::attention_workspace(kernel, e, p.threads)},
+      [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const cpu::bf16::AttentionPointers pointers = {.q = numbers(inputs[0]),
+                                                       .k = numbers(inputs[1]),
+                                                       .v = numbers(inputs[2]),
+                                                       .mask = e.masked ? numbers(inputs[3]) : nullptr,
+                                                       .output = static_cast<bfloat16*>(outputs[0].raw())};
+        cpu::bf16::attention(kernel, e, pointers, *execution.pool, static_cast<std::byte*>(execution.workspace));
+      });
 }
 
 std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
@@ -108,9 +155,11 @@ std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, con
 
 constexpr Kernel<MatMulProblem> matmul[] = {{"dot", takes_matmul_dot, prepare_matmul_dot, pays_matmul_dot},
                                             {"panels", takes_matmul, prepare_matmul},
+                                            {"bf16", takes_bf16_matmul, prepare_bf16_matmul},
                                             {"loops", takes_matmul_loops, prepare_matmul_loops}};
 constexpr Kernel<AttentionProblem> attention[] = {
-    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true}};
+    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true},
+    {.name = "bf16", .takes = takes_bf16_attention, .prepare = prepare_bf16_attention, .strided = true}};
 
 }  // namespace
 

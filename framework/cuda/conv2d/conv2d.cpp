@@ -25,11 +25,18 @@ constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, fir
                                          {"direct_padded", ladder::takes, ladder::prepare_padded},
                                          {"direct", ladder::takes, ladder::prepare_direct}};
 
+constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum}};
+
 }  // namespace
 
 template <>
 std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cuda() {
   return table;
+}
+
+template <>
+std::span<const Kernel<ConvSumProblem>> Kernels<ConvSumProblem>::cuda() {
+  return sums;
 }
 
 }  // namespace lamina

@@ -26,6 +26,13 @@ int attention_shared_bytes(const detail::AttentionExtents& extents);
 /// most attention_mma_most_positions.
 void attention_mma(int device, DType dtype, const detail::AttentionExtents& extents, const AttentionPointers& pointers,
                    Stream stream);
+/// The same with the positions of 16 rows shared by a block's warps: for few rows. The order of its sums is its own.
+/// Precondition: attention_has_chunks, and pointers to 16 bytes.
+void attention_split(int device, DType dtype, const detail::AttentionExtents& extents,
+                     const AttentionPointers& pointers, Stream stream);
+int attention_split_shared_bytes(const detail::AttentionExtents& extents);
+/// Whether every row of 16-bit elements begins on 16 bytes.
+bool attention_has_chunks(const detail::AttentionExtents& extents);
 inline constexpr std::int64_t attention_mma_most_depth = 128;
 inline constexpr std::int64_t attention_mma_most_positions = std::int64_t{1} << 30;
 

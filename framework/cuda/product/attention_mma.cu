@@ -16,8 +16,9 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/product/attention.h"
+#include "lamina/cuda/product/attention_launch.cuh"
 #include "lamina/cuda/product/attention_rows.cuh"
-#include "lamina/cuda/product/attention_tile.cuh"
+#include "lamina/cuda/product/attention_softmax.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -33,75 +34,6 @@ static_assert(stages == 2 && (positions & (positions - 1)) == 0, "a bit of the p
 /// A stage of keys and values.
 template <int most>
 constexpr int stage_elements = 2 * positions* pitch<most>;
-
-/// The softmax so far of a thread's two of 16 rows.
-struct Softmax {
-  float largest[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {};  // of this thread's columns
-
-  /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `eights` times 8 positions; the outputs so far
-  /// are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
-  template <bool finite, int count>
-  __device__ __forceinline__ void weigh(Scores& scores, float (&outputs)[count][4], float unit, int eights) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float now = largest[h];
-#pragma unroll
-      for (int i = 0; i < positions / 8; ++i) {
-        if (i >= eights) break;
-        // NaN is left out here, and found again by the exponentials
-        now = fmaxf(now, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
-      }
-      now = over_row(now, [](float a, float b) { return fmaxf(a, b); });
-      // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
-      const float base = now == -INFINITY ? 0.0f : now, scaled = base * unit;
-      const float factor = largest[h] == -INFINITY ? 1.0f : exp2_of((largest[h] - base) * unit);
-      largest[h] = now;
-      sum[h] *= factor;
-#pragma unroll
-      for (int i = 0; i < positions / 8; ++i) {
-        if (i >= eights) break;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          float& s = scores[i][2 * h + j];
-          s = exp2_of(finite ? fmaf(s, unit, -scaled) : (s - base) * unit);
-          sum[h] += s;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < count; ++j) outputs[j][2 * h] *= factor, outputs[j][2 * h + 1] *= factor;
-    }
-  }
-};
-
-/// Scores times `scale`, with the mask, and -Inf for what is not seen, of 16 rows of which `first` and `first` + 8 are
-/// this thread's; how much of the tile at `position` these see.
-template <class T>
-__device__ inline void mask_scores(Scores& scores, const AttentionRows& rows, std::int64_t first, const T* mask,
-                                   int position, float scale, int eights, int (&seen)[2]) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const std::int64_t row = first + 8 * h, left = rows.seen(row) - position, step = rows.e.mask[3];
-    seen[h] = left < 0 ? 0 : left < positions ? static_cast<int>(left) : positions;
-    const T* const summand = mask == nullptr || row >= rows.count ? nullptr : mask + rows.mask(row) + position * step;
-#pragma unroll
-    for (int i = 0; i < positions / 8; ++i) {
-      if (i >= eights) break;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int column = 8 * i + lane % 4 * 2 + j;
-        float& s = scores[i][2 * h + j];
-        s *= scale;
-        if (column >= seen[h]) {
-          s = -INFINITY;
-        } else if (summand != nullptr) {
-          s += to_f32(summand[column * step]);
-        }
-      }
-    }
-  }
-}
 
 /// Writes 16 rows of outputs; with rows of whole chunks by way of shared memory [16, pitch] of the warp's own.
 template <int most, bool aligned, class T>
@@ -252,41 +184,33 @@ __global__ void __launch_bounds__(threads, most == 64 ? 3 : 2)
 #endif
 }
 
-/// Whether rows begin on 16 bytes.
-bool begins_on_chunks(const detail::RowStrides& s, std::int64_t columns, const void* pointer) {
-  return s.image % chunk == 0 && s.head % chunk == 0 && s.row % chunk == 0 && columns % chunk == 0 &&
-         aligned_to_16(pointer);
-}
-
 }  // namespace
+
+bool attention_has_chunks(const AttentionExtents& e) {
+  const auto fits = [](const detail::RowStrides& s, std::int64_t columns) {
+    return s.image % chunk == 0 && s.head % chunk == 0 && s.row % chunk == 0 && columns % chunk == 0;
+  };
+  return fits(e.q, e.depth) && fits(e.k, e.depth) && fits(e.v, e.width) && fits(e.output, e.width);
+}
 
 void attention_mma(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
   const std::int64_t pairs = e.images * e.groups;
   if (pairs == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
   const DeviceGuard guard(device);
-  const bool whole = begins_on_chunks(e.q, e.depth, p.q) && begins_on_chunks(e.k, e.depth, p.k) &&
-                     begins_on_chunks(e.v, e.width, p.v) && begins_on_chunks(e.output, e.width, p.output);
-  const auto launch = [&]<int most, bool aligned, class T>(std::integral_constant<int, most>,
-                                                           std::bool_constant<aligned>, T*) {
+  const bool whole = attention_has_chunks(e) && aligned_to_16(p.q) && aligned_to_16(p.k) && aligned_to_16(p.v) &&
+                     aligned_to_16(p.output);
+  with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) {
     constexpr int tiles = 1;
     constexpr int bytes = stages * stage_elements<most> * static_cast<int>(sizeof(T));
-    const auto kernel = attention_mma_kernel<most, tiles, aligned, T>;
+    const auto kernel =
+        whole ? attention_mma_kernel<most, tiles, true, T> : attention_mma_kernel<most, tiles, false, T>;
     reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
     const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, warps * 16 * tiles);
     const dim3 grid(grid_for(blocks, 1), static_cast<unsigned>(std::min<std::int64_t>(pairs, 65535)));
     launch_kernel(kernel, {.grid = grid, .block = dim3(threads), .shared_bytes = bytes}, stream,
                   static_cast<const T*>(p.q), static_cast<const T*>(p.k), static_cast<const T*>(p.v),
                   static_cast<const T*>(p.mask), static_cast<T*>(p.output), e);
-  };
-  const auto with_width = [&](auto* type, auto aligned) {
-    const std::int64_t most = std::max(e.depth, e.width);
-    most <= 64 ? launch(std::integral_constant<int, 64>(), aligned, type)
-               : launch(std::integral_constant<int, 128>(), aligned, type);
-  };
-  const auto run = [&](auto* type) {
-    whole ? with_width(type, std::true_type()) : with_width(type, std::false_type());
-  };
-  dtype == DType::f16 ? run(static_cast<__half*>(nullptr)) : run(static_cast<__nv_bfloat16*>(nullptr));
+  });
 }
 
 }  // namespace lamina::cuda

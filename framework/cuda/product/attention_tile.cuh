@@ -25,14 +25,15 @@ using Scores = float[positions / 8][4];
 template <int most>
 using Outputs = float[most / 8][4];
 
-/// `count` rows of `columns` elements, row r at `from + at(r)`, as [Rows, pitch] in shared memory, zeros beyond.
+/// `count` rows of `columns` elements, row r at `from + at(r)`, as [Rows, pitch] in shared memory, zeros beyond; by
+/// `threads` together, a block or a warp.
 template <int Rows, int most, int threads, bool aligned, class T, class At>
 __device__ inline void load_rows(T* to, const T* from, int count, int columns, const At& at) {
   constexpr int chunks = most / chunk;
   static_assert(Rows * chunks % threads == 0, "all threads copy alike");
-  int thread = static_cast<int>(threadIdx.x);
+  int thread = static_cast<int>(threadIdx.x) % threads;
   ptx::pin(thread);  // addresses would take the registers of the products otherwise
-#pragma unroll
+#pragma unroll(threads == 32 ? 4 : Rows * chunks / threads)  // a warp's many copies would be more code than work
   for (int i = 0; i < Rows * chunks / threads; ++i) {
     const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk;
     T* const here = to + row * pitch<most> + column;
@@ -151,14 +152,14 @@ __device__ inline void multiply_seen(Outputs<most>& outputs, const Scores& weigh
   }
 }
 
-/// Whether some value of a tile is not finite; for all threads of the block.
+/// Whether some value of a tile is not finite; for all threads of the block, or of the warp.
 template <int most, int threads, class T>
 __device__ inline bool not_finite(const T* values) {
   bool found = false;
-  for (int i = static_cast<int>(threadIdx.x); i < positions * most; i += threads) {
+  for (int i = static_cast<int>(threadIdx.x) % threads; i < positions * most; i += threads) {
     found = found || !isfinite(to_f32(values[i / most * pitch<most> + i % most]));
   }
-  return __syncthreads_or(found) != 0;
+  return threads == 32 ? __any_sync(0xffffffffu, found) != 0 : __syncthreads_or(found) != 0;
 }
 
 }  // namespace lamina::cuda

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lamina/base/math.h"
 #include "lamina/cuda/product/attention.h"
 #include "lamina/cuda/product/matmul.h"
 #include "lamina/kernel/kernel.h"
@@ -81,6 +82,22 @@ bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) 
          detail::attention_extents(problem, p).positions <= cuda::attention_mma_most_positions;
 }
 
+/// Its bits are others than attention_mma's, so batches, which decide who of the two pays, must be free to matter.
+bool takes_attention_split(const AttentionProblem& problem, const Preparation& p) {
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  const auto aligned = [](const View& view) { return view.alignment % 16 == 0; };
+  return takes_attention_mma(problem, p) && !p.batch_invariant && cuda::attention_has_chunks(e) &&
+         std::ranges::all_of(p.inputs, aligned) && std::ranges::all_of(p.outputs, aligned) &&
+         cuda::attention_split_shared_bytes(e) <= p.device.shared_bytes;
+}
+
+/// Where blocks of 64 rows would leave multiprocessors idle, and there are several tiles of positions to share.
+bool attention_split_pays(const AttentionProblem& problem, const Preparation& p) {
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  const std::int64_t blocks = e.images * e.groups * detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, 64);
+  return e.positions > 64 && blocks <= p.device.multiprocessors;
+}
+
 bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
   return detail::is_attention(problem, p) && is_activation(dtype_of(p)) &&
          most_depth(problem, p) <= cuda::attention_most_depth &&
@@ -89,8 +106,9 @@ bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
 
 template <auto run>
 std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
-  return make_operator("online softmax", [e = detail::attention_extents(problem, p), device = index(p)](
-                                             Inputs inputs, Outputs outputs, const Execution& execution) {
+  const char* const how = run == cuda::attention_split ? "online softmax, positions shared by warps" : "online softmax";
+  return make_operator(how, [e = detail::attention_extents(problem, p), device = index(p)](
+                                Inputs inputs, Outputs outputs, const Execution& execution) {
     run(device, outputs[0].dtype(), e,
         {.q = inputs[0].raw(),
          .k = inputs[1].raw(),
@@ -105,6 +123,11 @@ constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};
 constexpr Kernel<AttentionProblem> attention[] = {
+    {.name = "split",
+     .takes = takes_attention_split,
+     .prepare = prepare_attention<cuda::attention_split>,
+     .pays = attention_split_pays,
+     .strided = true},
     {.name = "mma", .takes = takes_attention_mma, .prepare = prepare_attention<cuda::attention_mma>, .strided = true},
     {.name = "online", .takes = takes_attention, .prepare = prepare_attention<cuda::attention>, .strided = true}};
 

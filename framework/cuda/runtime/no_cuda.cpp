@@ -5,6 +5,7 @@
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/peak.h"
 #include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
 
@@ -91,6 +92,7 @@ template struct Kernels<AffineProblem>;
 template struct Kernels<AttentionProblem>;
 template struct Kernels<ConcatProblem>;
 template struct Kernels<ConvProblem>;
+template struct Kernels<ConvSumProblem>;
 template struct Kernels<ConversionProblem>;
 template struct Kernels<CumulativeProblem>;
 template struct Kernels<GatherProblem>;

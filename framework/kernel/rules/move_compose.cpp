@@ -189,4 +189,32 @@ std::optional<MoveProblem> with_last_two_swapped(const MoveProblem& problem, con
   return move;
 }
 
+std::optional<MoveProblem> moves_rows(const MoveProblem& problem, std::int64_t elements, std::int64_t length,
+                                      std::int64_t wanted) {
+  MoveProblem result = {.axes = {}, .fill = problem.fill};
+  if (length < 1) return std::nullopt;
+  std::int64_t covered = 1, count = 1;
+  for (auto axis = problem.axes.rbegin(); axis != problem.axes.rend(); ++axis) {
+    count *= axis->extent;
+    const bool stride = axis->offsets.empty();
+    if (covered < length) {
+      if (axis->extent > 1 && (!stride || axis->stride != covered)) return std::nullopt;
+      covered *= axis->extent;
+      continue;
+    }
+    MoveProblem::Axis longer = {axis->extent, axis->stride / length * wanted};
+    bool whole = axis->stride % length == 0;
+    for (const std::int64_t offset : axis->offsets) {
+      whole &= offset >= 0 && offset % length == 0;
+      longer.offsets.push_back(offset / length * wanted);
+    }
+    if (!whole) return std::nullopt;
+    result.axes.push_back(std::move(longer));
+  }
+  if (covered != length || count != elements) return std::nullopt;
+  std::ranges::reverse(result.axes);
+  result.axes.push_back({wanted, 1});
+  return result;
+}
+
 }  // namespace lamina::detail

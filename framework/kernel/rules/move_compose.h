@@ -23,4 +23,9 @@ Shape with_last_two_swapped(Shape shape);
 /// dimensions.
 std::optional<MoveProblem> with_last_two_swapped(const MoveProblem& problem, const Shape& to);
 
+/// A move of whole rows, `length` of the `elements` of its output each, as the same of rows of `wanted` elements.
+/// Nothing if it is none, or leaves some out.
+std::optional<MoveProblem> moves_rows(const MoveProblem& problem, std::int64_t elements, std::int64_t length,
+                                      std::int64_t wanted);
+
 }  // namespace lamina::detail

@@ -126,7 +126,12 @@ TEST_P(CpuBf16, EpiloguesAreComputedBeforeRounding) {
       {{Pointwise::add, 1}, {Pointwise::relu}},
       {{.function = Pointwise::clip, .a = -0.5, .b = 0.25}},
       {{Pointwise::sigmoid}, {Pointwise::add, 1}, {Pointwise::relu}},
-      {{Pointwise::relu}, {.function = Pointwise::mul, .a = 0.5}, {Pointwise::add, 1}}};
+      {{Pointwise::relu}, {.function = Pointwise::mul, .a = 0.5}, {Pointwise::add, 1}},
+      {{Pointwise::silu}},
+      {{Pointwise::add, 1}, {Pointwise::gelu}},
+      {{Pointwise::hard_swish}},
+      {{Pointwise::relu}, {Pointwise::silu}},
+      {{Pointwise::gelu}, {Pointwise::add, 1}}};
   for (const ConvGeometry& g :
        {geometry_of(square(2, 5, 7, 9, 37, 3, 1, 1)), geometry_of(square(2, 32, 5, 9, 70, 1))}) {
     const test::ConvData data = test::draw(g, Values::mixed);
@@ -144,6 +149,9 @@ TEST_P(CpuBf16, EpiloguesAreComputedBeforeRounding) {
               case Pointwise::add: y += static_cast<double>(residual[i]); break;
               case Pointwise::mul: y *= step.a; break;
               case Pointwise::clip: y = std::clamp(y, step.a, step.b); break;
+              case Pointwise::silu: y /= 1 + std::exp(-y); break;
+              case Pointwise::gelu: y *= 0.5 * std::erfc(-y / std::sqrt(2.0)); break;
+              case Pointwise::hard_swish: y *= std::clamp(y / 6 + 0.5, 0.0, 1.0); break;
               default: y = 1 / (1 + std::exp(-y));
             }
           }
@@ -159,7 +167,7 @@ TEST_P(CpuBf16, EpiloguesAreComputedBeforeRounding) {
 TEST_P(CpuBf16, NanAndInfinityReachTheWindowsThatHoldThemAndNoOthers) {
   for (const ConvGeometry& g :
        {geometry_of(square(1, 3, 12, 12, 5, 3, 2, 1)), geometry_of(square(1, 40, 12, 12, 5, 3, 2, 1)),
-        geometry_of(square(1, 32, 12, 12, 5, 1))}) {
+        geometry_of(square(1, 32, 12, 12, 5, 1)), geometry_of(square(1, 33, 12, 12, 5, 1))}) {
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), test::infinity}) {
       test::ConvData data = test::draw(g, Values::positive);
       data.x[static_cast<std::size_t>(12 * 12 + 5 * 12 + 6)] = poison;  // channel 1, row 5, column 6

@@ -69,9 +69,13 @@ TEST_F(Depthwise, EveryGeometryMeetsTheContractInEveryPrecision) {
   for (const Precision precision : precisions) {
     for (const Case& c : cases) {
       const ConvGeometry g = geometry_of(c);
-      const KernelOptions options = options_for(precision, (seed & 1) != 0);
+      KernelOptions options = options_for(precision, (seed & 1) != 0);
       ASSERT_TRUE(takes(g, options)) << describe(g);
-      expect_contract(g, options, draw(g, normal, normal, seed), (seed & 2) != 0);
+      const ConvData data = draw(g, normal, normal, seed);
+      for (const int rows : {1, 2}) {
+        options.tuning.outputs = rows;
+        expect_contract(g, options, data, (seed & 2) != 0);
+      }
       ++seed;
     }
   }
@@ -83,7 +87,9 @@ TEST_F(Depthwise, Chains) {
     for (const PointwiseChain& chain : chains) {
       for (const std::size_t i : {1u, 2u, 8u, 12u, 17u}) {
         const ConvGeometry g = geometry_of(cases[i]);
-        expect_contract(g, options_for(precision, false, chain), draw(g, normal, normal, ++seed), true);
+        KernelOptions options = options_for(precision, false, chain);
+        options.tuning.outputs = static_cast<int>(seed % 2) + 1;
+        expect_contract(g, options, draw(g, normal, normal, ++seed), true);
       }
     }
   }
@@ -103,6 +109,20 @@ TEST_F(Depthwise, HardValues) {
       ConvData data = draw(g, normal, positive, ++seed);
       data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
       expect_contract(g, options_for(precision, true), data, true);
+    }
+  }
+}
+
+/// Rows of outputs that a thread has, which follow the batch.
+TEST_F(Depthwise, RowsOfAThreadChangeNoBit) {
+  unsigned seed = 600;
+  for (const Precision precision : precisions) {
+    for (const Case& c : cases) {
+      const ConvGeometry g = geometry_of(c);
+      const ConvData data = draw(g, normal, normal, ++seed);
+      KernelOptions one = options_for(precision), two = one;
+      one.tuning.outputs = 1, two.tuning.outputs = 2;
+      EXPECT_EQ(run_bytes(g, one, data, true), run_bytes(g, two, data, true)) << describe(g, one);
     }
   }
 }

@@ -11,7 +11,7 @@ namespace lamina::cpu::bf16 {
 namespace {
 
 constexpr int filters = 32, rows = 16;
-constexpr std::int64_t sums_row = filters * sizeof(float), weights_row = filters * 2 * sizeof(std::uint16_t);
+constexpr std::int64_t weights_row = filters * 2 * sizeof(std::uint16_t);
 constexpr std::int64_t step_weights = 16 * filters * 2;
 
 /// R times 16 positions, the last 16 of which may be some that the ones before have too: they are computed twice, to
@@ -22,7 +22,8 @@ void multiply_rows(const Tile& t, int positions) {
   const std::int64_t row = t.pixel * static_cast<std::int64_t>(sizeof(std::uint16_t));
   const std::int64_t second = R == 2 ? positions - rows : 0;
   float* const sums = t.sums;
-  float* const second_sums = sums + second * filters;
+  float* const second_sums = sums + second * t.sums_row;
+  const std::int64_t sums_row = t.sums_row * static_cast<std::int64_t>(sizeof(float));
   Tiles::template zero<0>();
   Tiles::template zero<1>();
   Tiles::template zero<2>();
@@ -66,6 +67,7 @@ constexpr Engine engine(std::string_view what) {
           .widened = false,
           .any_pixel = true,
           .rate = 512,
+          .cache = 2 << 20,
           .begin = Tiles::begin,
           .end = Tiles::end,
           .multiply = multiply<Tiles>};

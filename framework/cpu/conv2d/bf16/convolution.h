@@ -19,14 +19,19 @@
 /// no outputs are computed and left out. A convolution 1x1 needs no copy where the engine can do without.
 namespace lamina::cpu::bf16 {
 
+/// 1x1, output pixels as the input's: the pixels of all images are one column.
+bool pixelwise(const ConvGeometry& geometry);
+
 /// What is decided once: how a geometry is laid out, divided, and packed.
 struct Layer {
-  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads);
+  /// `scaled`: Pointers::scale is there; only of pixelwise() layers whose input is bf16 nhwc.
+  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false);
 
   ConvGeometry geometry;
   const Engine* engine;
   const Moves* moves;
   Format input;  // bf16 or f32
+  bool scaled;
 
   bool linear = false;  // 1x1: the pixels of all images are one column of positions
   bool direct = false;  // and are read where they lie
@@ -50,6 +55,9 @@ struct Layer {
 
   std::vector<std::int64_t> offsets;  // [steps], in the order of packed weights: [block, tap]
 
+  /// Of a step; AMX reads whole steps, so that the last one of pixels that are read where they lie may overlap the one
+  /// before.
+  int first_channel(int block) const;
   int steps() const { return blocks * taps; }
   int whole_steps() const { return last_pairs == 16 ? steps() : (blocks - 1) * taps; }
   std::int64_t block_weights() const;  // bf16 numbers of a block of filters
@@ -58,8 +66,9 @@ struct Layer {
 
   // Of a thread's workspace, all multiples of 64.
   std::size_t copy_bytes() const;
-  std::size_t row_bytes() const;   // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
-  std::size_t tile_bytes() const;  // of a tile's sums: once for them, twice for functions that do not run in registers
+  std::size_t row_bytes() const;  // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
+  std::size_t tile_bytes()
+      const;  // of a tile's sums: of two tiles, and twice for functions that do not run in registers
   std::size_t workspace(int threads) const;
 
  private:
@@ -77,6 +86,7 @@ struct Pointers {
   const std::uint16_t* weight = nullptr;  // as pack_weights() wrote it
   const float* bias = nullptr;            // as pack_bias() wrote it
   const void* residual = nullptr;         // as `output`, or null; may be `output`
+  const bfloat16* scale = nullptr;        // [N, C]: the input's channels are multiplied by it; or null
   void* output = nullptr;                 // [N, OH, OW, OC]: bf16 or f32
   DType output_type = DType::bf16;
   // Elements from pixel to pixel, of an nhwc input of bf16, and of residual and output; 0: C and OC. The input's is

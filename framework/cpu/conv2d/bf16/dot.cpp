@@ -64,7 +64,7 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
 #pragma GCC unroll 14
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) _mm512_store_ps(t.sums + p * filters + v * 16, sums[p][v]);
+    for (int v = 0; v < 2; ++v) _mm512_store_ps(t.sums + p * t.sums_row + v * 16, sums[p][v]);
   }
 }
 
@@ -90,6 +90,7 @@ std::span<const Engine> dot_engines() {
                                         .widened = false,
                                         .any_pixel = true,
                                         .rate = 64,
+                                        .cache = 1 << 20,
                                         .begin = nullptr,
                                         .end = nullptr,
                                         .multiply = multiply}};

@@ -26,6 +26,7 @@ struct Tile {
   int pairs = 16;
   const std::uint16_t* weights = nullptr;  // 64-byte aligned: step after step
   float* sums = nullptr;                   // [positions, filters], 64-byte aligned, room for Engine::positions of them
+  std::int64_t sums_row = 0;               // elements from one position to the next, a multiple of `filters`
   const std::uint16_t* fetch = nullptr;    // weights that are wanted next: with each step some lines go to the L2 cache
   int fetch_lines = 0;
 };
@@ -48,6 +49,7 @@ struct Engine {
   bool widened;           // its input is f32
   bool any_pixel;         // Tile::pixel may be other than step_channels
   double rate;            // multiply-adds that a core starts in a clock cycle
+  std::int64_t cache;     // bytes of an L2 cache where it is
   void (*begin)();        // before the first tile in a thread, or null
   void (*end)();          // after the last
   void (*multiply)(const Tile& tile, int positions);

@@ -14,25 +14,26 @@ namespace {
 using detail::ceil_div;
 using detail::round_up;
 
-/// Bytes of a band's input: half of an L2 cache of 1 MB or more.
-constexpr std::int64_t band_bytes = 512 << 10;
 /// Positions of a tile of AMX, which are read even if there are fewer.
 constexpr int most_rows = 16;
 
 int steps_of(int channels, int taps) { return ceil_div(channels, step_channels) * taps; }
 
-const Moves& moves_of(const Engine& engine) {
-  DeviceDescription device;
-  device.instructions = engine.set;
-  return rounding_moves(best_kernel(moves(), device), engine.unit != Unit::multiply_add && supports_avx512_bf16());
-}
-
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up<std::int64_t>(bytes, 64)); }
 
 }  // namespace
 
-Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads)
-    : geometry(g), engine(&with), moves(&moves_of(with)), input(from) {
+bool pixelwise(const ConvGeometry& g) {
+  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
+         g.padding_height == 0 && g.padding_width == 0;
+}
+
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale)
+    : geometry(g),
+      engine(&with),
+      moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
+      input(from),
+      scaled(with_scale) {
   lay_out();
   divide(threads);
   // Known only now: where the taps are depends on the rows of a band.
@@ -40,7 +41,7 @@ Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads
   const std::int64_t block = phase * static_cast<std::int64_t>(phases.size());
   for (int b = 0; b < blocks; ++b) {
     if (direct) {
-      offsets.push_back(std::int64_t{b} * step_channels);
+      offsets.push_back(first_channel(b));
       continue;
     }
     for (int tap = 0; tap < taps; ++tap) {
@@ -57,12 +58,11 @@ Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads
 
 void Layer::lay_out() {
   const ConvGeometry& g = geometry;
-  const bool pixels = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-                      g.padding_height == 0 && g.padding_width == 0;
-  direct = engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
-           g.group_in_channels() % (engine->unit == Unit::amx ? step_channels : 2) == 0 &&
+  const bool pixels = pixelwise(g);
+  direct = !scaled && engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
+           (engine->unit == Unit::amx ? g.group_in_channels() >= step_channels : g.group_in_channels() % 2 == 0) &&
            g.batch * g.out_pixels() >= most_rows;
-  folded = !direct && g.groups == 1 && g.dilation_width == 1 &&
+  folded = !direct && !scaled && g.groups == 1 && g.dilation_width == 1 &&
            steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width);
   channels = g.group_in_channels() * (folded ? g.kernel_width : 1);
   taps = g.kernel_height * (folded ? 1 : g.kernel_width);
@@ -92,6 +92,7 @@ void Layer::lay_out() {
 
 void Layer::divide(int threads) {
   const ConvGeometry& g = geometry;
+  const double band_bytes = static_cast<double>(engine->cache) / 2;
   const int extra_rows = linear ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
   const double element = engine->widened ? 4 : 2;
   const double row_elements = static_cast<double>(pitch) * blocks * step_channels * static_cast<double>(phases.size());
@@ -124,6 +125,11 @@ void Layer::divide(int threads) {
   phase_rows = band_rows + extra_rows;
 }
 
+int Layer::first_channel(int block) const {
+  const int first = block * step_channels;
+  return direct && engine->unit == Unit::amx ? std::min(first, channels - step_channels) : first;
+}
+
 std::int64_t Layer::block_weights() const {
   return (std::int64_t{whole_steps()} * 16 + std::int64_t{steps() - whole_steps()} * last_pairs) * 2 * engine->filters;
 }
@@ -148,7 +154,7 @@ std::size_t Layer::row_bytes() const {
 std::size_t Layer::tile_bytes() const { return aligned(std::int64_t{engine->positions} * engine->filters * 4); }
 
 std::size_t Layer::workspace(int threads) const {
-  return (copy_bytes() + row_bytes() + 3 * tile_bytes()) * static_cast<std::size_t>(threads);
+  return (copy_bytes() + row_bytes() + 4 * tile_bytes()) * static_cast<std::size_t>(threads);
 }
 
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed) {
@@ -162,7 +168,9 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
     std::uint16_t* out = packed + index * layer.block_weights();
     std::fill_n(out, layer.block_weights(), std::uint16_t{0});
     for (int step = 0; step < layer.steps(); ++step) {
-      const int tap = step % layer.taps, first = step / layer.taps * step_channels;
+      const int tap = step % layer.taps, first = layer.first_channel(step / layer.taps);
+      // Where the last step overlaps the one before, half of a weight is in each: exact, and infinity stays what it is.
+      const int twice_from = layer.first_channel(layer.blocks - 1), twice_to = (layer.blocks - 1) * step_channels;
       const int pairs = step < layer.whole_steps() ? 16 : layer.last_pairs;
       for (int i = 0; i < std::min(2 * pairs, layer.channels - first); ++i) {
         const int channel = first + i;
@@ -170,7 +178,10 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
         const std::int64_t place = layer.folded ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
         const float* from = first_filter + c * window + place;
         std::uint16_t* to = out + std::int64_t{i / 2} * 2 * filters + i % 2;
-        for (int f = 0; f < there; ++f, from += k, to += 2) *to = to_bfloat16(*from).bits;
+        const float part = channel >= twice_from && channel < twice_to ? 0.5f : 1.0f;
+        for (int f = 0; f < there; ++f, from += k, to += 2) {
+          *to = to_bfloat16(part * to_float(to_bfloat16(*from))).bits;
+        }
       }
       out += std::int64_t{pairs} * 2 * filters;
     }

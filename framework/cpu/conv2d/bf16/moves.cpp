@@ -11,6 +11,7 @@
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/conv2d/bf16/moves.h"
+#include "lamina/cpu/conv2d/bf16/write-inl.h"
 #include "lamina/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,11 +20,6 @@ namespace {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using ::lamina::cpu::HWY_NAMESPACE::load_floats;
-using ::lamina::cpu::HWY_NAMESPACE::store_floats;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 
 /// 32 values of bf16 as they are, or as f32.
 HWY_INLINE void put(const bfloat16* from, bfloat16* to) {
@@ -51,14 +47,42 @@ HWY_INLINE void put_masked(const bfloat16* from, const bfloat16* mask, bfloat16*
   }
 }
 
-template <class T>
+/// 32 factors, and what is multiplied by them.
+template <class Store>
+struct Factors {
+  Vector factors[step_channels / lanes];
+
+  explicit Factors(const bfloat16* from) {
+#pragma GCC unroll 8
+    for (int i = 0; i < step_channels; i += lanes) factors[i / lanes] = load_floats(Tag(), from + i);
+  }
+  HWY_INLINE void put_scaled(const bfloat16* from, bfloat16* to) const {
+#pragma GCC unroll 4
+    for (int i = 0; i < step_channels; i += 2 * lanes) {
+      Store::two(hn::Mul(load_floats(Tag(), from + i), factors[i / lanes]),
+                 hn::Mul(load_floats(Tag(), from + i + lanes), factors[i / lanes + 1]), to + i);
+    }
+  }
+  HWY_INLINE void put_scaled(const bfloat16* from, float* to) const {
+    HWY_ALIGN bfloat16 rounded[step_channels];
+    put_scaled(from, rounded);
+    put(rounded, to);
+  }
+};
+
+template <class Store, class T>
 void spread(const Spread& s) {
   auto* block = static_cast<T*>(s.to);
   int c = 0;
   for (; c + step_channels <= s.channels; c += step_channels, block += s.block) {
     const bfloat16* from = s.from + c;
     T* to = block;
-    for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) put(from, to);
+    if (s.scale != nullptr) {
+      const Factors<Store> factors(s.scale + c);
+      for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) factors.put_scaled(from, to);
+    } else {
+      for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) put(from, to);
+    }
   }
   if (c == s.channels) return;
   // Whole vectors are read as long as they end before the last value of the last position.
@@ -67,6 +91,9 @@ void spread(const Spread& s) {
   const bfloat16* from = s.from + c;
   HWY_ALIGN bfloat16 mask[step_channels] = {}, some[step_channels];
   std::fill_n(mask, rest, bfloat16{0xffffu});
+  HWY_ALIGN bfloat16 scale[step_channels] = {};
+  if (s.scale != nullptr) std::copy_n(s.scale + c, rest, scale);
+  const Factors<Store> factors(scale);
   for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, block += step_channels) {
     if (i * s.pixel + step_channels <= end) {
       put_masked(from, mask, some);
@@ -74,72 +101,27 @@ void spread(const Spread& s) {
       std::fill_n(some, step_channels, bfloat16());
       std::memcpy(some, from, rest * sizeof *some);
     }
-    put(some, block);
+    s.scale != nullptr ? factors.put_scaled(some, block) : put(some, block);
   }
-}
-
-/// The first `count` elements, zeros behind them.
-template <class T>
-HWY_INLINE Vector load_some(const T* from, int count) {
-  HWY_ALIGN T some[lanes] = {};
-  std::memcpy(some, from, static_cast<std::size_t>(count) * sizeof(T));
-  return load_floats(Tag(), some);
-}
-template <class T>
-HWY_INLINE void store_some(Vector value, T* to, int count) {
-  HWY_ALIGN T some[lanes];
-  store_floats(Tag(), value, some);
-  std::memcpy(to, some, static_cast<std::size_t>(count) * sizeof(T));
-}
-
-template <class T, bool adds, bool clamps>
-void write_rows(const Write& w) {
-  const Tag d;
-  const Vector low = hn::Set(d, w.low), high = hn::Set(d, w.high);
-  const auto finished = [&](Vector y) HWY_ATTR {
-    if constexpr (clamps) {
-      y = hn::IfThenElse(hn::Lt(y, low), low, y);  // not Max: NaN stays NaN
-      y = hn::IfThenElse(hn::Gt(y, high), high, y);
-    }
-    return y;
-  };
-  const auto* addend = static_cast<const T*>(w.addend);
-  auto* output = static_cast<T*>(w.output);
-  const float* sums = w.sums;
-  for (std::int64_t i = 0; i < w.count; ++i, sums += w.row, output += w.pixel) {
-    int f = 0;
-    for (; f + lanes <= w.filters; f += lanes) {
-      Vector y = hn::Add(hn::LoadU(d, sums + f), hn::LoadU(d, w.bias + f));
-      if constexpr (adds) y = hn::Add(y, load_floats(d, addend + f));
-      store_floats(d, finished(y), output + f);
-    }
-    if (const int rest = w.filters - f; rest > 0) {
-      Vector y = hn::Add(hn::LoadU(d, sums + f), hn::LoadU(d, w.bias + f));
-      if constexpr (adds) y = hn::Add(y, load_some(addend + f, rest));
-      store_some(finished(y), output + f, rest);
-    }
-    if constexpr (adds) addend += w.pixel;
-  }
-}
-
-template <class T>
-void write(const Write& w) {
-  if (w.addend != nullptr) return w.clamps ? write_rows<T, true, true>(w) : write_rows<T, true, false>(w);
-  return w.clamps ? write_rows<T, false, true>(w) : write_rows<T, false, false>(w);
 }
 
 template <class From, class To>
 void convert(const From* from, std::int64_t count, To* to) {
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) store_floats(Tag(), load_floats(Tag(), from + i), to + i);
-  if (i < count) store_some(load_some(from + i, static_cast<int>(count - i)), to + i, static_cast<int>(count - i));
+  if (i < count)
+    Stores<To>::some(load_some(from + i, static_cast<int>(count - i)), to + i, static_cast<int>(count - i));
 }
 
 constexpr Moves of_target = {.set = LAMINA_SIMD_SET,
-                             .spread = spread<bfloat16>,
-                             .spread_widened = spread<float>,
-                             .write_bf16 = write<bfloat16>,
-                             .write_f32 = write<float>,
+                             .spread = spread<Stores<bfloat16>, bfloat16>,
+                             .spread_widened = spread<Stores<bfloat16>, float>,
+                             .write_bf16 = write<Stores<bfloat16>, bfloat16>,
+#if HWY_TARGET == HWY_AVX3
+                             .write_rounding = write<InstructionStores, bfloat16>,
+                             .spread_rounding = spread<InstructionStores, bfloat16>,
+#endif
+                             .write_f32 = write<Stores<float>, float>,
                              .widen = convert<bfloat16, float>,
                              .narrow = convert<float, bfloat16>};
 
@@ -153,42 +135,18 @@ namespace lamina::cpu::bf16 {
 
 std::span<const Moves> moves() { return LAMINA_SIMD_KERNELS(of_target); }
 
-void finish(const Moves& moves, const RowEpilogue& epilogue, Write w, DType type, const void* residual, float* results,
-            float* addends) {
-  const bool narrow = type == DType::bf16;
-  w.clamps = epilogue.clamps();
-  w.low = epilogue.low, w.high = epilogue.high;
-  if (epilogue.rest.empty()) {
-    w.addend = epilogue.adds ? residual : nullptr;
-    return narrow ? moves.write_bf16(w) : moves.write_f32(w);
-  }
-  const std::int64_t size = narrow ? 2 : 4, elements = w.count * w.row;
-  std::fill_n(addends, elements, 0.0f);
-  std::fill_n(results, elements, 0.0f);
-  const auto* from = static_cast<const std::byte*>(residual);
-  for (std::int64_t i = 0; residual != nullptr && i < w.count; ++i, from += w.pixel * size) {
-    float* const to = addends + i * w.row;
-    if (narrow) {
-      moves.widen(reinterpret_cast<const bfloat16*>(from), w.filters, to);
-    } else {
-      std::memcpy(to, from, static_cast<std::size_t>(w.filters) * sizeof(float));
-    }
-  }
-  Write block = w;
-  block.output = results;
-  block.addend = epilogue.adds ? addends : nullptr;
-  block.pixel = w.row;
-  moves.write_f32(block);
-  apply_rest(epilogue, addends, results, elements);
-  auto* to = static_cast<std::byte*>(w.output);
-  for (std::int64_t i = 0; i < w.count; ++i, to += w.pixel * size) {
-    const float* const result = results + i * w.row;
-    if (narrow) {
-      moves.narrow(result, w.filters, reinterpret_cast<bfloat16*>(to));
-    } else {
-      std::memcpy(to, result, static_cast<std::size_t>(w.filters) * sizeof(float));
-    }
-  }
+const Moves& moves_of(InstructionSet set, bool rounding) {
+  DeviceDescription device;
+  device.instructions = set;
+  const Moves& plain = best_kernel(moves(), device);
+  static const Moves with_instruction = [] {
+    Moves result = moves().front();
+    result.write_bf16 = result.write_rounding;
+    result.spread = result.spread_rounding;
+    return result;
+  }();
+  const bool there = rounding && plain.write_rounding != nullptr && supports_avx512_bf16();
+  return there && with_instruction.set == plain.set ? with_instruction : plain;
 }
 
 }  // namespace lamina::cpu::bf16

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <span>
 
 #include "lamina/cpu/conv2d/row_epilogue.h"
@@ -17,11 +17,13 @@ struct Spread {
   std::int64_t pixel = 0;          // elements to the next
   std::int64_t count = 0;
   int channels = 0;
-  void* to = nullptr;      // [positions, step_channels] of the first block; zeros behind the last channel
-  std::int64_t block = 0;  // elements to the next block
+  const bfloat16* scale = nullptr;  // [channels] that values are multiplied by on the way, rounded again; or null
+  void* to = nullptr;               // [positions, step_channels] of the first block; zeros behind the last channel
+  std::int64_t block = 0;           // elements to the next block
 };
 
-/// Sums on their way out: y = sum + bias [+ addend], then not below `low` and not above `high`; NaN stays NaN.
+/// Sums on their way out: y = sum + bias [+ addend], then not below `low` and not above `high`, NaN stays NaN; or
+/// silu, gelu or hard_swish of that.
 struct Write {
   const float* sums = nullptr;   // [count, row], readable up to whole vectors
   std::int64_t row = 0;          // elements
@@ -33,6 +35,7 @@ struct Write {
   int filters = 0;
   bool clamps = false;
   float low = 0, high = 0;
+  Pointwise function = Pointwise::identity;  // if nothing clamps
 };
 
 /// Compiled for one instruction set.
@@ -41,6 +44,9 @@ struct Moves {
   void (*spread)(const Spread& s);          // to bf16
   void (*spread_widened)(const Spread& s);  // to f32
   void (*write_bf16)(const Write& w);
+  /// The same by AVX512-BF16, which rounds to nearest even too, faster, and results below 2^-126 become 0; or null.
+  void (*write_rounding)(const Write& w) = nullptr;
+  void (*spread_rounding)(const Spread& s) = nullptr;
   void (*write_f32)(const Write& w);
   void (*widen)(const bfloat16* from, std::int64_t count, float* to);
   void (*narrow)(const float* from, std::int64_t count, bfloat16* to);  // to nearest even
@@ -49,8 +55,12 @@ struct Moves {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Moves> moves();
 
-/// The same, or those of AVX512-BF16, which round with its instruction: faster, and results below 2^-126 become 0.
-const Moves& rounding_moves(const Moves& moves, bool avx512_bf16);
+/// The fastest of them that need no more than that; if `rounding`, spread and write_bf16 are by AVX512-BF16 where this
+/// machine has it.
+const Moves& moves_of(InstructionSet set, bool rounding);
+
+/// What a Write does besides an addition and a clamp, if that is all of the epilogue.
+std::optional<Pointwise> written_function(const RowEpilogue& epilogue);
 
 /// Writes with a whole epilogue. `write` has neither addend nor bounds; `residual` as its output, or null. What does
 /// not run in registers runs on `results` and `addends`, of write.count * write.row floats each.

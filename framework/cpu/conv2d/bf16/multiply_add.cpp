@@ -76,7 +76,7 @@ HWY_NOINLINE void multiply_tile(const Tile& t) {
 #pragma GCC unroll 14
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) hn::Store(sums[p][v], d, t.sums + p * filters + v * lanes);
+    for (int v = 0; v < vectors; ++v) hn::Store(sums[p][v], d, t.sums + p * t.sums_row + v * lanes);
   }
 }
 
@@ -98,6 +98,7 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .widened = true,
                            .any_pixel = false,
                            .rate = 2.0 * lanes,
+                           .cache = 1 << 20,
                            .begin = nullptr,
                            .end = nullptr,
                            .multiply = multiply};

@@ -86,13 +86,16 @@ struct Arguments {
   Finish finish;         // of a sum, bias included
   int pixels = 0;        // N * OH * OW
   int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
-  int steps = 0;                 // slabs of channels * taps, in the order of step_of
-  int paired = 0;                // the first of them, of scaled operands, that come in chains of two
-  int stages = 0;                // of the ring in shared memory
-  int multicast = 1;             // blocks of a cluster, each with pixels of its own, that share the weights' copies
-  int splits = 1;                // blocks of a cluster that share one tile, each with a piece of K
-  bool in_ring = false;          // where their sums land
-  int log2_buffers = 1;          // of each warpgroup, for its outputs and for what is added to them
+  int steps = 0;                 // slabs of channels * taps, in the order of step_of, and then slabs of the second
+  int first_steps = 0;           // those before the second
+  ConvGeometry second = {};      // a further product of single pixels, of 16 bits, which is added to the first
+  const void* second_input = nullptr;  // [N, second H, W, C]
+  int paired = 0;                      // the first of them, of scaled operands, that come in chains of two
+  int stages = 0;                      // of the ring in shared memory
+  int multicast = 1;     // blocks of a cluster, each with pixels of its own, that share the weights' copies
+  int splits = 1;        // blocks of a cluster that share one tile, each with a piece of K
+  bool in_ring = false;  // where their sums land
+  int log2_buffers = 1;  // of each warpgroup, for its outputs and for what is added to them
 };
 
 /// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed

@@ -44,16 +44,37 @@ std::string operand_note(Operand operand) {
   return operand == Operand::scaled_pairs ? " by pairs of f16" : operand == Operand::scaled_f16 ? " by f16" : "";
 }
 
-/// An addition comes through the store buffers, if it is of 16 bits and nothing but a clamp follows it.
+/// An addition comes through the store buffers, if it is of the precision's type and nothing but a clamp follows it.
 bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
   const DType output = p.output().format.dtype;
   return !epilogue.reads_operands() ||
-         (size_of(output) == 2 && finish_of(epilogue, output).kind == Finish::Kind::clamp);
+         (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
+}
+
+/// For the rule: a layer of as many steps of K, as channels of single pixels.
+ConvGeometry of_steps(ConvGeometry g, Operand operand, int steps) {
+  g.kernel_height = g.kernel_width = 1;
+  g.in_channels = steps * step_terms(operand);
+  return g;
+}
+
+/// The weights of both products in the order of the steps of K, block of filters by block of filters.
+std::vector<unsigned char> side_by_side(const std::vector<unsigned char>& a, const std::vector<unsigned char>& b,
+                                        int filter_blocks) {
+  std::vector<unsigned char> both(a.size() + b.size());
+  const std::size_t blocks = static_cast<std::size_t>(filter_blocks), from_a = a.size() / blocks,
+                    from_b = b.size() / blocks;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    std::memcpy(both.data() + i * (from_a + from_b), a.data() + i * from_a, from_a);
+    std::memcpy(both.data() + i * (from_a + from_b) + from_a, b.data() + i * from_b, from_b);
+  }
+  return both;
 }
 
 class ChannelsLast final : public Operator {
  public:
-  ChannelsLast(const ConvProblem& problem, const Preparation& preparation)
+  /// `sum`: of whose two products `problem` is the first.
+  ChannelsLast(const ConvProblem& problem, const Preparation& preparation, const ConvSumProblem* sum = nullptr)
       : device_(preparation.device.device.index),
         precision_(preparation.precision),
         input_(preparation.input().format.dtype),
@@ -64,7 +85,11 @@ class ChannelsLast final : public Operator {
     args_.chained = chained(args_.finish, output_);
     Demands demands = demands_of(problem.epilogue, output_);
     args_.adds = demands.adds;
-    auto choice = choose(geometry, preparation, demands);
+    const Operand stored = preparation.precision == Precision::bf16 ? Operand::bf16 : Operand::fp16;  // of a sum
+    const int second_steps = sum == nullptr ? 0 : step_count(sum->second, stored);
+    auto choice =
+        choose(sum == nullptr ? geometry : of_steps(geometry, stored, step_count(geometry, stored) + second_steps),
+               preparation, demands);
     ScaledWeights scaled;
     if (choice && is_scaled(choice->tile.operand)) {
       scaled = examine_scaled(geometry, choice->tile.operand, weight);
@@ -82,7 +107,8 @@ class ChannelsLast final : public Operator {
     args_.out_pitch =
         static_cast<int>(preparation.output().is_slice() ? preparation.output().channels : geometry.out_channels);
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, block_filters), choice_.tile.groups);
-    args_.steps = step_count(geometry, choice_.tile.operand);
+    args_.first_steps = step_count(geometry, choice_.tile.operand);
+    args_.steps = args_.first_steps + second_steps;
     const int slabs = slab_count(geometry, choice_.tile.operand);
     args_.paired =
         chain_slabs(choice_.tile.operand) == 2 ? slabs / 2 * 2 * geometry.kernel_height * geometry.kernel_width : 0;
@@ -94,8 +120,13 @@ class ChannelsLast final : public Operator {
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     std::vector<FilterRange> ranges;
-    const auto packed =
-        pack_weights(geometry, choice_.tile.operand, filter_blocks, weight, std::move(scaled.shifts), ranges);
+    auto packed = pack_weights(geometry, choice_.tile.operand, filter_blocks, weight, std::move(scaled.shifts), ranges);
+    if (sum != nullptr) {
+      args_.second = sum->second;
+      const float* second_weight = lamina::detail::floats(sum->second_weight);
+      packed = side_by_side(packed, pack_weights(sum->second, stored, filter_blocks, second_weight, {}, ranges),
+                            filter_blocks);
+    }
     std::vector<float> biases(static_cast<std::size_t>(filter_blocks * block_filters));
     if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
     weight_ = Constant(device_, packed.data(), packed.size());
@@ -110,7 +141,7 @@ class ChannelsLast final : public Operator {
     return lamina::detail::concat(
         "channels_last (wgmma, ", name(precision_), operand_note(choice_.tile.operand),
         "): ", choice_.tile.groups * block_filters, " filters x ", choice_.tile.pixels, " pixels per block, K in ",
-        args_.steps, " steps of 128 bytes",
+        args_.steps, " steps of 128 bytes", args_.first_steps < args_.steps ? " of two inputs" : "",
         args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
         args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
                             : std::string(),
@@ -137,6 +168,7 @@ class ChannelsLast final : public Operator {
       args.n_tiles = ceil_div(args.pixels, choice_.tile.pixels);
       args.input = in + static_cast<std::size_t>(first) * in_bytes;
       args.output = out + static_cast<std::size_t>(first) * out_bytes;
+      if (args.first_steps < args.steps) args.second_input = inputs[1].raw();
       if (args.adds) {
         args.finish.residual =
             static_cast<const std::byte*>(inputs[1].raw()) + static_cast<std::size_t>(first) * out_bytes;
@@ -172,15 +204,18 @@ class ChannelsLast final : public Operator {
   void launch(Arguments& args, const void* pixels, Stream stream) const {
     // Maps hold addresses. Making them takes the host less than the launch does.
     CUtensorMap input_map = channels_last::input_map(args.geometry, choice_.tile.operand, choice_.tile.pixels, pixels);
+    const int store_pixels = choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1);
     CUtensorMap output_map =
-        channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1),
-                                  args.out_pitch, args.output);
-    CUtensorMap residual_map = output_map;
-    if (args.adds) {
-      residual_map = channels_last::output_map(args.geometry, output_, choice_.tile.store_pixels, args.out_pitch,
-                                               const_cast<void*>(args.finish.residual));
+        channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch, args.output);
+    CUtensorMap beside = output_map;
+    if (args.first_steps < args.steps) {
+      beside = channels_last::input_map(args.second, choice_.tile.operand, choice_.tile.pixels, args.second_input);
     }
-    void* arguments[] = {&args, &input_map, &output_map, &residual_map};
+    if (args.adds) {
+      beside = channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch,
+                                         const_cast<void*>(args.finish.residual));
+    }
+    void* arguments[] = {&args, &input_map, &output_map, &beside};
     const int shared_bytes =
         choice_.tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring, args.adds, choice_.log2_buffers);
     launch_kernel(choice_.tile.kernel,
@@ -226,6 +261,20 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   lamina::detail::PatchesAsRows rows(problem, preparation);
   rows.problem.weight = rows.weights(problem.weight);
   return std::make_unique<ChannelsLast>(rows.problem, rows.preparation);
+}
+
+bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
+  if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;
+  if (!p.algorithm.empty() && p.algorithm != "channels_last") return false;
+  Preparation first = p, second = p;
+  first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
+  return !problem.first.epilogue.reads_operands() && takes_windows(problem.first, first) &&
+         problem.second.groups == 1 && formats_fit(problem.second, second) && expressible(problem.second) &&
+         problem.second.batch == problem.first.geometry.batch;
+}
+
+std::unique_ptr<Operator> prepare_sum(const ConvSumProblem& problem, const Preparation& preparation) {
+  return std::make_unique<ChannelsLast>(problem.first, preparation, &problem);
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/operator.h"
-#include "lamina/kernel/problems.h"
 
 /// Convolution between channels-last activations by Hopper's TMA and tensor cores: the inner layers of a network.
 /// docs/channels_last.md explains it.
@@ -15,5 +15,9 @@ namespace lamina::cuda::channels_last {
 bool takes(const ConvProblem& problem, const Preparation& preparation);
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
+
+/// Such a convolution and one of single pixels, in 16 bits.
+bool takes_sum(const ConvSumProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_sum(const ConvSumProblem& problem, const Preparation& preparation);
 
 }  // namespace lamina::cuda::channels_last

@@ -46,7 +46,8 @@ double scaled_step_cycles(const Tile& tile, int multicast, double chains, int be
 
 /// What a step takes in clock cycles: of the tensor cores, or of shared memory, into which the copies go and out of
 /// which both operands come, or of this multiprocessor's share of what L2 delivers.
-double step_cycles(const Tile& tile, int multicast) {
+/// `beside`: blocks that share a multiprocessor.
+double step_cycles(const Tile& tile, int multicast, int beside) {
   constexpr double l2_bytes_per_cycle = 62, shared_bytes_per_cycle = 157;
   const bool split = tile.operand == Operand::split_tf32;
   const double products = 2.0 * tile.groups * tile.pixels * (split ? 3 : 1);
@@ -62,8 +63,9 @@ double step_cycles(const Tile& tile, int multicast) {
                           : tile.pixels <= 64 ? 350
                                               : 560) +
                          (multicast > 1 ? 33 : 0);
-  return waiting + std::max({products, (read + written) / shared_bytes_per_cycle,
-                             (weights / multicast + pixels) / l2_bytes_per_cycle});
+  const double crowding = beside > 1 ? 1.5 : 1;  // each is held up less than it would be by twice the work
+  return waiting + crowding * std::max({products, (read + written) / shared_bytes_per_cycle,
+                                        (weights / multicast + pixels) / l2_bytes_per_cycle});
 }
 
 /// How a block's shared memory is laid out.
@@ -76,15 +78,18 @@ struct Stages {
 
 /// What a launch takes in clock cycles, `slots` clusters at a time, each block with `stages`.
 double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sharing& sharing, const Stages& stages,
-                       std::int64_t clusters, int slots) {
+                       std::int64_t clusters, int slots, const Demands& demands) {
   constexpr double beginning = 3130, reduction = 870, reduction_of_fragment = 21, stage_missing = 60;
+  // The code that does more than a clamp, unrolled over a thread's sums, runs once and comes from L2.
+  constexpr double finish_of_pixel = 40;
   const int own = ceil_div(step_count(geometry, tile.operand), sharing.splits);
   const int slabs = slab_count(geometry, tile.operand);
   const double chains = static_cast<double>(ceil_div(slabs, chain_slabs(tile.operand))) / slabs;
   const auto waves = static_cast<double>(ceil_div<std::int64_t>(clusters, slots));
   double wave = own * (is_scaled(tile.operand) ? scaled_step_cycles(tile, sharing.multicast, chains, stages.beside)
-                                               : step_cycles(tile, sharing.multicast));
+                                               : step_cycles(tile, sharing.multicast, stages.beside));
   if (sharing.splits > 1) wave += reduction + reduction_of_fragment * tile.groups * tile.pixels;
+  if (waves == 1 && demands.longer) wave += finish_of_pixel * tile.pixels / sharing.splits;
   // Behind a ring that holds all steps nobody waits for a stage to be emptied; later waves find the ring in use anyway.
   if (waves == 1) wave += stage_missing * std::max(0, own - stages.count);
   return beginning + waves * wave;
@@ -111,7 +116,8 @@ int least_stages(const Tile& tile) { return 2 * chain_slabs(tile.operand); }
 Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int64_t clusters, const Room& room,
                   bool adds, int log2_buffers) {
   const int own = ceil_div(steps, sharing.splits);
-  const bool one_tile = sharing.splits > 1 || clusters * sharing.cluster() <= room.multiprocessors;
+  const std::int64_t blocks = clusters * sharing.cluster();
+  const bool one_wave = blocks <= room.multiprocessors, one_tile = sharing.splits > 1 || one_wave;
   const int wanted = one_tile ? std::clamp(own, least_stages(tile), max_stages) : max_stages;
   const auto most = [&](int shared_bytes, bool in_ring) {
     int stages = wanted;
@@ -125,9 +131,15 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
   }
   if (one_tile && tile.resident > 1) {
     const int beside = most(room.half_shared_bytes, false);
-    // Four stages fewer than steps cost less than a start behind the last block of a kernel that left no room:
-    // AlexNet's conv2 at N = 1 found 78 of 132 multiprocessors free.
-    if (beside >= least_stages(tile) && beside + 4 >= own) return {beside, false};
+    // Stages that are missing cost less than a start behind the last block of a kernel that left no room: AlexNet's
+    // conv2 at N = 1 found 78 of 132 multiprocessors free.
+    const bool enough = beside + 4 >= own || (one_wave && 2 * beside >= own);
+    if (beside >= least_stages(tile) && enough) return {beside, false};
+  }
+  // What would be little more than one wave is one, of two blocks on a multiprocessor.
+  if (!one_tile && tile.resident > 1 && !is_scaled(tile.operand) && blocks <= 2 * room.multiprocessors) {
+    const int half = most(room.half_shared_bytes, false);
+    if (half >= least_stages(tile) && 2 * half >= own) return {half, false, tile.resident};
   }
   constexpr int enough = 4;  // by measurement at N = 8 and 32
   const int beside = most(room.shared_bytes, false);
@@ -220,7 +232,7 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
       if (sharing.splits * chain_slabs(tile.operand) > steps || stages.count < least_stages(tile)) continue;
       const int slots = preparation.device.clusters[static_cast<std::size_t>(sharing.cluster())] * stages.beside;
       if (slots == 0 || clusters * sharing.cluster() > std::numeric_limits<int>::max()) continue;
-      const double cycles = launches * (expected_cycles(part, tile, sharing, stages, clusters, slots) +
+      const double cycles = launches * (expected_cycles(part, tile, sharing, stages, clusters, slots, demands) +
                                         (is_scaled(tile.operand) ? scaling_cycles(part) : 0));
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;

@@ -74,12 +74,6 @@ inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterR
 template <int groups, int n>
 inline constexpr bool roomy = (groups < 4) && (groups * n < 720);
 
-/// What is added is of the output's type, and of 16 bits: others' store buffers have no room for two tiles of it.
-template <class T>
-inline constexpr bool can_add = !in_f32<T>;
-template <class T, int groups, int n>
-inline constexpr bool adding = roomy<groups, n> ? can_add<T> : false;
-
 __device__ __forceinline__ ptx::Corner corner_of(const ConvGeometry& g, int pixel) {
   const int plane = g.out_height * g.out_width;
   const int image = pixel / plane, row = (pixel - image * plane) / g.out_width;
@@ -111,37 +105,42 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
   // Scaled weights may be so large that their products overflow where those of the weights themselves do not; those
   // that are split are scaled only where that helps.
   const float before = scaled<T> ? range.scale : 1.0f, after = split<T> ? exact_scale(range) : 1.0f;
-  const ConvGeometry& g = args.geometry;
-  const ptx::Corner corner = corner_of(g, pixel);
   const auto* weight =
       static_cast<const unsigned char*>(args.weight) +
       static_cast<std::size_t>(filter / block_filters) * static_cast<unsigned>(args.steps) * block_bytes;
-  const int slabs = slab_count(g, operand_of<T>), taps = g.kernel_height * g.kernel_width;
   float sum = 0.0f;
 #pragma unroll 1
-  for (int slab = 0; slab < slabs; ++slab) {
+  for (int part = 0; part < (!in_f32<T> && args.first_steps < args.steps ? 2 : 1); ++part) {
+    const ConvGeometry& g = part == 0 ? args.geometry : args.second;
+    const void* input = part == 0 ? args.input : args.second_input;
+    const ptx::Corner corner = corner_of(g, pixel);
+    const int slabs = slab_count(g, operand_of<T>), taps = g.kernel_height * g.kernel_width;
 #pragma unroll 1
-    for (int tap = 0; tap < taps; ++tap) {
-      const int row = corner.row + tap / g.kernel_width * g.dilation_height,
-                column = corner.column + tap % g.kernel_width * g.dilation_width;
-      if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
-      const int step = step_of(slab, tap, slabs, taps, chain_slabs(operand_of<T>)), channel = slab * terms;
-      const unsigned char* block = weight + static_cast<std::size_t>(step) * block_bytes;
-      const auto* x =
-          static_cast<const Stored*>(args.input) +
-          ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) + static_cast<unsigned>(row)) *
-               static_cast<unsigned>(g.in_width) +
-           static_cast<unsigned>(column)) *
-              static_cast<unsigned>(g.in_channels) +
-          channel;
-      float chain = 0.0f;
+    for (int slab = 0; slab < slabs; ++slab) {
 #pragma unroll 1
-      for (int i = 0; i < terms && channel + i < g.in_channels; ++i) {
-        const float w = weight_at<T>(block, filter % block_filters, i) * before;
-        chain = fmaf(w, Element<T>::value(x[i]), chain);
+      for (int tap = 0; tap < taps; ++tap) {
+        const int row = corner.row + tap / g.kernel_width * g.dilation_height,
+                  column = corner.column + tap % g.kernel_width * g.dilation_width;
+        if (row < 0 || row >= g.in_height || column < 0 || column >= g.in_width) continue;
+        const int step = step_of(slab, tap, slabs, taps, chain_slabs(operand_of<T>)), channel = slab * terms;
+        const unsigned char* block = weight + static_cast<std::size_t>(step) * block_bytes;
+        const auto* x = static_cast<const Stored*>(input) +
+                        ((static_cast<std::size_t>(corner.image) * static_cast<unsigned>(g.in_height) +
+                          static_cast<unsigned>(row)) *
+                             static_cast<unsigned>(g.in_width) +
+                         static_cast<unsigned>(column)) *
+                            static_cast<unsigned>(g.in_channels) +
+                        channel;
+        float chain = 0.0f;
+#pragma unroll 1
+        for (int i = 0; i < terms && channel + i < g.in_channels; ++i) {
+          const float w = weight_at<T>(block, filter % block_filters, i) * before;
+          chain = fmaf(w, Element<T>::value(x[i]), chain);
+        }
+        sum += chain;
       }
-      sum += chain;
     }
+    weight += static_cast<std::size_t>(args.first_steps) * block_bytes;
   }
   return sum * after;
 }
@@ -163,6 +162,7 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high, __nv_bfloat
   const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&both);
 }
+__device__ __forceinline__ float2 unpack(float2 both, float) { return both; }
 __device__ __forceinline__ float2 unpack(std::uint32_t both, __half) {
   return __half22float2(*reinterpret_cast<const __half2*>(&both));
 }
@@ -181,7 +181,7 @@ __device__ __forceinline__ void finish(const Arguments& args, float (&v)[n], con
 template <class T>
 __device__ __forceinline__ void write_finished(const Arguments& args, std::size_t index, float y) {
   float v[1] = {y}, added[1] = {};
-  if constexpr (can_add<T>) load_residual<T>(args.finish, static_cast<std::int64_t>(index), added);
+  load_residual<typename Element<T>::Stored>(args.finish, static_cast<std::int64_t>(index), added);
   finish<T>(args, v, added);
   write<T>(args, index, v[0]);
 }

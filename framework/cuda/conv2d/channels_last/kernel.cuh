@@ -11,7 +11,8 @@
 // cluster's blocks share one tile, each with a piece of K (split-K, reduce.cuh).
 // Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers; docs/channels_last.md
 // draws it.
-// What is added to the sums comes by TMA too, into the store buffers, up to two tiles ahead of their sums.
+// What is added to the sums comes by TMA too, into the store buffers, up to two tiles ahead of their sums. Or a second
+// product is: its steps follow those of the first. `beside` is the map of either.
 // Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp.
 // Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
@@ -40,7 +41,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const Span span(args, rank);
   // Copies wait by themselves, but what is added may be read here.
-  if (adding<T, groups, n> && args.adds) wait_for_predecessor();
+  if (roomy<groups, n> && args.adds) wait_for_predecessor();
   Store<T, groups, n, chunk> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
@@ -80,7 +81,7 @@ inline constexpr int resident = groups == 1 && !split<T> ? 2 : 1;
 
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output,
-                                         const CUtensorMap& residual) {
+                                         const CUtensorMap& beside) {
   extern __shared__ __align__(1024) unsigned char memory[];
   // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
   constexpr int helpers = split<T> ? 2 : 1;
@@ -103,7 +104,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
       if constexpr (split<T>) ptx::barrier_init(shared.low_words + stage, 128);
     }
     ptx::barrier_init(shared.landed, 1);
-    if constexpr (adding<T, groups, n>) {
+    if constexpr (roomy<groups, n>) {
       for (int i = 0; args.adds && i < 2 * groups << args.log2_buffers; ++i) ptx::barrier_init(shared.added + i, 1);
     }
     ptx::barrier_init_fence();
@@ -111,7 +112,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if (args.multicast == 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
     ptx::prefetch_map(input);
     if (args.splits == 1) ptx::prefetch_map(output);
-    if (adding<T, groups, n> && args.adds) ptx::prefetch_map(residual);
+    if (roomy<groups, n> && args.adds) ptx::prefetch_map(beside);
   }
   __syncwarp();
   if (cluster > 1) ptx::cluster_arrive();
@@ -125,17 +126,17 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if constexpr (!ample) ptx::give_registers_back<helper_registers>();
     if (thread == groups * 128) {
       if (args.multicast > 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
-      produce<T, groups, n>(args, input, shared, rank, ahead);
+      produce<T, groups, n>(args, input, beside, shared, rank, ahead);
     }
     if constexpr (split<T>) {
       if (thread >= (groups + 1) * 128) make_low_words<groups, n>(args, shared, rank);
     }
     if constexpr (scaled<T>) {
-      if (thread >= groups * 128 + 32) gather_scales<T, groups, n>(args, shared, rank);
+      if (thread >= (groups + 1) * 128 - gathering_threads) gather_scales<T, groups, n>(args, shared, rank);
     }
-    if constexpr (adding<T, groups, n>) {
+    if constexpr (roomy<groups, n>) {
       if (args.adds && args.splits == 1 && thread == groups * 128 + 32) {
-        bring_added<T, groups, n, chunk>(args, residual, shared, rank);
+        bring_added<T, groups, n, chunk>(args, beside, shared, rank);
       }
     }
     __syncwarp();
@@ -151,9 +152,9 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
 template <class T, int groups, int n, int chunk>
 __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
     channels_last_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
-                         const __grid_constant__ CUtensorMap output, const __grid_constant__ CUtensorMap residual) {
+                         const __grid_constant__ CUtensorMap output, const __grid_constant__ CUtensorMap beside) {
   if constexpr (ptx::wgmma_compiled) {
-    convolve<T, groups, n, chunk>(args, input, output, residual);
+    convolve<T, groups, n, chunk>(args, input, output, beside);
   } else {
     __trap();  // never launched: DeviceDescription::wgmma
   }

@@ -95,17 +95,20 @@ __device__ __forceinline__ int load_ahead(const Arguments& args, const Shared<T,
 
 /// The thread that feeds the ring. Weights of the first `ahead` steps are on their way.
 template <class T, int groups, int n>
-__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input,
+__device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap& input, const CUtensorMap& second,
                                         const Shared<T, groups, n>& shared, int rank, int ahead) {
   // What the map calls channels: pairs are two words for each.
   constexpr int step_words = step_terms(operand_of<T>) * (operand_of<T> == Operand::scaled_pairs ? 2 : 1);
   const ConvGeometry& g = args.geometry;
   const Span span(args, rank);
   const WeightCopies<T, groups, n> weights(args, rank);
+  const int first_steps = args.first_steps - span.first;
   bool waited = false;
   Filling<T, groups, n> filling(args, shared);
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     const ptx::Corner corner = corner_of(g, walk.pixel_tile() * n);
+    ptx::Corner second_corner = corner;
+    if (!in_f32<T> && first_steps < span.count) second_corner = corner_of(args.second, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
     if (!waited) wait_for_predecessor();
     waited = true;
@@ -117,8 +120,13 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
         filling.expect(tap);
         weights.load(shared, stage, source, filling.full());
       }
-      ptx::load_im2col(shared.ring + stage * Shared<T, groups, n>::stage_bytes, input, tap.slab * step_words, corner,
-                       tap.row * g.dilation_height, tap.column * g.dilation_width, filling.full());
+      unsigned char* to = shared.ring + stage * Shared<T, groups, n>::stage_bytes;
+      if (!in_f32<T> && step >= first_steps) {
+        ptx::load_im2col(to, second, (step - first_steps) * step_words, second_corner, 0, 0, filling.full());
+        continue;
+      }
+      ptx::load_im2col(to, input, tap.slab * step_words, corner, tap.row * g.dilation_height,
+                       tap.column * g.dilation_width, filling.full());
     }
     ahead = 0;
   }
@@ -129,19 +137,23 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
                                             const Shared<T, groups, n>& shared, int rank) {
-  constexpr int bytes = chunk * step_bytes;
+  constexpr int bytes = chunk * step_bytes, pixels = in_f32<T> ? chunk / 2 : chunk;
   wait_for_predecessor();
   Ring ring{1 << args.log2_buffers};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
-    for (int first = 0; first < n; first += chunk, ring.advance()) {
+    for (int first = 0; first < n; first += pixels, ring.advance()) {
       const int waits_for = ring.parity ^ (ring.stage + 1 == ring.stages ? 0 : 1);
 #pragma unroll 1
       for (int group = 0; group < groups; ++group) {
         const int buffer = group * ring.stages + ring.stage;
         ptx::barrier_wait(shared.stored + buffer, waits_for);
         ptx::barrier_arrive_expect(shared.added + buffer, bytes);
-        ptx::load_box(shared.stores + buffer * bytes, residual, (walk.filter_tile() * groups + group) * block_filters,
-                      walk.pixel_tile() * n + first, shared.added + buffer);
+        const int filter = (walk.filter_tile() * groups + group) * block_filters;
+        unsigned char* to = shared.stores + buffer * bytes;
+        ptx::load_box(to, residual, filter, walk.pixel_tile() * n + first, shared.added + buffer);
+        if constexpr (in_f32<T>) {
+          ptx::load_box(to + bytes / 2, residual, filter + 32, walk.pixel_tile() * n + first, shared.added + buffer);
+        }
       }
     }
   }

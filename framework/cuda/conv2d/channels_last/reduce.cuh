@@ -54,23 +54,29 @@ __device__ __forceinline__ float repaired(const Arguments& args, float sum, int 
   return rare(sum, range) ? exact_sum<T>(args, filter, pixel, range) : sum;
 }
 
-/// The words that are added to what this thread stores of a fragment: two filters of one pixel, and the two eight
-/// further. Zeros where nothing is.
+/// What is added to what this thread stores of a fragment: two filters of one pixel, and the two eight further. Zeros
+/// where nothing is.
+template <class T>
+struct Added {
+  using Pair = std::conditional_t<in_f32<T>, float2, std::uint32_t>;
+  Pair x = {}, y = {};
+};
+
 template <class T, int groups, int n>
-__device__ __forceinline__ uint2 load_added(const Arguments& args, const Piece& piece, int fragment) {
-  uint2 added = {};
-  if (!adding<T, groups, n> || !args.adds) return added;
+__device__ __forceinline__ Added<T> load_added(const Arguments& args, const Piece& piece, int fragment) {
+  Added<T> added;
+  if (!roomy<groups, n> || !args.adds) return added;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int odd = lane / 4 % 2;
   const int pixel = piece.first_pixel + fragment * 8 + lane % 4 * 2 + odd;
   const int filter = piece.first_filter + warp * 16 + lane / 4 - odd;
   if (pixel >= args.pixels || filter >= args.geometry.out_channels) return added;
-  const auto* words = reinterpret_cast<const std::uint32_t*>(
-      static_cast<const char*>(args.finish.residual) +
-      2 * (static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
-           static_cast<unsigned>(filter)));
-  added.x = words[0];
-  if (filter + 8 < args.geometry.out_channels) added.y = words[4];
+  const auto* pairs = reinterpret_cast<const typename Added<T>::Pair*>(
+      static_cast<const typename Element<T>::Stored*>(args.finish.residual) +
+      static_cast<std::size_t>(pixel) * static_cast<unsigned>(args.geometry.out_channels) +
+      static_cast<unsigned>(filter));
+  added.x = pairs[0];
+  if (filter + 8 < args.geometry.out_channels) added.y = pairs[4];
   return added;
 }
 
@@ -84,11 +90,11 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
   const bool odd = lane / 4 % 2 != 0;
   const int filter = piece.first_filter + warp * 16 + lane / 4;
   // What is added to a fragment comes while the one before it is finished.
-  uint2 added = load_added<T, groups, n>(args, piece, own.first);
+  Added<T> added = load_added<T, groups, n>(args, piece, own.first);
   ptx::barrier_wait_cluster(shared.landed, 0);
 #pragma unroll 1
   for (int fragment = own.first; fragment < own.last; ++fragment) {
-    uint2 next = {};
+    Added<T> next;
     if (fragment + 1 < own.last) next = load_added<T, groups, n>(args, piece, fragment + 1);
     const auto* part = reinterpret_cast<const float4*>(
                            shared.landing + static_cast<std::size_t>((fragment - own.first) * fragment_bytes<groups>)) +
@@ -128,8 +134,9 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
     const bool stored = mine < args.pixels && first < args.geometry.out_channels,
                both = stored && first + 8 < args.geometry.out_channels;
     float r[4] = {};
-    if constexpr (adding<T, groups, n>) {
-      const float2 low = unpack(added.x, T{}), high = unpack(added.y, T{});
+    if constexpr (roomy<groups, n>) {
+      using Stored = typename Element<T>::Stored;
+      const float2 low = unpack(added.x, Stored{}), high = unpack(added.y, Stored{});
       r[0] = low.x, r[1] = low.y, r[2] = high.x, r[3] = high.y;
     }
     if constexpr (roomy<groups, n>) {

@@ -51,7 +51,7 @@ struct Tap {
 
   __device__ Tap(const ConvGeometry& g, int step) : slabs(slab_count(g, operand_of<T>)) {
     const int taps = g.kernel_height * g.kernel_width, first = step / (taps * chain) * chain;
-    const int width = min(chain, slabs - first), within = step - first * taps;
+    const int width = max(1, min(chain, slabs - first)), within = step - first * taps;  // 1: in a second product
     const int tap = within / width;
     slab = first + within - tap * width, row = tap / g.kernel_width, column = tap - row * g.kernel_width;
   }
@@ -96,19 +96,22 @@ struct Shared {
     low_words = empty + max_stages;
     landed = low_words + max_stages;
     scales = reinterpret_cast<float*>(landed + 1);
-    added = landed + 1;
+    added = landed + 1 + (scaled<T> ? args.stages * n / 2 : 0);
     stored = added + (groups << args.log2_buffers);
   }
 };
 
+/// Threads read the ring, or what its stages keep from being written over, themselves: not the products alone.
+template <class T>
+inline constexpr bool threads_read = split<T> || scaled<T>;
+
 /// Tells the producers that bring to this stage, in all blocks that share the copies, that a warp is done with it.
-/// Where threads have read the stage themselves, each speaks for itself: one lane behind a __syncwarp would do, but
-/// costs the same, and racecheck could not see that it stands for its warp.
+/// Where threads have read, each speaks for itself: one lane behind a __syncwarp would do, but costs the same, and
+/// racecheck could not see that it stands for its warp.
 template <class T, int groups, int n>
 __device__ __forceinline__ void release(const Arguments& args, const Shared<T, groups, n>& shared, int stage) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if constexpr (scaled<T>) __syncwarp();  // all lanes have read their scales
-  if constexpr (split<T>) {
+  if constexpr (threads_read<T>) {
     if (args.multicast == 1) return ptx::barrier_arrive(shared.empty + stage);
     for (int rank = 0; rank < args.multicast; ++rank) {
       ptx::barrier_arrive_in(shared.empty + stage, static_cast<std::uint32_t>(rank));
@@ -122,7 +125,7 @@ __device__ __forceinline__ void release(const Arguments& args, const Shared<T, g
 /// Arrivals that make a stage empty.
 template <class T, int groups>
 __device__ __forceinline__ int releases(const Arguments& args) {
-  return groups * (split<T> ? 128 : 4) * args.multicast;
+  return groups * (threads_read<T> ? 128 : 4) * args.multicast;
 }
 
 }  // namespace lamina::cuda::channels_last

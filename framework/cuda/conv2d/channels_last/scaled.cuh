@@ -3,7 +3,7 @@
 // f32 on f16 tensor cores. scale_rows (scaled_rows.h) has made words of the pixels, 128 bytes for each slab of
 // channels, and given every two slabs of a pixel a power of two. So the sums over two slabs at one tap are a chain by
 // themselves: it is multiplied by its pixel's scale as it is added to the others. The scales come by cp.async, from
-// three warps that have nothing else to do beside the copying thread, and the barriers of the operands count them too.
+// two warps that have nothing else to do beside the copying threads, and the barriers of the operands count them too.
 // Source of the two words: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022).
 
 #include "lamina/cuda/conv2d/channels_last/multiply.cuh"
@@ -11,7 +11,7 @@
 
 namespace lamina::cuda::channels_last {
 
-inline constexpr int gathering_threads = 96;
+inline constexpr int gathering_threads = 64;
 
 /// The warps that bring the scales of each chain's pixels, one chain after the other.
 template <class T, int groups, int n>

@@ -40,7 +40,11 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
 template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, int n>
 __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
                                      const float (&d)[n / 2]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  int thread = static_cast<int>(threadIdx.x);
+  // Where sums are kept for repair(), addresses are worked out for each buffer anew: kept for all, they would be
+  // spilled.
+  if constexpr (Element<T>::repaired) ptx::pin(thread);
+  const int lane = thread % 32, warp = thread / 32 % 4;
   if constexpr (f32) {
     const int g = lane / 4, pixel = lane % 4 * 2;
     const std::uint32_t plane = buffer + static_cast<std::uint32_t>(warp / 2 * planes_apart + g % 4 * 4);
@@ -49,10 +53,11 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int chunk = (warp % 2 * 4 + i / 2 * 2 + g / 4) * 16;
-        const float y = finished<kind, float>(args.finish, d[4 * j + i] + piece.bias[i / 2]);
         const std::uint32_t address =
             plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
-        ptx::store_shared(address, y);
+        float y = d[4 * j + i] + piece.bias[i / 2];
+        if constexpr (adds) y += ptx::load_shared<float>(address);
+        ptx::store_shared(address, finished<kind, float>(args.finish, y));
       }
     }
   } else {
@@ -106,48 +111,85 @@ struct Store {
     ptx::barrier_arrive(shared.stored + (group << args.log2_buffers) + stage(turn - 1));
   }
 
+  /// Fills a buffer with fragments [first, last) of the sums and stores it, as what belongs to pixel `pixel` on.
+  template <int first, int last, bool f32, bool adds, Finish::Kind kind>
+  __device__ __forceinline__ void store_part(const Piece& piece, const float (&d)[n / 2], unsigned place, int pixel,
+                                             bool begins) {
+    constexpr int planes_apart = buffer_bytes / 2;
+    const bool storing = threadIdx.x % 128 == 0;
+    if constexpr (adds) {
+      wait_for_added();
+    } else {
+      // The buffers alternate within a tile; a tile may end with the one that the next begins with.
+      if (storing) begins ? ptx::bulk_wait_read<0>() : ptx::bulk_wait_read<1>();
+      ptx::sync_warpgroup(piece.group + 1);
+    }
+    fill<T, f32, adds, kind, first, last, n>(args, piece, place, planes_apart, d);
+    ptx::fence_async_proxy();
+    ptx::sync_warpgroup(piece.group + 1);
+    if (storing) {
+      ptx::store_box(map, place, piece.first_filter, pixel);
+      if constexpr (f32) {
+        ptx::store_box(map, place + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
+      }
+      ptx::bulk_commit();
+      if constexpr (adds) release_previous();
+    }
+    if constexpr (adds) ++turn;
+  }
+
   template <int first, int fragments, bool f32, bool adds, Finish::Kind kind>
   __device__ __forceinline__ void run_from(const Piece& piece, const float (&d)[n / 2]) {
     if constexpr (first < n / 8) {
       constexpr int last = first + fragments;
-      constexpr int planes_apart = buffer_bytes / 2;
-      const bool storing = threadIdx.x % 128 == 0;
-      const std::uint32_t place = buffer(adds ? stage(turn) : first / fragments % 2);
-      if constexpr (adds) {
-        wait_for_added();
-      } else {
-        // The buffers alternate within a tile; a tile may end with the one that the next begins with.
-        if (storing) ptx::bulk_wait_read<first == 0 ? 0 : 1>();
-        ptx::sync_warpgroup(piece.group + 1);
-      }
-      fill<T, f32, adds, kind, first, last, n>(args, piece, place, planes_apart, d);
-      ptx::fence_async_proxy();
-      ptx::sync_warpgroup(piece.group + 1);
-      if (storing) {
-        const int pixel = piece.first_pixel + first * 8;
-        ptx::store_box(map, place, piece.first_filter, pixel);
-        if constexpr (f32) {
-          ptx::store_box(map, place + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
-        }
-        ptx::bulk_commit();
-        if constexpr (adds) release_previous();
-      }
-      if constexpr (adds) ++turn;
+      store_part<first, last, f32, adds, kind>(piece, d, buffer(adds ? stage(turn) : first / fragments % 2),
+                                               piece.first_pixel + first * 8, first == 0);
       run_from<last, fragments, f32, adds, kind>(piece, d);
     }
   }
 
-  __device__ __forceinline__ void run(const Piece& piece, const float (&d)[n / 2]) {
+  /// The same by one code for all parts, which take turns in the first registers: what a function unrolls to would
+  /// otherwise come from L2 part by part, in a small layer for longer than it runs.
+  template <int fragments, Finish::Kind kind>
+  __device__ __forceinline__ void run_in_turn(const Piece& piece, float (&d)[n / 2]) {
+    constexpr int values = 4 * fragments;
+    static_assert(n / 2 % values == 0);
+#pragma unroll 1
+    for (unsigned part = 0; part < n / 2 / values; ++part) {
+      store_part<0, fragments, false, false, kind>(
+          piece, d, buffer(part % 2), piece.first_pixel + static_cast<int>(part) * fragments * 8, part == 0);
+      if constexpr (n / 2 > values) {
+        float done[values];
+#pragma unroll
+        for (int i = 0; i < values; ++i) done[i] = d[i];
+#pragma unroll
+        for (int i = 0; i < n / 2 - values; ++i) d[i] = d[i + values];
+#pragma unroll
+        for (int i = 0; i < values; ++i) d[n / 2 - values + i] = done[i];
+      }
+    }
+  }
+
+  /// Leaves the sums as they are.
+  __device__ __forceinline__ void run(const Piece& piece, float (&d)[n / 2]) {
     using Kind = Finish::Kind;
     if (roomy<groups, n> && args.chained) {
       if constexpr (roomy<groups, n>) store_chained<T, chunk / 8, n>(args, piece, buffer(0), d);
+    } else if (in_f32<T> && roomy<groups, n> && args.adds) {
+      if constexpr (in_f32<T> && roomy<groups, n>) run_from<0, chunk / 16, true, true, Kind::clamp>(piece, d);
     } else if (in_f32<T> || args.output_type == DType::f32) {
       run_from<0, chunk / 16, true, false, Kind::clamp>(piece, d);
-    } else if constexpr (adding<T, groups, n>) {
+    } else if constexpr (!in_f32<T> && roomy<groups, n>) {
       if (args.adds) {
         run_from<0, chunk / 8, false, true, Kind::clamp>(piece, d);
       } else {
-        with_kind(args.finish.kind, [&](auto kind) { run_from<0, chunk / 8, false, false, kind.value>(piece, d); });
+        with_kind(args.finish.kind, [&](auto kind) {
+          if constexpr (kind.value == Kind::clamp) {
+            run_from<0, chunk / 8, false, false, kind.value>(piece, d);
+          } else {
+            run_in_turn<chunk / 8, kind.value>(piece, d);
+          }
+        });
       }
     } else if constexpr (!in_f32<T>) {
       run_from<0, chunk / 8, false, false, Kind::clamp>(piece, d);

@@ -24,9 +24,20 @@ std::vector<Instance> instances(DType type) {
   return type == DType::f16 ? instances_f16() : type == DType::bf16 ? instances_bf16() : instances_f32();
 }
 
-bool fits(const Instance& instance, const ConvGeometry& g, const DeviceDescription& device) {
+/// Threads of several rows of outputs read and convert less, but are fewer, and run twice the code: not for launches
+/// that would leave most of a multiprocessor idle.
+/// `wanted`: Tuning::outputs, at most so many rows.
+bool has_threads(const Instance& instance, const ConvGeometry& g, const DeviceDescription& device, int wanted) {
+  if (wanted > 0) return instance.rows <= wanted;
+  const std::int64_t threads = g.batch * ceil_div(g.out_height, instance.rows) *
+                               ceil_div(g.out_width, instance.columns) * (g.in_channels / instance.pack);
+  return instance.rows == 1 || threads >= std::int64_t{max_threads} * device.multiprocessors;
+}
+
+bool fits(const Instance& instance, const ConvGeometry& g, const DeviceDescription& device, int wanted_rows) {
   if (g.in_channels % instance.pack != 0) return false;
   if (instance.kernel == 0) return true;
+  if (!has_threads(instance, g, device, wanted_rows)) return false;
   return device.architecture >= 80 && g.kernel_height == instance.kernel && g.kernel_width == instance.kernel &&
          g.stride_height == instance.stride && g.stride_width == instance.stride && g.dilation_height == 1 &&
          g.dilation_width == 1;
@@ -93,7 +104,7 @@ class Depthwise final : public Operator {
     args_.geometry = g;
     args_.finish = finish_of(problem.epilogue, p.output().format.dtype);
     for (const Instance& instance : instances(type)) {
-      if (!fits(instance, g, p.device)) continue;
+      if (!fits(instance, g, p.device, p.tuning.outputs)) continue;
       instance_ = instance;
       if (instance.kernel == 0) {
         const std::int64_t work = g.output_size() / instance.pack;

@@ -9,16 +9,12 @@
 // and converted to f32 once and used for all output rows that see it. Weights of 3x3 stay in registers, others come
 // from shared memory, each for a row of outputs.
 // Shared memory: tile_height * tile_width * pixel_bytes, and behind it weights of KH * KW * lanes * pack f32.
-// General: a thread owns one pack of one output pixel and reads its window from memory.
 // Preconditions: Arguments filled in by depthwise.cpp; compute capability 8.0 for the tiled ones.
 //
 // Sums are in f32, tap by tap in the order of the kernel's rows; the general kernel adds up row by row.
 
-#include "lamina/cuda/conv2d/depthwise/arguments.h"
-#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/conv2d/depthwise/general.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
-#include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/cuda/tensor_core/chain.h"
 
 namespace lamina::cuda::depthwise {
 
@@ -64,18 +60,50 @@ __device__ __forceinline__ void load_tile(const Arguments& args, const Place& pl
   }
 }
 
-template <class T, int pack>
-__device__ __forceinline__ void to_floats(const unsigned char* from, float (&to)[pack]) {
-  const auto values = *reinterpret_cast<const Pack<T, pack>*>(from);
+/// What is done to a thread's sums, bias included: what is inlined once for all of them, other chains pixel by pixel.
+template <class T, int rows, int columns, int pack, class Index, class Inside>
+__device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[rows][columns][pack], const Index& index,
+                                           const Inside& inside) {
+  const auto each = [&](auto f) {
 #pragma unroll
-  for (int j = 0; j < pack; ++j) to[j] = to_f32(values.values[j]);
+    for (int r = 0; r < rows; ++r) {
+#pragma unroll
+      for (int c = 0; c < columns; ++c) f(r, c);
+    }
+  };
+  const auto residual_at = [&](int r, int c, float(&residual)[pack]) {
+#pragma unroll
+    for (int j = 0; j < pack; ++j) residual[j] = 0.0f;
+    if (inside(r, c)) load_residual<T>(finish, index(r, c), residual);
+  };
+  if (finish.kind == Finish::Kind::chain) {
+    each([&](int r, int c) {
+      float residual[pack];
+      residual_at(r, c, residual);
+      apply<T>(finish, sum[r][c], residual);
+    });
+    return;
+  }
+  if (finish.residual != nullptr) {
+    each([&](int r, int c) {
+      float residual[pack];
+      residual_at(r, c, residual);
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[r][c][j] += residual[j];
+    });
+  }
+  with_kind(finish.kind, [&](auto kind) {
+    each([&](int r, int c) {
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[r][c][j] = finished<kind.value, T>(finish, sum[r][c][j]);
+    });
+  });
 }
 
 template <class T, int kernel, int stride, int pack, int columns, int rows>
 __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   constexpr int width = (columns - 1) * stride + kernel, height = (rows - 1) * stride + kernel;
-  constexpr int together = columns % 4 == 0 ? 4 : 1;  // pixels that are finished at a time
   constexpr bool in_registers = kernel * kernel * pack <= 36;
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
@@ -128,7 +156,9 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
   const unsigned char* source =
       memory + (down * rows * stride * args.tile_width + across * columns * stride) * args.pixel_bytes +
       lane * pack * static_cast<int>(sizeof(T));
-#pragma unroll
+  // Where the weights allow it, one row's code for all rows: instructions that run once come from L2, at some seven
+  // cycles each, and would take most of a small layer's time.
+#pragma unroll(in_registers ? height : 1)
   for (int y = 0; y < height; ++y) {
     float x[width][pack];
 #pragma unroll
@@ -137,7 +167,7 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       const int kh = y - r * stride;
-      if (kh < 0 || kh >= kernel) continue;
+      if (kh < 0 || kh >= kernel) continue;  // in a loop: a branch that all take alike
 #pragma unroll
       for (int kw = 0; kw < kernel; ++kw) {
         float tap[pack];
@@ -159,8 +189,6 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
 
   float bias[pack];
   to_floats<float, pack>(reinterpret_cast<const unsigned char*>(args.bias + channel), bias);
-  std::int64_t index =
-      ((static_cast<std::int64_t>(place.image) * g.out_height + row) * g.out_width + column) * g.in_channels + channel;
 #pragma unroll
   for (int r = 0; r < rows; ++r) {
 #pragma unroll
@@ -169,92 +197,32 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
       for (int j = 0; j < pack; ++j) sum[r][c][j] += bias[j];
     }
   }
+  const std::int64_t first =
+      ((static_cast<std::int64_t>(place.image) * g.out_height + row) * g.out_width + column) * g.in_channels + channel;
+  const auto index = [&](int r, int c) {
+    return first + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels;
+  };
+  const auto inside = [&](int r, int c) { return row + r < g.out_height && column + c < g.out_width; };
+  finish_all<T>(args.finish, sum, index, inside);
 #pragma unroll
-  for (int r = 0; r < rows; ++r, index += static_cast<std::int64_t>(g.out_width) * g.in_channels) {
-    if (row + r >= g.out_height) break;
+  for (int r = 0; r < rows; ++r) {
 #pragma unroll
-    for (int c = 0; c < columns; c += together) {
-      float(&values)[together * pack] = reinterpret_cast<float(&)[together * pack]>(sum[r][c]);
-      float residual[together][pack] = {};
+    for (int c = 0; c < columns; ++c) {
+      if (!inside(r, c)) continue;
+      Pack<T, pack> result;
 #pragma unroll
-      for (int i = 0; i < together; ++i) {
-        if (column + c + i < g.out_width) load_residual<T>(args.finish, index + (c + i) * g.in_channels, residual[i]);
-      }
-      apply<T>(args.finish, values, reinterpret_cast<const float(&)[together * pack]>(residual));
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        if (column + c + i >= g.out_width) break;
-        Pack<T, pack> result;
-#pragma unroll
-        for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c + i][j]);
-        *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + index + (c + i) * g.in_channels) = result;
-      }
+      for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c][j]);
+      *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + index(r, c)) = result;
     }
   }
 #endif
 }
 
-template <class T, int pack>
-__global__ void __launch_bounds__(max_threads) general_kernel(const __grid_constant__ Arguments args) {
-  let_successor_start();
-  const ConvGeometry& g = args.geometry;
-  const int packs = g.in_channels / pack;
-  const std::int64_t count = g.batch * g.out_height * g.out_width * packs;
-  wait_for_predecessor();
-  for (std::int64_t i = std::int64_t{blockIdx.x} * max_threads + threadIdx.x; i < count;
-       i += std::int64_t{gridDim.x} * max_threads) {
-    const int channel = static_cast<int>(i % packs) * pack;
-    std::int64_t rest = i / packs;
-    const int column = static_cast<int>(rest % g.out_width);
-    rest /= g.out_width;
-    const int row = static_cast<int>(rest % g.out_height);
-    const std::int64_t image = rest / g.out_height;
-    const int top = row * g.stride_height - g.padding_height, left = column * g.stride_width - g.padding_width;
-    const auto* input = static_cast<const T*>(args.input) + image * g.in_height * g.in_width * g.in_channels + channel;
-    float sum[pack] = {};
-    for (int kh = 0; kh < g.kernel_height; ++kh) {
-      const int y = top + kh * g.dilation_height;
-      if (y < 0 || y >= g.in_height) continue;
-      float chain[pack] = {};
-      for (int kw = 0; kw < g.kernel_width; ++kw) {
-        const int x = left + kw * g.dilation_width;
-        if (x < 0 || x >= g.in_width) continue;
-        float value[pack], w[pack];
-        to_floats<T, pack>(reinterpret_cast<const unsigned char*>(
-                               input + (static_cast<std::int64_t>(y) * g.in_width + x) * g.in_channels),
-                           value);
-        to_floats<float, pack>(
-            reinterpret_cast<const unsigned char*>(args.weight + (kh * g.kernel_width + kw) * g.in_channels + channel),
-            w);
-#pragma unroll
-        for (int j = 0; j < pack; ++j) chain[j] = fmaf(value[j], w[j], chain[j]);
-        if (kw % max_chain != max_chain - 1) continue;
-#pragma unroll
-        for (int j = 0; j < pack; ++j) sum[j] += chain[j], chain[j] = 0.0f;
-      }
-#pragma unroll
-      for (int j = 0; j < pack; ++j) sum[j] += chain[j];
-    }
-    float residual[pack];
-    load_residual<T>(args.finish, i * pack, residual);
-#pragma unroll
-    for (int j = 0; j < pack; ++j) sum[j] += args.bias[channel + j];
-    apply<T>(args.finish, sum, residual);
-    Pack<T, pack> result;
-#pragma unroll
-    for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[j]);
-    *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + i * pack) = result;
-  }
-}
-
-template <class T, int kernel, int stride, int pack>
+template <class T, int kernel, int stride, int pack, int rows>
 Instance tiled() {
   // As many as leave a thread's 128 registers for its row of inputs: f32 is loaded in place of converted.
   constexpr bool wide = sizeof(T) == 4 && pack == 4;
-  constexpr int columns = kernel > 3 && stride == 1 ? (wide && kernel > 5 ? 4 : 7)
-                          : wide && kernel > 3      ? 2
-                                                    : 4,
-                rows = 2;
+  constexpr int columns = kernel > 3 && stride == 1 ? (wide && kernel > 5 ? 4 : 7) : wide && kernel > 3 ? 2 : 4;
   return {kernel,  stride, pack,
           columns, rows,   reinterpret_cast<const void*>(&tiled_kernel<T, kernel, stride, pack, columns, rows>)};
 }
@@ -265,9 +233,11 @@ Instance general() {
 
 template <class T>
 std::vector<Instance> instances() {
-  return {tiled<T, 3, 1, 4>(), tiled<T, 3, 2, 4>(), tiled<T, 5, 1, 4>(), tiled<T, 5, 2, 4>(),
-          tiled<T, 7, 1, 4>(), tiled<T, 7, 2, 4>(), tiled<T, 3, 1, 2>(), tiled<T, 3, 2, 2>(),
-          tiled<T, 5, 1, 2>(), tiled<T, 5, 2, 2>(), general<T, 4>(),     general<T, 1>()};
+  return {tiled<T, 3, 1, 4, 2>(), tiled<T, 3, 1, 4, 1>(), tiled<T, 3, 2, 4, 2>(), tiled<T, 3, 2, 4, 1>(),
+          tiled<T, 5, 1, 4, 2>(), tiled<T, 5, 1, 4, 1>(), tiled<T, 5, 2, 4, 2>(), tiled<T, 5, 2, 4, 1>(),
+          tiled<T, 7, 1, 4, 1>(), tiled<T, 7, 2, 4, 1>(), tiled<T, 3, 1, 2, 2>(), tiled<T, 3, 1, 2, 1>(),
+          tiled<T, 3, 2, 2, 2>(), tiled<T, 3, 2, 2, 1>(), tiled<T, 5, 1, 2, 1>(), tiled<T, 5, 2, 2, 1>(),
+          general<T, 4>(),        general<T, 1>()};
 }
 
 }  // namespace lamina::cuda::depthwise

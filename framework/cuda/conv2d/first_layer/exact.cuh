@@ -123,6 +123,16 @@ __device__ __forceinline__ int list_rows(const Params& p, const ExactTile& tile,
   return __popc(scratch.listed[0]) + __popc(scratch.listed[1]);
 }
 
+/// An element of the input as the exact path multiplies it.
+template <Precision precision>
+__device__ __forceinline__ float input_operand(const Params& p, std::int64_t element) {
+  if constexpr (Mode<precision>::narrow) {
+    using Operand = typename Mode<precision>::Operand;
+    if (p.narrow) return Pair<Operand>::unpack(__ldg(static_cast<const unsigned short*>(p.input) + element)).x;
+  }
+  return exact_operand<precision>(__ldg(static_cast<const float*>(p.input) + element));
+}
+
 inline constexpr int exact_loads = 6;  ///< of a window's values in flight: half of 11x11x3
 
 /// To be called by the whole warpgroup after bring_params. `first_filter` .. + filters are the block's.
@@ -133,7 +143,7 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
   ptx::sync_warpgroup(barrier);
   constexpr int groups = 128 / filters, pixels = exact_pixels / groups;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
-  const float* input = p.input + tile.map.image * p.channels * p.in_height * p.in_width;
+  const std::int64_t image = tile.map.image * p.channels * p.in_height * p.in_width;
   const int count = list_rows<precision>(p, tile, scratch, barrier, thread);
   const int group = thread / filters, f = first_filter + thread % filters;
   const bool mine = group < groups && f < p.out_channels;
@@ -153,12 +163,15 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
         const int k = from + 32 * i, c = p.by_taps.divide(k), tap = k - c * taps, kh = p.by_kernel_width.divide(tap);
         const int y = top + kh, x = left + tap - kh * p.kernel_width;
         const bool inside = k < reduction && which < count && y >= 0 && y < p.in_height && x >= 0 && x < p.in_width;
-        value[i] = inside ? __ldg(input + (c * p.in_height + y) * p.in_width + x) : 0.0f;
+        value[i] = 0.0f;
+        if (inside) {
+          value[i] = input_operand<precision>(p, image + c * p.in_channel + y * p.in_row + x * p.in_column);
+        }
       }
 #pragma unroll
       for (int i = 0; i < exact_loads; ++i) {
         const int k = from + 32 * i;
-        if (k < padded) scratch.window()[k][thread >> 5] = exact_operand<precision>(value[i]);
+        if (k < padded) scratch.window()[k][thread >> 5] = value[i];
       }
     }
     ptx::sync_warpgroup(barrier);

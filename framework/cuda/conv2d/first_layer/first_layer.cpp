@@ -60,7 +60,7 @@ class FirstLayer final : public Operator {
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(device_);
     Params params = plan_.params;
-    params.input = detail::floats(inputs[0]);
+    params.input = inputs[0].raw();
     params.output = outputs[0].raw();
     void* arguments[] = {&params};
     launch_kernel(instance_.function,
@@ -80,9 +80,10 @@ class FirstLayer final : public Operator {
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
-  const DType output = p.output().format.dtype;
-  if (!p.device.wgmma || p.input().format != Format{}) return false;
-  if (output != DType::f32 && output != storage_type(p.precision)) return false;
+  const auto stored = [&](const View& view) {
+    return view.format.dtype == DType::f32 || view.format.dtype == storage_type(p.precision);
+  };
+  if (!p.device.wgmma || !stored(p.input()) || !stored(p.output())) return false;
   if (!problem.epilogue.has_simple_chain() || problem.scaled || !expressible(problem.geometry)) return false;
   if (problem.epilogue.pool && !poolable(problem, p)) return false;
   return plan(problem, p, limits(p)).has_value();

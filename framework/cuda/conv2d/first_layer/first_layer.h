@@ -9,8 +9,8 @@
 /// explains it.
 namespace lamina::cuda::first_layer {
 
-/// f32 nchw input of at most 4 channels, one group, no dilation, equal strides up to 4, kernels up to 11; output of f32
-/// or the precision's storage type, nchw or nhwc, small poolings in nhwc.
+/// At most 4 channels, one group, no dilation, equal strides up to 4, kernels up to 11; input and output of f32 or the
+/// precision's storage type, each nchw or nhwc, small poolings in nhwc.
 bool takes(const ConvProblem& problem, const Preparation& preparation);
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);

@@ -73,10 +73,18 @@ __global__ void __launch_bounds__(Team<precision>::threads, 1) first_layer_kerne
     const int group = warpgroup - computing;
     unsigned char* raw = buffers + p.buffers * p.buffer_bytes;
     if (group < staging) {
-      if (p.wide_pieces) {
-        stage_rows<precision, true>(p, control, ptx::shared_address(ring), raw, group, first, last);
+      const auto stage = [&](auto element) {
+        using In = decltype(element);
+        if (p.wide_pieces) {
+          stage_rows<precision, true, In>(p, control, ptx::shared_address(ring), raw, group, first, last);
+        } else {
+          stage_rows<precision, false, In>(p, control, ptx::shared_address(ring), raw, group, first, last);
+        }
+      };
+      if constexpr (Mode<precision>::narrow) {
+        p.narrow ? stage(typename Mode<precision>::Operand{}) : stage(float{});
       } else {
-        stage_rows<precision, false>(p, control, ptx::shared_address(ring), raw, group, first, last);
+        stage(float{});
       }
     } else if (p.pool_kernel != 0) {
       pool_rows<Out, filters>(p, control, buffers, split, first, last);

@@ -9,8 +9,9 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/kernel/conv_geometry.h"
 
-/// The four precisions as the tensor cores see them: operand type, number of products, and which values the fast path
-/// may take. Range checks compare the bits of |x|, so that NaN counts as too large.
+/// The four precisions as the tensor cores see them: operand type, whether inputs may be stored so (`narrow`), number
+/// of products, and which values the fast path may take. Range checks compare the bits of |x|, so that NaN counts as
+/// too large.
 namespace lamina::cuda::first_layer {
 
 template <Precision>
@@ -20,7 +21,7 @@ struct Mode;
 template <>
 struct Mode<Precision::fp16> {
   using Operand = __half;
-  static constexpr bool scaled = false, split = false;
+  static constexpr bool narrow = true, scaled = false, split = false;
   static constexpr std::uint32_t largest = 0x477FEFFF;  // below 65520, the first to round to Inf
   static constexpr std::uint32_t smallest = 0;
 };
@@ -28,7 +29,7 @@ struct Mode<Precision::fp16> {
 template <>
 struct Mode<Precision::bf16> {
   using Operand = __nv_bfloat16;
-  static constexpr bool scaled = false, split = false;
+  static constexpr bool narrow = true, scaled = false, split = false;
   static constexpr std::uint32_t largest = 0x7F7F7FFF;
   static constexpr std::uint32_t smallest = 0;
 };
@@ -38,7 +39,7 @@ struct Mode<Precision::bf16> {
 template <>
 struct Mode<Precision::tf32> {
   using Operand = __half;
-  static constexpr bool scaled = true, split = false;
+  static constexpr bool narrow = false, scaled = true, split = false;
   static constexpr std::uint32_t largest = 0x43FFE000;    // 511.75 * 128 = 65504
   static constexpr std::uint32_t smallest = 0x35000000;   // 2^-21 * 128 = 2^-14
   static constexpr std::uint32_t small_operand = 0x1C01;  // f16 bits behind those of 64 * smallest * 128 = 2^-8
@@ -49,7 +50,7 @@ struct Mode<Precision::tf32> {
 template <>
 struct Mode<Precision::fp32> {
   using Operand = __half;
-  static constexpr bool scaled = true, split = true;
+  static constexpr bool narrow = false, scaled = true, split = true;
   static constexpr std::uint32_t largest = 0x43FFE000;
   static constexpr std::uint32_t smallest = 0x34000000;   // 2^-23
   static constexpr std::uint32_t small_operand = 0x1401;  // behind 2^-10
@@ -73,6 +74,9 @@ struct Pair<__nv_bfloat16> {
   __device__ __forceinline__ static std::uint32_t pack(float a, float b) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
     return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+  __device__ __forceinline__ static float2 unpack(std::uint32_t bits) {
+    return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u));
   }
 };
 

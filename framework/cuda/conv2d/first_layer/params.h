@@ -92,7 +92,7 @@ inline constexpr float input_scale = 128.0f;
 inline constexpr float residual_scale = 2048.0f;
 
 struct Params {
-  const float* input;           // [N, C, H, W]
+  const void* input;            // [N, C, H, W] or [N, H, W, C], f32 or the precision's 16 bits
   const void* weights;          // [splits][steps][2][columns / 8][8][8] 16-bit, see pack.h
   const float* scale;           // [splits * filters_per_block]: undoes the weights' and the input's powers of two
   const float* bias;            // [splits * filters_per_block], zeros where there is none
@@ -125,9 +125,16 @@ struct Params {
   StepGroup group[max_groups];
   std::uint32_t step[max_steps];  // low half: first unit, high half: distance to the second unit, in units
 
-  int raw_rows;        // image rows of one channel that a ring row is made from
-  int raw_line_bytes;  // one such row as staged, f32, for a strip's columns
-  int tolerated;       // values of a window that may be smaller than the fast path likes; see exact.cuh
+  // The input: elements from one channel, row and column to the next.
+  int in_channel, in_row, in_column;
+  // As it is staged: `raw_planes` runs of `raw_rows` image rows make a ring row, a run for each channel (nchw) or one
+  // for all (nhwc); bytes from one channel, row (of a strip's columns) and column to the next.
+  int raw_planes, raw_rows;
+  int raw_channel_bytes, raw_line_bytes, raw_column_bytes;
+  int tap_bytes[8];  // from a unit's first column and row to where its K slot e comes from
+  int raw_align;     // columns that begin at 16 bytes
+  int odd_lines;     // 1 where image rows are odd numbers of 16-bit elements, and begin between words
+  int tolerated;     // values of a window that may be smaller than the fast path likes; see exact.cuh
   // Square windows that reach at most one row into the next ones; pool_kernel 0: no pooling.
   int pool_kernel, pool_stride, pool_padding, pool_height, pool_width;
   Divider by_pool_height;
@@ -139,10 +146,11 @@ struct Params {
   int exact_scratch, exact_scratch_bytes;  // where in dynamic shared memory the exact path works; of each warpgroup
 
   bool relu;
+  bool narrow;  // the input is of 16 bits
   bool any_inexact;
   bool nhwc;         // the output
   bool bulk_rows;    // image rows are multiples of 16 bytes: TMA brings them
-  bool wide_pieces;  // and stride 4, padding 2 (mod 4): float4 pieces, see stage.cuh
+  bool wide_pieces;  // and stride 4, padding 2 (mod 4), nchw: pieces of four columns, see stage.cuh
   bool contiguous;   // one strip: a tile's pixels are consecutive in memory
   bool one_run;      // and NHWC, and no other block has filters of these pixels: so are its outputs
 };

@@ -23,7 +23,27 @@ int halo_rows(const ConvGeometry& g) {
 /// Ring rows that one tile of 64 positions reads.
 int rows_per_tile(const Params& p) { return ceil_div(tile_pixels - 1, p.pitch) + 1 + p.halo_rows; }
 
-Params shape_params(const ConvGeometry& g, int strip_width) {
+/// How the input lies in memory, and how strips of it are staged.
+void add_input(Params& p, Format format) {
+  const int element = static_cast<int>(size_of(format.dtype));
+  const bool nhwc = format.layout == Layout::nhwc;
+  p.narrow = element == 2;
+  p.in_channel = nhwc ? 1 : p.in_height * p.in_width;
+  p.in_column = nhwc ? p.channels : 1;
+  p.in_row = p.in_width * p.in_column;
+  p.bulk_rows = p.in_row * element % 16 == 0;
+  p.odd_lines = p.narrow ? p.in_row % 2 : 0;
+  p.wide_pieces = p.stride == 4 && p.padding_width % 4 == 2 && p.bulk_rows && !nhwc;
+  p.raw_planes = nhwc ? 1 : p.channels;
+  p.raw_align = 16 / element;
+  p.raw_column_bytes = p.in_column * element;
+  const int columns = p.contiguous ? p.in_width : p.pitch * p.stride + p.raw_align - 1;  // begin at an aligned one
+  p.raw_line_bytes = round_up(columns * p.raw_column_bytes + p.odd_lines * element, 16);
+  p.raw_channel_bytes = nhwc ? element : p.raw_rows * p.raw_line_bytes;
+  for (int e = 0; e < 8; ++e) p.tap_bytes[e] = p.tap[e].row * p.raw_line_bytes + p.tap[e].column * p.raw_column_bytes;
+}
+
+Params shape_params(const ConvGeometry& g, Format input, int strip_width) {
   Params p{};
   p.channels = g.in_channels, p.in_height = g.in_height, p.in_width = g.in_width;
   p.out_channels = g.out_channels, p.out_height = g.out_height, p.out_width = g.out_width;
@@ -49,11 +69,8 @@ Params shape_params(const ConvGeometry& g, int strip_width) {
   p.by_tiles_per_strip = Divider(p.tiles_per_strip), p.by_out_width = Divider(p.out_width);
   for (int e = 0; e < 8; ++e) p.tap[e] = unit_tap(p.stride, e);
   for (int i = 0; i < p.phases; ++i) p.raw_rows = std::max(p.raw_rows, p.phase_row[i] + rows);
-  p.bulk_rows = p.in_width % 4 == 0;
-  p.wide_pieces = p.stride == 4 && p.padding_width % 4 == 2 && p.bulk_rows;
   p.contiguous = p.strips == 1;
-  const int columns = p.contiguous ? p.in_width : p.pitch * p.stride + 3;  // a strip's begin at an aligned one
-  p.raw_line_bytes = round_up(columns, 4) * static_cast<int>(sizeof(float));
+  add_input(p, input);
   return p;
 }
 
@@ -85,7 +102,7 @@ std::optional<Plan> fit(const ConvProblem& problem, const Preparation& preparati
   Plan plan;
   plan.split = preparation.precision == Precision::fp32;
   plan.filters = filters;
-  Params& p = plan.params = shape_params(g, strip_width);
+  Params& p = plan.params = shape_params(g, preparation.input().format, strip_width);
   add_epilogue(p, problem, preparation.output().format.layout);
   order_steps(p);
   p.splits = ceil_div(g.out_channels, filters);
@@ -101,7 +118,7 @@ std::optional<Plan> fit(const ConvProblem& problem, const Preparation& preparati
     p.buffers = limits.computing_groups, p.buffer_bytes = buffer_bytes(filters, element);
   }
   const int store_bytes = p.buffers * p.buffer_bytes;
-  const int raw_bytes = limits.raw_slots * p.channels * p.raw_rows * p.raw_line_bytes;
+  const int raw_bytes = limits.raw_slots * p.raw_planes * p.raw_rows * p.raw_line_bytes;
   p.exact_scratch_bytes =
       exact_header_bytes + round_up(static_cast<int>(g.reduction()), exact_unroll) * exact_pixels * 4;
   const int exact_bytes = limits.computing_groups * p.exact_scratch_bytes;
@@ -165,7 +182,7 @@ bool expressible(const ConvGeometry& g) {
       1e9) {
     return false;
   }
-  const Params p = shape_params(g, 1);
+  const Params p = shape_params(g, {}, 1);
   const int units = ceil_div(g.kernel_height, unit_rows(p.stride)) * g.in_channels * p.column_units;
   const int groups = std::min(halo_rows(g) + 1, ceil_div(g.kernel_height, unit_rows(p.stride)));
   return units / 2 + groups * steps_per_round <= max_steps && groups <= max_groups;

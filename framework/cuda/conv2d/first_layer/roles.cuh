@@ -14,14 +14,14 @@
 /// itself; mbarriers in SharedControl hand over ring rows and store buffers.
 namespace lamina::cuda::first_layer {
 
-template <Precision precision, bool wide>
+template <Precision precision, bool wide, class In>
 __device__ __forceinline__ void stage_rows(const Params& p, SharedControl& control, std::uint32_t ring,
                                            unsigned char* raw_slots_start, int group, int first, int last) {
   constexpr int groups = Team<precision>::staging, slots = Team<precision>::raw_slots;  // groups take rows in turn
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31;
   RawRows raw{p, raw_slots_start, control.raw_landed + group * slots, thread};
   raw.slots = raw.slot(group * slots);
-  Stager<Mode<precision>, wide> stager(p, ring, thread);
+  Stager<Mode<precision>, wide, In> stager(p, ring, thread);
   RowWalk row(p, first, last), coming(p, first, last);
   RingCursor to{p.ring_rows}, from{slots};
   row.advance(p, group), coming.advance(p, group), to.advance(group);

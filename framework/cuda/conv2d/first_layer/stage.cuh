@@ -1,11 +1,12 @@
 #pragma once
 
-#include "lamina/cuda/conv2d/first_layer/modes.cuh"
+#include "lamina/cuda/conv2d/first_layer/octet.cuh"
 #include "lamina/cuda/conv2d/first_layer/walk.cuh"
 #include "lamina/cuda/ptx/barrier.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/ptx/copy_word.cuh"
 
-/// Staging: f32 rows of the image become 16-bit units in the ring, laid out so that wgmma reads windows in place.
+/// Staging: rows of the image become 16-bit units in the ring, laid out so that wgmma reads windows in place.
 ///
 /// Ring row r of plane (phase, channel) holds the units of image rows  stride * r + phase - padding ...  One unit is
 /// what one output pixel takes from them: `stride` columns of 8 / stride rows, 16 bytes. The next pixel's unit is the
@@ -43,8 +44,11 @@ struct BadUnits {
   }
 };
 
-/// The image rows of one ring row, in flight: [channels][raw_rows][raw_line_bytes]. What lies outside the image is not
-/// copied, and not read either. Where whole rows are staged a channel's rows are one run of memory, and one copy.
+/// Bytes from the word in which an image row begins to the row itself: copies are of whole words.
+__device__ __forceinline__ int line_shift(const Params& p, int line) { return 2 * (line & p.odd_lines); }
+
+/// The image rows of one ring row, in flight: [raw_planes][raw_rows][raw_line_bytes]. What lies outside the image is
+/// not copied, and not read either. Where whole rows are staged a plane's rows are one run of memory, and one copy.
 struct RawRows {
   const Params& p;
   unsigned char* slots;   // [Team::raw_slots], this warpgroup's
@@ -53,41 +57,54 @@ struct RawRows {
 
   __device__ __forceinline__ static int arrivals(const Params& p) { return p.bulk_rows ? 4 : 128; }
 
-  /// The first column that is staged: a multiple of 4, at or before the first that is needed.
+  /// The first column that is staged: at 16 bytes in its row, at or before the first that is needed.
   __device__ __forceinline__ int first_column(const RowWalk& row) const {
-    return p.contiguous ? 0 : (row.segment.first_column * p.stride - p.padding_width) & ~3;
+    return p.contiguous ? 0 : (row.segment.first_column * p.stride - p.padding_width) & -p.raw_align;
   }
   __device__ __forceinline__ unsigned char* slot(int index) const {
-    return slots + index * p.channels * p.raw_rows * p.raw_line_bytes;
+    return slots + index * p.raw_planes * p.raw_rows * p.raw_line_bytes;
   }
 
   __device__ __forceinline__ void fetch(const RowWalk& row, int index) const {
-    const int first = first_column(row);
-    const int left = max(first, 0), columns = min(first + p.raw_line_bytes / 4, p.in_width) - left;
+    const int first = first_column(row), left = max(first, 0);
+    const int end_column = p.contiguous ? p.in_width : first + p.pitch * p.stride + p.raw_align - 1;
+    const int bytes = (min(end_column, p.in_width) - left) * p.raw_column_bytes;  // of a row
+    const int line_bytes = p.in_width * p.raw_column_bytes;
     const int top = p.stride * row.number() - p.padding_height;
     const int begin = max(-top, 0), end = min(p.in_height - top, p.raw_rows);  // of the raw rows, in the image
-    const float* image = p.input + row.segment.image * p.channels * p.in_height * p.in_width + left;
-    unsigned char* to = slot(index) + (left - first) * 4;
+    const unsigned char* from = static_cast<const unsigned char*>(p.input) +
+                                row.segment.image * (p.raw_planes * p.in_height) * line_bytes +
+                                (top + begin) * line_bytes + left * p.raw_column_bytes;
+    unsigned char* to = slot(index) + begin * p.raw_line_bytes + (left - first) * p.raw_column_bytes;
     if (p.bulk_rows) {
-      const int channel = thread >> 5;  // a warp each
+      const int plane = thread >> 5;  // a warp each
       if ((thread & 31) != 0) return;
-      const bool any = channel < p.channels && end > begin && columns > 0;
-      const std::uint32_t bytes = any ? (end - begin) * columns * 4 : 0;
-      ptx::barrier_arrive_expect(&landed[index], bytes);
+      const bool any = plane < p.raw_planes && end > begin && bytes > 0;
+      const std::uint32_t all = any ? (end - begin) * bytes : 0;
+      ptx::barrier_arrive_expect(&landed[index], all);
       if (!any) return;
-      const float* from = image + (channel * p.in_height + top + begin) * p.in_width;
-      to += (channel * p.raw_rows + begin) * p.raw_line_bytes;
-      if (p.contiguous) return ptx::bulk_load(to, from, bytes, &landed[index]);
-      for (int r = begin; r < end; ++r, from += p.in_width, to += p.raw_line_bytes) {
-        ptx::bulk_load(to, from, columns * 4, &landed[index]);
+      from += plane * p.in_height * line_bytes;
+      to += plane * p.raw_rows * p.raw_line_bytes;
+      if (p.contiguous) return ptx::bulk_load(to, from, all, &landed[index]);
+#pragma unroll 1
+      for (int r = begin; r < end; ++r, from += line_bytes, to += p.raw_line_bytes) {
+        ptx::bulk_load(to, from, bytes, &landed[index]);
       }
     } else {
-      for (int c = 0; c < p.channels; ++c) {
-        for (int r = begin; r < end; ++r) {
-          const float* from = image + (c * p.in_height + top + r) * p.in_width;
-          unsigned char* line = to + (c * p.raw_rows + r) * p.raw_line_bytes;
-          for (int x = thread; x < columns; x += 128) ptx::copy_async<4>(ptx::shared_address(line + x * 4), from + x);
+      std::uint32_t raw = ptx::shared_address(to);
+      int line = static_cast<int>(row.segment.image) * p.raw_planes * p.in_height + top + begin;
+#pragma unroll 1
+      for (int plane = 0; plane < p.raw_planes; ++plane) {
+#pragma unroll 1
+        for (int r = 0; r < end - begin; ++r) {
+          const int shift = line_shift(p, line + r);
+#pragma unroll 1
+          for (int at = 4 * thread; at < bytes + shift; at += 4 * 128) {
+            ptx::copy_async_word(raw + r * p.raw_line_bytes + at, from + r * line_bytes - shift + at,
+                                 min(4, bytes + shift - at));
+          }
         }
+        line += p.in_height, from += p.in_height * line_bytes, raw += p.raw_rows * p.raw_line_bytes;
       }
       ptx::barrier_arrive_when_copied(&landed[index]);
     }
@@ -95,22 +112,21 @@ struct RawRows {
 };
 
 /// What one thread converts of a ring row: the same for every row of a strip.
-///   wide:  a float4 of both rows of a unit. With a padding of 2 (mod 4) its left halves end unit u and its right
-///   halves
-///          begin unit u + 1, 8 bytes each; u = -1 is the piece before the first unit.
+///   wide:  four columns of both rows of a unit. With a padding of 2 (mod 4) their left halves end unit u and their
+///          right halves begin unit u + 1, 8 bytes each; u = -1 is the piece before the first unit.
 ///   other: the eight values of one unit.
 struct Piece {
   int source;  // bytes into a raw slot
   int phase_row;
+  int line;  // image rows from the strip's image to its plane and phase row
   int unit;
   std::uint32_t target;  // bytes from the slot's first unit to unit `unit`
   bool inside;           // its columns are the image's
   bool left, right;      // wide: the halves that exist; otherwise both say whether the piece does
 };
 
-template <class M, bool wide>
+template <class M, bool wide, class In>
 struct Stager {
-  using Operand = typename M::Operand;
   static constexpr int pieces = 3;  // AlexNet's row has 6 planes x 58 pieces = 2.7 per thread
   static constexpr int parts = M::split ? 2 : 1;
 
@@ -145,20 +161,16 @@ struct Stager {
         }
         prepared_column = row.segment.first_column;
       }
-      float v[pieces][8];
+      Octet<M, In> values[pieces];
 #pragma unroll
-      for (int i = 0; i < pieces; ++i) load(piece[i], top, row.segment.first_column, raw, v[i]);
+      for (int i = 0; i < pieces; ++i) load(piece[i], row, top, raw, values[i]);
 #pragma unroll
       for (int i = 0; i < pieces; ++i) {
-        RangeCheck<M> check;
-#pragma unroll
-        for (int e = 0; e < 8; ++e) check.see(v[i][e]);
-        if (check.failed()) {
+        if (const auto check = values[i].check(); check.failed()) {
           bad.add(piece[i].unit, min(piece[i].unit + (wide ? 1 : 0), p.pitch - 1), check.too_large());
         }
         std::uint32_t word[parts][4];
-#pragma unroll
-        for (int w = 0; w < 4; ++w) convert(v[i][2 * w], v[i][2 * w + 1], word[0][w], word[parts - 1][w]);
+        values[i].operands(word);
         store(piece[i], slot * p.pitch, word);
       }
     }
@@ -178,48 +190,36 @@ struct Stager {
     it.inside = exists && column >= (wide ? 0 : 1 - p.stride) && column < p.in_width;
     it.left = exists && u >= 0;
     it.right = exists && (!wide || u + 1 < p.pitch);
+    const int channel = plane - phase * p.channels;
+    it.line = channel * (p.raw_planes == 1 ? 0 : p.in_height) + it.phase_row;
     it.source =
-        ((plane - phase * p.channels) * p.raw_rows + it.phase_row) * p.raw_line_bytes + (column - raw_column) * 4;
+        channel * p.raw_channel_bytes + it.phase_row * p.raw_line_bytes + (column - raw_column) * p.raw_column_bytes;
     it.target = static_cast<std::uint32_t>(plane * p.plane_units + u) * unit_bytes;
   }
 
-  /// In the order of unit_tap; wide: {row 0 left, row 1 left, row 0 right, row 1 right}.
-  __device__ __forceinline__ void load(const Piece& it, int top, int first_column, const unsigned char* raw,
-                                       float (&v)[8]) const {
+  __device__ __forceinline__ void load(const Piece& it, const RowWalk& at, int top, const unsigned char* raw,
+                                       Octet<M, In>& values) const {
     const int row = top + it.phase_row;
     const unsigned char* from = raw + it.source;
+    values.clear();
     if constexpr (wide) {
-      float4 line[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        line[r] = make_float4(0, 0, 0, 0);
         if (it.inside && static_cast<unsigned>(row + r) < static_cast<unsigned>(p.in_height)) {
-          line[r] = *reinterpret_cast<const float4*>(from + r * p.raw_line_bytes);
+          values.take_line(r, from + r * p.raw_line_bytes);
         }
       }
-      v[0] = line[0].x, v[1] = line[0].y, v[2] = line[1].x, v[3] = line[1].y;
-      v[4] = line[0].z, v[5] = line[0].w, v[6] = line[1].z, v[7] = line[1].w;
     } else {
-      const int column = p.stride * (it.unit + first_column) - p.padding_width;
+      const int column = p.stride * (it.unit + at.segment.first_column) - p.padding_width;
+      const int line = static_cast<int>(at.segment.image) * p.raw_planes * p.in_height + top + it.line;
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const Tap tap = p.tap[e];
-        v[e] = 0.0f;
         if (it.inside && tap.row >= 0 && static_cast<unsigned>(row + tap.row) < static_cast<unsigned>(p.in_height) &&
             static_cast<unsigned>(column + tap.column) < static_cast<unsigned>(p.in_width)) {
-          v[e] = *reinterpret_cast<const float*>(from + tap.row * p.raw_line_bytes + tap.column * 4);
+          values.take(e, from + p.tap_bytes[e] + (sizeof(In) == 2 ? line_shift(p, line + tap.row) : 0));
         }
       }
-    }
-  }
-
-  /// high and residual of two neighbouring slots (without splitting: `high` alone).
-  __device__ __forceinline__ static void convert(float a, float b, std::uint32_t& high, std::uint32_t& residual) {
-    if constexpr (M::scaled) a *= input_scale, b *= input_scale;
-    high = Pair<Operand>::pack(a, b);
-    if constexpr (M::split) {
-      const float2 rounded = Pair<Operand>::unpack(high);
-      residual = Pair<Operand>::pack((a - rounded.x) * residual_scale, (b - rounded.y) * residual_scale);
     }
   }
 

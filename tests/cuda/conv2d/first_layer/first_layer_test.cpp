@@ -57,8 +57,10 @@ TEST_P(Sm90, Relatives) {
   }
   const ConvGeometry resnet = geometry(1, 224, 224, 64, 7, 2, 3);
   expect(resnet, draw(resnet, normal, normal, 1));
-  const ConvGeometry wide = geometry(1, 30, 1999, 40);  // rows longer than the ring is wide: strips
-  expect(wide, draw(wide, normal, normal, 1));
+  for (const int width : {1999, 2000}) {
+    const ConvGeometry wide = geometry(1, 30, width, 40);  // rows longer than the ring is wide: strips
+    expect(wide, draw(wide, normal, normal, 1));
+  }
   ConvGeometry oblong = geometry(1, 60, 50, 33);
   oblong.kernel_height = 5, oblong.padding_height = 0, oblong.out_height = (60 - 5) / 4 + 1;
   expect(oblong, draw(oblong, normal, normal, 1));
@@ -123,9 +125,12 @@ TEST_P(Sm90, NonFinitePixelsStayInTheirWindows) {
       expect(g, d);
     }
   }
-  ConvData d = draw(g, normal, normal, 13);
-  d.x[5000] = nan, d.x[5004] = infinity, d.x[5008] = -infinity;
-  expect(g, d, true);
+  for (const int width : {96, 97}) {
+    const ConvGeometry rows = geometry(2, 99, width, 40);
+    ConvData d = draw(rows, normal, normal, 13);
+    d.x[5000] = nan, d.x[5004] = infinity, d.x[5008] = -infinity;
+    expect(rows, d, true);
+  }
 }
 
 TEST_P(Sm90, SameBitsEveryRun) {
@@ -161,7 +166,9 @@ TEST_P(Sm90, Pooling) {
 
 std::string kind_name(const testing::TestParamInfo<Kind>& info) {
   return std::string(name(info.param.precision)) + "_" + std::string(name(info.param.output)) +
-         (info.param.layout == Layout::nhwc ? "_nhwc" : "") + (info.param.pooled ? "_pooled" : "");
+         (info.param.layout == Layout::nhwc ? "_nhwc" : "") + (info.param.pooled ? "_pooled" : "") +
+         (info.param.input == Format{} ? "" : "_of_" + std::string(name(info.param.input.dtype)) + "_") +
+         (info.param.input == Format{} ? "" : std::string(name(info.param.input.layout)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -173,7 +180,14 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{Precision::fp16, DType::f16, Layout::nhwc}, Kind{Precision::fp16, DType::f32, Layout::nhwc},
         Kind{Precision::bf16, DType::bf16, Layout::nhwc}, Kind{Precision::bf16, DType::f32, Layout::nhwc},
         Kind{Precision::fp32, DType::f32, Layout::nhwc, true}, Kind{Precision::tf32, DType::f32, Layout::nhwc, true},
-        Kind{Precision::fp16, DType::f16, Layout::nhwc, true}, Kind{Precision::bf16, DType::bf16, Layout::nhwc, true}),
+        Kind{Precision::fp16, DType::f16, Layout::nhwc, true}, Kind{Precision::bf16, DType::bf16, Layout::nhwc, true},
+        Kind{Precision::fp32, DType::f32, Layout::nhwc, false, {DType::f32, Layout::nhwc}},
+        Kind{Precision::tf32, DType::f32, Layout::nchw, false, {DType::f32, Layout::nhwc}},
+        Kind{Precision::fp16, DType::f16, Layout::nchw, false, {DType::f16}},
+        Kind{Precision::fp16, DType::f16, Layout::nhwc, true, {DType::f16}},
+        Kind{Precision::fp16, DType::f16, Layout::nhwc, false, {DType::f16, Layout::nhwc}},
+        Kind{Precision::bf16, DType::bf16, Layout::nhwc, false, {DType::bf16}},
+        Kind{Precision::bf16, DType::f32, Layout::nchw, false, {DType::bf16, Layout::nhwc}}),
     kind_name);
 
 class Sm90Supports : public OnHopper {};
@@ -193,7 +207,9 @@ TEST_F(Sm90Supports, DeclinesWhatItCannotDo) {
   EXPECT_FALSE(supports([](ConvGeometry& g, auto&) { g.kernel_height = 13; }));
   EXPECT_FALSE(supports([](ConvGeometry&, KernelOptions& o) { o.output.dtype = DType::f16; }));
   EXPECT_FALSE(supports([](ConvGeometry&, KernelOptions& o) { o.input.dtype = DType::f16; }));
-  EXPECT_FALSE(supports([](ConvGeometry&, KernelOptions& o) { o.input.layout = Layout::nhwc; }));
+  EXPECT_FALSE(
+      supports([](ConvGeometry&, KernelOptions& o) { o.precision = Precision::fp16, o.input.dtype = DType::bf16; }));
+  EXPECT_TRUE(supports([](ConvGeometry&, KernelOptions& o) { o.input.layout = Layout::nhwc; }));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct Kind {
   DType output;
   Layout layout = Layout::nchw;
   bool pooled = false;  // by windows of 3x3, stride 2, where the map is large enough
+  Format input = {};
 };
 
 /// Max pooling of g's output as PyTorch does it.
@@ -82,8 +83,10 @@ inline std::vector<Expected> pooled(const ConvGeometry& g, const PoolGeometry& p
 class Sm90 : public OnHopper, public testing::WithParamInterface<Kind> {
  protected:
   static KernelOptions options() {
-    return {
-        .kernel = "first_layer", .precision = GetParam().precision, .output = {GetParam().output, GetParam().layout}};
+    return {.kernel = "first_layer",
+            .precision = GetParam().precision,
+            .input = GetParam().input,
+            .output = {GetParam().output, GetParam().layout}};
   }
 
   static KernelOptions options(const ConvGeometry& g) {

@@ -1,0 +1,295 @@
+#include "lamina/cpu/product/bf16_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "lamina/base/math.h"
+#include "lamina/cpu/product/attention_panels.h"
+
+namespace lamina::cpu::bf16 {
+namespace {
+
+using detail::AttentionExtents;
+using detail::ceil_div;
+using detail::round_up;
+
+/// Positions at a time: a tile's scores and weights are 48 KB at most.
+constexpr std::int64_t block = 256;
+constexpr int most_rows = 32;
+constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+/// As AttentionRows::weigh writes them.
+Pairs order_of_weights(const Engine& engine) { return engine.widened ? Pairs::in_order : Pairs::halves; }
+
+/// Heads that share keys are rows of one matrix: `rows` of them for each of `pairs` of image and group. A task is some
+/// tiles of rows. Keys and values are packed once, for some pairs at a time, which a cache holds.
+struct Division {
+  static constexpr std::int64_t most_packed = std::int64_t{1} << 20, most_task_rows = 64;
+
+  std::int64_t pairs, rows;
+  std::int64_t key_blocks, width_blocks;  // of Engine::filters
+  std::int64_t keys, packed;              // bf16 numbers of one pair: of its keys, of values too
+  std::int64_t batch;                     // pairs at a time
+  std::int64_t tile;                      // rows
+  std::int64_t task_tiles;
+  std::int64_t width;  // of a row of values as f32
+  Steps depth;
+  std::int64_t queries, scores, weights, values;  // bytes of a worker's pieces
+  std::int64_t worker;                            // their sum
+
+  Division(const Engine& engine, const AttentionExtents& e, int threads) : depth(engine, e.depth, Pairs::in_order) {
+    pairs = e.images * e.groups;
+    rows = e.groups > 0 ? e.heads / e.groups * e.length : 0;
+    key_blocks = ceil_div<std::int64_t>(e.positions, engine.filters);
+    width_blocks = ceil_div<std::int64_t>(e.width, engine.filters);
+    keys = key_blocks * key_panel(engine, e.depth);
+    packed = round_up<std::int64_t>(keys + width_blocks * value_panel(engine, e.positions), 32);
+    const std::int64_t some = std::max<std::int64_t>(1, pairs);
+    batch = std::clamp<std::int64_t>(most_packed / std::max<std::int64_t>(1, packed),
+                                     std::min<std::int64_t>(some, threads), some);
+    tile = std::max(16, engine.positions);  // AMX reads and writes sixteen whatever it is asked for
+    task_tiles = std::max<std::int64_t>(1, most_task_rows / tile);
+    while (task_tiles > 1 && threads > 1 && batch * ceil_div(rows, task_tiles * engine.positions) < 3 * threads) {
+      task_tiles = ceil_div<std::int64_t>(task_tiles, 2);
+    }
+    width = width_blocks * engine.filters;
+    const std::int64_t element = engine.widened ? 4 : 2;
+    queries = depth.steps * tile * step_channels * element;
+    scores = tile * block * 4;
+    weights = tile * block * element;
+    values = round_up<std::int64_t>(tile * width * 4, 64);
+    worker = queries + scores + weights + 2 * values;
+  }
+};
+
+class Attention {
+ public:
+  Attention(const AttentionKernel& kernel, const AttentionExtents& e, const AttentionPointers& p, ThreadPool& pool,
+            std::byte* workspace)
+      : kernel_(kernel), engine_(*kernel.engine), e_(e), p_(p), d_(engine_, e, pool.threads()), pool_(pool) {
+    packed_ = reinterpret_cast<std::uint16_t*>(workspace);
+    workers_ = workspace + d_.batch * d_.packed * 2;
+    const std::int64_t row = d_.tile * step_channels;
+    for (std::size_t s = 0; s < offsets_.size(); ++s) offsets_[s] = static_cast<std::int64_t>(s) * row;
+  }
+
+  void run() {
+    const std::int64_t tasks = ceil_div(d_.rows, d_.task_tiles * engine_.positions);
+    for (std::int64_t first = 0; first < d_.pairs; first += d_.batch) {
+      const std::int64_t count = std::min(d_.batch, d_.pairs - first), panels = d_.key_blocks + d_.width_blocks;
+      pool_.parallel_for(count * panels, [&](std::int64_t index, int) {
+        pack(first + index / panels, index % panels, packed_ + index / panels * d_.packed);
+      });
+      pool_.parallel_for(count * tasks, [&](std::int64_t index, int worker) {
+        const std::int64_t rows = d_.task_tiles * engine_.positions, row = index % tasks * rows;
+        if (engine_.begin != nullptr) engine_.begin();
+        for (std::int64_t r = row; r < std::min(d_.rows, row + rows); r += engine_.positions) {
+          TileOfRows(*this, first + index / tasks, packed_ + index / tasks * d_.packed, r,
+                     workers_ + worker * d_.worker)
+              .run();
+        }
+        if (engine_.end != nullptr) engine_.end();
+      });
+    }
+  }
+
+ private:
+  /// Where a row of queries or of the output begins, and the keys or values of a position.
+  std::int64_t at_row(const detail::RowStrides& strides, std::int64_t pair, std::int64_t row) const {
+    const std::int64_t head = pair % e_.groups * (e_.heads / e_.groups) + row / e_.length;
+    return strides.at(pair / e_.groups, head, row % e_.length);
+  }
+  std::int64_t at_position(const detail::RowStrides& strides, std::int64_t pair, std::int64_t position) const {
+    return strides.at(pair / e_.groups, pair % e_.groups, position);
+  }
+
+  void pack(std::int64_t pair, std::int64_t panel, std::uint16_t* packed) const {
+    const std::int64_t filters = engine_.filters, column = (panel - d_.key_blocks) * filters;
+    if (panel < d_.key_blocks) {
+      const std::int64_t first = panel * filters;
+      pack_keys(engine_, p_.k + at_position(e_.k, pair, first), e_.k.row, std::min(filters, e_.positions - first),
+                e_.depth, packed + panel * key_panel(engine_, e_.depth));
+    } else {
+      pack_values(engine_, p_.v + at_position(e_.v, pair, 0) + column, e_.v.row, std::min(filters, e_.width - column),
+                  e_.positions, order_of_weights(engine_),
+                  packed + d_.keys + column / filters * value_panel(engine_, e_.positions));
+    }
+  }
+
+  /// Up to Engine::positions rows of one pair.
+  struct TileOfRows {
+    TileOfRows(const Attention& all, std::int64_t which, const std::uint16_t* panels, std::int64_t row,
+               std::byte* memory)
+        : a(all), d(all.d_), e(all.e_), pair(which), packed(panels), first(row) {
+      count = static_cast<int>(std::min<std::int64_t>(a.engine_.positions, d.rows - first));
+      queries = memory, weights = queries + d.queries;
+      scores = reinterpret_cast<float*>(weights + d.weights);
+      values = scores + d.scores / 4, more = values + d.values / 4;
+    }
+
+    std::int64_t seen(int row) const { return e.seen((first + row) % e.length); }
+
+    void run() {
+      const Spread s = {.from = a.p_.q + a.at_row(e.q, pair, first),
+                        .pixel = e.q.row,
+                        .count = count,
+                        .channels = static_cast<int>(e.depth),
+                        .to = queries,
+                        .block = d.tile * step_channels};
+      a.engine_.widened ? a.kernel_.moves->spread_widened(s) : a.kernel_.moves->spread(s);
+      std::fill_n(largest, count, lowest);
+      std::fill_n(sums, count, 0.0f);
+      std::int64_t end = 0;
+      for (int row = 0; row < count; ++row) end = std::max(end, seen(row));
+      if (end == 0) std::fill_n(values, count * d.width, 0.0f);
+      for (std::int64_t position = 0; position < end; position += block) {
+        const std::int64_t positions = std::min(block, end - position);
+        score(position, positions);
+        const bool ragged = weigh(position, positions);
+        add_values(position, positions, ragged);
+      }
+      for (int row = 0; row < count; ++row) {
+        // A row that sees nothing is 0.
+        a.kernel_.rows->divide(values + row * d.width, sums[row] == 0.0f ? 1.0f : sums[row], e.width,
+                               a.p_.output + a.at_row(e.output, pair, first + row));
+      }
+    }
+
+    /// scores = q k'
+    void score(std::int64_t position, std::int64_t positions) const {
+      const std::int64_t filters = a.engine_.filters, panel = key_panel(a.engine_, e.depth);
+      for (std::int64_t at = 0; at < positions; at += filters) {
+        const Tile t = {.input = queries,
+                        .offsets = a.offsets_.data(),
+                        .steps = static_cast<int>(d.depth.steps),
+                        .whole_steps = static_cast<int>(d.depth.whole),
+                        .pairs = d.depth.pairs,
+                        .weights = packed + (position + at) / filters * panel,
+                        .sums = scores + at,
+                        .sums_row = block};
+        a.engine_.multiply(t, count);
+      }
+    }
+
+    /// weights = exp(scale * scores + mask - largest); whether some rows see less than others.
+    bool weigh(std::int64_t position, std::int64_t positions) {
+      const bool narrow = !a.engine_.widened;
+      const std::int64_t padded = round_up<std::int64_t>(positions, step_channels);
+      bool ragged = false;
+      for (int row = 0; row < count; ++row) {
+        float* const s = scores + row * block;
+        const std::int64_t visible = std::clamp<std::int64_t>(seen(row) - position, 0, positions);
+        ragged = ragged || visible < positions;
+        if (e.masked) mask(row, position, visible, s);
+        const std::int64_t to = std::int64_t{row} * step_channels * (narrow ? 2 : 4);
+        factors[row] = a.kernel_.rows->weigh(s, visible, padded, e.masked ? 1.0f : static_cast<float>(e.scale),
+                                             weights + to, d.tile * step_channels, narrow, largest[row], sums[row]);
+      }
+      return ragged;
+    }
+
+    void mask(int row, std::int64_t position, std::int64_t visible, float* s) const {
+      const std::int64_t head = pair % e.groups * (e.heads / e.groups) + (first + row) / e.length;
+      const bfloat16* const from = a.p_.mask + pair / e.groups % e.mask_images * e.mask[0] + head * e.mask[1] +
+                                   (first + row) % e.length * e.mask[2] + position * e.mask[3];
+      for (std::int64_t i = 0; i < visible; ++i)
+        s[i] = s[i] * static_cast<float>(e.scale) + to_float(from[i * e.mask[3]]);
+    }
+
+    /// values = values * factors + weights v
+    void add_values(std::int64_t position, std::int64_t positions, bool ragged) const {
+      float* const to = position == 0 ? values : more;
+      const bfloat16* const v = a.p_.v + a.at_position(e.v, pair, position);
+      // What a row does not see may not be finite, and its weight, 0, times that is NaN.
+      const std::int64_t read = std::min(round_up<std::int64_t>(positions, step_channels), e.positions - position);
+      if ((ragged || read > positions) && !all_finite(v, read)) {
+        add_seen(v, position, positions, to);
+      } else {
+        const Steps steps(a.engine_, positions, order_of_weights(a.engine_));
+        const std::int64_t panel = value_panel(a.engine_, e.positions);
+        for (std::int64_t b = 0; b < d.width_blocks; ++b) {
+          const Tile t = {.input = weights,
+                          .offsets = a.offsets_.data(),
+                          .steps = static_cast<int>(steps.steps),
+                          .whole_steps = static_cast<int>(steps.whole),
+                          .pairs = steps.pairs,
+                          .weights = packed + d.keys + b * panel + position / step_channels * value_step(a.engine_),
+                          .sums = to + b * a.engine_.filters,
+                          .sums_row = d.width};
+          a.engine_.multiply(t, count);
+        }
+      }
+      for (int row = 0; to == more && row < count; ++row) {
+        a.kernel_.rows->add(values + row * d.width, factors[row], more + row * d.width, e.width);
+      }
+    }
+
+    bool all_finite(const bfloat16* v, std::int64_t positions) const {
+      bool finite = true;
+      for (std::int64_t i = 0; i < positions; ++i) {
+        for (std::int64_t x = 0; x < e.width; ++x) finite &= (v[i * e.v.row + x].bits & 0x7f80) != 0x7f80;
+      }
+      return finite;
+    }
+
+    void add_seen(const bfloat16* v, std::int64_t position, std::int64_t positions, float* to) const {
+      for (int row = 0; row < count; ++row) {
+        const std::int64_t visible = std::clamp<std::int64_t>(seen(row) - position, 0, positions);
+        for (std::int64_t x = 0; x < e.width; ++x) {
+          float sum = 0;
+          for (std::int64_t i = 0; i < visible; ++i) sum += weight(row, i) * to_float(v[i * e.v.row + x]);
+          to[row * d.width + x] = sum;
+        }
+      }
+    }
+    float weight(int row, std::int64_t i) const {
+      const std::int64_t line = (i / step_channels * d.tile + row) * step_channels, in_step = i % step_channels;
+      if (a.engine_.widened) return reinterpret_cast<const float*>(weights)[line + in_step];
+      return to_float(reinterpret_cast<const bfloat16*>(weights)[line + AttentionRows::bf16_place(in_step)]);
+    }
+
+    const Attention& a;
+    const Division& d;
+    const AttentionExtents& e;
+    std::int64_t pair;
+    const std::uint16_t* packed;  // of the pair
+    std::int64_t first;
+    int count;
+    std::byte *queries, *weights;  // [steps, tile, step_channels]
+    float* scores;                 // [tile, block]
+    float *values, *more;          // [tile, width]
+    float largest[most_rows], sums[most_rows], factors[most_rows];
+  };
+
+  const AttentionKernel& kernel_;
+  const Engine& engine_;
+  const AttentionExtents& e_;
+  const AttentionPointers& p_;
+  const Division d_;
+  ThreadPool& pool_;
+  std::uint16_t* packed_;
+  std::byte* workers_;
+  std::array<std::int64_t, most_attention_depth / step_channels> offsets_;  // of steps of a tile
+  static_assert(most_attention_depth >= block);
+};
+
+}  // namespace
+
+AttentionKernel attention_kernel(const Engine& engine) {
+  DeviceDescription device;
+  device.instructions = engine.set;
+  return {&engine, &best_kernel(moves(), device), &best_kernel(attention_rows_kernels(), device)};
+}
+
+std::size_t attention_workspace(const AttentionKernel& kernel, const AttentionExtents& e, int threads) {
+  const Division d(*kernel.engine, e, threads);
+  return static_cast<std::size_t>(d.batch * d.packed * 2 + threads * d.worker);
+}
+
+void attention(const AttentionKernel& kernel, const AttentionExtents& e, const AttentionPointers& p, ThreadPool& pool,
+               std::byte* workspace) {
+  if (e.images == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
+  Attention(kernel, e, p, pool, workspace).run();
+}
+}  // namespace lamina::cpu::bf16

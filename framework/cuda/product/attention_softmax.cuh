@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "lamina/cuda/product/attention_rows.cuh"
+#include "lamina/cuda/product/attention_tile.cuh"
+
+/// What becomes of a tile's scores (attention_tile.cuh): masked, weighed, and the sum of what they weigh so far.
+namespace lamina::cuda {
+
+/// The softmax so far of a thread's two of 16 rows.
+struct Softmax {
+  float largest[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {};  // of this thread's columns
+
+  /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `eights` times 8 positions; the outputs so far
+  /// are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
+  template <bool finite, int count>
+  __device__ __forceinline__ void weigh(Scores& scores, float (&outputs)[count][4], float unit, int eights) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float now = largest[h];
+#pragma unroll
+      for (int i = 0; i < positions / 8; ++i) {
+        if (i >= eights) break;
+        // NaN is left out here, and found again by the exponentials
+        now = fmaxf(now, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
+      }
+      now = over_row(now, [](float a, float b) { return fmaxf(a, b); });
+      // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
+      const float base = now == -INFINITY ? 0.0f : now, scaled = base * unit;
+      const float factor = largest[h] == -INFINITY ? 1.0f : exp2_of((largest[h] - base) * unit);
+      largest[h] = now;
+      sum[h] *= factor;
+#pragma unroll
+      for (int i = 0; i < positions / 8; ++i) {
+        if (i >= eights) break;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& s = scores[i][2 * h + j];
+          s = exp2_of(finite ? fmaf(s, unit, -scaled) : (s - base) * unit);
+          sum[h] += s;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < count; ++j) outputs[j][2 * h] *= factor, outputs[j][2 * h + 1] *= factor;
+    }
+  }
+};
+
+/// Scores times `scale`, with the mask, and -Inf for what is not seen, of 16 rows of which `first` and `first` + 8 are
+/// this thread's; how much of the tile at `position` these see.
+template <class T>
+__device__ inline void mask_scores(Scores& scores, const AttentionRows& rows, std::int64_t first, const T* mask,
+                                   int position, float scale, int eights, int (&seen)[2]) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const std::int64_t row = first + 8 * h, left = rows.seen(row) - position, step = rows.e.mask[3];
+    seen[h] = left < 0 ? 0 : left < positions ? static_cast<int>(left) : positions;
+    const T* const summand = mask == nullptr || row >= rows.count ? nullptr : mask + rows.mask(row) + position * step;
+#pragma unroll
+    for (int i = 0; i < positions / 8; ++i) {
+      if (i >= eights) break;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int column = 8 * i + lane % 4 * 2 + j;
+        float& s = scores[i][2 * h + j];
+        s *= scale;
+        if (column >= seen[h]) {
+          s = -INFINITY;
+        } else if (summand != nullptr) {
+          s += to_f32(summand[column * step]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lamina::cuda

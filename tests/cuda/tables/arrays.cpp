@@ -1,0 +1,114 @@
+// What the tables of cuda/array are tried on.
+
+#include "cuda/tables/examples.h"
+
+namespace lamina::test {
+namespace {
+
+Tensor drawn(const Shape& shape, unsigned seed) { return draw_floats(shape, seed); }
+
+/// Chains over whole operands, and with one that broadcasts: a factor for each channel, a row, a number.
+std::vector<Example<PointwiseProblem>> pointwise() {
+  const PointwiseProblem one = {{{.function = Pointwise::hard_swish}, {.function = Pointwise::neg}}};
+  const PointwiseProblem sum = {{{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}}};
+  const PointwiseProblem product = {{{.function = Pointwise::sigmoid}, {.function = Pointwise::mul, .operand = 1}}};
+  std::vector<Example<PointwiseProblem>> examples;
+  for (const auto& [odd, shape] :
+       {std::pair{false, Shape{2, 64, 8, 8}}, {true, {3, 13, 5, 7}}, {true, {1, 40, 3, 1}}}) {
+    const Tensor x = drawn(shape, 1), y = drawn(shape, 2);
+    examples.push_back({odd, one, {x}, shape, 4});
+    examples.push_back({odd, sum, {x, y}, shape, 4});
+    examples.push_back({odd, product, {x, y}, shape, 4});
+    examples.push_back({odd, sum, {x, drawn({1, shape[1], 1, 1}, 3)}, shape, 4});
+    examples.push_back({odd, product, {x, drawn({shape[0], shape[1], 1, 1}, 4)}, shape, 4});
+    examples.push_back({odd, product, {drawn({shape[0], shape[1], 1, 1}, 4), x}, shape, 4});
+    examples.push_back({odd, sum, {x, drawn({1}, 5)}, shape, 4});
+  }
+  examples.push_back({true, sum, {drawn({7, 1, 33}, 6), drawn({5, 1}, 7)}, {7, 5, 33}, 4});
+  return examples;
+}
+
+std::vector<Example<ConcatProblem>> concat() {
+  std::vector<Example<ConcatProblem>> examples;
+  for (const auto& [odd, channels] : {std::pair{false, std::vector<std::int64_t>{32, 64, 8}},
+                                      {true, {3, 5, 16}},
+                                      {true, {1}},
+                                      {true, std::vector<std::int64_t>(37, 3)}}) {
+    std::vector<Tensor> inputs;
+    std::int64_t all = 0;
+    for (const std::int64_t c : channels) inputs.push_back(drawn({2, c, 3, 5}, static_cast<unsigned>(all += c)));
+    examples.push_back({odd, {.dim = 1}, std::move(inputs), {2, all, 3, 5}, 0});
+  }
+  examples.push_back({true, {.dim = 0}, {drawn({2, 7, 3}, 1), drawn({5, 7, 3}, 2)}, {7, 7, 3}, 0});
+  return examples;
+}
+
+std::vector<Example<MoveProblem>> move() {
+  const MoveProblem turned = {{{.extent = 16, .stride = 1}, {.extent = 64, .stride = 16}}};
+  const MoveProblem odd = {{{.extent = 5, .stride = 1}, {.extent = 33, .stride = 35}, {.extent = 7, .stride = 5}}};
+  // Backwards, with something around it.
+  const MoveProblem padded = {
+      .axes = {{.extent = 9, .stride = 13},
+               {.extent = 16, .offsets = {-1, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1, -1}}},
+      .fill = 2};
+  return {{false, turned, {drawn({64, 16}, 1)}, {16, 64}, 0},
+          {true, odd, {drawn({33, 7, 5}, 2)}, {5, 33, 7}, 0},
+          {true, padded, {drawn({9, 13}, 3)}, {9, 16}, 0},
+          {true, odd, {draw_any({33, 7, 5}, 2, DType::i64)}, {5, 33, 7}, 0},
+          {true, padded, {draw_any({9, 13}, 3, DType::u8)}, {9, 16}, 0}};
+}
+
+std::vector<Example<ReduceProblem>> reduce() {
+  std::vector<Example<ReduceProblem>> examples;
+  for (const Reduction kind :
+       {Reduction::sum, Reduction::mean, Reduction::max, Reduction::min, Reduction::prod, Reduction::l1, Reduction::l2,
+        Reduction::sum_square, Reduction::log_sum_exp, Reduction::arg_max, Reduction::arg_min}) {
+    const bool place = kind == Reduction::arg_max || kind == Reduction::arg_min;
+    const bool exact = place || kind == Reduction::max || kind == Reduction::min;
+    const auto example = [&](bool odd, const Shape& shape, unsigned dims, const Shape& output) {
+      Example<ReduceProblem> e = {odd, {.kind = kind, .dims = dims}, {drawn(shape, 8)}, output};
+      if (place) e.result = DType::i64;
+      const auto terms = static_cast<double>(shape.numel() / output.numel());
+      e.spread = exact ? 0 : kind == Reduction::prod ? 1e-3 : kind == Reduction::mean ? 1 : terms;
+      examples.push_back(std::move(e));
+    };
+    example(false, {2, 32, 8, 8}, 0b1000, {2, 32, 8});
+    example(true, {7, 33}, 0b10, {7});
+    example(true, {33, 7}, 0b01, {7});
+    if (place) continue;
+    example(false, {2, 32, 8, 8}, 0b1100, {2, 32, 1, 1});
+    example(true, {3, 5, 7, 9}, 0b0101, {5, 9});
+    example(true, {3, 1030}, 0b11, {});
+  }
+  return examples;
+}
+
+std::vector<Example<NormProblem>> norm() {
+  std::vector<Example<NormProblem>> examples;
+  for (const bool centred : {true, false}) {
+    const auto example = [&](bool odd, const Shape& shape, NormProblem problem) {
+      problem.centred = centred;
+      problem.scale = drawn({problem.channels}, 9), problem.shift = drawn({problem.channels}, 10);
+      examples.push_back({odd, problem, {drawn(shape, 11)}, shape, 8});
+    };
+    example(false, {8, 256}, {.length = 256, .channels = 256});
+    example(false, {3, 768}, {.length = 768, .channels = 768});
+    example(true, {5, 77}, {.length = 77, .channels = 77});
+    example(true, {2, 5000}, {.length = 5000, .channels = 5000});
+    example(true, {2, 12, 5, 7}, {.length = 4 * 35, .inner = 35, .channels = 12});
+  }
+  for (Example<NormProblem>& e : examples) e.to = {Layout::nchw}, e.from = {Layout::nchw};
+  return examples;
+}
+
+}  // namespace
+
+void add_array_rows(std::vector<TableRow>& rows) {
+  add_example_rows<PointwiseProblem, pointwise>(rows);
+  add_example_rows<ConcatProblem, concat>(rows);
+  add_example_rows<MoveProblem, move>(rows);
+  add_example_rows<ReduceProblem, reduce>(rows);
+  add_example_rows<NormProblem, norm>(rows);
+}
+
+}  // namespace lamina::test

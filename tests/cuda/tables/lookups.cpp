@@ -1,0 +1,178 @@
+// What the tables of cuda/lookup and cuda/product are tried on.
+
+#include "cuda/tables/examples.h"
+
+namespace lamina::test {
+namespace {
+
+Tensor drawn(const Shape& shape, unsigned seed) { return draw_floats(shape, seed); }
+
+/// Two taps of weights 0.25 and 0.75, `out` of them over `in` places.
+ResampleProblem::Axis axis_of(int dim, int in, int out) {
+  ResampleProblem::Axis axis = {.dim = dim, .taps = 2};
+  for (int i = 0; i < out; ++i) {
+    const int at = i * in / out;
+    axis.indices.insert(axis.indices.end(), {at, std::min(at + 1, in - 1)});
+    axis.weights.insert(axis.weights.end(), {0.25f, 0.75f});
+  }
+  return axis;
+}
+
+std::vector<Example<ResampleProblem>> resample() {
+  return {{false, {{axis_of(2, 8, 16), axis_of(3, 8, 16)}}, {drawn({2, 16, 8, 8}, 1)}, {2, 16, 16, 16}, 4},
+          {true, {{axis_of(2, 7, 13), axis_of(3, 9, 5)}}, {drawn({3, 5, 7, 9}, 2)}, {3, 5, 13, 5}, 4},
+          {true, {{axis_of(1, 33, 50)}}, {drawn({3, 33}, 3)}, {3, 50}, 4}};
+}
+
+std::vector<Example<GatherProblem>> gather() {
+  const auto places = [](const Shape& shape, std::int64_t extent) { return draw_whole(shape, 4, -extent - 1, extent); };
+  return {{false, {GatherKind::take, 0}, {drawn({64, 32}, 1), places({16}, 64)}, {16, 32}, 0},
+          {true, {GatherKind::take, 1}, {drawn({3, 7, 5}, 2), places({2, 3}, 7)}, {3, 2, 3, 5}, 0},
+          {true, {GatherKind::elements, 1}, {drawn({3, 50, 7}, 3), places({3, 61, 7}, 50)}, {3, 61, 7}, 0},
+          {true, {GatherKind::nd, 0, 1}, {drawn({3, 5, 6, 2}, 4), places({3, 8, 2}, 5)}, {3, 8, 2}, 0},
+          {true, {GatherKind::take, 0}, {draw_any({7, 5}, 2, DType::u8), places({11}, 7)}, {11, 5}, 0}};
+}
+
+std::vector<Example<ScatterProblem>> scatter() {
+  std::vector<Example<ScatterProblem>> examples;
+  for (const ScatterReduction reduction : {ScatterReduction::none, ScatterReduction::add, ScatterReduction::mul,
+                                           ScatterReduction::max, ScatterReduction::min}) {
+    const bool sums = reduction == ScatterReduction::add || reduction == ScatterReduction::mul;
+    const double spread = sums ? 64 : 0;
+    examples.push_back({false,
+                        {GatherKind::elements, 0, reduction},
+                        {drawn({32, 16}, 1), draw_whole({16, 16}, 2, 0, 31), drawn({16, 16}, 3)},
+                        {32, 16},
+                        spread});
+    examples.push_back({true,
+                        {GatherKind::elements, 1, reduction},
+                        {drawn({3, 7, 5}, 4), draw_whole({3, 11, 5}, 5, -7, 6), drawn({3, 11, 5}, 6)},
+                        {3, 7, 5},
+                        spread});
+    examples.push_back({true,
+                        {GatherKind::nd, 0, reduction},
+                        {drawn({7, 33}, 7), draw_whole({5, 1}, 8, 0, 6), drawn({5, 33}, 9)},
+                        {7, 33},
+                        spread});
+  }
+  return examples;
+}
+
+std::vector<Example<TopKProblem>> topk() {
+  std::vector<Example<TopKProblem>> examples;
+  for (const bool largest : {true, false}) {
+    for (const bool places : {true, false}) {
+      const auto example = [&](bool odd, const Tensor& x, int dim, std::int64_t k) {
+        Shape output = x.shape();
+        output.set(dim, k);
+        Example<TopKProblem> e = {odd, {dim, k, largest, places}, {x}, output, 0};
+        if (places) e.result = DType::i64;
+        examples.push_back(std::move(e));
+      };
+      example(false, drawn({4, 1024}, 1), 1, 8);
+      example(true, drawn({3, 77}, 2), 1, 77);
+      example(true, drawn({2, 5001, 1}, 3), 1, 300);
+      example(true, draw_whole({3, 600}, 4, -5, 5, DType::i32), 1, 41);
+    }
+  }
+  return examples;
+}
+
+std::vector<Example<GridSampleProblem>> grid_sample() {
+  std::vector<Example<GridSampleProblem>> examples;
+  for (const GridMode mode : {GridMode::linear, GridMode::nearest, GridMode::cubic}) {
+    for (const GridPadding padding : {GridPadding::zeros, GridPadding::border, GridPadding::reflection}) {
+      const auto example = [&](bool odd, const Shape& in, const Shape& out) {
+        // Of 64ths, which all types hold, so that all see the same places; none is half way between two elements.
+        Tensor places = draw_whole({out[0], out[2], out[3], 2}, 5, -20, 20).to(DType::f32);
+        for (float& g : places.values<float>()) g = (g + 0.25f) / 16;
+        examples.push_back({odd, {mode, padding, odd}, {drawn(in, 6), places}, out, 4});
+      };
+      example(false, {2, 8, 8, 8}, {2, 8, 4, 16});
+      example(true, {1, 3, 7, 5}, {1, 3, 9, 11});
+    }
+  }
+  return examples;
+}
+
+std::vector<Example<CumulativeProblem>> cumulative() {
+  std::vector<Example<CumulativeProblem>> examples;
+  for (const bool product : {false, true}) {
+    for (const bool reverse : {false, true}) {
+      const auto example = [&](bool odd, const Tensor& x, int dim) {
+        const CumulativeProblem problem = {.dim = dim, .exclusive = odd, .reverse = reverse, .product = product};
+        examples.push_back({odd, problem, {x}, x.shape(), is_float(x.dtype()) ? 64.0 : 0.0});
+      };
+      // Factors near 1: no product, in whichever order, leaves the range.
+      const auto terms = [&](const Shape& shape, unsigned seed) {
+        Tensor x = drawn(shape, seed);
+        if (product) std::ranges::for_each(x.values<float>(), [](float& v) { v = 1 + 0.01f * v; });
+        return x;
+      };
+      example(false, terms({4, 256}, 1), 1);
+      example(true, terms({3, 77, 5}, 2), 1);
+      example(true, terms({2, 1030}, 3), 1);
+      example(true, draw_whole({3, 77}, 4, 0, 1, DType::i32), 1);
+    }
+  }
+  return examples;
+}
+
+std::vector<Example<MatMulProblem>> matmul() {
+  const auto example = [](bool odd, const Shape& a, const Shape& b, const Shape& c, MatMulProblem problem = {}) {
+    return Example<MatMulProblem>{odd, problem, {drawn(a, 1), drawn(b, 2)}, c, static_cast<double>(c.numel())};
+  };
+  std::vector<Example<MatMulProblem>> examples = {
+      example(false, {64, 64}, {64, 64}, {64, 64}),
+      example(false, {2, 4, 128}, {2, 128, 64}, {2, 4, 64}),
+      example(true, {130, 40}, {40, 131}, {130, 131}),
+      example(true, {33, 77}, {65, 77}, {33, 65}, {.transpose_b = true, .alpha = 0.125}),
+      example(true, {77, 33}, {77, 65}, {33, 65}, {.transpose_a = true}),
+      example(true, {3, 2, 5, 17}, {1, 2, 17, 9}, {3, 2, 5, 9}),
+      example(true, {1, 300}, {300, 70}, {1, 70}),
+  };
+  for (Example<MatMulProblem>& e : examples) {  // of as many terms
+    e.spread = std::sqrt(static_cast<double>(e.inputs[0].shape()[e.problem.transpose_a ? -2 : -1])) * 4;
+    e.from = e.to = {Layout::nchw};
+  }
+  return examples;
+}
+
+std::vector<Example<AttentionProblem>> attention() {
+  const auto example = [](bool odd, std::int64_t heads, std::int64_t groups, std::int64_t l, std::int64_t s,
+                          std::int64_t d, std::int64_t e, const AttentionProblem& problem) {
+    Example<AttentionProblem> result = {
+        odd,
+        problem,
+        {drawn({2, heads, l, d}, 1), drawn({2, groups, s, d}, 2), drawn({2, groups, s, e}, 3)},
+        {2, heads, l, e},
+        4};
+    result.from = result.to = {Layout::nchw};
+    return result;
+  };
+  std::vector<Example<AttentionProblem>> examples = {
+      example(false, 2, 2, 64, 64, 64, 64, {.scale = 0.125}),
+      example(true, 4, 2, 19, 37, 32, 32, {.scale = 0.17}),
+      example(true, 1, 1, 65, 129, 64, 64, {.scale = 0.125, .causal = true, .past = 64}),
+      example(true, 1, 1, 9, 40, 3, 5, {.scale = 0.5}),
+      example(true, 2, 2, 20, 81, 96, 96, {.scale = 0.1}),
+  };
+  examples.push_back(examples[1]);
+  examples.back().inputs.push_back(drawn({19, 37}, 4));
+  return examples;
+}
+
+}  // namespace
+
+void add_lookup_rows(std::vector<TableRow>& rows) {
+  add_example_rows<ResampleProblem, resample>(rows);
+  add_example_rows<GatherProblem, gather>(rows);
+  add_example_rows<ScatterProblem, scatter>(rows);
+  add_example_rows<TopKProblem, topk>(rows);
+  add_example_rows<GridSampleProblem, grid_sample>(rows);
+  add_example_rows<CumulativeProblem, cumulative>(rows);
+  add_example_rows<MatMulProblem, matmul>(rows);
+  add_example_rows<AttentionProblem, attention>(rows);
+}
+
+}  // namespace lamina::test
