@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/kernel/conv_geometry.h"
@@ -51,6 +52,11 @@ struct Fold {
   int shift = 0;  // 1: that pixel is there
 };
 
+/// What the device divides by.
+struct Dividers {
+  Divider m_tiles, n_tiles, groups, plane, out_width, dilation_height, dilation_width;
+};
+
 struct Arguments {
   ConvGeometry geometry;                 // batch: the images of this launch
   const void* input = nullptr;           // [images, H, W, groups, padded channels of a group] in units of unit_bytes
@@ -70,6 +76,7 @@ struct Arguments {
   int block_m = 0;               // of the tile in use
   int m_tiles = 0, n_tiles = 0;  // per group
   unsigned tiles = 0;            // of all groups and splits
+  Dividers by;
   int steps = 0, steps_per_split = 0, splits = 1;
   unsigned unit_elements = 4;
   unsigned units_per_pixel = 0;  // all groups

@@ -19,23 +19,24 @@ namespace lamina::cuda::implicit_gemm {
 __device__ inline Position window_at(const Arguments& args, int group, int pixel) {
   const ConvGeometry& g = args.geometry;
   const int plane = g.out_height * g.out_width;
-  const int image = pixel / plane;
-  const int row = (pixel - image * plane) / g.out_width;
+  const int image = static_cast<int>(args.by.plane.quotient(static_cast<unsigned>(pixel)));
+  const int row = static_cast<int>(args.by.out_width.quotient(static_cast<unsigned>(pixel - image * plane)));
   const int top = row * g.stride_height - g.padding_height;
   const int left = (pixel - image * plane - row * g.out_width) * g.stride_width - g.padding_width;
 
-  const auto first = [](int corner, int dilation) {
-    if (corner >= 0) return 0;
-    return min(dilation == 1 ? -corner : (dilation - 1 - corner) / dilation, max_kernel);
+  // The first tap of an axis inside the image, and one past the last.
+  const auto first = [](int corner, int dilation, Divider by) {
+    const int before = static_cast<int>(by.quotient(static_cast<unsigned>(max(dilation - 1 - corner, 0))));
+    return static_cast<unsigned>(min(corner < 0 ? before : 0, max_kernel));
   };
-  const auto end = [](int corner, int dilation, int size, int kernel) {
-    if (corner >= size) return 0;
-    return min(dilation == 1 ? size - corner : (size - 1 - corner) / dilation + 1, kernel);
+  const auto end = [](int corner, Divider by, int size, int kernel) {
+    const int last = static_cast<int>(by.quotient(static_cast<unsigned>(max(size - 1 - corner, 0))));
+    return static_cast<unsigned>(corner < size ? min(last + 1, kernel) : 0);
   };
-  const unsigned rows = static_cast<unsigned>(128 - first(top, g.dilation_height)) |
-                        static_cast<unsigned>(end(top, g.dilation_height, g.in_height, g.kernel_height)) << 8;
-  const unsigned columns = static_cast<unsigned>(128 - first(left, g.dilation_width)) |
-                           static_cast<unsigned>(end(left, g.dilation_width, g.in_width, g.kernel_width)) << 8;
+  const unsigned rows = 128 - first(top, g.dilation_height, args.by.dilation_height) |
+                        end(top, args.by.dilation_height, g.in_height, g.kernel_height) << 8;
+  const unsigned columns = 128 - first(left, g.dilation_width, args.by.dilation_width) |
+                           end(left, args.by.dilation_width, g.in_width, g.kernel_width) << 8;
   const unsigned corner =
       (static_cast<unsigned>(image) * static_cast<unsigned>(g.in_height) + static_cast<unsigned>(top)) *
           static_cast<unsigned>(g.in_width) +

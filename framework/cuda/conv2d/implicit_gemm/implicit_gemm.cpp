@@ -70,6 +70,13 @@ class ImplicitGemm final : public Operator {
         .quads = ceil_div(group_filters, 4),
         .block_m = choice_.tile.block_m,
         .m_tiles = ceil_div(group_filters, choice_.tile.block_m),
+        .by = {.m_tiles = Divider(ceil_div(group_filters, choice_.tile.block_m)),
+               .n_tiles = {},
+               .groups = Divider(product_.geometry.groups),
+               .plane = Divider(product_.geometry.out_pixels()),
+               .out_width = Divider(product_.geometry.out_width),
+               .dilation_height = Divider(product_.geometry.dilation_height),
+               .dilation_width = Divider(product_.geometry.dilation_width)},
         .steps = layout.steps,
         .steps_per_split = ceil_div(layout.steps, choice_.splits),
         .splits = choice_.splits,
@@ -112,6 +119,7 @@ class ImplicitGemm final : public Operator {
       args.geometry.batch = std::min(choice_.images, geometry_.batch - first);
       args.pixels = static_cast<int>(args.geometry.batch * geometry_.out_pixels());
       args.n_tiles = ceil_div(args.pixels, choice_.tile.block_n);
+      args.by.n_tiles = Divider(args.n_tiles);
       args.input = at(inputs[0].raw(), first, in_bytes);
       args.output = static_cast<unsigned char*>(outputs[0].raw()) + static_cast<std::size_t>(first) * out_bytes;
       if (adds_) args.finish.residual = at(inputs[1].raw(), first, out_bytes);

@@ -41,21 +41,22 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
     if constexpr (T::reads_ahead) {
       // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
 #pragma unroll
-      for (int piece = 0; piece < 4; ++piece) {
-        loader.load(at(load_slot), piece);
-        if (piece == 3) {
+      for (int piece = 0; piece < T::pieces; ++piece) {
+        const bool last = piece == T::pieces - 1;
+        if (last) {
           ptx::copy_async_commit();
           ptx::copy_async_wait<T::stages - 2>();
           __syncthreads();  // the next step has landed for all, and all are done with the slot that is loaded next
           on();
         }
-        product.read(at(slot), (piece + 1) % 4);
+        product.read(at(slot), (piece + 1) % T::pieces);
+        if (!last) loader.load(at(load_slot), piece, T::pieces - 1);
         product.multiply(piece % 2);
       }
     } else {
       ptx::copy_async_wait<T::stages - 2>();
       __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
-      product.multiply_step(at(slot), [&](int quarter) { loader.load(at(load_slot), quarter); });
+      product.multiply_step(at(slot), [&](int quarter) { loader.load(at(load_slot), quarter, 4); });
       ptx::copy_async_commit();
       on();
     }
@@ -92,48 +93,47 @@ __device__ __forceinline__ void finish_each(const Arguments& args, const Work& w
   __syncthreads();
 }
 
-/// The way of most layers, out of registers: whole units of the storage type, nothing or a clamp.
+/// The way of most layers, out of registers: whole units of the storage type, a function that is inlined. The sums move
+/// up by a fragment of pixels each time, so that the loop is one piece of code.
 template <class T>
-__device__ __forceinline__ void finish_whole(const Arguments& args, const Work& work, const T& product) {
+__device__ __forceinline__ void finish_whole(const Arguments& args, const Work& work, T& product) {
   using Op = typename T::Op;
   using Output = typename Op::Element;
-  constexpr int rows = T::fragments_n * 2, together = T::units > 8 ? 4 : 2;
+  constexpr int at_once = T::units / T::fragments_n;  // of a fragment of pixels
+  const auto filter_of = [&](int unit) { return work.m_tile * T::block_m + T::filter_of(unit); };
+  const FilterEnd<Op, 8> ends[2] = {{args, work.group, filter_of(0)},
+                                    {args, work.group, filter_of(at_once / 2 > 1 ? T::fragments_n * 2 : 0)}};
   unsigned again = 0;
-  static_assert(T::units <= 32, "a bit each");
-  const auto functions = [&](float(&v)[8], const float(&added)[8]) {
+  static_assert(T::units <= 32 && at_once <= 4, "a bit each, two filters' ends");
+#pragma unroll 1
+  for (int fragment = 0; fragment < T::fragments_n; ++fragment) {
+    Neighbours<Output, 8> residual[at_once];  // asked for together
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] = clamped(v[j] + added[j], args.finish.low, args.finish.high);
-  };
-#pragma unroll
-  for (int first = 0; first < T::units; first += rows) {
-    const int m = work.m_tile * T::block_m + T::filter_of(first);
-    if (m >= args.group_out_channels) continue;
-    const FilterEnd<Op, 8> end(args, work.group, m);
-#pragma unroll
-    for (int some = first; some < first + rows; some += together) {
-      Neighbours<Output, 8> residual[together];  // asked for together
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int pixel = work.first_pixel + T::pixel_of(some + i);
-        if (pixel < args.pixels) residual[i] = residual_at<Output, 8>(args, work.group, m, pixel, true);
-      }
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int pixel = work.first_pixel + T::pixel_of(some + i);
-        if (pixel >= args.pixels) continue;
-        float values[8];
-        product.take(some + i, values);
-        if (!finish_as<Op, Output>(args, end, work.group, m, pixel, values, residual[i], true, functions)) {
-          again |= 1u << (some + i);
-        }
+    for (int i = 0; i < at_once; ++i) {
+      const int unit = i / 2 * T::fragments_n * 2 + i % 2;
+      const int m = filter_of(unit), pixel = work.first_pixel + T::pixel_of(unit) + fragment * 16;
+      if (m < args.group_out_channels && pixel < args.pixels) {
+        residual[i] = residual_at<Output, 8>(args, work.group, m, pixel, true);
       }
     }
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int unit = i / 2 * T::fragments_n * 2 + i % 2;
+      const int m = filter_of(unit), pixel = work.first_pixel + T::pixel_of(unit) + fragment * 16;
+      if (m >= args.group_out_channels || pixel >= args.pixels) continue;
+      float values[8];
+      product.take(unit, values);
+      const auto functions = [&](float(&v)[8], const float(&added)[8]) { apply_inlined<Output>(args.finish, v, added); };
+      if (!finish_as<Op, Output>(args, ends[i / 2], work.group, m, pixel, values, residual[i], true, functions)) {
+        again |= 1u << (unit + fragment * 2);
+      }
+    }
+    product.move_up();
   }
 #pragma unroll 1
   for (; again != 0; again &= again - 1) {
     const int unit = __ffs(static_cast<int>(again)) - 1;
-    finish_exactly<Op, Output, 8>(args, work.group, work.m_tile * T::block_m + T::filter_of(unit),
-                                  work.first_pixel + T::pixel_of(unit));
+    finish_exactly<Op, Output, 8>(args, work.group, filter_of(unit), work.first_pixel + T::pixel_of(unit));
   }
 }
 
@@ -166,13 +166,13 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
   const int early = min(T::stages - 1, loader.steps_left);
 #pragma unroll
   for (int step = 0; step < T::stages - 1; ++step) {
-    if (step < early) loader.load_weights(at(step), 0, 4, step);
+    if (step < early) loader.load_weights(at(step), 0, 1, 1, step);
   }
   wait_for_predecessor();
 #pragma unroll 1
   for (int step = 0; step < T::stages - 1; ++step) {
-    if (step >= early) loader.load_weights(at(step), 0, 4);
-    loader.load_pixels(at(step), 0, 4);
+    if (step >= early) loader.load_weights(at(step), 0, 1, 1);
+    loader.load_pixels(at(step), 0, 1, 1);
     loader.advance();
     ptx::copy_async_commit();
     if (step == 0) loader.find_following();
@@ -186,12 +186,12 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
     __syncthreads();
     product.read(at(0), 0);
   }
-  const bool whole = args.out_in_eights && args.finish.kind == Finish::Kind::clamp &&
+  const bool whole = args.out_in_eights && args.finish.kind != Finish::Kind::chain &&
                      (sizeof(Output) == sizeof(float) || args.output_type != DType::f32);
 #pragma unroll 1
   for (unsigned tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
     product.clear();
-    for (int left = Work(args, tile, T::block_n).steps; left > 0;) {
+    for (int left = Work(args, tile, T::block_n).steps * (step_bytes / T::row_bytes); left > 0;) {
       const int steps = min(left, loader.steps_left);
       multiply(product, loader, tiles, steps, slot, load_slot);
       left -= steps;

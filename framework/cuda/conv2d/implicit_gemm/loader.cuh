@@ -5,6 +5,7 @@
 #include <climits>
 
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
+#include "lamina/cuda/conv2d/implicit_gemm/warps.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 
 namespace lamina::cuda::implicit_gemm {
@@ -12,7 +13,7 @@ namespace lamina::cuda::implicit_gemm {
 /// Shared memory of a block, in bytes from its start: the pipeline's steps, the windows of the pixels of two tiles.
 template <class T>
 struct Shared {
-  static constexpr int step = (T::block_m + T::block_n) * step_bytes;
+  static constexpr int step = (T::block_m + T::block_n) * T::row_bytes;
   static constexpr int windows = T::stages * step;
   static constexpr int bytes = windows + 2 * T::block_n * static_cast<int>(sizeof(Position));
 };
@@ -25,13 +26,11 @@ struct Work {
 
   /// Filters vary fastest: blocks that run together share their pixels.
   __device__ __forceinline__ Work(const Arguments& args, unsigned tile, int block_n) {
-    const auto m_tiles = static_cast<unsigned>(args.m_tiles), n_tiles = static_cast<unsigned>(args.n_tiles),
-               groups = static_cast<unsigned>(args.geometry.groups);
-    m_tile = static_cast<int>(tile % m_tiles);
-    first_pixel = static_cast<int>(tile / m_tiles % n_tiles) * block_n;
-    const unsigned rest = tile / m_tiles / n_tiles;
-    group = static_cast<int>(rest % groups);
-    split = static_cast<int>(rest / groups);
+    const unsigned columns = args.by.m_tiles.quotient(tile), rest = args.by.n_tiles.quotient(columns);
+    m_tile = static_cast<int>(tile) - static_cast<int>(columns) * args.m_tiles;
+    first_pixel = (static_cast<int>(columns) - static_cast<int>(rest) * args.n_tiles) * block_n;
+    split = static_cast<int>(args.by.groups.quotient(rest));
+    group = static_cast<int>(rest) - split * args.geometry.groups;
     first_step = split * args.steps_per_split;
     steps = min(args.steps - first_step, args.steps_per_split);
   }
@@ -40,16 +39,23 @@ struct Work {
 /// Brings one step after another of both operands into shared memory, of all tiles of a block.
 template <class T, int unit_bytes>
 struct Loader {
-  static constexpr int units = step_bytes / unit_bytes;  // of a row; a thread stays with one of them
+  static constexpr int units = T::row_bytes / unit_bytes;  // of a row; a thread stays with one of them
   static constexpr int rows_per_pass = T::threads / units;
   static constexpr int passes = T::block_n / rows_per_pass;
-  static constexpr int weight_copies = T::block_m * step_bytes / (T::threads * 16);
-  static_assert(passes % 4 == 0, "a step is loaded in quarters");
+  static constexpr int weight_copies = T::block_m * T::row_bytes / (T::threads * 16);
+  static constexpr int chunks = T::row_bytes / 16, parts = step_bytes / T::row_bytes;
+
+  static_assert(T::block_n % rows_per_pass == 0, "whole passes");
+
+  static constexpr int together = 4;
+  static constexpr bool keeps = passes <= together;  // the windows of its rows, in registers
 
   const Arguments& args;
+  Position kept[keeps ? passes : 1];
   Position* windows;    // shared, of this tile's pixels; one of two places that take turns
   Position* following;  // of the next tile's
   unsigned weight;      // this thread's first 16 bytes of the step, counted in such
+  unsigned part;        // of the step of 128 bytes
   int taps;             // which tap is its own
   Position tap;
   unsigned tile;
@@ -62,6 +68,7 @@ struct Loader {
     find_windows(tile, windows);
     begin();
     __syncthreads();
+    keep();
   }
 
   __device__ __forceinline__ void find_windows(unsigned of, Position* to) const {
@@ -73,6 +80,13 @@ struct Loader {
     }
   }
 
+  __device__ __forceinline__ void keep() {
+    if constexpr (keeps) {
+#pragma unroll
+      for (int i = 0; i < passes; ++i) kept[i] = windows[static_cast<int>(threadIdx.x) / units + i * rows_per_pass];
+    }
+  }
+
   __device__ __forceinline__ void begin() {
     ended = tile >= args.tiles;
     if (ended) {
@@ -80,53 +94,75 @@ struct Loader {
       return;
     }
     const Work work(args, tile, T::block_n);
+    const unsigned row = threadIdx.x / chunks;
     weight = static_cast<unsigned>((work.group * args.m_tiles + work.m_tile) * args.steps + work.first_step) *
                  (T::block_m * step_bytes / 16) +
-             threadIdx.x;
-    taps = work.first_step * units + static_cast<int>(threadIdx.x) % units;
+             (parts == 1 ? threadIdx.x : row * 8 + (threadIdx.x % chunks ^ row % 8));
+    taps = work.first_step * parts * units + static_cast<int>(threadIdx.x) % units;
     tap = args.taps[taps];
-    steps_left = work.steps;
+    part = 0;
+    steps_left = work.steps * parts;
   }
 
   /// Starts copies of weights, quarters `from` to `to` of those of the step `ahead` of the next one, to the step at
   /// shared address `shared`.
-  __device__ __forceinline__ void load_weights(unsigned shared, int from, int to, int ahead = 0) const {
+  __device__ __forceinline__ void load_weights(unsigned shared, int from, int to, int of, int ahead = 0) const {
     const int thread = static_cast<int>(threadIdx.x);
-    const auto* mine = static_cast<const unsigned char*>(args.weight) + std::size_t{weight} * 16;
+    const auto* mine =
+        static_cast<const unsigned char*>(args.weight) + std::size_t{weight ^ static_cast<unsigned>(ahead % parts * 4)} * 16;
+    const int mine_in_shared = parts == 1 ? thread * 16 : placed<T::row_bytes>(thread / chunks, thread % chunks * 16);
 #pragma unroll
-    for (int i = from * weight_copies / 4; i < to * weight_copies / 4; ++i) {
-      ptx::copy_async_once(shared + static_cast<unsigned>(thread + i * T::threads) * 16,
-                           mine + (ahead * T::block_m * step_bytes + i * T::threads * 16), !ended);
+    for (int i = from * weight_copies / of; i < to * weight_copies / of; ++i) {
+      ptx::copy_async_once(shared + static_cast<unsigned>(mine_in_shared + i * T::threads * 16),
+                           mine + (ahead / parts * T::block_m * step_bytes + i * T::threads * 16 * parts), !ended);
     }
   }
 
   /// The same of the next step's pixels.
-  __device__ __forceinline__ void load_pixels(unsigned shared, int from, int to) const {
+  __device__ __forceinline__ void load_pixels(unsigned shared, int from, int to, int of) const {
     const int thread = static_cast<int>(threadIdx.x);
     const Position* mine = windows + thread / units;
+    const auto place = [thread](int i) {
+      constexpr bool alike = rows_per_pass % 8 == 0;  // the rows of all passes are swizzled so
+      return placed<T::row_bytes>(thread / units + (alike ? 0 : i * rows_per_pass), thread % units * unit_bytes) +
+             (alike ? i * rows_per_pass * T::row_bytes : 0);
+    };
 #pragma unroll
-    for (int i = from * passes / 4; i < to * passes / 4; ++i) {
-      const Position window = mine[i * rows_per_pass];
-      const int row = thread / units + i * rows_per_pass;
-      const unsigned destination =
-          shared + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
-      ptx::copy_async<unit_bytes>(destination,
-                                  static_cast<const unsigned char*>(args.input) +
-                                      static_cast<std::size_t>(window.offset + tap.offset) * unit_bytes,
-                                  inside(window, tap));
+    for (int some = from * passes / of; some < to * passes / of; some += together) {
+      Position window[together];  // no copy waits for the one before it
+#pragma unroll
+      for (int j = 0; j < together; ++j) {
+        const int i = some + j;
+        if (i < to * passes / of) window[j] = keeps ? kept[i % (keeps ? passes : 1)] : mine[i * rows_per_pass];
+      }
+#pragma unroll
+      for (int j = 0; j < together; ++j) {
+        const int i = some + j;
+        if (i >= to * passes / of) continue;
+        const unsigned destination = shared + static_cast<unsigned>(T::block_m * T::row_bytes + place(i));
+        ptx::copy_async<unit_bytes>(destination,
+                                    static_cast<const unsigned char*>(args.input) +
+                                        static_cast<std::size_t>(window[j].offset + tap.offset) * unit_bytes,
+                                    inside(window[j], tap));
+      }
     }
   }
 
-  __device__ __forceinline__ void load(unsigned shared, int quarter) {
-    load_weights(shared, quarter, quarter + 1);
-    load_pixels(shared, quarter, quarter + 1);
-    if (quarter == 3) advance();
+  __device__ __forceinline__ void load(unsigned shared, int piece, int of) {
+    load_weights(shared, piece, piece + 1, of);
+    load_pixels(shared, piece, piece + 1, of);
+    if (piece == of - 1) advance();
   }
 
   /// On to the next step, without a branch; after the tile's last one next_tile() is to be called.
   __device__ __forceinline__ void advance() {
     --steps_left;
-    weight += T::block_m * step_bytes / 16;
+    if constexpr (parts == 2) {
+      part ^= 1;
+      weight = (weight ^ 4) + (part == 0 ? T::block_m * step_bytes / 16 : 0);
+    } else {
+      weight += T::block_m * step_bytes / 16;
+    }
     taps += units;
     if (steps_left > 0 && !ended) tap = args.taps[taps];
   }
@@ -140,6 +176,7 @@ struct Loader {
     if (tile < args.tiles) {
       Position* const done = windows;
       windows = following, following = done;
+      keep();
     }
     begin();
     find_following();
