@@ -15,18 +15,23 @@ using lamina::detail::ceil_div;
 constexpr int most_splits = 32;
 constexpr std::int64_t most_tiles = std::numeric_limits<int>::max();
 
+/// Clock cycles that the tensor cores need.
+double products_of_a_step(const Tile& tile, int terms) {
+  return static_cast<double>(tile.block_m * tile.block_n) * static_cast<double>(terms) / tile.rate;
+}
+
 /// What a launch is expected to take, in clock cycles. Tiles are worked on in waves, `resident` to a multiprocessor. A
 /// step takes what the tensor cores need for all tiles there, but each also waits: for its barrier, for its operands.
 /// No launch is faster than memory moves its `bytes`. The constants are measured (docs/implicit_gemm.md).
 double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int multiprocessors, int terms_per_step,
                        int steps, int splits, double outputs, double bytes) {
-  constexpr double waiting = 350, launch = 4500, a_tile = 1100, an_output = 0.17, reduction = 3600,
-                   bytes_per_cycle = 2100, partial_bytes_per_cycle = 3900;
+  constexpr double waiting = 240, launch = 4000, an_output = 0.23, reduction = 2400, bytes_per_cycle = 2280,
+                   partial_bytes_per_cycle = 4500;
   const double area = tile.block_m * tile.block_n;
-  const double products = area * static_cast<double>(terms_per_step) / tile.rate;
+  const double products = products_of_a_step(tile, terms_per_step);
   const auto wave = [&](std::int64_t together) {
     const auto count = static_cast<double>(together);
-    return ceil_div(steps, splits) * std::max(products * count, products + waiting) + a_tile + an_output * area * count;
+    return ceil_div(steps, splits) * std::max(products * count, products + waiting) + an_output * area * count;
   };
   const std::int64_t at_once = std::int64_t{multiprocessors} * resident;
   double cycles = static_cast<double>(tiles / at_once) * wave(resident);
@@ -34,6 +39,18 @@ double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int m
   cycles = launch + std::max(cycles, bytes / bytes_per_cycle);
   if (splits > 1) cycles += reduction + 2 * sizeof(float) * splits * outputs / partial_bytes_per_cycle;
   return cycles;
+}
+
+/// Blocks of a launch. Going from tile to tile saves all but the first of a multiprocessor's beginnings. But who gets
+/// the tiles of the last round is settled beforehand, and two may meet on one multiprocessor while another has none; where
+/// that may cost more, the hardware deals out one tile a block.
+std::int64_t blocks_of(const Tile& tile, std::int64_t tiles, int multiprocessors, int terms_per_step, int steps) {
+  constexpr double beginning = 1500;
+  const std::int64_t at_once = std::int64_t{multiprocessors} * tile.resident, rest = tiles % at_once;
+  if (tiles <= at_once) return tiles;
+  const auto needless = rest == 0 ? 0 : tile.resident - ceil_div<std::int64_t>(rest, multiprocessors);
+  const double lost = static_cast<double>(needless * steps) * products_of_a_step(tile, terms_per_step);
+  return lost > beginning * static_cast<double>(tiles / at_once) ? tiles : at_once;
 }
 
 }  // namespace
@@ -111,7 +128,8 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
       best.splits = splits;
       best.images = images;
       best.cycles = cycles;
-      best.blocks = std::min(tiles, std::int64_t{device.multiprocessors} * tile.resident);
+      best.blocks = blocks_of(tile, tiles, device.multiprocessors, step_bytes / layout.element_bytes,
+                              ceil_div(layout.steps, splits));
     }
   }
   if (best_resident == 0) return {};

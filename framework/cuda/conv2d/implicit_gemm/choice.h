@@ -13,7 +13,7 @@ struct Choice {
   int splits = 1;                // of K
   const void* reduce = nullptr;  // the kernel that adds them up
   std::int64_t images = 0;       // of a launch
-  std::int64_t blocks = 0;       // that registers have room for at a time, or as many as there are tiles
+  std::int64_t blocks = 0;       // of a launch: as many as there are tiles, or fewer that go from one to the next
   double cycles = 0;             // expected
 
   /// All of a choice that its bits depend on: tiles add up a step's terms alike, and the splits are added in their

@@ -32,6 +32,7 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
                                          int& slot, int& load_slot) {
   using Layout = Shared<T>;
   const auto at = [tiles](int of) { return tiles + static_cast<unsigned>(of * Layout::step); };
+  constexpr int copies = T::stages > 2 ? 3 : 1;  // pieces beside which they start
   const auto on = [&] {
     if (++slot == T::stages) slot = 0;
     if (++load_slot == T::stages) load_slot = 0;
@@ -41,16 +42,16 @@ __device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& load
     if constexpr (T::reads_ahead) {
       // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
 #pragma unroll
-      for (int piece = 0; piece < T::pieces; ++piece) {
-        const bool last = piece == T::pieces - 1;
+      for (int piece = 0; piece < 4; ++piece) {
+        const bool last = piece == 3;
         if (last) {
           ptx::copy_async_commit();
           ptx::copy_async_wait<T::stages - 2>();
           __syncthreads();  // the next step has landed for all, and all are done with the slot that is loaded next
           on();
         }
-        product.read(at(slot), (piece + 1) % T::pieces);
-        if (!last) loader.load(at(load_slot), piece, T::pieces - 1);
+        product.read(at(slot), (piece + 1) % 4);
+        if (piece < copies) loader.load(at(load_slot), piece, copies);
         product.multiply(piece % 2);
       }
     } else {
@@ -191,7 +192,7 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
 #pragma unroll 1
   for (unsigned tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
     product.clear();
-    for (int left = Work(args, tile, T::block_n).steps * (step_bytes / T::row_bytes); left > 0;) {
+    for (int left = Work(args, tile, T::block_n).steps; left > 0;) {
       const int steps = min(left, loader.steps_left);
       multiply(product, loader, tiles, steps, slot, load_slot);
       left -= steps;

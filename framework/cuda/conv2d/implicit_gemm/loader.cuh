@@ -13,7 +13,7 @@ namespace lamina::cuda::implicit_gemm {
 /// Shared memory of a block, in bytes from its start: the pipeline's steps, the windows of the pixels of two tiles.
 template <class T>
 struct Shared {
-  static constexpr int step = (T::block_m + T::block_n) * T::row_bytes;
+  static constexpr int step = (T::block_m + T::block_n) * step_bytes;
   static constexpr int windows = T::stages * step;
   static constexpr int bytes = windows + 2 * T::block_n * static_cast<int>(sizeof(Position));
 };
@@ -39,11 +39,10 @@ struct Work {
 /// Brings one step after another of both operands into shared memory, of all tiles of a block.
 template <class T, int unit_bytes>
 struct Loader {
-  static constexpr int units = T::row_bytes / unit_bytes;  // of a row; a thread stays with one of them
+  static constexpr int units = step_bytes / unit_bytes;  // of a row; a thread stays with one of them
   static constexpr int rows_per_pass = T::threads / units;
   static constexpr int passes = T::block_n / rows_per_pass;
-  static constexpr int weight_copies = T::block_m * T::row_bytes / (T::threads * 16);
-  static constexpr int chunks = T::row_bytes / 16, parts = step_bytes / T::row_bytes;
+  static constexpr int weight_copies = T::block_m * step_bytes / (T::threads * 16);
 
   static_assert(T::block_n % rows_per_pass == 0, "whole passes");
 
@@ -55,7 +54,6 @@ struct Loader {
   Position* windows;    // shared, of this tile's pixels; one of two places that take turns
   Position* following;  // of the next tile's
   unsigned weight;      // this thread's first 16 bytes of the step, counted in such
-  unsigned part;        // of the step of 128 bytes
   int taps;             // which tap is its own
   Position tap;
   unsigned tile;
@@ -94,27 +92,23 @@ struct Loader {
       return;
     }
     const Work work(args, tile, T::block_n);
-    const unsigned row = threadIdx.x / chunks;
     weight = static_cast<unsigned>((work.group * args.m_tiles + work.m_tile) * args.steps + work.first_step) *
                  (T::block_m * step_bytes / 16) +
-             (parts == 1 ? threadIdx.x : row * 8 + (threadIdx.x % chunks ^ row % 8));
-    taps = work.first_step * parts * units + static_cast<int>(threadIdx.x) % units;
+             threadIdx.x;
+    taps = work.first_step * units + static_cast<int>(threadIdx.x) % units;
     tap = args.taps[taps];
-    part = 0;
-    steps_left = work.steps * parts;
+    steps_left = work.steps;
   }
 
-  /// Starts copies of weights, quarters `from` to `to` of those of the step `ahead` of the next one, to the step at
-  /// shared address `shared`.
+  /// Starts copies of weights to shared address `shared`: of the step `ahead` of the next one, cut into `of` parts,
+  /// those from `from` to `to`.
   __device__ __forceinline__ void load_weights(unsigned shared, int from, int to, int of, int ahead = 0) const {
     const int thread = static_cast<int>(threadIdx.x);
-    const auto* mine =
-        static_cast<const unsigned char*>(args.weight) + std::size_t{weight ^ static_cast<unsigned>(ahead % parts * 4)} * 16;
-    const int mine_in_shared = parts == 1 ? thread * 16 : placed<T::row_bytes>(thread / chunks, thread % chunks * 16);
+    const auto* mine = static_cast<const unsigned char*>(args.weight) + std::size_t{weight} * 16;
 #pragma unroll
     for (int i = from * weight_copies / of; i < to * weight_copies / of; ++i) {
-      ptx::copy_async_once(shared + static_cast<unsigned>(mine_in_shared + i * T::threads * 16),
-                           mine + (ahead / parts * T::block_m * step_bytes + i * T::threads * 16 * parts), !ended);
+      ptx::copy_async_once(shared + static_cast<unsigned>(thread + i * T::threads) * 16,
+                           mine + (ahead * T::block_m * step_bytes + i * T::threads * 16), !ended);
     }
   }
 
@@ -124,8 +118,8 @@ struct Loader {
     const Position* mine = windows + thread / units;
     const auto place = [thread](int i) {
       constexpr bool alike = rows_per_pass % 8 == 0;  // the rows of all passes are swizzled so
-      return placed<T::row_bytes>(thread / units + (alike ? 0 : i * rows_per_pass), thread % units * unit_bytes) +
-             (alike ? i * rows_per_pass * T::row_bytes : 0);
+      return swizzled(thread / units + (alike ? 0 : i * rows_per_pass), thread % units * unit_bytes) +
+             (alike ? i * rows_per_pass * step_bytes : 0);
     };
 #pragma unroll
     for (int some = from * passes / of; some < to * passes / of; some += together) {
@@ -139,7 +133,7 @@ struct Loader {
       for (int j = 0; j < together; ++j) {
         const int i = some + j;
         if (i >= to * passes / of) continue;
-        const unsigned destination = shared + static_cast<unsigned>(T::block_m * T::row_bytes + place(i));
+        const unsigned destination = shared + static_cast<unsigned>(T::block_m * step_bytes + place(i));
         ptx::copy_async<unit_bytes>(destination,
                                     static_cast<const unsigned char*>(args.input) +
                                         static_cast<std::size_t>(window[j].offset + tap.offset) * unit_bytes,
@@ -157,12 +151,7 @@ struct Loader {
   /// On to the next step, without a branch; after the tile's last one next_tile() is to be called.
   __device__ __forceinline__ void advance() {
     --steps_left;
-    if constexpr (parts == 2) {
-      part ^= 1;
-      weight = (weight ^ 4) + (part == 0 ? T::block_m * step_bytes / 16 : 0);
-    } else {
-      weight += T::block_m * step_bytes / 16;
-    }
+    weight += T::block_m * step_bytes / 16;
     taps += units;
     if (steps_left > 0 && !ended) tap = args.taps[taps];
   }

@@ -11,23 +11,14 @@
 
 namespace lamina::cuda::implicit_gemm {
 
-/// Byte `column` of row `row` where rows are 128 or 64 bytes: eight rows' pieces of 16 bytes are all 32 banks.
-template <int row_bytes>
-__device__ constexpr int placed(int row, int column) {
-  static_assert(row_bytes == 128 || row_bytes == 64, "all banks once, or half of them");
-  return row * row_bytes + (column ^ (row_bytes == 128 ? row & 7 : row >> 1 & 3) << 4);
-}
-
 /// m filters x n pixels for a block, warp_m x warp_n for a warp, in fragments of 8 filters x 16 pixels: mma.sync's rows
 /// are pixels. Both operands come by ldmatrix from 128-byte rows; docs/implicit_gemm.md shows the lanes.
-template <class Operand, int m, int n, int warp_m, int warp_n, int depth = 3, int bytes = step_bytes>
+template <class Operand, int m, int n, int warp_m, int warp_n, int depth = 3>
 struct WarpTile {
   using Op = Operand;
   static constexpr bool split = std::is_same_v<Op, SplitTf32>;
   static constexpr bool reads_ahead = !split;
   static constexpr int block_m = m, block_n = n;
-  static constexpr int row_bytes = bytes;  // of K in a stage: a step or half of one
-  static constexpr int pieces = row_bytes / 32;
   static constexpr int stages = depth;  // steps in shared memory: one is multiplied, the others are on their way
   static constexpr int fragments_m = warp_m / 8, fragments_n = warp_n / 16;
   static constexpr int warps_n = block_n / warp_n;
@@ -42,8 +33,8 @@ struct WarpTile {
 
   __device__ WarpTile() {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    pixel_lane = static_cast<unsigned>(block_m * row_bytes + placed<row_bytes>(first_pixel() + lane % 16, lane / 16 * 16));
-    filter_lane = static_cast<unsigned>(placed<row_bytes>(first_filter() + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16));
+    pixel_lane = static_cast<unsigned>(block_m * step_bytes + swizzled(first_pixel() + lane % 16, lane / 16 * 16));
+    filter_lane = static_cast<unsigned>(swizzled(first_filter() + lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16));
   }
 
   /// The warp's part of the tile.
@@ -90,16 +81,18 @@ struct WarpTile {
   /// The fragments of 32 bytes of K of the step at shared address `tiles`. Pixels in tf32 are rounded to nearest now,
   /// unless staging has.
   __device__ __forceinline__ void read(unsigned tiles, int piece) {
+    const auto read_filters = [&](int j) {
+      ptx::load_matrices(filters[piece % 2][j],
+                         (tiles + filter_lane ^ static_cast<unsigned>(piece) << 5) + j * 16 * step_bytes);
+    };
+    read_filters(0);  // in the order in which multiply() asks for them
 #pragma unroll
     for (int i = 0; i < fragments_n; ++i) {
       ptx::load_matrices(pixels[piece % 2][i],
-                         (tiles + pixel_lane ^ static_cast<unsigned>(piece) << 5) + i * 16 * row_bytes);
+                         (tiles + pixel_lane ^ static_cast<unsigned>(piece) << 5) + i * 16 * step_bytes);
     }
 #pragma unroll
-    for (int j = 0; j < fragments_m / 2; ++j) {
-      ptx::load_matrices(filters[piece % 2][j],
-                         (tiles + filter_lane ^ static_cast<unsigned>(piece) << 5) + j * 16 * row_bytes);
-    }
+    for (int j = 1; j < fragments_m / 2; ++j) read_filters(j);
   }
 
   /// sum += pixels filters over what was read to buffer `which`.
@@ -131,7 +124,7 @@ struct WarpTile {
       unsigned pixel[fragments_n][4], pixel_low[fragments_n][4];
 #pragma unroll
       for (int i = 0; i < fragments_n; ++i) {
-        ptx::load_matrices(pixel[i], (tiles + pixel_lane ^ static_cast<unsigned>(piece) << 5) + i * 16 * row_bytes);
+        ptx::load_matrices(pixel[i], (tiles + pixel_lane ^ static_cast<unsigned>(piece) << 5) + i * 16 * step_bytes);
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
           float low;
@@ -143,7 +136,7 @@ struct WarpTile {
 #pragma unroll
       for (int two = 0; two < fragments_m / 2; ++two) {
         unsigned filter[4];
-        ptx::load_matrices(filter, (tiles + filter_lane ^ static_cast<unsigned>(piece) << 5) + two * 16 * row_bytes);
+        ptx::load_matrices(filter, (tiles + filter_lane ^ static_cast<unsigned>(piece) << 5) + two * 16 * step_bytes);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int j = two * 2 + half;
