@@ -42,8 +42,8 @@ double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int m
 }
 
 /// Blocks of a launch. Going from tile to tile saves all but the first of a multiprocessor's beginnings. But who gets
-/// the tiles of the last round is settled beforehand, and two may meet on one multiprocessor while another has none; where
-/// that may cost more, the hardware deals out one tile a block.
+/// the tiles of the last round is settled beforehand, and two may meet on one multiprocessor while another has none;
+/// where that may cost more, the hardware deals out one tile a block.
 std::int64_t blocks_of(const Tile& tile, std::int64_t tiles, int multiprocessors, int terms_per_step, int steps) {
   constexpr double beginning = 1500;
   const std::int64_t at_once = std::int64_t{multiprocessors} * tile.resident, rest = tiles % at_once;

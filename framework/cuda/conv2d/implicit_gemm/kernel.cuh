@@ -100,33 +100,30 @@ template <class T>
 __device__ __forceinline__ void finish_whole(const Arguments& args, const Work& work, T& product) {
   using Op = typename T::Op;
   using Output = typename Op::Element;
-  constexpr int at_once = T::units / T::fragments_n;  // of a fragment of pixels
+  constexpr int together = T::units_of_fragment;
   const auto filter_of = [&](int unit) { return work.m_tile * T::block_m + T::filter_of(unit); };
-  const FilterEnd<Op, 8> ends[2] = {{args, work.group, filter_of(0)},
-                                    {args, work.group, filter_of(at_once / 2 > 1 ? T::fragments_n * 2 : 0)}};
+  const FilterEnd<Op, 8> ends[2] = {{args, work.group, filter_of(0)}, {args, work.group, filter_of(together - 1)}};
+  const auto functions = [&](float(&v)[8], const float(&added)[8]) { apply_inlined<Output>(args.finish, v, added); };
   unsigned again = 0;
-  static_assert(T::units <= 32 && at_once <= 4, "a bit each, two filters' ends");
+  static_assert(T::units <= 32 && together <= 4, "a bit each, two ends");
 #pragma unroll 1
   for (int fragment = 0; fragment < T::fragments_n; ++fragment) {
-    Neighbours<Output, 8> residual[at_once];  // asked for together
+    Neighbours<Output, 8> residual[together];  // asked for together
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int unit = i / 2 * T::fragments_n * 2 + i % 2;
-      const int m = filter_of(unit), pixel = work.first_pixel + T::pixel_of(unit) + fragment * 16;
+    for (int i = 0; i < together; ++i) {
+      const int m = filter_of(i), pixel = work.first_pixel + T::pixel_of(i) + fragment * 16;
       if (m < args.group_out_channels && pixel < args.pixels) {
         residual[i] = residual_at<Output, 8>(args, work.group, m, pixel, true);
       }
     }
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int unit = i / 2 * T::fragments_n * 2 + i % 2;
-      const int m = filter_of(unit), pixel = work.first_pixel + T::pixel_of(unit) + fragment * 16;
+    for (int i = 0; i < together; ++i) {
+      const int m = filter_of(i), pixel = work.first_pixel + T::pixel_of(i) + fragment * 16;
       if (m >= args.group_out_channels || pixel >= args.pixels) continue;
       float values[8];
-      product.take(unit, values);
-      const auto functions = [&](float(&v)[8], const float(&added)[8]) { apply_inlined<Output>(args.finish, v, added); };
+      product.take(i, values);
       if (!finish_as<Op, Output>(args, ends[i / 2], work.group, m, pixel, values, residual[i], true, functions)) {
-        again |= 1u << (unit + fragment * 2);
+        again |= 1u << (fragment * together + i);
       }
     }
     product.move_up();

@@ -42,17 +42,18 @@ struct WarpTile {
   __device__ static int first_pixel() { return static_cast<int>(threadIdx.x) / 32 % warps_n * warp_n; }
 
   /// What the epilogue takes at a time: eight neighbouring filters of a pixel, this lane's unit u.
-  static constexpr int units = fragments_m / 4 * fragments_n * 2;
+  static constexpr int units_of_fragment = fragments_m / 4 * 2;  // of pixels, 16
+  static constexpr int units = fragments_n * units_of_fragment;
   __device__ static int filter_of(int unit) {
-    return first_filter() + unit / (fragments_n * 2) * 32 + static_cast<int>(threadIdx.x) % 4 * 8;
+    return first_filter() + unit % units_of_fragment / 2 * 32 + static_cast<int>(threadIdx.x) % 4 * 8;
   }
   __device__ static int pixel_of(int unit) {
-    return first_pixel() + unit % (fragments_n * 2) * 8 + static_cast<int>(threadIdx.x) % 32 / 4;
+    return first_pixel() + unit / units_of_fragment * 16 + unit % 2 * 8 + static_cast<int>(threadIdx.x) % 32 / 4;
   }
   __device__ __forceinline__ void take(int unit, float (&values)[8]) const {
-    const int row = unit % (fragments_n * 2);
+    const int first = unit % units_of_fragment / 2 * 4;
 #pragma unroll
-    for (int k = 0; k < 8; ++k) values[k] = sum[row / 2][unit / (fragments_n * 2) * 4 + k / 2][row % 2 * 2 + k % 2];
+    for (int k = 0; k < 8; ++k) values[k] = sum[unit / units_of_fragment][first + k / 2][unit % 2 * 2 + k % 2];
   }
 
   /// The sums of each fragment of pixels to the place of the one before.
