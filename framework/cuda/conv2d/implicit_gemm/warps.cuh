@@ -82,18 +82,16 @@ struct WarpTile {
   /// The fragments of 32 bytes of K of the step at shared address `tiles`. Pixels in tf32 are rounded to nearest now,
   /// unless staging has.
   __device__ __forceinline__ void read(unsigned tiles, int piece) {
-    const auto read_filters = [&](int j) {
-      ptx::load_matrices(filters[piece % 2][j],
-                         (tiles + filter_lane ^ static_cast<unsigned>(piece) << 5) + j * 16 * step_bytes);
-    };
-    read_filters(0);  // in the order in which multiply() asks for them
 #pragma unroll
     for (int i = 0; i < fragments_n; ++i) {
       ptx::load_matrices(pixels[piece % 2][i],
                          (tiles + pixel_lane ^ static_cast<unsigned>(piece) << 5) + i * 16 * step_bytes);
     }
 #pragma unroll
-    for (int j = 1; j < fragments_m / 2; ++j) read_filters(j);
+    for (int j = 0; j < fragments_m / 2; ++j) {
+      ptx::load_matrices(filters[piece % 2][j],
+                         (tiles + filter_lane ^ static_cast<unsigned>(piece) << 5) + j * 16 * step_bytes);
+    }
   }
 
   /// sum += pixels filters over what was read to buffer `which`.

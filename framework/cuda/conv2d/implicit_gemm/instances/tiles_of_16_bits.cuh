@@ -9,12 +9,12 @@ namespace lamina::cuda::implicit_gemm {
 template <class Op>
 KernelSet tiles_of_16_bits() {
   return {
-      .tiles = {make_tile<WarpTile<Op, 256, 128, 64, 64>, 16, 1>(1210),
-                make_tile<WarpTile<Op, 128, 128, 64, 64>, 16, 2>(820),
-                make_tile<WarpTile<Op, 128, 64, 64, 32>, 16, 3>(770),
-                make_tile<WarpTile<Op, 64, 128, 32, 64>, 16, 3>(630),
-                make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 4>(540),
-                make_tile<WarpTile<Op, 64, 128, 32, 64>, 8, 3>(430), make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 4>(380),
+      .tiles = {make_tile<WarpTile<Op, 256, 128, 64, 64>, 16, 1>(1160),
+                make_tile<WarpTile<Op, 128, 128, 64, 64>, 16, 2>(870),
+                make_tile<WarpTile<Op, 128, 64, 64, 32>, 16, 3>(820),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 16, 3>(660),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 4>(570),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 8, 3>(450), make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 4>(400),
                 make_tile<WarpTile<Op, 64, 64, 32, 32>, 4, 3>(250)},
       .reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<Op>)};
 }
