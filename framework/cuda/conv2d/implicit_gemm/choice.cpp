@@ -25,8 +25,8 @@ double products_of_a_step(const Tile& tile, int terms) {
 /// No launch is faster than memory moves its `bytes`. The constants are measured (docs/implicit_gemm.md).
 double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int multiprocessors, int terms_per_step,
                        int steps, int splits, double outputs, double bytes) {
-  constexpr double waiting = 220, launch = 4300, an_output = 0.23, reduction = 2200, bytes_per_cycle = 2430,
-                   partial_bytes_per_cycle = 4240;
+  constexpr double waiting = 270, launch = 3300, an_output = 0.15, reduction = 4300, bytes_per_cycle = 3060,
+                   partial_bytes_per_cycle = 4250;
   const double area = tile.block_m * tile.block_n;
   const double products = products_of_a_step(tile, terms_per_step);
   const auto wave = [&](std::int64_t together) {
