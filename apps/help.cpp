@@ -21,7 +21,7 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 /// which is what most texts without a validator are here. CLI11's type names are the C++ type, then a colon and what
 /// the validators say.
 std::string value_name(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
+  std::string type = option.get_type_name();
   if (const auto colon = type.find(':'); colon != std::string::npos) {
     std::string choices = type.substr(colon + 1);
     if (choices.front() == '{') {
@@ -30,6 +30,7 @@ std::string value_name(const CLI::Option& option) {
       return choices;
     }
     if (choices.find('|') != std::string::npos) return choices;
+    type.resize(colon);
   }
   if (starts_with_any(type, {"INT", "UINT", "FLOAT", "NUMBER"})) return "N";
   return starts_with_any(type, {"TEXT", "std::"}) ? "FILE" : type;
@@ -63,7 +64,11 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (option->get_positional()) return option->get_expected_max() > 1 ? "..." : "";
   if (option->get_type_name().empty()) return "";  // a flag
   std::string value = value_name(*option);
-  if (option->get_expected_max() > 1) value += "[," + (value.find('|') == std::string::npos ? value : "") + "...]";
+  if (option->get_expected_max() > 1 && option->get_delimiter() != '\0') {
+    value += "[," + (value.find('|') == std::string::npos ? value : "") + "...]";
+  } else if (option->get_expected_max() > 1 && option->get_allow_extra_args()) {
+    value += "...";
+  }
   return " " + value;
 }
 

@@ -136,7 +136,7 @@ void set_labels(Model& model, std::vector<std::string> labels, const std::string
 }
 
 void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("--model", model, "self-describing model file");
+  command.add_option("--model", model, "model file: a .safetensors file that describes itself, or .onnx");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt, .npz");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
   add_open_to(command, open);
@@ -147,8 +147,9 @@ void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes) {
   command
       .add_option(
           "--input-shape", shapes,
-          "shape of an input that the model leaves open, NAME=1x3x224x224; the name may be left out where there "
-          "is one")
+          "shape of an input that the model leaves open, x=1x3x224x224; the name may be left out where there is one "
+          "input; once for each")
+      ->type_name("NAME=SHAPE")
       ->allow_extra_args(false);
 }
 

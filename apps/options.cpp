@@ -114,9 +114,9 @@ void RunOptions::add_to(CLI::App& command, bool several) {
       ->capture_default_str();
   command
       .add_option("--architecture", architecture,
-                  "plan for a GPU of this compute capability, 8.0, on one that has more; 0: what it has")
-      ->type_name("VERSION")
-      ->check(accepted_by([](std::string_view text) { (void)parse_architecture(text); }, "MAJOR.MINOR"));
+                  "plan for a GPU of this compute capability, such as 8.0, on one that has more; 0: what it has")
+      ->type_name("MAJOR.MINOR")
+      ->check(accepted_by([](std::string_view text) { (void)parse_architecture(text); }, "such as 8.0"));
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
       ->check(one_of({"f32", "bf16", "f16"}))
       ->capture_default_str();

@@ -37,7 +37,7 @@ INLINE = 1_800_000_000  # bytes of weights; protobuf ends at 2 GiB, beyond that 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    suite.add_options(parser, Path("build/coverage"))
+    suite.add_options(parser, Path("build/coverage"), reports=True)
     parser.add_argument("--sets", type=lambda t: t.split(","), default=list(SETS))
     parser.add_argument("--ways", type=lambda t: t.split(","), default=list(WAYS))
     parser.add_argument("--exporter", choices=["dynamo", "script"], default="dynamo",

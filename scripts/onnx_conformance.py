@@ -40,7 +40,7 @@ KINDS = {"sequence_type": "a sequence", "optional_type": "an optional", "map_typ
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    suite.add_options(parser, Path("build/onnx_conformance"))
+    suite.add_options(parser, Path("build/onnx_conformance"), reports=True)
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one test")
     parser.add_argument("--ops", action="store_true", help="list what was refused and wrong by what lamina said, too")
     return parser.parse_args()

@@ -184,7 +184,7 @@ def selected(cases, only, shard):
     return found[shard[0] - 1::shard[1]]
 
 
-def add_options(parser, work):
+def add_options(parser, work, reports=False):
     parser.add_argument("--lamina", type=Path, default=Path("build/release/bin/lamina"), help="the lamina command")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many cases run at a time")
@@ -193,7 +193,8 @@ def add_options(parser, work):
     parser.add_argument("--work", type=Path, default=work, help="where results and files are kept between runs")
     parser.add_argument("--again", choices=["failed", "all"], help="run these again, though there are results: what has "
                         "not passed, whichever build passed the others; or all. By default what this build has not run")
-    parser.add_argument("--report", type=Path, metavar="docs/coverage.md", help="write the tables to their part of it")
+    if reports:
+        parser.add_argument("--report", type=Path, metavar="docs/coverage.md", help="write the tables to their part of it")
 
 
 def shard(text):

@@ -46,7 +46,7 @@ void bench(const Options& options) {
     fmt::print("conv2d {} -> {}, kernel {}, stride {}, padding {}, dilation {}, groups {}{}{}, input {} {}\n", o.in,
                o.out, to_string(o.kernel), to_string(o.stride), to_string(o.padding), to_string(o.dilation), o.groups,
                o.bias ? ", bias" : "", options.relu ? ", ReLU" : "", race.input_shape(lamina::batch).to_string(),
-               name(options.layout));
+               options.input ? detail::concat(*options.input) : std::string(name(options.layout)));
   }
   const Ceilings ceilings = measure_ceilings(device, race.threads());
   if (table) {
@@ -82,19 +82,27 @@ void add_bench(CLI::App& app) {
   command->add_option("--out", options->out, "filters")->check(positive)->capture_default_str();
   command->add_option("--size", options->size, "input height and width; one number for both, as below")
       ->expected(1, 2)
+      ->delimiter(',')
       ->check(positive)
       ->capture_default_str();
   command->add_option("--kernel", options->kernel, "kernel size")
       ->expected(1, 2)
+      ->delimiter(',')
       ->check(positive)
       ->capture_default_str();
-  command->add_option("--stride", options->stride, "stride")->expected(1, 2)->check(positive)->capture_default_str();
+  command->add_option("--stride", options->stride, "stride")
+      ->expected(1, 2)
+      ->delimiter(',')
+      ->check(positive)
+      ->capture_default_str();
   command->add_option("--padding", options->padding, "zeros around the input")
       ->expected(1, 2)
+      ->delimiter(',')
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--dilation", options->dilation, "distance of kernel taps")
       ->expected(1, 2)
+      ->delimiter(',')
       ->check(positive)
       ->capture_default_str();
   command->add_option("--groups", options->groups, "independent convolutions")->check(positive)->capture_default_str();

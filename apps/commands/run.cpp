@@ -24,7 +24,7 @@ void run(const Options& options) {
   const Model model = options.model.load();
   print_warnings(model);
   if (options.input.empty() && !model.graph.inputs().empty()) {
-    throw Error("expected --input FILE: the model takes " + listed(input_names(model.graph)));
+    throw Error("expected --input FILE; the model's inputs: " + listed(input_names(model.graph)));
   }
   std::vector<Tensor> inputs;
   if (!model.graph.inputs().empty()) inputs = read_inputs(options.input, model, options.photo.image());
@@ -52,7 +52,8 @@ void add_run(CLI::App& app) {
   command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();
   command
       ->add_option("--outputs", options->outputs,
-                   "nodes whose values are written in place of the model's outputs: embeddings, maps; a,b,c")
+                   "nodes whose values are written in place of the model's outputs: embeddings, maps")
+      ->type_name("NAME")
       ->delimiter(',');
   options->photo.add_reading_to(*command);
   options->run.add_to(*command);

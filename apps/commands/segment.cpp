@@ -157,7 +157,8 @@ void add_segment(CLI::App& app) {
       ->add_option("--size", segmenter.size,
                    "pixels of the short side where the model leaves its input's size open (default: 520)")
       ->check(whole_number(8, 8192));
-  command->add_option("--output-name", segmenter.output, "the node with the scores, where it is not the first output");
+  command->add_option("--output-name", segmenter.output, "the node with the scores, where it is not the first output")
+      ->type_name("NAME");
   command->add_option("--out", options->out,
                       "the picture to write, or a directory for several (default: PHOTO-segments.png here)");
   command->add_option("--json", options->json, "also write each class's share of the area as JSON; - for stdout");

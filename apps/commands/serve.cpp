@@ -83,9 +83,10 @@ void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "Answer over HTTP: a page to see with, and an inference protocol");
   HostOptions& host = options->service.host;
   command
-      ->add_option("--model", options->service.models,
-                   "model files, each called as its file without extension (default: the first layer and the digits "
-                   "that ship)")
+      ->add_option(
+          "--model", options->service.models,
+          "a model file, called as the file without extension; once for each (default: the first layer and the digits "
+          "that ship)")
       ->allow_extra_args(false);
   add_preprocess_to(*command, host.preprocess);
   command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")

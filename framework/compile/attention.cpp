@@ -219,7 +219,7 @@ class Finder : Dataflow {
       if (program_.value(value).format.dtype != DType::f32) return false;
     }
     exchange_shapes(match);
-    const bool taken = takes(attention(last, match));
+    const bool taken = runs_in_some_format(program_, attention(last, match), options_);
     exchange_shapes(match);
     return taken;
   }
@@ -229,12 +229,6 @@ class Finder : Dataflow {
     op.module = std::make_shared<Fixed<AttentionProblem>>(problem(match), shape(last.output), DType::f32);
     op.inputs = operands(match);
     return op;
-  }
-
-  bool takes(const Operation& op) const {
-    PreparedViews views(program_, op, options_);
-    return std::ranges::any_of(formats(program_.value(op.output), options_),
-                               [&](Format format) { return op.module->takes(views.with(format, format)); });
   }
 
   /// What is done to scores head by head is done to queries, in front of `last`.
@@ -259,10 +253,7 @@ class Finder : Dataflow {
     }
     if (match.factors != none) match.q = multiplied(match.q, match.factors, last);
     Operation op = attention(last, match);
-    for (Operation* const part : match.parts) {
-      op.fused += (op.fused.empty() ? "" : ", ") + part->name;
-      part->module = nullptr;
-    }
+    for (Operation* const part : match.parts) take_in(op, *part);
     last = std::move(op);
   }
 

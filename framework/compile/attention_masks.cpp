@@ -5,6 +5,7 @@
 namespace lamina::detail {
 namespace {
 
+/// Of the sum, which a plan keeps: 64 MB.
 constexpr std::int64_t most_elements = std::int64_t{1} << 24;
 
 /// Extent `d` of a mask as if it had as many dimensions as the scores.
@@ -39,6 +40,7 @@ std::int64_t begin_of(const ScoreMask& mask, std::int64_t matrix) {
 }  // namespace
 
 std::optional<Tensor> sum_of_masks(std::span<const ScoreMask> masks, std::int64_t images, std::int64_t heads) {
+  if (images < 1 || heads < 1) return std::nullopt;
   std::int64_t period = heads;
   for (const ScoreMask& mask : masks) {
     const std::int64_t own = period_of(mask);
@@ -46,7 +48,7 @@ std::optional<Tensor> sum_of_masks(std::span<const ScoreMask> masks, std::int64_
     period = std::lcm(period, own);
   }
   const std::int64_t rows = masks[0].scores[-2], positions = masks[0].scores[-1];
-  if (rows < 1 || positions < 1 || rows > most_elements || positions > most_elements || heads < 1 ||
+  if (rows < 1 || positions < 1 || rows > most_elements || positions > most_elements ||
       images % (period / heads) != 0 || period > most_elements / rows / positions) {
     return std::nullopt;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 namespace lamina::detail {
 
-/// Who computes and who reads each value of a Program, for a pass that puts operations in the place of others. An
-/// operation that is not needed any more has no module until `finish`.
+/// Who computes and who reads each value of a Program, for passes that look past single operations. One that is not
+/// needed any more has no module until `finish`.
 class Dataflow {
  public:
   using Operation = Program::Operation;
@@ -31,11 +32,13 @@ class Dataflow {
 
   /// The operations that read a value, `none` for the caller.
   const std::vector<int>& readers(int value) const { return readers_[index(value)]; }
+  /// The operation that computes a value; `none` of inputs and constants.
+  int producer(int value) const { return producer_[index(value)]; }
 
   /// The operation that computes a value which only one other reads.
   Operation* only_for(int value) {
-    if (readers(value).size() != 1 || producer_[index(value)] == none) return nullptr;
-    return &program_.operations[index(producer_[index(value)])];
+    if (readers(value).size() != 1 || producer(value) == none) return nullptr;
+    return &program_.operations[index(producer(value))];
   }
 
   /// What an operation does, if it is of that kind.
@@ -54,6 +57,14 @@ class Dataflow {
     readers_.emplace_back();
     producer_.push_back(none);
     return static_cast<int>(program_.values.size()) - 1;
+  }
+
+  /// `op` does what `part` did, which is not needed any more.
+  static void take_in(Operation& op, Operation& part) {
+    for (const std::string& names : {part.name, part.fused}) {
+      if (!names.empty()) op.fused += (op.fused.empty() ? "" : ", ") + names;
+    }
+    part.module = nullptr;
   }
 
   /// `op` is to run before `before`.

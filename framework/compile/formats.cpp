@@ -9,12 +9,10 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <numeric>
 
 #include "lamina/base/error.h"
 #include "lamina/compile/conversion.h"
 #include "lamina/compile/program.h"
-#include "lamina/plan/arena.h"
 
 namespace lamina::detail {
 namespace {
@@ -239,54 +237,6 @@ Format format_of_input(const Program::Value& value, Format format) {
   if (value.format.dtype != DType::f32) format.dtype = value.format.dtype;
   if (value.shape.rank() != 4 || value.format.dtype != DType::f32) format.layout = Layout::nchw;
   return format;
-}
-
-PreparedViews::PreparedViews(const Program& program, const Program::Operation& op, const CompileOptions& options) {
-  const auto view = [&](int index) {
-    const Program::Value& value = program.value(index);
-    const std::size_t alignment = options.device.is_cpu() ? alignof(float) : port_alignment;
-    View result = {.shape = value.shape, .format = value.format, .alignment = alignment};
-    const auto size = static_cast<std::int64_t>(size_of(value.format.dtype));
-    if (value.strides.rank() > 0) {
-      result.strides = value.strides;
-      std::size_t step = Program::slice_offset(value);
-      for (int d = 0; d < static_cast<int>(value.shape.rank()); ++d) {
-        const std::int64_t bytes = value.strides[d] * size;
-        if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
-      }
-      result.alignment = std::gcd(alignment, step);
-    } else if (value.whole >= 0) {
-      result.channels = program.value(value.whole).shape[1];
-      const auto pixel = static_cast<std::size_t>(result.channels) * size_of(value.format.dtype);
-      result.alignment = std::gcd(std::gcd(alignment, Program::slice_offset(value)), pixel);
-    }
-    return result;
-  };
-  for (const int input : op.inputs) {
-    inputs.push_back(view(input));
-    values_.push_back(&program.value(input));
-  }
-  output = view(op.output);
-  preparation = {.inputs = inputs,
-                 .outputs = {&output, 1},
-                 .device = *options.description,
-                 .precision = options.precision,
-                 .algorithm = options.algorithm,
-                 .linear_weights = options.linear_weights,
-                 .threads = options.threads,
-                 .images = options.batch,
-                 .batch_invariant = options.batch_invariant,
-                 .workspace_limit = options.workspace_limit};
-}
-
-Preparation& PreparedViews::with(Format in, Format out) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].format = format_of_input(*values_[i], in);
-  output.format = out;
-  return preparation;
-}
-
-bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
-  return op.module->knows_gaps() && op.module->takes(PreparedViews(program, op, options).preparation);
 }
 
 Program negotiate(Program program, const CompileOptions& options) {

@@ -163,7 +163,7 @@ class Fuser {
     if (longer.module == nullptr) return false;
     const Shape shape = std::exchange(result.shape, work.shape);
     longer.view = longer.view && longer.module->is_view({&program_.value(longer.inputs[0]).shape, 1});
-    if (!longer.view && !runs(longer)) {
+    if (!longer.view && !runs_in_some_format(program_, longer, options_)) {
       result.shape = shape;
       return false;
     }
@@ -189,17 +189,6 @@ class Fuser {
     program_.operations.push_back(std::move(longer));
   }
 
-  /// Whether there is a kernel for the operation in some formats.
-  bool runs(const Operation& op) const {
-    PreparedViews views(program_, op, options_);
-    for (const Format input : formats(program_.value(op.inputs[0]), options_)) {
-      for (const Format output : formats(program_.value(op.output), options_)) {
-        if (op.module->takes(views.with(input, output))) return true;
-      }
-    }
-    return false;
-  }
-
   const Network& network_;
   const CompileOptions& options_;
   std::vector<int> readers_;   // by node, the caller included
@@ -217,7 +206,10 @@ Program fuse(const Graph& graph, const CompileOptions& options, const Release& r
   if (options.fuse && !options.keep_all) simplify_moves(resolved);
   Program program = Fuser(resolved, options).fuse(graph, resolved);
   if (options.fuse) find_attention(program, options);
-  if (options.fuse && !options.keep_all) sum_convolutions(program, options);
+  if (options.fuse && !options.keep_all) {
+    sum_convolutions(program, options);
+    pair_convolutions(program, options);
+  }
   return program;
 }
 

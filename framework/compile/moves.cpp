@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lamina/compile/network_readers.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/rules/move_compose.h"
 #include "lamina/layers/conv2d.h"
@@ -18,19 +19,9 @@ namespace {
 
 constexpr std::size_t longest_row = 256;  // of nodes that are looked at together: time is to grow with the network
 
-class Moves {
+class Moves : NetworkReaders {
  public:
-  explicit Moves(Resolved& resolved)
-      : resolved_(resolved),
-        network_(resolved.network),
-        readers_(index(network_.size())),
-        is_output_(index(network_.size()), false) {
-    for (const int output : resolved_.outputs) is_output_[index(output)] = true;
-    for (int i = network_.size(); i-- > 0;) {
-      if (!is_output_[index(i)] && readers(i).empty()) continue;  // nobody needs it
-      for (const int input : network_[i].inputs) readers_[index(input)].push_back(i);
-    }
-  }
+  using NetworkReaders::NetworkReaders;
 
   void simplify() {
     for (int i = 0; i < network_.size(); ++i) {
@@ -40,7 +31,7 @@ class Moves {
       if (move_of(i) && !sink(i)) hoist(i);
     }
     for (int i = 0; i < network_.size(); ++i) {
-      if (const auto problem = move_of(i)) turn(i, *problem);
+      if (const auto problem = move_of(i)) make_convolution(i, *problem);
     }
     for (int i = 0; i < network_.size(); ++i) {
       if (const auto problem = move_of(i)) make_view(i, *problem);
@@ -49,30 +40,6 @@ class Moves {
   }
 
  private:
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  const std::vector<int>& readers(int i) const { return readers_[index(i)]; }
-  const Shape& shape(int i) const { return network_[i].shape; }
-  bool is_needed(int i) const { return is_output_[index(i)] || !readers(i).empty(); }
-
-  void replace(int node, std::shared_ptr<const Module> module, std::vector<int> inputs, Shape to) {
-    const std::vector<int> before = network_[node].inputs;
-    for (const int input : inputs) readers_[index(input)].push_back(node);
-    network_.replace(node, std::move(module), std::move(inputs), to);
-    for (const int input : before) leave(input, node);
-  }
-  /// A node does not read a value any more; what nobody reads then reads nothing itself.
-  void leave(int value, int node) {
-    std::vector<std::pair<int, int>> left = {{value, node}};
-    while (!left.empty()) {
-      const auto [from, by] = left.back();
-      left.pop_back();
-      std::vector<int>& of = readers_[index(from)];
-      of.erase(std::ranges::find(of, by));
-      if (!of.empty() || is_output_[index(from)]) continue;
-      for (const int input : network_[from].inputs) left.emplace_back(input, from);
-    }
-  }
-
   bool is_view(int i) const {
     const Network::Node& node = network_[i];
     if (node.module == nullptr || node.inputs.size() != 1) return false;
@@ -132,6 +99,14 @@ class Moves {
            std::all_of(node.inputs.begin() + 1, node.inputs.end(), constant);
   }
 
+  /// Whether layers of rows can have results of `rank` dimensions: their known operands broadcast to no fewer.
+  bool can_have(std::size_t rank, const std::vector<int>& path) const {
+    return std::ranges::all_of(path, [&](int node) {
+      const std::vector<int>& inputs = network_[node].inputs;
+      return std::all_of(inputs.begin() + 1, inputs.end(), [&](int i) { return shape(i).rank() <= rank; });
+    });
+  }
+
   static Shape with_rows_of(Shape shape, std::int64_t length) {
     shape.set(-1, length);
     return shape;
@@ -143,13 +118,12 @@ class Moves {
     if (shape(source).rank() < 2 || shape(source)[-1] != shape(i)[-1]) return false;
     std::vector<int> path;
     int last = i;
-    while (!is_output_[index(last)] && readers(last).size() == 1 && is_rowwise(readers(last)[0]) &&
-           network_[readers(last)[0]].inputs[0] == last) {
+    while (is_read_once(last) && is_rowwise(readers(last)[0]) && network_[readers(last)[0]].inputs[0] == last) {
       path.push_back(last = readers(last)[0]);
     }
     const auto ends = all_readers(last);
     const auto rows = moves_rows(*move_of(i), shape(source).numel(), shape(i)[-1], shape(last)[-1]);
-    if (path.empty() || !ends || ends->empty() || !rows) return false;
+    if (path.empty() || !ends || ends->empty() || !rows || !can_have(shape(source).rank(), path)) return false;
     std::vector<MoveProblem> joined;
     for (const int end : *ends) {
       const auto move = move_of(end);
@@ -169,17 +143,19 @@ class Moves {
   /// In front of what is done to each row, if a move is there.
   bool hoist(int i) {
     std::vector<int> path;  // from the move to what is done first
-    int first = network_[i].inputs[0];
-    const auto read_once = [&](int node) {
+    int first = behind_views(network_[i].inputs[0]);
+    const auto read_once = [&](int node) {  // under any shape
       const auto all = all_readers(node);
       return all && all->size() == 1;
     };
-    first = behind_views(first);
-    while (is_rowwise(first) && read_once(first)) {
+    const auto has_its_rows = [&](int node) {  // a view may be of other rows
+      return path.empty() || shape(node)[-1] == shape(network_[path.back()].inputs[0])[-1];
+    };
+    while (is_rowwise(first) && read_once(first) && has_its_rows(first)) {
       path.push_back(first);
       first = behind_views(network_[first].inputs[0]);
     }
-    if (path.empty() || shape(path.front())[-1] != shape(i)[-1]) return false;
+    if (path.empty() || shape(path.front())[-1] != shape(i)[-1] || !can_have(shape(i).rank(), path)) return false;
     const auto before = move_of(first);
     if (!before || !read_once(first)) return false;
     const std::int64_t length = shape(network_[path.back()].inputs[0])[-1];
@@ -198,19 +174,19 @@ class Moves {
 
   /// Where the rows of a linear layer become the pixels of images, [N, H, W, C] to [N, C, H, W], and functions follow
   /// (ConvNeXt's factors of channels and residual sums): a 1x1 convolution behind that move, which can take them in.
-  void turn(int i, const MoveProblem& problem) {
-    const int source = network_[i].inputs[0], reader = readers(i).size() == 1 ? readers(i)[0] : i;
+  void make_convolution(int i, const MoveProblem& problem) {
+    const int source = network_[i].inputs[0];
     const View rows = {.shape = shape(source)}, image = {.shape = shape(i), .format = {.layout = Layout::nhwc}};
-    if (image.shape.rank() != 4 || rows.shape.rank() != 4 || readers(source).size() != 1 || is_output_[index(i)])
-      return;
+    if (image.shape.rank() != 4 || rows.shape.rank() != 4 || image.shape[1] != rows.shape[3]) return;
     if (!is_still(problem, {.inputs = {&rows, 1}, .outputs = {&image, 1}, .device = {}})) return;
-    if (dynamic_cast<const Elementwise*>(network_[reader].module.get()) == nullptr) return;
+    if (!is_read_once(source) || !is_read_once(i)) return;
+    if (dynamic_cast<const Elementwise*>(network_[readers(i)[0]].module.get()) == nullptr) return;
     const auto layer_of = [&](int node) { return std::dynamic_pointer_cast<const Linear>(network_[node].module); };
     int product = source;
     auto linear = layer_of(product);
     if (linear == nullptr && is_rowwise(source)) {  // the addition of a bias
       product = network_[source].inputs[0], linear = layer_of(product);
-      if (linear == nullptr || network_[source].inputs.size() != 2 || readers(product).size() != 1) return;
+      if (linear == nullptr || network_[source].inputs.size() != 2 || !is_read_once(product)) return;
       const Module::Operand operands[] = {{}, {1, network_[network_[source].inputs[1]].constant}};
       const Module::Absorbed absorbed = linear->absorb(*network_[source].module, operands);
       linear = absorbed.parameters ? std::dynamic_pointer_cast<const Linear>(absorbed.module) : nullptr;
@@ -243,14 +219,14 @@ class Moves {
   void lift(int i) {
     std::vector<int> path;  // from the view to what is done first
     int first = behind_views(i);
-    while (is_rowwise(first) && readers(first).size() == 1) {
+    while (is_rowwise(first) && is_read_once(first)) {
       path.push_back(first);
       first = network_[first].inputs[0];
     }
     const Shape to = shape(i);
-    if (path.empty() || to.rank() < 2 || shape(path.front())[-1] != to[-1]) return;
+    if (path.empty() || to.rank() < 2 || shape(path.front())[-1] != to[-1] || !can_have(to.rank(), path)) return;
     const auto move = move_of(first);
-    if ((!move && !is_view(first)) || readers(first).size() != 1 || is_output_[index(first)]) return;
+    if ((!move && !is_view(first)) || !is_read_once(first)) return;
     const Shape rows = with_rows_of(to, shape(first)[-1]);
     if (rows != shape(first)) {  // else it stays what it is: a Flatten becomes part of a Linear, a Reshape does not
       const int source = network_[first].inputs[0];
@@ -262,32 +238,6 @@ class Moves {
     }
     read_instead(i, first);
   }
-
-  void replace_input(int node, int input, Shape to) {
-    std::vector<int> inputs = network_[node].inputs;
-    inputs[0] = input;
-    replace(node, network_[node].module, std::move(inputs), to);
-  }
-
-  /// Whoever read `from` reads `to`.
-  void read_instead(int from, int to) {
-    const std::vector<int> all = readers(from);
-    for (const int reader : all) {
-      std::vector<int> inputs = network_[reader].inputs;
-      std::ranges::replace(inputs, from, to);
-      replace(reader, network_[reader].module, std::move(inputs), shape(reader));
-    }
-    if (!is_output_[index(from)]) return;
-    std::ranges::replace(resolved_.outputs, from, to);
-    is_output_[index(from)] = false, is_output_[index(to)] = true;
-    const std::vector<int> inputs = network_[from].inputs;
-    for (const int input : inputs) leave(input, from);
-  }
-
-  Resolved& resolved_;
-  Network& network_;
-  std::vector<std::vector<int>> readers_;  // by node
-  std::vector<bool> is_output_;            // by node
 };
 
 }  // namespace

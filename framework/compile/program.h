@@ -89,6 +89,9 @@ struct PreparedViews {
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
+/// Whether there is a kernel for an operation in some formats.
+bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options);
+
 /// Whether an operation can run with its operands and its result where they have been placed in other values.
 bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
@@ -104,6 +107,9 @@ void find_attention(Program& program, const CompileOptions& options);
 
 /// Puts one operation in the place of two convolutions that are added.
 void sum_convolutions(Program& program, const CompileOptions& options);
+
+/// Puts one operation in the place of a convolution and a depthwise one of its result.
+void pair_convolutions(Program& program, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.

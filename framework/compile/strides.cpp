@@ -3,28 +3,16 @@
 
 #include <algorithm>
 
-#include "lamina/compile/program.h"
+#include "lamina/compile/dataflow.h"
 #include "lamina/kernel/rules/move_strides.h"
-#include "lamina/module/layer.h"
 
 namespace lamina::detail {
 namespace {
 
-constexpr int none = -1;
-
-class Strider {
+class Strider : Dataflow {
  public:
   Strider(Program& program, const CompileOptions& options)
-      : program_(program),
-        options_(options),
-        readers_(program.values.size()),
-        producer_(program.values.size(), none),
-        fixed_(program.values.size(), false) {
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& op = program_.operations[i];
-      for (const int input : op.inputs) readers_[index(input)].push_back(static_cast<int>(i));
-      producer_[index(op.output)] = static_cast<int>(i);
-    }
+      : Dataflow(program), program_(program), options_(options), fixed_(program.values.size(), false) {
     for (const int output : program_.outputs) fixed_[index(output)] = true;
     for (std::size_t v = 0; v < program_.values.size(); ++v) {
       const Program::Value& value = program_.values[v];
@@ -35,18 +23,12 @@ class Strider {
 
   void stride() {
     for (Operation& op : program_.operations) {
-      const auto* move = dynamic_cast<const Layer<MoveProblem>*>(op.module.get());
-      if (move == nullptr || op.view) continue;
-      const MoveProblem problem = move->problem({&program_.value(op.inputs[0]).shape, 1});
-      op.view = read_in_place(op, problem) || write_in_place(op, problem);
+      const auto problem = op.view ? std::nullopt : problem_of<MoveProblem>(op);
+      if (problem) op.view = read_in_place(op, *problem) || write_in_place(op, *problem);
     }
   }
 
  private:
-  using Operation = Program::Operation;
-
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
   /// Whoever reads what the move writes reads what it reads.
   bool read_in_place(const Operation& move, const MoveProblem& problem) {
     const Program::Value& source = program_.value(move.inputs[0]);
@@ -54,16 +36,16 @@ class Strider {
     const auto placement = source.whole == none ? placed_in_input(problem, views.preparation) : std::nullopt;
     // As a tensor it begins at its first element and has as many bytes as if it had no gaps.
     if (!placement || placement->first + program_.value(move.output).shape.numel() > source.shape.numel()) return false;
-    return place(move.output, move.inputs[0], *placement, readers_[index(move.output)]);
+    return place(move.output, move.inputs[0], *placement, readers(move.output));
   }
 
   /// Whoever writes what the move reads writes what it writes.
   bool write_in_place(const Operation& move, const MoveProblem& problem) {
     const int from = move.inputs[0], to = move.output;
-    if (fixed_[index(to)] || producer_[index(from)] == none || readers_[index(from)].size() != 1) return false;
+    if (fixed_[index(to)] || only_for(from) == nullptr) return false;
     const PreparedViews views(program_, move, options_);
     const auto placement = placed_in_output(problem, views.preparation);
-    return placement && place(from, to, *placement, {producer_[index(from)]});
+    return placement && place(from, to, *placement, {producer(from)});
   }
 
   /// Puts a value where it lies in another, if all `users` can step so.
@@ -85,9 +67,7 @@ class Strider {
 
   Program& program_;
   const CompileOptions& options_;
-  std::vector<std::vector<int>> readers_;  // by value: operations
-  std::vector<int> producer_;              // by value: the operation, or none for an input
-  std::vector<bool> fixed_;                // by value: it stays where it is
+  std::vector<bool> fixed_;  // by value: it stays where it is
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "lamina/compile/program.h"
+#include "lamina/compile/dataflow.h"
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/fixed.h"
@@ -12,36 +12,18 @@
 namespace lamina::detail {
 namespace {
 
-constexpr int none = -1;
-
-class Summer {
+class Summer : Dataflow {
  public:
-  Summer(Program& program, const CompileOptions& options)
-      : program_(program),
-        options_(options),
-        readers_(program.values.size(), 0),
-        producer_(program.values.size(), none) {
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& op = program_.operations[i];
-      producer_[index(op.output)] = static_cast<int>(i);
-      for (const int input : op.inputs) ++readers_[index(input)];
-    }
-    for (const int output : program_.outputs) ++readers_[index(output)];
-  }
+  Summer(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
 
   void sum() {
     for (Operation& op : program_.operations) {
       if (Operation* const other = summand(op)) join(op, *other);
     }
-    std::erase_if(program_.operations, [](const Operation& op) { return op.module == nullptr; });
+    finish();
   }
 
  private:
-  using Operation = Program::Operation;
-
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  const Shape& shape(int value) const { return program_.value(value).shape; }
-
   /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
   std::optional<ConvProblem> convolution(const Operation& op) const {
     const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
@@ -58,12 +40,10 @@ class Summer {
   Operation* summand(const Operation& op) {
     const auto problem = op.inputs.size() == 2 ? convolution(op) : std::nullopt;
     if (!problem || problem->epilogue.chain.empty() || !problem->epilogue.is_residual()) return nullptr;
-    if (problem->epilogue.chain[0].operand != 1 || readers_[index(op.inputs[1])] != 1) return nullptr;
-    const int at = producer_[index(op.inputs[1])];
-    if (at == none) return nullptr;
-    Operation& other = program_.operations[index(at)];
-    const auto plain = other.module != nullptr && other.inputs.size() == 1 ? convolution(other) : std::nullopt;
-    return plain && plain->epilogue.chain.empty() ? &other : nullptr;
+    if (problem->epilogue.chain[0].operand != 1) return nullptr;
+    Operation* const other = only_for(op.inputs[1]);
+    const auto plain = other != nullptr && other->inputs.size() == 1 ? convolution(*other) : std::nullopt;
+    return plain && plain->epilogue.chain.empty() ? other : nullptr;
   }
 
   static bool is_of_pixels(const ConvGeometry& g) {
@@ -90,26 +70,13 @@ class Summer {
     problem.first.epilogue = epilogue;
     problem.first.bias = sum_of(a.bias, b.bias);
     longer.module = std::make_shared<Fixed<ConvSumProblem>>(problem, shape(op.output), DType::f32);
-    longer.fused += (longer.fused.empty() ? "" : ", ") + other.name;
-    if (!runs(longer)) return;
-    other.module = nullptr;
+    if (!runs_in_some_format(program_, longer, options_)) return;
+    take_in(longer, other);
     op = std::move(longer);
-  }
-
-  /// Whether there is a kernel for the operation in some formats.
-  bool runs(const Operation& op) const {
-    PreparedViews views(program_, op, options_);
-    for (const Format input : formats(program_.value(op.inputs[0]), options_)) {
-      for (const Format output : formats(program_.value(op.output), options_)) {
-        if (op.module->takes(views.with(input, output))) return true;
-      }
-    }
-    return false;
   }
 
   Program& program_;
   const CompileOptions& options_;
-  std::vector<int> readers_, producer_;  // by value
 };
 
 }  // namespace

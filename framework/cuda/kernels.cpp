@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lamina/base/math.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/local_response_norm.h"
@@ -51,10 +52,15 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
-  return make_operator("three passes", [kind = problem.kind, e = detail::softmax_extents(problem, p),
-                                        device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+  const detail::SoftmaxExtents e = detail::softmax_extents(problem, p);
+  constexpr std::int64_t usual_images = 32;  // whose order all batches have, where batches must not matter
+  const std::int64_t all = e.outer * e.inner;
+  const std::int64_t usual =
+      p.batch_invariant ? detail::ceil_div(all, std::max<std::int64_t>(p.images, 1)) * usual_images : all;
+  return make_operator("three passes", [=, kind = problem.kind, device = index(p)](Inputs inputs, Outputs outputs,
+                                                                                   const Execution& execution) {
     cuda::softmax(device, kind, outputs[0].dtype(), inputs[0].raw(), outputs[0].raw(), e.outer, e.extent, e.inner,
-                  execution.stream);
+                  usual, execution.stream);
   });
 }
 

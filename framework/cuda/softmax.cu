@@ -185,7 +185,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Positions of a block: fewer, of at least 8, where there are too few for a GPU, as long as threads have work.
+/// Positions of a block: fewer, of at least 8, where there are too few for a GPU, as long as threads have work. The
+/// order of sums follows it.
 int column_width(std::int64_t positions, std::int64_t extent) {
   constexpr std::int64_t enough = 1 << 17;  // threads
   int width = threads;
@@ -232,11 +233,11 @@ __global__ void __launch_bounds__(threads)
 }  // namespace
 
 void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void* output, std::int64_t outer,
-             std::int64_t extent, std::int64_t inner, Stream stream) {
+             std::int64_t extent, std::int64_t inner, std::int64_t usual_positions, Stream stream) {
   if (outer == 0 || extent == 0 || inner == 0) return;
   const DeviceGuard guard(device);
   const bool log = kind == SoftmaxKind::log_softmax, hard = kind == SoftmaxKind::hardmax;
-  const int width = column_width(outer * inner, extent);
+  const int width = column_width(usual_positions, extent);
   with_element_type(dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     const auto* in = static_cast<const T*>(input);

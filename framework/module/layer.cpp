@@ -1,5 +1,6 @@
 #include "lamina/module/layer.h"
 
+#include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 
@@ -41,6 +42,7 @@ std::unique_ptr<Operator> Layer<Problem>::prepare(const Preparation& preparation
 template class Layer<AffineProblem>;
 template class Layer<AttentionProblem>;
 template class Layer<ConcatProblem>;
+template class Layer<ConvPairProblem>;
 template class Layer<ConvProblem>;
 template class Layer<ConvSumProblem>;
 template class Layer<ConversionProblem>;

@@ -118,6 +118,7 @@ for scale in 1e-4, 1e4:  # the root mean square is half of the first element
         write(f"off-{off}-{scale}.safetensors", {"x": [scale, 0, 0, 0], "y": [scale, off * scale, 0, 0]})
 write("nan.safetensors", {"x": [1, 2, 3, 4], "y": [1, float("nan"), 3, 4]})
 write("misspelt.safetensors", {"x": [1, 2, 3, 4], "y": [1, 2, 3, 4], "yy": [1, 2, 3, 5]})
+write("others.safetensors", {"x": [1, 2, 3, 4], "y": [1, 2, 3, 4]} | {f"y{i}": [0] for i in range(9)})
 EOF
 for scale in 0.0001 10000.0; do
   expect 0 'pass: 2 comparisons' verify --model relu.safetensors --golden "off-1e-05-$scale.safetensors"
@@ -127,6 +128,7 @@ for scale in 0.0001 10000.0; do
 done
 expect 1 'FAIL.*1 of 4 elements differ' verify --model relu.safetensors --golden nan.safetensors
 expect 0 'no node "yy", which was not compared' verify --model relu.safetensors --golden misspelt.safetensors
+expect 0 'nor 4 others' verify --model relu.safetensors --golden others.safetensors
 
 for network in layers tiny-alexnet tiny-resnet exported; do
   expect 0 'pass: [0-9]+ comparisons' verify --model "$golden/$network.safetensors" --golden "$golden/$network-golden.safetensors"
@@ -262,7 +264,14 @@ done
 check 'bench conv2d fits a terminal' test "$("$lamina" bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 2>/dev/null | wc -L)" -le 120
 expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
 expect 0 'channels last' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nhwc --algorithm auto
+expect 0 'input .*32, 16\] nchw' bench conv2d --device cpu --size 32,16 --batch 1 --seconds 0.01 --algorithm eigen
+expect 0 'input .*32, 16\] f32 nhwc' bench conv2d --device cpu --size 32 16 --input-format f32,nhwc --batch 1 --seconds 0.01 --algorithm eigen
+expect 2 'size' bench conv2d --size 32,16,8
 expect 2 'layout' bench conv2d --layout chwn
+expect 0 'size N\[,N\.\.\.\]' bench conv2d --help
+expect 0 'outputs NAME\[,NAME\.\.\.\]' run --help
+expect 0 'input-shape NAME=SHAPE ' run --help
+expect 0 'architecture MAJOR\.MINOR ' run --help
 expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 

@@ -187,6 +187,47 @@ TEST(Moves, DoNotPassWhatDiffersFromRowToRow) {
   expect_same(g, {random_tensor({images, width, width}, 9)});
 }
 
+/// Behind a view rows may be others: what is done to each of them is not done to those of the move.
+TEST(Moves, DoNotPassWhatIsOfOtherRows) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value positive = op(g, "Relu", {transposed(g, x, {1, 0, 2})});
+  const Value rows = linear(g, reshaped(g, positive, {length, 1, images * width}), images * width, 3, 48);
+  const auto one = [&](std::int64_t value) { return integers(g, {value}); };
+  g.output(op(g, "Slice", {rows, one(-1), one(-100), one(0), one(-1)}));  // backwards
+  expect_same(g, {random_tensor({images, length, width}, 49)});
+}
+
+/// A constant of a row may have more dimensions than the view behind it.
+TEST(Moves, ConstantsOfRowsKeepTheirDimensions) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value rows = reshaped(g, x, {images * length, 1, width});
+  const Value product = op(g, "Mul", {rows, constant(g, random_tensor({1, 1, width}, 50))});
+  g.output(op(g, "Neg", {reshaped(g, product, {images * length, width})}));
+  expect_same(g, {random_tensor({images, length, width}, 51)});
+}
+
+/// One channel a row, and nothing moves: what is behind may yet be no image of these pixels.
+TEST(Moves, RowsOfOneElementAreNoPixelsOfMoreChannels) {
+  Graph g;
+  const Value x = g.input("x", {batch, 6, 3, 6});
+  const Value rows = op(g, "MatMul", {x, constant(g, random_tensor({6, 1}, 52))});
+  const Value turned = transposed(g, rows, {0, 2, 3, 1});
+  g.output(op(g, "Add", {turned, turned}));
+  expect_same(g, {random_tensor({images, 6, 3, 6}, 53)});
+}
+
+/// What the caller wants of rows has the shape that it has in the graph, whatever it is seen as behind them.
+TEST(Moves, AnOutputKeepsItsShapeInFrontOfAView) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  const Value rows = op(g, "Relu", {transposed(g, x, {1, 0, 2})});
+  g.output(op(g, "Neg", {reshaped(g, rows, {length * images, width})}));
+  g.output(rows);
+  expect_same(g, {random_tensor({images, length, width}, 47)});
+}
+
 /// The end of a block of ConvNeXt: the rows of a linear layer become pixels, whose channels are scaled before an image
 /// is added to them. The layer is a convolution then, and does all of it; not if somebody else reads its rows, or if
 /// they become something else.

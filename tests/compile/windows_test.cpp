@@ -162,6 +162,21 @@ TEST(Windows, MasksOfOneImageAloneAreNotRepeated) {
   }
 }
 
+/// An image count of 0, which files may have: masks are for no matrix then.
+TEST(Windows, NoImagesAtAll) {
+  Builder b;
+  const Value q = b.g.input("q", {0, heads, length, 4}), k = b.g.input("k", {0, heads, length, 4}),
+              v = b.g.input("v", {0, heads, length, 4});
+  Value scores = b.op("Add", {b.op("MatMul", {q, b.transposed(k, {0, 1, 3, 2})}),
+                              b.constant(random_tensor({1, heads, length, length}, 30))});
+  scores = b.op("Add", {scores, b.constant(random_tensor({length, length}, 31))});
+  b.g.output(b.op("MatMul", {b.op("Softmax", {scores}), v}));
+  Plan plan = b.g.compile({.threads = 1});
+  const std::vector<Tensor> inputs = {Tensor({0, heads, length, 4}), Tensor({0, heads, length, 4}),
+                                      Tensor({0, heads, length, 4})};
+  EXPECT_EQ(plan.run(inputs)[0].shape(), (Shape{0, heads, length, 4}));
+}
+
 /// Every second pixel and the others, side by side as channels.
 TEST(Windows, PixelsJoinedAsChannelsAreOneMove) {
   for (const bool last : {false, true}) {
@@ -198,6 +213,7 @@ TEST(Windows, KnownPlacesAreMoved) {
   check({2, 3, 1, 0});   // all of it
   check({3, 1});         // the others are the data's
   check({1, -1, 1, 1});  // the last one stays
+  check({});             // nothing is written
 }
 
 }  // namespace

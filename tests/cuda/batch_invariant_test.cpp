@@ -104,6 +104,14 @@ TEST_P(CudaBatchInvariant, LayersOfImagesWithoutTensorCores) {
                                      std::vector<std::int64_t>{1, 3, 8, 32});
 }
 
+/// Along another dimension than the last, where threads share a position as long as there are few of them.
+TEST_P(CudaBatchInvariant, SoftmaxAcrossRows) {
+  Graph graph;
+  const Value x = graph.input("input", {batch, 64, 600});
+  graph.output(graph.add("across", Op("Softmax", {{"axis", std::int64_t{1}}}), {x}));
+  check(graph, describe(gpu()));
+}
+
 /// One convolution by each kernel that plans of fp32 may ask for by name.
 TEST_P(CudaBatchInvariant, EveryAlgorithm) {
   Graph graph;

@@ -123,14 +123,14 @@ TEST_P(CudaJoin, ADenseBlockIsOneImage) {
   expect_right(g, gpu(), 0);
 }
 
-// Channels that TMA cannot store to side by side: implicit_gemm writes them.
+// Channels that TMA cannot store to side by side: implicit_gemm could write them, but is slower, so they are copied.
 TEST_P(CudaJoin, ChannelsOfNoRoundNumber) {
   Graph g;
   const Value x = g.input("input", {batch, 3, 12, 12});
   const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 64, 3));
   const Value a = convolved(g, "a", stem, 64, 20, 1), b = convolved(g, "b", stem, 64, 32, 3);
   end(g, convolved(g, "head", g.add("joined", Concat(1), {a, b}), 52, 16, 1));
-  expect_right(g, gpu(), 0);
+  expect_right(g, gpu(), 1);
 }
 
 }  // namespace

@@ -111,8 +111,9 @@ std::vector<Case> cases() {
       // masks of fewer images, as of shifted windows
       {6, 3, 3, 49, 49, 32, 32, {.scale = 0.18}, {2, 3, 49, 49}},
       {6, 2, 1, 19, 37, 8, 8, {.scale = 0.3}, {3, 1, 19, 37}},
-      // rows that see nothing, nothing to see, no rows
+      // rows that see nothing, no heads, nothing to see, no rows
       {1, 2, 2, 6, 5, 8, 8, {.causal = true, .past = -3}},
+      {1, 0, 0, 6, 5, 8, 8},
       {1, 2, 2, 6, 0, 8, 8},
       {1, 2, 2, 0, 5, 8, 8},
       {1, 2, 2, 3, 4, 8, 0},

@@ -4,9 +4,11 @@
 
 #include "lamina/cpu/conv2d/bf16/depthwise.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
+#include "lamina/cpu/conv2d/bf16/pair.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -157,6 +159,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
+    {"bf16_pooled", cpu::bf16::takes_pooled, cpu::bf16::prepare_pooled, nullptr, true},
     {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
     {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true},
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true},
@@ -167,6 +170,13 @@ constexpr Kernel<ConvProblem> table[] = {
 template <>
 std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
   return table;
+}
+
+template <>
+std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
+  static constexpr Kernel<ConvPairProblem> pairs[] = {
+      {"bf16_pair", cpu::bf16::takes_pair, cpu::bf16::prepare_pair, nullptr, true}};
+  return pairs;
 }
 
 /// To add one convolution's result to another's costs little here.

@@ -45,6 +45,35 @@ HWY_INLINE void largest_at(D d, const PixelWindow& w, std::int64_t channel) {
   }
 }
 
+/// The same of bf16 without widening it: as whole numbers its bits are in order once those behind the sign of a
+/// negative number are turned round, and a NaN is larger than infinity whatever its sign.
+template <int n, class D>
+HWY_INLINE void largest_bits_at(D d, const PixelWindow& w, std::int64_t channel) {
+  const auto size = hn::Set(d, std::int16_t{0x7fff}), infinity = hn::Set(d, std::int16_t{0x7f80});
+  const auto turned = [&](auto bits) HWY_ATTR { return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), size)); };
+  hn::Vec<D> total[n], sizes[n];
+  for (int i = 0; i < n; ++i) {
+    total[i] = turned(hn::Set(d, static_cast<std::int16_t>(0xff80)));  // -infinity
+    sizes[i] = hn::Zero(d);
+  }
+  const auto* row = static_cast<const std::int16_t*>(w.first) + channel;
+  for (std::int64_t r = 0; r < w.rows; ++r, row += w.row) {
+    const std::int16_t* pixel = row;
+    for (std::int64_t c = 0; c < w.columns; ++c, pixel += w.column) {
+      for (int i = 0; i < n; ++i) {
+        const auto x = hn::LoadU(d, pixel + i * lanes_of(d));
+        total[i] = hn::Max(total[i], turned(x));
+        sizes[i] = hn::Max(sizes[i], hn::And(x, size));
+      }
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    const auto nan = hn::Gt(sizes[i], infinity);
+    hn::StoreU(hn::IfThenElse(nan, sizes[i], turned(total[i])), d,
+               static_cast<std::int16_t*>(w.output) + channel + i * lanes_of(d));
+  }
+}
+
 template <class T, int n, class D>
 HWY_INLINE void mean_at(D d, const PixelWindow& w, std::int64_t channel) {
   hn::Vec<D> total[n];
@@ -70,6 +99,15 @@ void window(const PixelWindow& w) {
   const auto at = [&](auto d, auto n, std::int64_t channel) {
     if constexpr (mean) {
       mean_at<T, decltype(n)::value>(d, w, channel);
+    } else if constexpr (sizeof(T) == 2) {
+      constexpr int count = decltype(n)::value, width = count * lanes_of(d);
+      const hn::ScalableTag<std::int16_t> whole;
+      const hn::Rebind<std::int16_t, decltype(d)> part;
+      if constexpr (count > 1) {
+        largest_bits_at<width / lanes_of(whole)>(whole, w, channel);
+      } else {
+        largest_bits_at<1>(part, w, channel);
+      }
     } else {
       largest_at<T, decltype(n)::value>(d, w, channel);
     }

@@ -83,7 +83,7 @@ class Attention {
       });
       pool_.parallel_for(count * tasks, [&](std::int64_t index, int worker) {
         const std::int64_t rows = d_.task_tiles * engine_.positions, row = index % tasks * rows;
-        if (engine_.begin != nullptr) engine_.begin();
+        if (engine_.begin != nullptr) engine_.begin(16);
         for (std::int64_t r = row; r < std::min(d_.rows, row + rows); r += engine_.positions) {
           TileOfRows(*this, first + index / tasks, packed_ + index / tasks * d_.packed, r,
                      workers_ + worker * d_.worker)

@@ -115,7 +115,7 @@ void MatMul::operator()(const bfloat16* a, const bfloat16* b, bfloat16* c, Threa
       copy_rows(a + e_.operands(first + batch).a + row * e_.a_row, rows, own);
       auto* const sums = reinterpret_cast<float*>(own + worker_bytes() -
                                                   detail::round_up<std::int64_t>(tile_ * engine_->filters * 4, 64));
-      if (engine_->begin != nullptr) engine_->begin();
+      if (engine_->begin != nullptr) engine_->begin(16);
       for (std::int64_t p = panels_ * part / parts; p < panels_ * (part + 1) / parts; ++p) {
         multiply(own, packed + (batch * panels_ + p) * panel_, rows, p * engine_->filters, sums,
                  c + ((first + batch) * e_.m + row) * e_.n);

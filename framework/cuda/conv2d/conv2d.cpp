@@ -7,6 +7,7 @@
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
+#include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
 
 namespace lamina {
@@ -37,6 +38,12 @@ std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cuda() {
 template <>
 std::span<const Kernel<ConvSumProblem>> Kernels<ConvSumProblem>::cuda() {
   return sums;
+}
+
+/// What lies between the two fits its caches.
+template <>
+std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cuda() {
+  return {};
 }
 
 }  // namespace lamina

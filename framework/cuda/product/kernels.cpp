@@ -84,16 +84,17 @@ bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) 
 
 /// Its bits are others than attention_mma's, so batches, which decide who of the two pays, must be free to matter.
 bool takes_attention_split(const AttentionProblem& problem, const Preparation& p) {
+  if (!takes_attention_mma(problem, p) || p.batch_invariant) return false;
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   const auto aligned = [](const View& view) { return view.alignment % 16 == 0; };
-  return takes_attention_mma(problem, p) && !p.batch_invariant && cuda::attention_has_chunks(e) &&
-         std::ranges::all_of(p.inputs, aligned) && std::ranges::all_of(p.outputs, aligned) &&
-         cuda::attention_split_shared_bytes(e) <= p.device.shared_bytes;
+  return cuda::attention_has_chunks(e) && std::ranges::all_of(p.inputs, aligned) &&
+         std::ranges::all_of(p.outputs, aligned) && cuda::attention_split_shared_bytes(e) <= p.device.shared_bytes;
 }
 
 /// Where blocks of 64 rows would leave multiprocessors idle, and there are several tiles of positions to share.
 bool attention_split_pays(const AttentionProblem& problem, const Preparation& p) {
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  if (e.groups == 0) return false;
   const std::int64_t blocks = e.images * e.groups * detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, 64);
   return e.positions > 64 && blocks <= p.device.multiprocessors;
 }

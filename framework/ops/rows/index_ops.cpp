@@ -121,15 +121,17 @@ int scatter_elements(Expansion& e) {
 }
 
 /// Updates at known places, which is how exporters write an assignment to a part of a tensor: every slice of the result
-/// is then one of the data or of the updates, which a move can say. -1 if a table of the slices would be too long.
+/// is then one of the data or of the updates, which a move can say. -1 if there are no slices, or if a table of them
+/// would be too long.
 int put(Expansion& e, int data, int indices, int depth) {
   constexpr std::int64_t longest_table = std::int64_t{1} << 20;
   const int updates = e.input(2);
   const Shape to = e.shape(data);
   const std::int64_t slices = count_of(to, 0, depth), size = count_of(to, depth, e.rank(data));
-  const std::int64_t places = e.shape(indices).numel() / std::max(depth, 1);
-  if (slices < 1 || size < 1 || slices > longest_list || places > longest_list || depth == 0) return -1;
-  std::vector<std::int64_t> source(static_cast<std::size_t>(slices), -1);
+  if (depth == 0 || slices < 1 || size < 1) return -1;
+  const std::int64_t places = e.shape(indices).numel() / depth;
+  if (slices > longest_table && places != slices) return -1;  // the others may yet be in order, which needs no table
+  std::vector<std::int64_t> source(static_cast<std::size_t>(slices), -1);  // the update of each slice, or none
   const std::vector<std::int64_t> known = to_integers(e.known(indices));
   for (std::int64_t u = 0; u < places; ++u) {
     std::int64_t slice = 0;

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int filters = 32, rows = 16;
 constexpr std::int64_t weights_row = filters * 2 * sizeof(std::uint16_t);
-constexpr std::int64_t step_weights = 16 * filters * 2;
 
 /// R times 16 positions, the last 16 of which may be some that the ones before have too: they are computed twice, to
 /// the same bits, so that nothing is read past the last.
@@ -29,6 +28,7 @@ void multiply_rows(const Tile& t, int positions) {
   Tiles::template zero<2>();
   Tiles::template zero<3>();
   const std::uint16_t* weights = t.weights;
+  const std::int64_t step_weights = std::int64_t{t.pairs} * filters * 2;
   const std::uint16_t* fetch = t.fetch;
   for (int step = 0; step < t.steps; ++step, weights += step_weights) {
     const std::uint16_t* const x = input + t.offsets[step];

@@ -29,27 +29,36 @@ class Band {
   }
 
   void run(std::int64_t image, int group, int band, int filter_part) {
-    image_ = image, group_ = group;
-    first_row_ = part_begin(layer_.rows, layer_.bands, band);
-    rows_ = part_begin(layer_.rows, layer_.bands, band + 1) - first_row_;
+    const std::int64_t first_row = part_begin(layer_.rows, layer_.bands, band);
+    run_rows(image, group, first_row, part_begin(layer_.rows, layer_.bands, band + 1) - first_row,
+             part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part),
+             part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part + 1));
+  }
+
+  /// The output's memory begins with that pixel of all images.
+  void set_origin(std::int64_t pixel) { origin_ = pixel; }
+
+  /// Blocks of filters [first, last).
+  void run_rows(std::int64_t image, int group, std::int64_t first_row, std::int64_t rows, std::int64_t first,
+                std::int64_t last) {
+    image_ = image, group_ = group, first_row_ = first_row, rows_ = rows;
     if (!layer_.direct) copy_band(layer_, p_, {image, group, first_row_, rows_}, copy_);
     // Of the last row, only the outputs.
     const std::int64_t positions = rows_ * layer_.pitch - (layer_.pitch - layer_.row_positions);
     const std::int64_t tiles = ceil_div<std::int64_t>(positions, engine_.positions);
-    const std::int64_t first = part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part);
-    const std::int64_t last = part_begin(layer_.filter_blocks, layer_.filter_parts, filter_part + 1);
+    // Weights that stay in the cache beside a band's input pass again for each tile, whose outputs are then written
+    // side by side; others pass once.
+    const bool stay = (last - first) * layer_.block_weights() * 2 <= engine_.cache / 4;
     const auto run = [&](std::int64_t tile, std::int64_t block) {
       Fetch fetch = Fetch::nothing;
-      if (tiles == 1 || (block == first && tile == 0)) {
+      if (tile == 0 && (stay || tiles == 1 || block == first)) {
         fetch = Fetch::ahead;
-      } else if (block + 1 < last) {
+      } else if (!stay && block + 1 < last) {
         fetch = Fetch::share;
       }
       run_tile(block, tile, tiles, positions, fetch);
     };
-    // Weights that stay in the cache beside a band's input pass again for each tile, whose outputs are then written
-    // side by side; others pass once.
-    if ((last - first) * layer_.block_weights() * 2 <= engine_.cache / 4) {
+    if (stay) {
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
         for (std::int64_t block = first; block < last; ++block) run(tile, block);
       }
@@ -126,7 +135,8 @@ class Band {
   void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
     const std::int64_t size = p_.output_type == DType::bf16 ? 2 : 4, filters = engine_.filters;
     const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
-    const std::int64_t place = (image_ * layer_.rows * layer_.row_positions + pixel) * p_.output_pitch + channel;
+    const std::int64_t place =
+        (image_ * layer_.rows * layer_.row_positions + pixel - origin_) * p_.output_pitch + channel;
     const Write write = {.sums = sums,
                          .row = filters,
                          .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
@@ -152,17 +162,38 @@ class Band {
     std::int64_t begin = 0, end = 0;
   } pending_;  // a tile that was multiplied and is still to be written
   bool odd_ = false;
-  std::int64_t image_ = 0, first_row_ = 0, rows_ = 0;
+  std::int64_t image_ = 0, first_row_ = 0, rows_ = 0, origin_ = 0;
   int group_ = 0;
 };
 
+Pointers with_pitches(Pointers pointers, const ConvGeometry& g) {
+  if (pointers.input_pitch == 0) pointers.input_pitch = g.in_channels;
+  if (pointers.output_pitch == 0) pointers.output_pitch = g.out_channels;
+  return pointers;
+}
+
 }  // namespace
+
+void convolve_rows(const Layer& layer, const Pointers& given, const RowEpilogue& epilogue, std::int64_t image,
+                   std::int64_t first, std::int64_t count, std::byte* workspace) {
+  const Pointers pointers = with_pitches(given, layer.geometry);
+  const std::int64_t width = layer.geometry.out_width, height = layer.geometry.out_height;
+  Band band(layer, pointers, epilogue, workspace);
+  band.set_origin((image * height + first) * width);
+  if (layer.engine->begin != nullptr) layer.engine->begin(layer.last_pairs);
+  for (int group = 0; group < layer.geometry.groups; ++group) {
+    if (layer.linear) {
+      band.run_rows(0, group, (image * height + first) * width, count * width, 0, layer.filter_blocks);
+    } else {
+      band.run_rows(image, group, first, count, 0, layer.filter_blocks);
+    }
+  }
+  if (layer.engine->end != nullptr) layer.engine->end();
+}
 
 void convolve(const Layer& layer, const Pointers& given, const RowEpilogue& epilogue, ThreadPool& pool,
               std::byte* workspace) {
-  Pointers pointers = given;
-  if (pointers.input_pitch == 0) pointers.input_pitch = layer.geometry.in_channels;
-  if (pointers.output_pitch == 0) pointers.output_pitch = layer.geometry.out_channels;
+  const Pointers pointers = with_pitches(given, layer.geometry);
   const auto stride = static_cast<std::int64_t>(layer.workspace(1));
   const std::int64_t tasks = layer.images * layer.geometry.groups * layer.bands * layer.filter_parts;
   pool.parallel_for(tasks, [&](std::int64_t index, int worker) {
@@ -170,7 +201,7 @@ void convolve(const Layer& layer, const Pointers& given, const RowEpilogue& epil
     index /= layer.filter_parts;
     const auto band = static_cast<int>(index % layer.bands);
     index /= layer.bands;
-    if (layer.engine->begin != nullptr) layer.engine->begin();
+    if (layer.engine->begin != nullptr) layer.engine->begin(layer.last_pairs);
     Band(layer, pointers, epilogue, workspace + worker * stride)
         .run(index / layer.geometry.groups, static_cast<int>(index % layer.geometry.groups), band, filter_part);
     if (layer.engine->end != nullptr) layer.engine->end();

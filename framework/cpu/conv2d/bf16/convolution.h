@@ -25,7 +25,10 @@ bool pixelwise(const ConvGeometry& geometry);
 /// What is decided once: how a geometry is laid out, divided, and packed.
 struct Layer {
   /// `scaled`: Pointers::scale is there; only of pixelwise() layers whose input is bf16 nhwc.
-  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false);
+  /// `band`: rows of outputs, or if linear positions, that convolve_rows() computes at most at a time; 0: as convolve()
+  /// divides.
+  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false,
+        int band = 0);
 
   ConvGeometry geometry;
   const Engine* engine;
@@ -35,7 +38,7 @@ struct Layer {
 
   bool linear = false;  // 1x1: the pixels of all images are one column of positions
   bool direct = false;  // and are read where they lie
-  bool folded = false;  // few channels: a row of taps is as many more channels
+  int folded = 0;       // few channels: as many rows of taps, one or all, are as many more channels
   int channels = 0;     // of a tap
   int taps = 0;
   int blocks = 0;         // of step_channels
@@ -46,7 +49,8 @@ struct Layer {
     int row, column;
   };
   std::vector<Phase> phases;  // that some tap reads
-  int phase_rows = 0;         // of a band, copied
+  int extra_rows = 0;         // of a band, copied beside one for each row of outputs
+  int phase_rows = 0;         // all of them
   std::int64_t pitch = 0;     // positions of a row
 
   std::int64_t images = 1;                   // what tasks are divided by, besides groups
@@ -66,7 +70,10 @@ struct Layer {
 
   // Of a thread's workspace, all multiples of 64.
   std::size_t copy_bytes() const;
-  std::size_t row_bytes() const;  // of one row of the image as bf16 nhwc, if it is not that already, or between zeros
+  /// Of rows of the image as bf16 nhwc, if it is not that already, or between zeros: as many as are folded, a row of
+  /// zeros and, of nchw, the row's channels before.
+  std::size_t row_bytes() const;
+  std::int64_t row_elements() const;  // of one of them
   std::size_t tile_bytes()
       const;  // of a tile's sums: of two tiles, and twice for functions that do not run in registers
   std::size_t workspace(int threads) const;
@@ -97,5 +104,10 @@ struct Pointers {
 /// `workspace` is 64-byte aligned and Layer::workspace() bytes, of as many threads as the pool has at most.
 void convolve(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool,
               std::byte* workspace);
+
+/// Rows [first, first + count) of an image alone, in this thread, all groups; `output` is that of the first of them.
+/// `workspace` is for one thread.
+void convolve_rows(const Layer& layer, const Pointers& pointers, const RowEpilogue& epilogue, std::int64_t image,
+                   std::int64_t first, std::int64_t count, std::byte* workspace);
 
 }  // namespace lamina::cpu::bf16

@@ -1,6 +1,7 @@
 #include "lamina/cpu/conv2d/bf16/copy_band.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "lamina/base/math.h"
@@ -68,17 +69,18 @@ class BandCopy {
       for (std::int64_t i = 0; i < pieces; ++i) std::copy_n(from + i * p_.input_pitch, length, to + i * length);
       return;
     }
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const std::int64_t first = ((image_ * channels + c) * g_.in_height + row) * width;
-      const bfloat16* from = static_cast<const bfloat16*>(p_.input) + first;
-      if (layer_.input.dtype == DType::f32) {
-        bfloat16* const plane = row_ + layer_.row_bytes() / 2 - width;
-        layer_.moves->narrow(static_cast<const float*>(p_.input) + first, width, plane);
-        from = plane;
+    std::int64_t plane = std::int64_t{g_.in_height} * width;
+    const std::int64_t first = image_ * channels * plane + row * width;
+    const bfloat16* from = static_cast<const bfloat16*>(p_.input) + first;
+    if (layer_.input.dtype == DType::f32) {
+      bfloat16* const planes = row_ + layer_.row_bytes() / 2 - width * channels;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        layer_.moves->narrow(static_cast<const float*>(p_.input) + first + c * plane, width, planes + c * width);
       }
-      bfloat16* out = to + c;
-      for (std::int64_t w = 0; w < width; ++w, out += channels) *out = from[w];
+      from = planes;
+      plane = width;
     }
+    layer_.moves->interleave(from, plane, channels, width, to);
   }
 
   void copy_pixels() const {
@@ -107,8 +109,8 @@ class BandCopy {
   }
 
   void copy_rows() {
-    const std::int64_t extra = (g_.kernel_height - 1) * g_.dilation_height / g_.stride_height;
-    for (std::int64_t i = 0; i < rows_ + extra; ++i) {
+    if (layer_.folded > 0) return fold_rows();
+    for (std::int64_t i = 0; i < rows_ + layer_.extra_rows; ++i) {
       int converted = -1;  // the row that row_ holds
       for (std::size_t phase = 0; phase < layer_.phases.size(); ++phase) {
         const auto [row, column] = layer_.phases[phase];
@@ -116,8 +118,6 @@ class BandCopy {
         const std::int64_t ih = (first_row_ + i) * g_.stride_height + row - g_.padding_height;
         if (ih < 0 || ih >= g_.in_height) {
           zero(to, layer_.pitch);
-        } else if (layer_.folded) {
-          fold_row(static_cast<int>(ih), to);
         } else {
           copy_row(static_cast<int>(ih), column, to, converted);
         }
@@ -151,15 +151,48 @@ class BandCopy {
     zero(to + end * position, layer_.pitch - end);
   }
 
-  /// All taps of a row side by side, as channels.
-  void fold_row(int row, std::byte* to) {
-    const std::int64_t channels = g_.in_channels, left = std::int64_t{g_.padding_width} * channels;
-    const std::int64_t room = static_cast<std::int64_t>(layer_.row_bytes() / 2) - g_.in_width;
-    const std::int64_t end = left + std::int64_t{g_.in_width} * channels;
-    std::fill(row_, row_ + left, bfloat16());
-    convert_row(row, row_ + left);
-    std::fill(row_ + end, row_ + room, bfloat16());
-    spread(row_, g_.stride_width * channels, layer_.pitch, to);
+  /// Rows of taps side by side, as channels.
+  void fold_rows() {
+    const std::int64_t channels = g_.in_channels, length = layer_.row_elements();
+    bfloat16* const zeros = row_ + layer_.folded * length;
+    std::fill_n(zeros, length, bfloat16());
+    std::array<std::int64_t, step_channels> held;  // rows of the image, in memory
+    held.fill(-1);
+    std::array<const bfloat16*, step_channels> all = {};
+    const std::span rows(all.data(), static_cast<std::size_t>(layer_.folded));
+    for (std::int64_t i = 0; i < rows_ + layer_.extra_rows; ++i) {
+      for (std::size_t phase = 0; phase < layer_.phases.size(); ++phase) {
+        const std::int64_t top = (first_row_ + i) * g_.stride_height + layer_.phases[phase].row - g_.padding_height;
+        for (std::size_t k = 0; k < rows.size(); ++k) {
+          const std::int64_t ih = top + static_cast<std::int64_t>(k);
+          const bool there = ih >= 0 && ih < g_.in_height;
+          const std::int64_t slot = there ? ih % layer_.folded : 0;
+          rows[k] = there ? row_ + slot * length : zeros;
+          if (!there || held[static_cast<std::size_t>(slot)] == ih) continue;
+          held[static_cast<std::size_t>(slot)] = ih;
+          padded_row(static_cast<int>(ih), row_ + slot * length);
+        }
+        const Runs runs = {.from = rows,
+                           .length = g_.kernel_width * g_.in_channels,
+                           .pixel = g_.stride_width * channels,
+                           .count = layer_.pitch,
+                           .to = place(static_cast<std::int64_t>(phase), i, 0)};
+        if (layer_.blocks == 1) {
+          layer_.engine->widened ? layer_.moves->join_widened(runs) : layer_.moves->join(runs);
+        } else {
+          spread(rows[0], runs.pixel, runs.count, place(static_cast<std::int64_t>(phase), i, 0));
+        }
+      }
+    }
+  }
+
+  /// Row `row` of the image between zeros.
+  void padded_row(int row, bfloat16* to) const {
+    const std::int64_t left = std::int64_t{g_.padding_width} * g_.in_channels;
+    const std::int64_t end = left + std::int64_t{g_.in_width} * g_.in_channels;
+    std::fill(to, to + left, bfloat16());
+    convert_row(row, to + left);
+    std::fill(to + end, to + layer_.row_elements(), bfloat16());
   }
 
   const Layer& layer_;

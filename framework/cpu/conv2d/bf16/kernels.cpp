@@ -1,8 +1,11 @@
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 
 #include "lamina/base/error.h"
+#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -14,10 +17,11 @@ bool is_narrow(const View& view) { return view.format.dtype == DType::bf16 || vi
 std::string description(const Layer& layer) {
   const Engine& engine = *layer.engine;
   return detail::concat("bf16: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
-                        layer.direct   ? ", input where it lies"
-                        : layer.scaled ? ", input scaled on the way"
-                        : layer.folded ? ", rows of taps as channels"
-                                       : "",
+                        layer.direct       ? ", input where it lies"
+                        : layer.scaled     ? ", input scaled on the way"
+                        : layer.folded > 1 ? ", windows as channels"
+                        : layer.folded > 0 ? ", rows of taps as channels"
+                                           : "",
                         ", ", name(engine.set));
 }
 
@@ -42,23 +46,92 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && like_output(p.inputs.back()));
 }
 
+namespace {
+
+/// Groups of fewer than 32 channels, several of them as one of 32 with zeros between: a tile then has 32 channels and
+/// 32 filters in place of a few. The sums are the same bit for bit, a zero's products being zeros, unless a number is
+/// infinite or NaN, which times 0 is NaN: those inputs are to be computed group by group. Nothing if the problem's
+/// groups do not come to 32 channels and as many filters.
+std::optional<ConvProblem> joined(const ConvProblem& problem) {
+  const ConvGeometry& g = problem.geometry;
+  const int channels = g.group_in_channels();
+  if (g.groups == 1 || channels != g.group_out_channels() || channels >= step_channels) return std::nullopt;
+  if (step_channels % channels != 0 || g.in_channels % step_channels != 0) return std::nullopt;
+  ConvProblem result = problem;
+  result.geometry.groups = g.in_channels / step_channels;
+  result.weight = Tensor::zeros({g.out_channels, step_channels, g.kernel_height, g.kernel_width});
+  const std::int64_t filter = std::int64_t{channels} * g.kernel_height * g.kernel_width;
+  const auto from = problem.weight.values<float>();
+  const auto to = result.weight.values<float>();
+  for (std::int64_t f = 0; f < g.out_channels; ++f) {
+    const std::int64_t group = f % step_channels / channels;
+    std::copy_n(from.begin() + f * filter, filter, to.begin() + (f * step_channels / channels + group) * filter);
+  }
+  return result;
+}
+
+/// Whether the channels of all pixels, `pitch` elements apart, are finite.
+bool all_finite(const Moves& moves, const bfloat16* input, std::int64_t pixels, std::int64_t channels,
+                std::int64_t pitch, ThreadPool& pool) {
+  const std::int64_t tasks = std::min<std::int64_t>(pixels, 4 * pool.threads());
+  std::atomic<bool> result = true;
+  pool.parallel_for(tasks, [&](std::int64_t task, int) {
+    const std::int64_t first = pixels * task / tasks, count = pixels * (task + 1) / tasks - first;
+    bool finite = true;
+    if (pitch == channels) {
+      finite = moves.finite(input + first * pitch, count * channels);
+    } else {
+      for (std::int64_t i = 0; i < count && finite; ++i) finite = moves.finite(input + (first + i) * pitch, channels);
+    }
+    if (!finite) result = false;
+  });
+  return result;
+}
+
+struct Packed {
+  Layer layer;
+  Tensor weight, bias;
+
+  Packed(const ConvProblem& problem, Format input, const Engine& engine, int threads)
+      : layer(problem.geometry, engine, input, threads, problem.scaled),
+        weight(Shape{layer.packed_size()}, DType::bf16),
+        bias(Shape{layer.bias_size()}) {
+    pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
+    pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
+  }
+};
+
+}  // namespace
+
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
                                               const Engine& engine, const Preparation& p) {
-  const Layer layer(problem.geometry, engine, input, p.threads, problem.scaled);
-  Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
-  pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
-  pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
+  // The last of them is for every input, the first for finite numbers.
+  std::vector<Packed> ways;
+  if (const auto wider = joined(problem); wider && input == Format{DType::bf16, Layout::nhwc}) {
+    ways.emplace_back(*wider, input, engine, p.threads);
+  }
+  ways.emplace_back(problem, input, engine, p.threads);
+  detail::OperatorMemory memory;
+  for (const Packed& way : ways) {
+    memory.workspace = std::max(memory.workspace, way.layer.workspace(p.threads));
+    memory.parameters += way.weight.bytes() + way.bias.bytes();
+  }
   return detail::make_operator(
-      description(layer), {.workspace = layer.workspace(p.threads), .parameters = weight.bytes() + bias.bytes()},
-      [layer, weight, bias, output, epilogue = row_epilogue(problem.epilogue, p.device),
+      description(ways[0].layer) + (ways.size() > 1 ? ", groups joined" : ""), memory,
+      [ways, output, g = problem.geometry, epilogue = row_epilogue(problem.epilogue, p.device),
        adds = problem.epilogue.reads_operands(), from = p.input().channels, to = p.output().channels](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        convolve(layer,
+        const bool any =
+            ways.size() == 1 ||
+            all_finite(*ways[0].layer.moves, static_cast<const bfloat16*>(inputs[0].raw()), g.batch * g.in_pixels(),
+                       g.in_channels, from == 0 ? g.in_channels : from, *execution.pool);
+        const Packed& way = any ? ways.front() : ways.back();
+        convolve(way.layer,
                  {.input = inputs[0].raw(),
-                  .weight = static_cast<const std::uint16_t*>(weight.raw()),
-                  .bias = detail::floats(bias),
+                  .weight = static_cast<const std::uint16_t*>(way.weight.raw()),
+                  .bias = detail::floats(way.bias),
                   .residual = adds ? inputs.back().raw() : nullptr,
-                  .scale = layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
+                  .scale = way.layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
                   .output = outputs[0].raw(),
                   .output_type = output,
                   .input_pitch = from,

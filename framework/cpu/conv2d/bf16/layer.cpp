@@ -28,14 +28,16 @@ bool pixelwise(const ConvGeometry& g) {
          g.padding_height == 0 && g.padding_width == 0;
 }
 
-Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale)
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale, int band)
     : geometry(g),
       engine(&with),
       moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
       input(from),
       scaled(with_scale) {
   lay_out();
-  divide(threads);
+  if (band == 0) divide(threads);
+  band_rows = band > 0 ? band : static_cast<int>(ceil_div<std::int64_t>(rows, bands));
+  phase_rows = band_rows + extra_rows;
   // Known only now: where the taps are depends on the rows of a band.
   const std::int64_t phase = std::int64_t{phase_rows} * pitch * step_channels;
   const std::int64_t block = phase * static_cast<std::int64_t>(phases.size());
@@ -45,7 +47,7 @@ Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads
       continue;
     }
     for (int tap = 0; tap < taps; ++tap) {
-      const int kh = folded ? tap : tap / g.kernel_width, kw = folded ? 0 : tap % g.kernel_width;
+      const int kh = folded > 0 ? tap : tap / g.kernel_width, kw = folded > 0 ? 0 : tap % g.kernel_width;
       const int row = kh * g.dilation_height, column = kw * g.dilation_width;
       const auto found = std::ranges::find_if(phases, [&](const Phase& p) {
         return p.row == row % g.stride_height && p.column == column % g.stride_width;
@@ -60,16 +62,21 @@ void Layer::lay_out() {
   const ConvGeometry& g = geometry;
   const bool pixels = pixelwise(g);
   direct = !scaled && engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
-           (engine->unit == Unit::amx ? g.group_in_channels() >= step_channels : g.group_in_channels() % 2 == 0) &&
+           (g.group_in_channels() % 2 == 0 || (engine->unit == Unit::amx && g.group_in_channels() >= step_channels)) &&
            g.batch * g.out_pixels() >= most_rows;
-  folded = !direct && !scaled && g.groups == 1 && g.dilation_width == 1 &&
-           steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width);
-  channels = g.group_in_channels() * (folded ? g.kernel_width : 1);
-  taps = g.kernel_height * (folded ? 1 : g.kernel_width);
+  if (!direct && !scaled && g.groups == 1 && g.dilation_width == 1 &&
+      steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width)) {
+    const bool all = g.dilation_height == 1 && g.kernel_height * g.kernel_width * g.in_channels <= step_channels;
+    folded = all ? g.kernel_height : 1;
+  }
+  channels = g.group_in_channels() * (folded > 0 ? folded * g.kernel_width : 1);
+  taps = g.kernel_height * g.kernel_width * g.group_in_channels() / channels;
   blocks = ceil_div(channels, step_channels);
-  last_pairs = engine->unit == Unit::amx ? 16 : ceil_div(channels - (blocks - 1) * step_channels, 2);
+  // AMX's tiles have one width for all steps.
+  const bool whole = engine->unit == Unit::amx && steps() > 1;
+  last_pairs = whole ? 16 : ceil_div(channels - (blocks - 1) * step_channels, 2);
   filter_blocks = ceil_div(g.group_out_channels(), engine->filters);
-  linear = pixels && !folded && input.layout == Layout::nhwc;
+  linear = pixels && folded == 0 && input.layout == Layout::nhwc;
   if (linear) {
     rows = g.batch * g.out_pixels();
     row_positions = pitch = 1;
@@ -79,13 +86,16 @@ void Layer::lay_out() {
   images = g.batch;
   rows = g.out_height;
   row_positions = g.out_width;
-  pitch = g.out_width + (folded ? 0 : (g.kernel_width - 1) * g.dilation_width / g.stride_width);
+  pitch = g.out_width + (folded > 0 ? 0 : (g.kernel_width - 1) * g.dilation_width / g.stride_width);
+  const bool whole_window = folded == g.kernel_height;
+  extra_rows = whole_window ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
   for (int row = 0; row < g.stride_height; ++row) {
     for (int column = 0; column < g.stride_width; ++column) {
       bool reads_row = false, reads_column = false;
       for (int k = 0; k < g.kernel_height; ++k) reads_row |= k * g.dilation_height % g.stride_height == row;
       for (int k = 0; k < g.kernel_width; ++k) reads_column |= k * g.dilation_width % g.stride_width == column;
-      if (reads_row && (folded ? column == 0 : reads_column)) phases.push_back({row, column});
+      if (whole_window) reads_row = row == 0;
+      if (reads_row && (folded > 0 ? column == 0 : reads_column)) phases.push_back({row, column});
     }
   }
 }
@@ -93,7 +103,6 @@ void Layer::lay_out() {
 void Layer::divide(int threads) {
   const ConvGeometry& g = geometry;
   const double band_bytes = static_cast<double>(engine->cache) / 2;
-  const int extra_rows = linear ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
   const double element = engine->widened ? 4 : 2;
   const double row_elements = static_cast<double>(pitch) * blocks * step_channels * static_cast<double>(phases.size());
   const double row_products = static_cast<double>(pitch) * steps() * step_channels * engine->filters / engine->rate;
@@ -121,13 +130,11 @@ void Layer::divide(int threads) {
       }
     }
   }
-  band_rows = static_cast<int>(ceil_div<std::int64_t>(rows, bands));
-  phase_rows = band_rows + extra_rows;
 }
 
 int Layer::first_channel(int block) const {
   const int first = block * step_channels;
-  return direct && engine->unit == Unit::amx ? std::min(first, channels - step_channels) : first;
+  return direct && engine->unit == Unit::amx ? std::min(first, std::max(0, channels - step_channels)) : first;
 }
 
 std::int64_t Layer::block_weights() const {
@@ -142,13 +149,16 @@ std::size_t Layer::copy_bytes() const {
 
 std::size_t Layer::row_bytes() const {
   const ConvGeometry& g = geometry;
-  if (folded) {
-    const std::int64_t width = (g.out_width - 1) * g.stride_width + g.kernel_width;
-    // And, of nchw, one channel's row.
-    return aligned((std::max<std::int64_t>(width, g.in_width + g.padding_width) * g.in_channels + g.in_width) * 2);
-  }
-  if (input == Format{DType::bf16, Layout::nhwc}) return 0;
-  return aligned(std::int64_t{g.in_width} * (g.in_channels + 1) * 2);
+  const std::int64_t planes = std::int64_t{g.in_width} * g.in_channels;
+  if (folded > 0) return aligned(((folded + 1) * row_elements() + planes) * 2);
+  return input == Format{DType::bf16, Layout::nhwc} ? 0 : aligned((row_elements() + planes) * 2);
+}
+
+std::int64_t Layer::row_elements() const {
+  const ConvGeometry& g = geometry;
+  const std::int64_t width = (g.out_width - 1) * std::int64_t{g.stride_width} + g.kernel_width;
+  const std::int64_t there = g.in_width + std::int64_t{g.padding_width};
+  return (folded > 0 ? std::max(width, there) : g.in_width) * g.in_channels;
 }
 
 std::size_t Layer::tile_bytes() const { return aligned(std::int64_t{engine->positions} * engine->filters * 4); }
@@ -174,8 +184,9 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
       const int pairs = step < layer.whole_steps() ? 16 : layer.last_pairs;
       for (int i = 0; i < std::min(2 * pairs, layer.channels - first); ++i) {
         const int channel = first + i;
-        const std::int64_t c = layer.folded ? channel % g.in_channels : channel;
-        const std::int64_t place = layer.folded ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
+        const std::int64_t c = layer.folded > 0 ? channel % g.in_channels : channel;
+        const std::int64_t place =
+            layer.folded > 0 ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
         const float* from = first_filter + c * window + place;
         std::uint16_t* to = out + std::int64_t{i / 2} * 2 * filters + i % 2;
         const float part = channel >= twice_from && channel < twice_to ? 0.5f : 1.0f;

@@ -22,6 +22,15 @@ struct Spread {
   std::int64_t block = 0;           // elements to the next block
 };
 
+/// Runs of neighbouring values, one after the other as the channels of a position, up to step_channels in all.
+struct Runs {
+  std::span<const bfloat16* const> from;  // each run of the first position
+  std::int64_t length = 0;                // of each
+  std::int64_t pixel = 0;                 // elements to the next position's
+  std::int64_t count = 0;
+  void* to = nullptr;  // [positions, step_channels], zeros behind the last run
+};
+
 /// Sums on their way out: y = sum + bias [+ addend], then not below `low` and not above `high`, NaN stays NaN; or
 /// silu, gelu or hard_swish of that.
 struct Write {
@@ -47,7 +56,13 @@ struct Moves {
   /// The same by AVX512-BF16, which rounds to nearest even too, faster, and results below 2^-126 become 0; or null.
   void (*write_rounding)(const Write& w) = nullptr;
   void (*spread_rounding)(const Spread& s) = nullptr;
+  void (*narrow_rounding)(const float* from, std::int64_t count, bfloat16* to) = nullptr;
   void (*write_f32)(const Write& w);
+  void (*join)(const Runs& r);          // to bf16
+  void (*join_widened)(const Runs& r);  // to f32
+  /// Rows of `channels` planes, `plane` elements apart, to [count, channels].
+  void (*interleave)(const bfloat16* from, std::int64_t plane, std::int64_t channels, std::int64_t count, bfloat16* to);
+  bool (*finite)(const bfloat16* from, std::int64_t count);  // none of them is infinite or NaN
   void (*widen)(const bfloat16* from, std::int64_t count, float* to);
   void (*narrow)(const float* from, std::int64_t count, bfloat16* to);  // to nearest even
 };
@@ -55,8 +70,8 @@ struct Moves {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Moves> moves();
 
-/// The fastest of them that need no more than that; if `rounding`, spread and write_bf16 are by AVX512-BF16 where this
-/// machine has it.
+/// The fastest of them that need no more than that; if `rounding`, spread, write_bf16 and narrow are by AVX512-BF16
+/// where this machine has it.
 const Moves& moves_of(InstructionSet set, bool rounding);
 
 /// What a Write does besides an addition and a clamp, if that is all of the epilogue.

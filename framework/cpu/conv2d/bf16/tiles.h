@@ -9,16 +9,22 @@
 #include <limits>
 #include <type_traits>
 
-/// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments,
-/// all tiles are of 16 rows of 64 bytes.
+/// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments.
+/// Tiles are of 16 rows of 64 bytes, but for fewer than 32 channels: then 4 and 5, values of positions, have shorter
+/// rows and 6 and 7, weights, fewer rows.
 namespace lamina::cpu::bf16 {
 
 struct TileModel {
   using Rows = std::array<std::array<std::uint32_t, 16>, 16>;
 
   static inline thread_local std::array<Rows, 8> tiles = {};
+  static inline thread_local std::size_t depth = 16;
 
-  static void begin() { tiles = {}; }
+  /// LDTILECFG: values of positions are `pairs` words wide, weights as many rows high.
+  static void begin(int pairs) {
+    tiles = {};
+    depth = static_cast<std::size_t>(pairs);
+  }
   static void end() {}
   template <int t>
   static void zero() {
@@ -27,9 +33,9 @@ struct TileModel {
   /// TILELOADD: `stride` bytes from row to row.
   template <int t>
   static void load(const void* from, std::int64_t stride) {
-    for (auto& row : tiles[t]) {
-      std::memcpy(row.data(), from, 64);
-      from = at(from, stride);
+    const std::size_t height = t == 6 || t == 7 ? depth : 16, width = t == 4 || t == 5 ? depth : 16;
+    for (std::size_t row = 0; row < height; ++row, from = at(from, stride)) {
+      std::memcpy(tiles[t][row].data(), from, 4 * width);
     }
   }
   /// TILESTORED
@@ -40,13 +46,13 @@ struct TileModel {
       to = at(to, stride);
     }
   }
-  /// TDPBF16PS: c[m][n] += a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1], k = 0 ... 15.
+  /// TDPBF16PS: c[m][n] += a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1], k = 0 ... depth - 1.
   template <int c, int a, int b>
   static void multiply() {
     for (std::size_t m = 0; m < 16; ++m) {
       for (std::size_t n = 0; n < 16; ++n) {
         float sum = number(tiles[c][m][n]);
-        for (std::size_t k = 0; k < 16; ++k) {
+        for (std::size_t k = 0; k < depth; ++k) {
           const std::uint32_t x = tiles[a][m][k], y = tiles[b][k][n];
           sum = flushed(static_cast<float>(sum + product(x << 16, y << 16)));
           sum = flushed(static_cast<float>(sum + product(x & 0xffff0000u, y & 0xffff0000u)));
@@ -74,14 +80,16 @@ struct TileModel {
 #if defined(__x86_64__)
 /// In assembly, since the compilers' own functions take literals only, no template arguments.
 struct Tiles {
-  static void begin() {
+  static void begin(int pairs) {
     struct alignas(64) Configuration {
       std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
       std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
       std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     };
     static_assert(sizeof(Configuration) == 64);
-    static constexpr Configuration configuration;
+    Configuration configuration;
+    configuration.row_bytes[4] = configuration.row_bytes[5] = static_cast<std::uint16_t>(4 * pairs);
+    configuration.rows[6] = configuration.rows[7] = static_cast<std::uint8_t>(pairs);
     __asm__ volatile("ldtilecfg %0" ::"m"(configuration));
   }
   static void end() { __asm__ volatile("tilerelease"); }

@@ -1,0 +1,47 @@
+// Depthwise convolutions behind the convolution whose result they read, as the blocks of mobile networks begin: one
+// operation computes both, where a kernel does, a few rows at a time.
+
+#include <algorithm>
+#include <optional>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/compile/program.h"
+#include "lamina/kernel/conv_pair.h"
+#include "lamina/layers/conv2d.h"
+#include "lamina/layers/fixed.h"
+
+namespace lamina::detail {
+namespace {
+
+/// What a convolution of one input solves; nothing if the operation is none, or not known yet.
+std::optional<ConvProblem> convolution(const Dataflow& flow, const Program::Operation& op) {
+  const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
+  if (conv == nullptr || op.view || op.inputs.size() != 1 || !conv->weight().defined()) return std::nullopt;
+  if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
+  return flow.problem_of<ConvProblem>(op);
+}
+
+bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
+
+}  // namespace
+
+void pair_convolutions(Program& program, const CompileOptions& options) {
+  Dataflow flow(program);
+  for (Program::Operation& op : program.operations) {
+    const auto second = convolution(flow, op);
+    if (!second || !is_depthwise(second->geometry)) continue;
+    Program::Operation* const before = flow.only_for(op.inputs[0]);
+    const auto first = before != nullptr ? convolution(flow, *before) : std::nullopt;
+    if (!first) continue;
+    Program::Operation pair = op;
+    pair.inputs = before->inputs;
+    pair.module =
+        std::make_shared<Fixed<ConvPairProblem>>(ConvPairProblem{*first, *second}, flow.shape(op.output), DType::f32);
+    if (!runs_in_some_format(program, pair, options)) continue;
+    Dataflow::take_in(pair, *before);
+    op = std::move(pair);
+  }
+  flow.finish();
+}
+
+}  // namespace lamina::detail

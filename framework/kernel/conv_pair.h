@@ -1,0 +1,16 @@
+#pragma once
+
+#include "lamina/kernel/problems.h"
+
+namespace lamina {
+
+/// A convolution and one of its result, with a filter for each channel, that nobody else reads: as a mobile network's
+/// block begins. What lies between them need not meet memory as a whole.
+struct ConvPairProblem {
+  static constexpr std::string_view what = "convolution and depthwise convolution";
+  ConvProblem first, second;
+
+  double flops() const { return first.geometry.flops() + second.geometry.flops(); }
+};
+
+}  // namespace lamina
