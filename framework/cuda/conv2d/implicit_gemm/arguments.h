@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/kernel/conv_geometry.h"
@@ -37,6 +38,12 @@ constexpr unsigned tap_bounds(int kh, int kw) {
   return static_cast<unsigned>(kh | (127 - kh) << 8 | kw << 16) | static_cast<unsigned>(127 - kw) << 24;
 }
 
+/// The row in shared memory of a tile's filter m. Of 32 filters those 8t ... 8t + 7 lie so that lane 4g + t of a warp
+/// finds all their sums in its four fragments of a pixel: mma.sync gives it columns 2t and 2t + 1 of each.
+__host__ __device__ constexpr int row_of_filter(int m) {
+  return (m & ~31) | (m >> 1 & 3) << 3 | (m >> 3 & 3) << 1 | (m & 1);
+}
+
 /// Two neighbouring pixels of a row as one of twice the channels, 4 each: images of 3 channels then come in units of 16
 /// bytes. Where the window's corner would fall between the two of a pair, a pixel of zeros stands before the row.
 struct Fold {
@@ -45,10 +52,15 @@ struct Fold {
   int shift = 0;  // 1: that pixel is there
 };
 
+/// What the device divides by.
+struct Dividers {
+  Divider m_tiles, n_tiles, groups, plane, out_width, dilation_height, dilation_width;
+};
+
 struct Arguments {
   ConvGeometry geometry;                 // batch: the images of this launch
   const void* input = nullptr;           // [images, H, W, groups, padded channels of a group] in units of unit_bytes
-  const void* weight = nullptr;          // [groups, m_tiles, steps, block_m, 128 bytes], rows swizzled
+  const void* weight = nullptr;          // [groups, m_tiles, steps, block_m, 128 bytes], rows placed and swizzled
   const float* bias = nullptr;           // [OC], or null
   const FilterRange* filters = nullptr;  // [OC], fp32 only
   const Position* taps = nullptr;        // [steps * 128 / unit_bytes]
@@ -56,13 +68,15 @@ struct Arguments {
   float* partial = nullptr;              // [splits, images * OH * OW, groups, quads * 4], if splits > 1
   DType output_type = DType::f32;
   Finish finish;
-  int out_pitch = 0;          // elements from pixel to pixel of the output
-  bool out_in_quads = false;  // four channels of the output are stored at a time, and the residual read so
+  int out_pitch = 0;           // elements from pixel to pixel of the output
+  bool out_in_eights = false;  // eight channels of the output are stored at a time, and the residual read so
   int group_out_channels = 0;
   int quads = 0;                 // of a group's filters, four each
   int pixels = 0;                // images * OH * OW
   int block_m = 0;               // of the tile in use
   int m_tiles = 0, n_tiles = 0;  // per group
+  unsigned tiles = 0;            // of all groups and splits
+  Dividers by;
   int steps = 0, steps_per_split = 0, splits = 1;
   unsigned unit_elements = 4;
   unsigned units_per_pixel = 0;  // all groups
@@ -72,7 +86,6 @@ struct Arguments {
 
 /// One compiled tile: block_m filters x block_n pixels, gathered in units of unit_bytes.
 struct Tile {
-  const char* instruction = "";
   int block_m = 0, block_n = 0, threads = 0;
   int unit_bytes = 16;
   int resident = 1;  // blocks whose registers one multiprocessor has
@@ -91,9 +104,6 @@ KernelSet kernels_fp32();
 KernelSet kernels_tf32();
 KernelSet kernels_fp16();
 KernelSet kernels_bf16();
-
-/// More tiles for compute capability 9.0; on other devices nothing may be asked of them.
-std::vector<Tile> wgmma_tiles(Precision precision);
 
 /// Enqueues the rearrangement of `images` images [images, C, H, W] or [images, H, W, C] into [images, H, W, groups,
 /// padded channels], folded if `fold` says so, rounded to the operand type of `precision`, and checks the launch.

@@ -13,9 +13,49 @@ namespace {
 using lamina::detail::ceil_div;
 
 constexpr int most_splits = 32;
-constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
+constexpr std::int64_t most_tiles = std::numeric_limits<int>::max();
 
-KernelSet mma_kernels(Precision precision) {
+/// Clock cycles that the tensor cores need.
+double products_of_a_step(const Tile& tile, int terms) {
+  return static_cast<double>(tile.block_m * tile.block_n) * static_cast<double>(terms) / tile.rate;
+}
+
+/// What a launch is expected to take, in clock cycles. Tiles are worked on in waves, `resident` to a multiprocessor. A
+/// step takes what the tensor cores need for all tiles there, but each also waits: for its barrier, for its operands.
+/// No launch is faster than memory moves its `bytes`. The constants are measured (docs/implicit_gemm.md).
+double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int multiprocessors, int terms_per_step,
+                       int steps, int splits, double outputs, double bytes) {
+  constexpr double waiting = 270, launch = 3300, an_output = 0.15, reduction = 4300, bytes_per_cycle = 3060,
+                   partial_bytes_per_cycle = 4250;
+  const double area = tile.block_m * tile.block_n;
+  const double products = products_of_a_step(tile, terms_per_step);
+  const auto wave = [&](std::int64_t together) {
+    const auto count = static_cast<double>(together);
+    return ceil_div(steps, splits) * std::max(products * count, products + waiting) + an_output * area * count;
+  };
+  const std::int64_t at_once = std::int64_t{multiprocessors} * resident;
+  double cycles = static_cast<double>(tiles / at_once) * wave(resident);
+  if (tiles % at_once != 0) cycles += wave(ceil_div<std::int64_t>(tiles % at_once, multiprocessors));
+  cycles = launch + std::max(cycles, bytes / bytes_per_cycle);
+  if (splits > 1) cycles += reduction + 2 * sizeof(float) * splits * outputs / partial_bytes_per_cycle;
+  return cycles;
+}
+
+/// Blocks of a launch. Going from tile to tile saves all but the first of a multiprocessor's beginnings. But who gets
+/// the tiles of the last round is settled beforehand, and two may meet on one multiprocessor while another has none;
+/// where that may cost more, the hardware deals out one tile a block.
+std::int64_t blocks_of(const Tile& tile, std::int64_t tiles, int multiprocessors, int terms_per_step, int steps) {
+  constexpr double beginning = 1500;
+  const std::int64_t at_once = std::int64_t{multiprocessors} * tile.resident, rest = tiles % at_once;
+  if (tiles <= at_once) return tiles;
+  const auto needless = rest == 0 ? 0 : tile.resident - ceil_div<std::int64_t>(rest, multiprocessors);
+  const double lost = static_cast<double>(needless * steps) * products_of_a_step(tile, terms_per_step);
+  return lost > beginning * static_cast<double>(tiles / at_once) ? tiles : at_once;
+}
+
+}  // namespace
+
+KernelSet kernels_of(Precision precision) {
   switch (precision) {
     case Precision::fp32: return kernels_fp32();
     case Precision::tf32: return kernels_tf32();
@@ -25,35 +65,7 @@ KernelSet mma_kernels(Precision precision) {
   return kernels_bf16();
 }
 
-/// What a launch is expected to take, in clock cycles. Blocks run in waves, `resident` to a multiprocessor. A step
-/// takes what the tensor cores need for all blocks there, but each block also waits: for its barrier, for its operands.
-/// The constants are measured (docs/implicit_gemm.md).
-double expected_cycles(const Tile& tile, std::int64_t blocks, int resident, int multiprocessors, int terms_per_step,
-                       int steps, int splits, double outputs) {
-  constexpr double waiting = 370, beginning_and_end = 4600, reduction = 5100, partial_bytes_per_cycle = 1460;
-  const double products = tile.block_m * tile.block_n * static_cast<double>(terms_per_step) / tile.rate;
-  const auto wave = [&](std::int64_t together) {
-    return ceil_div(steps, splits) * std::max(products * static_cast<double>(together), products + waiting) +
-           beginning_and_end;
-  };
-  const std::int64_t at_once = std::int64_t{multiprocessors} * resident;
-  double cycles = static_cast<double>(blocks / at_once) * wave(resident);
-  if (blocks % at_once != 0) cycles += wave(ceil_div<std::int64_t>(blocks % at_once, multiprocessors));
-  if (splits > 1) cycles += reduction + 2 * sizeof(float) * splits * outputs / partial_bytes_per_cycle;
-  return cycles;
-}
-
-}  // namespace
-
-KernelSet kernels_on(const DeviceDescription& device, Precision precision) {
-  KernelSet set = mma_kernels(precision);
-  if (device.wgmma) {
-    for (const Tile& tile : wgmma_tiles(precision)) set.tiles.push_back(tile);
-  }
-  return set;
-}
-
-std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits) {
+std::int64_t tile_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits) {
   return ceil_div<std::int64_t>(geometry.group_out_channels(), tile.block_m) *
          ceil_div<std::int64_t>(images * geometry.out_pixels(), tile.block_n) * geometry.groups * splits;
 }
@@ -74,7 +86,7 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
   const Layout& layout = product.layout;
   const DeviceDescription& device = preparation.device;
   const Tuning& wanted = preparation.tuning;
-  const KernelSet set = kernels_on(device, preparation.precision);
+  const KernelSet set = kernels_of(preparation.precision);
   const std::int64_t most_images = product.images_per_launch(preparation.workspace_limit);
   const auto fits = [&](std::int64_t images, int splits) {
     return product.staged_bytes(images) + partial_bytes(geometry, images, splits) <= preparation.workspace_limit;
@@ -100,12 +112,15 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
       if (like != nullptr && !like->adds_up_like({.tile = tile, .splits = splits})) continue;
       std::int64_t images = most_images;
       while (like != nullptr && images > 1 && !fits(images, splits)) images = ceil_div<std::int64_t>(images, 2);
-      const std::int64_t blocks = block_count(geometry, images, tile, splits);
-      if (splits > 1 && (blocks > most_blocks || !fits(images, splits))) continue;
+      const std::int64_t tiles = tile_count(geometry, images, tile, splits);
+      if (splits > 1 && (tiles > most_tiles || !fits(images, splits))) continue;
       const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
+      const double bytes = layout.element_bytes *
+                           (outputs + static_cast<double>(images * geometry.in_channels * geometry.in_pixels() +
+                                                          std::int64_t{geometry.out_channels} * geometry.reduction()));
       const double cycles = static_cast<double>(ceil_div(geometry.batch, images)) *
-                            expected_cycles(tile, blocks, resident, device.multiprocessors,
-                                            step_bytes / layout.element_bytes, layout.steps, splits, outputs);
+                            expected_cycles(tile, tiles, resident, device.multiprocessors,
+                                            step_bytes / layout.element_bytes, layout.steps, splits, outputs, bytes);
       if (cycles >= best_cycles) continue;
       best_cycles = cycles;
       best_resident = resident;
@@ -113,6 +128,8 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
       best.splits = splits;
       best.images = images;
       best.cycles = cycles;
+      best.blocks = blocks_of(tile, tiles, device.multiprocessors, step_bytes / layout.element_bytes,
+                              ceil_div(layout.steps, splits));
     }
   }
   if (best_resident == 0) return {};

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 
 #include "lamina/cuda/conv2d/implicit_gemm/product.h"
 #include "lamina/kernel/preparation.h"
@@ -14,20 +13,19 @@ struct Choice {
   int splits = 1;                // of K
   const void* reduce = nullptr;  // the kernel that adds them up
   std::int64_t images = 0;       // of a launch
+  std::int64_t blocks = 0;       // of a launch: as many as there are tiles, or fewer that go from one to the next
   double cycles = 0;             // expected
 
-  /// All of a choice that its bits depend on: mma.sync and wgmma add up a step's terms differently, tiles of one
-  /// instruction do not, and the splits are added in their order.
-  bool adds_up_like(const Choice& other) const {
-    return std::string_view(tile.instruction) == other.tile.instruction && splits == other.splits;
-  }
+  /// All of a choice that its bits depend on: tiles add up a step's terms alike, and the splits are added in their
+  /// order.
+  bool adds_up_like(const Choice& other) const { return splits == other.splits; }
 };
 
-/// The tiles that a device may run, in the order in which Tuning::tile counts them.
-KernelSet kernels_on(const DeviceDescription& device, Precision precision);
+/// The tiles, in the order in which Tuning::tile counts them.
+KernelSet kernels_of(Precision precision);
 
-/// Blocks of one launch, all splits counted.
-std::int64_t block_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits);
+/// Tiles of one launch, all splits counted.
+std::int64_t tile_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits);
 
 /// Bytes that the splits of one launch are kept in; 0 for one.
 std::size_t partial_bytes(const ConvGeometry& geometry, std::int64_t images, int splits);

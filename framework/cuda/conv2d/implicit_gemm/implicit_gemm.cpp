@@ -65,11 +65,18 @@ class ImplicitGemm final : public Operator {
         .output_type = output_,
         .finish = finish_of(problem.epilogue, output_),
         .out_pitch = out_pitch,
-        .out_in_quads = group_filters % 4 == 0 && out_pitch % 4 == 0 && aligned % (4 * size_of(output_)) == 0,
+        .out_in_eights = group_filters % 8 == 0 && out_pitch % 8 == 0 && aligned % 16 == 0,
         .group_out_channels = group_filters,
         .quads = ceil_div(group_filters, 4),
         .block_m = choice_.tile.block_m,
         .m_tiles = ceil_div(group_filters, choice_.tile.block_m),
+        .by = {.m_tiles = Divider(ceil_div(group_filters, choice_.tile.block_m)),
+               .n_tiles = {},
+               .groups = Divider(product_.geometry.groups),
+               .plane = Divider(product_.geometry.out_pixels()),
+               .out_width = Divider(product_.geometry.out_width),
+               .dilation_height = Divider(product_.geometry.dilation_height),
+               .dilation_width = Divider(product_.geometry.dilation_width)},
         .steps = layout.steps,
         .steps_per_split = ceil_div(layout.steps, choice_.splits),
         .splits = choice_.splits,
@@ -82,8 +89,8 @@ class ImplicitGemm final : public Operator {
 
   std::string description() const override {
     return lamina::detail::concat(
-        "implicit_gemm (", choice_.tile.instruction, ", ", name(precision_), "): ", choice_.tile.block_m, " filters x ",
-        choice_.tile.block_n, " pixels per block, K in ", product_.layout.steps, " steps of 128 bytes",
+        "implicit_gemm (mma.sync, ", name(precision_), "): ", choice_.tile.block_m, " filters x ", choice_.tile.block_n,
+        " pixels per block, K in ", product_.layout.steps, " steps of 128 bytes",
         choice_.splits > 1 ? lamina::detail::concat(" over ", choice_.splits, " splits") : std::string(),
         product_.in_place ? "" : ", input staged", ", ", (choice_.tile.shared_bytes + 1023) / 1024,
         " KB shared memory");
@@ -112,6 +119,7 @@ class ImplicitGemm final : public Operator {
       args.geometry.batch = std::min(choice_.images, geometry_.batch - first);
       args.pixels = static_cast<int>(args.geometry.batch * geometry_.out_pixels());
       args.n_tiles = ceil_div(args.pixels, choice_.tile.block_n);
+      args.by.n_tiles = Divider(args.n_tiles);
       args.input = at(inputs[0].raw(), first, in_bytes);
       args.output = static_cast<unsigned char*>(outputs[0].raw()) + static_cast<std::size_t>(first) * out_bytes;
       if (adds_) args.finish.residual = at(inputs[1].raw(), first, out_bytes);
@@ -129,8 +137,9 @@ class ImplicitGemm final : public Operator {
       args.input = workspace;
     }
     args.partial = reinterpret_cast<float*>(workspace + staged_bytes());
-    const auto blocks = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
-                        static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
+    args.tiles = static_cast<unsigned>(args.m_tiles) * static_cast<unsigned>(args.n_tiles) *
+                 static_cast<unsigned>(geometry_.groups) * static_cast<unsigned>(args.splits);
+    const auto blocks = std::min(args.tiles, static_cast<unsigned>(choice_.blocks));
     void* pointers[] = {&args};
     launch_kernel(choice_.tile.kernel,
                   {.grid = dim3(blocks),

@@ -4,242 +4,211 @@
 //
 //   per group   output [M = filters, N = images * OH * OW]  =  weight [M, K]  *  columns [K, N],   K = channels * taps
 //
-// A block owns block_m filters x block_n consecutive output pixels (which may span images) and one split of K. K
-// advances in steps of 128 bytes: 32 TF32 or 64 f16 terms. How a step is multiplied is T's business: WarpTile gives
-// each warp a part of the tile (mma.sync, sm_80 and up), WarpgroupTile all four together (wgmma, sm_90a). A thread
-// gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie together, so a
-// tap is one cp.async, and a tap in the padding is one that writes zeros.
-// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (97 KB for 128 x 128) and 8 bytes per pixel; fp32 on
-// wgmma has 32 KB of low words besides. The epilogue reuses the tiles to turn fragments, whose neighbours are pixels,
-// into rows of neighbouring channels. docs/implicit_gemm.md draws it and counts banks.
-// Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp.
-// Sources: implicit GEMM as in cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words
-// as in Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for
-// accumulation that rounds toward zero: short chains, folded into fp32 registers.
+// A block owns one tile after the other: block_m filters x block_n consecutive output pixels (which may span images)
+// and one split of K. K advances in steps of 128 bytes: 32 TF32 or 64 f16 terms; T, a WarpTile, multiplies them. A
+// thread gathers, for one fixed piece of the step, the same tap of several pixels: the channels of a pixel lie
+// together, so a tap is one cp.async, and a tap in the padding is one that writes zeros. The steps of all of a block's
+// tiles are one sequence: while a tile's last sums are finished, the first steps of the next one are on their way.
+// Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (98 KB for 128 x 128) and 16 bytes per pixel. Sums go
+// from registers to memory: row_of_filter makes each lane's neighbours. docs/implicit_gemm.md draws it and counts
+// banks. Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp. Sources: implicit GEMM as in
+// cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words as in Ootomo and Yokota,
+// "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for accumulation that rounds
+// toward zero: short chains, folded into fp32 registers.
 
 #include "lamina/cuda/conv2d/implicit_gemm/epilogue.cuh"
+#include "lamina/cuda/conv2d/implicit_gemm/loader.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
 namespace lamina::cuda::implicit_gemm {
 
-/// Shared memory of a tile, in bytes from its start: the pipeline's tiles, what T wants besides, the pixels' windows.
-template <class T>
-struct Shared {
-  static constexpr int step = (T::block_m + T::block_n) * step_bytes;
-  static constexpr int extra = T::stages * step;
-  static constexpr int windows = extra + T::extra_bytes;
-  static constexpr int bytes = windows + T::block_n * static_cast<int>(sizeof(Position));
-  static constexpr int output_pitch = T::block_m + 4;  // floats, of a pixel's sums in the epilogue
-
-  static_assert(T::block_n * output_pitch * 4 <= extra, "the sums fit where the pipeline's tiles were");
-  static_assert(output_pitch % 32 == 4, "two by four pixels, apart 8 banks, of eight filters are 32 different banks");
-};
-
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-/// Brings one step after another of both operands into shared memory.
+/// So many steps of a tile, while as many of one tile are loaded. `slot` holds the first, and `load_slot`, the one
+/// before, has room.
 template <class T, int unit_bytes>
-struct Loader {
-  static constexpr int units = step_bytes / unit_bytes;  // of a row; a thread stays with one of them
-  static constexpr int rows_per_pass = T::threads / units;
-  static constexpr int passes = T::block_n / rows_per_pass;
-  static constexpr int weight_copies = T::block_m * step_bytes / (T::threads * 16);
-  static_assert(passes % 4 == 0, "a step is loaded in quarters");
-
-  const unsigned char* weight;
-  const Position* taps;
-  const unsigned char* input;
-  const Position* windows;  // shared
-  Position tap;
-  int steps_left;
-
-  __device__ Loader(const Arguments& args, const Position* shared_windows, int tile, int first_step, int steps)
-      : weight(
-            static_cast<const unsigned char*>(args.weight) +
-            (static_cast<std::size_t>(tile) * static_cast<unsigned>(args.steps) + static_cast<unsigned>(first_step)) *
-                (T::block_m * step_bytes) +
-            threadIdx.x * 16),
-        taps(args.taps + first_step * units + static_cast<int>(threadIdx.x) % units),
-        input(static_cast<const unsigned char*>(args.input)),
-        windows(shared_windows + static_cast<int>(threadIdx.x) / units),
-        tap(*taps),
-        steps_left(steps) {}
-
-  /// Starts a quarter of the copies of weights, of the step `ahead` of the next one, into the tiles at shared address
-  /// `tiles`; zeros after the last step.
-  __device__ __forceinline__ void load_weights(unsigned tiles, int quarter, int ahead = 0) const {
-    const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int i = quarter * weight_copies / 4; i < (quarter + 1) * weight_copies / 4; ++i) {
-      ptx::copy_async_once(tiles + static_cast<unsigned>(thread + i * T::threads) * 16,
-                           weight + ahead * (T::block_m * step_bytes) + i * T::threads * 16, steps_left > ahead);
-    }
-  }
-
-  /// The same of the next step's pixels.
-  __device__ __forceinline__ void load_pixels(unsigned tiles, int quarter) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    Position window[passes / 4];
-#pragma unroll
-    for (int i = 0; i < passes / 4; ++i) window[i] = windows[(quarter * (passes / 4) + i) * rows_per_pass];
-#pragma unroll
-    for (int i = 0; i < passes / 4; ++i) {
-      const int row = thread / units + (quarter * (passes / 4) + i) * rows_per_pass;
-      const unsigned destination =
-          tiles + static_cast<unsigned>(T::block_m * step_bytes + swizzled(row, thread % units * unit_bytes));
-      ptx::copy_async<unit_bytes>(destination,
-                                  input + static_cast<std::size_t>(window[i].offset + tap.offset) * unit_bytes,
-                                  inside(window[i], tap));
-    }
-  }
-
-  /// On to the next step.
-  __device__ __forceinline__ void advance() {
-    --steps_left;
-    weight += T::block_m * step_bytes;
-    taps += units;
-    tap = steps_left > 0 ? *taps : no_tap;
-  }
-
-  __device__ __forceinline__ void load(unsigned tiles, int quarter) {
-    load_weights(tiles, quarter);
-    load_pixels(tiles, quarter);
-    if (quarter == 3) advance();
-  }
-};
-
-/// All steps of a block, each multiplied as T does it.
-template <class T, int unit_bytes>
-__device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& loader, unsigned char* shared, int steps) {
+__device__ __forceinline__ void multiply(T& product, Loader<T, unit_bytes>& loader, unsigned tiles, int steps,
+                                         int& slot, int& load_slot) {
   using Layout = Shared<T>;
-  const unsigned tiles = ptx::shared_address(shared);
-  const auto load = [&](int slot, int quarter) {
-    loader.load(tiles + static_cast<unsigned>(slot * Layout::step), quarter);
+  const auto at = [tiles](int of) { return tiles + static_cast<unsigned>(of * Layout::step); };
+  constexpr int copies = T::stages > 2 ? 3 : 1;  // pieces beside which they start
+  const auto on = [&] {
+    if (++slot == T::stages) slot = 0;
+    if (++load_slot == T::stages) load_slot = 0;
   };
-  int load_slot = T::stages - 1, slot = 0;
-  if constexpr (T::reads_ahead) {
-    // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
-    ptx::copy_async_wait<T::stages - 2>();
-    __syncthreads();
-    product.read(tiles, 0);
-    for (int step = 0; step < steps; ++step) {
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    if constexpr (T::reads_ahead) {
+      // The fragments of a piece are read while those of the one before are multiplied, over the border of a step too.
 #pragma unroll
       for (int piece = 0; piece < 4; ++piece) {
-        load(load_slot, piece);
-        if (piece == 3) {
+        const bool last = piece == 3;
+        if (last) {
           ptx::copy_async_commit();
           ptx::copy_async_wait<T::stages - 2>();
           __syncthreads();  // the next step has landed for all, and all are done with the slot that is loaded next
-          if (++slot == T::stages) slot = 0;
-          if (++load_slot == T::stages) load_slot = 0;
+          on();
         }
-        product.read(tiles + static_cast<unsigned>(slot * Layout::step), (piece + 1) % 4);
+        product.read(at(slot), (piece + 1) % 4);
+        if (piece < copies) loader.load(at(load_slot), piece, copies);
         product.multiply(piece % 2);
       }
-    }
-  } else {
-    for (int step = 0; step < steps; ++step) {
+    } else {
       ptx::copy_async_wait<T::stages - 2>();
-      product.prepare(shared + slot * Layout::step);
-      if constexpr (T::needs_wgmma) ptx::fence_async_proxy();
       __syncthreads();  // this step has landed for all, and all are done with the slot that is loaded next
-      product.multiply_step(tiles + static_cast<unsigned>(slot * Layout::step),
-                            [&](int quarter) { load(load_slot, quarter); });
+      product.multiply_step(at(slot), [&](int quarter) { loader.load(at(load_slot), quarter, 4); });
       ptx::copy_async_commit();
-      if (++slot == T::stages) slot = 0;
-      if (++load_slot == T::stages) load_slot = 0;
+      on();
     }
+  }
+}
+
+/// Finishes a tile's sums in a loop, whatever there is to do, out of `room`, a step's shared memory that nobody uses.
+template <class T>
+__device__ __forceinline__ void finish_each(const Arguments& args, const Work& work, const T& product,
+                                            unsigned char* room) {
+  constexpr int threads = T::threads, fitting = Shared<T>::step / (threads * 2 * static_cast<int>(sizeof(float4)));
+  constexpr int together = fitting < T::units ? fitting : T::units;
+  auto* mine = reinterpret_cast<float4*>(room) + threadIdx.x;
+  __syncthreads();
+#pragma unroll 1
+  for (int first = 0; first < T::units; first += together) {
+#pragma unroll
+    for (int unit = 0; unit < T::units; ++unit) {
+      if (unit < first || unit >= first + together) continue;
+      float v[8];
+      product.take(unit, v);
+      mine[(unit - first) * 2 * threads] = {v[0], v[1], v[2], v[3]};
+      mine[((unit - first) * 2 + 1) * threads] = {v[4], v[5], v[6], v[7]};
+    }
+#pragma unroll 1
+    for (int unit = first; unit < min(first + together, T::units); ++unit) {
+      const int m = work.m_tile * T::block_m + T::filter_of(unit), pixel = work.first_pixel + T::pixel_of(unit);
+      if (m >= args.group_out_channels || pixel >= args.pixels) continue;
+      const float4 low = mine[(unit - first) * 2 * threads], high = mine[((unit - first) * 2 + 1) * threads];
+      float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      finish(args, FilterEnd<typename T::Op, 8>(args, work.group, m), work.group, m, pixel, v);
+    }
+  }
+  __syncthreads();
+}
+
+/// The way of most layers, out of registers: whole units of the storage type, a function that is inlined. The sums move
+/// up by a fragment of pixels each time, so that the loop is one piece of code.
+template <class T>
+__device__ __forceinline__ void finish_whole(const Arguments& args, const Work& work, T& product) {
+  using Op = typename T::Op;
+  using Output = typename Op::Element;
+  constexpr int together = T::units_of_fragment;
+  const auto filter_of = [&](int unit) { return work.m_tile * T::block_m + T::filter_of(unit); };
+  const FilterEnd<Op, 8> ends[2] = {{args, work.group, filter_of(0)}, {args, work.group, filter_of(together - 1)}};
+  const auto functions = [&](float(&v)[8], const float(&added)[8]) { apply_inlined<Output>(args.finish, v, added); };
+  unsigned again = 0;
+  static_assert(T::units <= 32 && together <= 4, "a bit each, two ends");
+#pragma unroll 1
+  for (int fragment = 0; fragment < T::fragments_n; ++fragment) {
+    Neighbours<Output, 8> residual[together];  // asked for together
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int m = filter_of(i), pixel = work.first_pixel + T::pixel_of(i) + fragment * 16;
+      if (m < args.group_out_channels && pixel < args.pixels) {
+        residual[i] = residual_at<Output, 8>(args, work.group, m, pixel, true);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int m = filter_of(i), pixel = work.first_pixel + T::pixel_of(i) + fragment * 16;
+      if (m >= args.group_out_channels || pixel >= args.pixels) continue;
+      float values[8];
+      product.take(i, values);
+      if (!finish_as<Op, Output>(args, ends[i / 2], work.group, m, pixel, values, residual[i], true, functions)) {
+        again |= 1u << (fragment * together + i);
+      }
+    }
+    product.move_up();
+  }
+#pragma unroll 1
+  for (; again != 0; again &= again - 1) {
+    const int unit = __ffs(static_cast<int>(again)) - 1;
+    finish_exactly<Op, Output, 8>(args, work.group, filter_of(unit), work.first_pixel + T::pixel_of(unit));
+  }
+}
+
+/// A split's sums, for the kernel that adds them up.
+template <class T>
+__device__ __forceinline__ void store_partial(const Arguments& args, const Work& work, const T& product) {
+#pragma unroll
+  for (int unit = 0; unit < T::units; ++unit) {
+    const int m = work.m_tile * T::block_m + T::filter_of(unit), pixel = work.first_pixel + T::pixel_of(unit);
+    if (m >= args.group_out_channels || pixel >= args.pixels) continue;
+    float values[8];
+    product.take(unit, values);
+    float4* to = partial_at(args, work.split, work.group, m, pixel);
+    to[0] = {values[0], values[1], values[2], values[3]};
+    if (m + 4 < args.quads * 4) to[1] = {values[4], values[5], values[6], values[7]};
   }
 }
 
 /// The whole work of a block.
 template <class T, int unit_bytes>
-__device__ __forceinline__ void convolve_tile(const Arguments& args) {
+__device__ __forceinline__ void convolve(const Arguments& args) {
   extern __shared__ __align__(1024) unsigned char shared[];
   using Layout = Shared<T>;
-  using Op = typename T::Op;
-  auto* windows = reinterpret_cast<Position*>(shared + Layout::windows);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-
-  // Filters vary fastest: blocks that run together share their pixels.
-  const int m_tile = static_cast<int>(blockIdx.x) % args.m_tiles;
-  int rest = static_cast<int>(blockIdx.x) / args.m_tiles;
-  const int first_pixel = rest % args.n_tiles * T::block_n;
-  rest /= args.n_tiles;
-  const int group = rest % args.geometry.groups;
-  const int split = rest / args.geometry.groups;
-  const int first_step = split * args.steps_per_split;
-  const int steps = min(args.steps - first_step, args.steps_per_split);
-
-  for (int i = thread; i < T::block_n; i += T::threads) {
-    const int pixel = first_pixel + i;
-    windows[i] = pixel < args.pixels ? window_at(args, group, pixel) : Position{};
-  }
-  __syncthreads();
-
-  Loader<T, unit_bytes> loader(args, windows, group * args.m_tiles + m_tile, first_step, steps);
+  using Output = typename T::Op::Element;
   const unsigned tiles = ptx::shared_address(shared);
+  Loader<T, unit_bytes> loader(args, reinterpret_cast<Position*>(shared + Layout::windows));
+  const auto at = [tiles](int step) { return tiles + static_cast<unsigned>(step * Layout::step); };
+
   // Weights do not depend on the kernel before this one.
+  const int early = min(T::stages - 1, loader.steps_left);
 #pragma unroll
-  for (int i = 0; i < 4 * (T::stages - 1); ++i) {
-    loader.load_weights(tiles + static_cast<unsigned>(i / 4 * Layout::step), i % 4, i / 4);
+  for (int step = 0; step < T::stages - 1; ++step) {
+    if (step < early) loader.load_weights(at(step), 0, 1, 1, step);
   }
   wait_for_predecessor();
-#pragma unroll
-  for (int ahead = 0; ahead < T::stages - 1; ++ahead) {
-#pragma unroll
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      loader.load_pixels(tiles + static_cast<unsigned>(ahead * Layout::step), quarter);
-    }
+#pragma unroll 1
+  for (int step = 0; step < T::stages - 1; ++step) {
+    if (step >= early) loader.load_weights(at(step), 0, 1, 1);
+    loader.load_pixels(at(step), 0, 1, 1);
     loader.advance();
     ptx::copy_async_commit();
+    if (step == 0) loader.find_following();
+    __syncthreads();
+    if (loader.steps_left == 0) loader.next_tile();
   }
-  T product(shared + Layout::extra);
-  multiply<T, unit_bytes>(product, loader, shared, steps);
-
-  // Through shared memory, so that a thread has neighbouring filters of a pixel, and a warp whole rows of them.
-  ptx::copy_async_wait<0>();  // the zeros after the last step
-  constexpr int quads = T::block_m / 4, apart = T::threads / quads, batch = 4;
-  static_assert(T::threads % quads == 0 && T::block_n % (apart * batch) == 0, "whole batches of pixels");
-  const int m = m_tile * T::block_m + thread % quads * 4;
-  const QuadEnd<Op> end(args, group, m);
-  __syncthreads();
-  auto* tile = reinterpret_cast<float*>(shared);
-#pragma unroll
-  for (int i = 0; i < T::fragments_m; ++i) {
-#pragma unroll
-    for (int j = 0; j < T::fragments_n; ++j) {
-      float* at = tile + (T::column(warp, j) + lane % 4 * 2) * Layout::output_pitch + T::row(warp, i) + lane / 4;
-      at[0] = product.sum[i][j][0];
-      at[Layout::output_pitch] = product.sum[i][j][1];
-      at[8] = product.sum[i][j][2];
-      at[Layout::output_pitch + 8] = product.sum[i][j][3];
-    }
+  T product;
+  int slot = 0, load_slot = T::stages - 1;
+  if constexpr (T::reads_ahead) {
+    ptx::copy_async_wait<T::stages - 2>();
+    __syncthreads();
+    product.read(at(0), 0);
   }
-  __syncthreads();
-  if (m >= args.group_out_channels) return;
+  const bool whole = args.out_in_eights && args.finish.kind != Finish::Kind::chain &&
+                     (sizeof(Output) == sizeof(float) || args.output_type != DType::f32);
 #pragma unroll 1
-  for (int row = thread / quads; row < T::block_n; row += apart * batch) {
-    const int pixel = first_pixel + row;
-    if (pixel >= args.pixels) break;
-    float sum[batch][4];
-#pragma unroll
-    for (int i = 0; i < batch; ++i) {
-      const float4 four =
-          *reinterpret_cast<const float4*>(tile + (row + i * apart) * Layout::output_pitch + thread % quads * 4);
-      sum[i][0] = four.x, sum[i][1] = four.y, sum[i][2] = four.z, sum[i][3] = four.w;
-    }
-    if (args.splits == 1) {
-      finish<Op>(args, end, group, m, pixel, apart, sum);
-    } else {
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        if (pixel + i * apart >= args.pixels) continue;
-        *partial_at(args, split, group, m, pixel + i * apart) = {sum[i][0], sum[i][1], sum[i][2], sum[i][3]};
+  for (unsigned tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+    product.clear();
+    for (int left = Work(args, tile, T::block_n).steps; left > 0;) {
+      const int steps = min(left, loader.steps_left);
+      multiply(product, loader, tiles, steps, slot, load_slot);
+      left -= steps;
+      if (loader.steps_left == 0) {
+        if (!T::reads_ahead) __syncthreads();  // it has passed one after loading
+        loader.next_tile();
       }
     }
+    asm volatile("" : "+r"(tile));  // what follows of it is found now: the registers are needed until here
+    const Work work(args, tile, T::block_n);
+    if (args.splits > 1) {
+      store_partial(args, work, product);
+    } else if (whole) {
+      finish_whole(args, work, product);
+    } else {
+      finish_each(args, work, product, shared + load_slot * Layout::step);
+    }
   }
+  ptx::copy_async_wait<0>();
 }
 
 #endif
@@ -249,19 +218,14 @@ __global__ void __launch_bounds__(T::threads, blocks_per_sm)
     implicit_gemm_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   let_successor_start();
-  if constexpr (!T::compiled) {
-    __trap();  // never launched: DeviceDescription::wgmma
-  } else {
-    convolve_tile<T, unit_bytes>(args);
-  }
+  convolve<T, unit_bytes>(args);
 #endif
 }
 
 /// A Tile that launches this instantiation.
 template <class T, int unit_bytes, int blocks_per_sm>
-Tile make_tile(const char* instruction, double rate) {
-  return {.instruction = instruction,
-          .block_m = T::block_m,
+Tile make_tile(double rate) {
+  return {.block_m = T::block_m,
           .block_n = T::block_n,
           .threads = T::threads,
           .unit_bytes = unit_bytes,

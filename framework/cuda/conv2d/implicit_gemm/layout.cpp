@@ -113,7 +113,7 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, const Layo
         if (channel + i >= static_cast<unsigned>(geometry.group_in_channels())) break;
         const float value = w[std::int64_t{channel + i} * window + kh * geometry.kernel_width + kw];
         const int column = static_cast<int>((k + i) % terms_per_step) * layout.element_bytes;
-        store(rows + (k + i) / terms_per_step * tile_bytes + swizzled(m % block_m, column), precision,
+        store(rows + (k + i) / terms_per_step * tile_bytes + swizzled(row_of_filter(m % block_m), column), precision,
               shift == 0 ? value : std::ldexp(value, shift));
       }
     });

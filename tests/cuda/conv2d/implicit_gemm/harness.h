@@ -35,7 +35,7 @@ class OnTensorCores : public OnCuda {
 /// The tiles on offer here for one convolution, as Tuning::tile counts them.
 inline std::vector<int> tiles_for(const ConvGeometry& g, Precision precision) {
   namespace family = cuda::implicit_gemm;
-  const family::KernelSet set = family::kernels_on(lamina::describe(Device::cuda()), precision);
+  const family::KernelSet set = family::kernels_of(precision);
   family::Fold fold;  // of fewer channels than units have; with four, pixels are read in place
   const ConvGeometry multiplied = g.in_channels < family::Fold::channels ? family::folded(g, precision, fold) : g;
   const int unit_bytes = family::make_layout(multiplied, precision).unit_bytes;

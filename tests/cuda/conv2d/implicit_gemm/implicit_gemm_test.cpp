@@ -42,6 +42,33 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
   }
 }
 
+// As on a GPU of one multiprocessor: a block has many tiles, of one step and of several, and the last ones have rests.
+TEST_F(ImplicitGemm, BlocksOfManyTiles) {
+  DeviceDescription device = lamina::describe(Device::cuda());
+  device.multiprocessors = 1;
+  const std::vector<Case> large = {
+      {.batch = 3, .in = 16, .height = 37, .width = 41, .out = 72},
+      {.batch = 2, .in = 24, .height = 33, .width = 31, .out = 136, .kernel = {3, 3}, .padding = {1, 1}},
+      {.batch = 2, .in = 16, .height = 29, .width = 31, .out = 140, .kernel = {3, 3}, .stride = {1, 2}, .groups = 2},
+      {.batch = 2, .in = 3, .height = 47, .width = 50, .out = 64, .kernel = {3, 3}, .padding = {1, 1}}};
+  unsigned seed = 2000;
+  for (const Precision precision : precisions) {
+    for (const Case& c : large) {
+      const ConvGeometry g = geometry_of(c);
+      const ConvData data = draw(g, normal, normal, ++seed);
+      const ConvReference reference = reference_of(g, precision, data, true);
+      for (const int tile : tiles_for(g, precision)) {
+        for (const int splits : {1, 2}) {
+          const KernelOptions options = stored(precision, true, {.tile = tile, .splits = splits});
+          Task<> task(g, options, device);
+          const Prepared kernel = {task.prepare(data, true), task.views[0], task.views[2]};
+          expect_outputs(expected_outputs(g, options, reference), run(kernel, data.x), describe(g, options));
+        }
+      }
+    }
+  }
+}
+
 TEST_F(ImplicitGemm, EveryFormat) {
   for (const Precision precision : precisions) {
     const DType type = storage_type(precision);

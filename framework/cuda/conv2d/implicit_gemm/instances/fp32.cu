@@ -8,10 +8,10 @@ namespace lamina::cuda::implicit_gemm {
 KernelSet kernels_fp32() {
   KernelSet set;
   set.reduce = reinterpret_cast<const void*>(&implicit_gemm_reduce_kernel<SplitTf32>);
-  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 128, 64, 64, 32>, 16, 2>("mma.sync", 152));
-  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 16, 3>("mma.sync", 136));
-  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 8, 3>("mma.sync", 136));
-  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 4, 3>("mma.sync", 136));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 128, 64, 64, 32>, 16, 2>(152));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 16, 3>(136));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 8, 3>(136));
+  set.tiles.push_back(make_tile<WarpTile<SplitTf32, 64, 64, 32, 32>, 4, 3>(136));
   return set;
 }
 
