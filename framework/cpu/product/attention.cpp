@@ -86,7 +86,7 @@ class Attention {
       const std::int64_t count = std::min(d.batch, d.pairs - first), tasks = ceil_div(d.rows, d.task_rows);
       pool_.parallel_for(count * d.panels, [&](std::int64_t index, int) {
         const std::int64_t pair = index / d.panels, position = index % d.panels * kernel_.columns;
-        pack_columns(kernel_, p_.k + at_position(e_.k, first + pair, position), 1, e_.k.row, e_.depth,
+        pack_columns(kernel_, p_.k + at_position(e_, e_.k, first + pair, position), 1, e_.k.row, e_.depth,
                      static_cast<int>(std::min<std::int64_t>(kernel_.columns, e_.positions - position)),
                      keys_ + pair * d.packed_keys + position * e_.depth);
       });
@@ -104,15 +104,6 @@ class Attention {
   }
 
  private:
-  /// Where a row of queries or of the output begins, and the keys or values of a position.
-  std::int64_t at_row(const detail::RowStrides& strides, std::int64_t pair, std::int64_t row) const {
-    const std::int64_t head = pair % e_.groups * (e_.heads / e_.groups) + row / e_.length;
-    return strides.at(pair / e_.groups, head, row % e_.length);
-  }
-  std::int64_t at_position(const detail::RowStrides& strides, std::int64_t pair, std::int64_t position) const {
-    return strides.at(pair / e_.groups, pair % e_.groups, position);
-  }
-
   /// Some rows of one pair.
   struct Task {
     Task(const Attention& all, std::int64_t which, const float* packed_keys, std::int64_t row, std::int64_t count,
@@ -126,7 +117,7 @@ class Attention {
     void run() {
       const AttentionExtents& e = a.e_;
       for_each_tile([&](std::int64_t row, int count) {
-        pack_rows(a.kernel_, a.p_.q + a.at_row(e.q, pair, first + row), e.q.row, 1, count, static_cast<int>(e.depth),
+        pack_rows(a.kernel_, a.p_.q + at_row(e, e.q, pair, first + row), e.q.row, 1, count, static_cast<int>(e.depth),
                   queries + row * e.depth);
       });
       std::fill_n(values, rows * e.width, 0.0f);
@@ -141,7 +132,7 @@ class Attention {
         add_values(position, count, ragged);
       }
       for (std::int64_t row = 0; row < rows; ++row) {
-        float* const out = a.p_.output + a.at_row(e.output, pair, first + row);
+        float* const out = a.p_.output + at_row(e, e.output, pair, first + row);
         const float* const from = values + row * e.width;
         const float sum = sums[row] == 0.0f ? 1.0f : sums[row];  // a row that sees nothing is 0
         for (std::int64_t i = 0; i < e.width; ++i) out[i] = from[i] / sum;
@@ -209,7 +200,7 @@ class Attention {
     /// values += scores v. Where a row does not see all positions, what it does not see may not be finite.
     void add_values(std::int64_t position, int count, bool ragged) const {
       const AttentionExtents& e = a.e_;
-      const float* const v = a.p_.v + a.at_position(e.v, pair, position);
+      const float* const v = a.p_.v + at_position(e, e.v, pair, position);
       const bool by_row = ragged && !all_finite(v, count, e.width, e.v.row);
       const int columns = a.kernel_.columns;
       // Rows far apart would meet in few sets of the cache, once for every tile.

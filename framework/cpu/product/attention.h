@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "lamina/base/thread_pool.h"
@@ -22,6 +23,19 @@ struct OnlineSoftmax {
                 float& largest, float& sum, float* values, std::int64_t width);
 };
 std::span<const OnlineSoftmax> online_softmax_kernels();
+
+/// Where a row of queries or of the output begins, in elements; `pair` counts images and the groups of each, `row` the
+/// rows of all heads of a group.
+inline std::int64_t at_row(const detail::AttentionExtents& e, const detail::RowStrides& strides, std::int64_t pair,
+                           std::int64_t row) {
+  const std::int64_t head = pair % e.groups * (e.heads / e.groups) + row / e.length;
+  return strides.at(pair / e.groups, head, row % e.length);
+}
+/// The same for the keys or values of a position.
+inline std::int64_t at_position(const detail::AttentionExtents& e, const detail::RowStrides& strides, std::int64_t pair,
+                                std::int64_t position) {
+  return strides.at(pair / e.groups, pair % e.groups, position);
+}
 
 struct AttentionPointers {
   const float* q = nullptr;     // [N, H, L, D]

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/product/attention.h"
 #include "lamina/cpu/product/attention_panels.h"
 
 namespace lamina::cpu::bf16 {
@@ -95,24 +96,15 @@ class Attention {
   }
 
  private:
-  /// Where a row of queries or of the output begins, and the keys or values of a position.
-  std::int64_t at_row(const detail::RowStrides& strides, std::int64_t pair, std::int64_t row) const {
-    const std::int64_t head = pair % e_.groups * (e_.heads / e_.groups) + row / e_.length;
-    return strides.at(pair / e_.groups, head, row % e_.length);
-  }
-  std::int64_t at_position(const detail::RowStrides& strides, std::int64_t pair, std::int64_t position) const {
-    return strides.at(pair / e_.groups, pair % e_.groups, position);
-  }
-
   void pack(std::int64_t pair, std::int64_t panel, std::uint16_t* packed) const {
     const std::int64_t filters = engine_.filters, column = (panel - d_.key_blocks) * filters;
     if (panel < d_.key_blocks) {
       const std::int64_t first = panel * filters;
-      pack_keys(engine_, p_.k + at_position(e_.k, pair, first), e_.k.row, std::min(filters, e_.positions - first),
+      pack_keys(engine_, p_.k + at_position(e_, e_.k, pair, first), e_.k.row, std::min(filters, e_.positions - first),
                 e_.depth, packed + panel * key_panel(engine_, e_.depth));
     } else {
-      pack_values(engine_, p_.v + at_position(e_.v, pair, 0) + column, e_.v.row, std::min(filters, e_.width - column),
-                  e_.positions, order_of_weights(engine_),
+      pack_values(engine_, p_.v + at_position(e_, e_.v, pair, 0) + column, e_.v.row,
+                  std::min(filters, e_.width - column), e_.positions, order_of_weights(engine_),
                   packed + d_.keys + column / filters * value_panel(engine_, e_.positions));
     }
   }
@@ -131,7 +123,7 @@ class Attention {
     std::int64_t seen(int row) const { return e.seen((first + row) % e.length); }
 
     void run() {
-      const Spread s = {.from = a.p_.q + a.at_row(e.q, pair, first),
+      const Spread s = {.from = a.p_.q + at_row(e, e.q, pair, first),
                         .pixel = e.q.row,
                         .count = count,
                         .channels = static_cast<int>(e.depth),
@@ -152,7 +144,7 @@ class Attention {
       for (int row = 0; row < count; ++row) {
         // A row that sees nothing is 0.
         a.kernel_.rows->divide(values + row * d.width, sums[row] == 0.0f ? 1.0f : sums[row], e.width,
-                               a.p_.output + a.at_row(e.output, pair, first + row));
+                               a.p_.output + at_row(e, e.output, pair, first + row));
       }
     }
 
@@ -200,7 +192,7 @@ class Attention {
     /// values = values * factors + weights v
     void add_values(std::int64_t position, std::int64_t positions, bool ragged) const {
       float* const to = position == 0 ? values : more;
-      const bfloat16* const v = a.p_.v + a.at_position(e.v, pair, position);
+      const bfloat16* const v = a.p_.v + at_position(e, e.v, pair, position);
       // What a row does not see may not be finite, and its weight, 0, times that is NaN.
       const std::int64_t read = std::min(round_up<std::int64_t>(positions, step_channels), e.positions - position);
       if ((ragged || read > positions) && !all_finite(v, read)) {

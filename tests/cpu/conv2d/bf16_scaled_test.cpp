@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "support/contract.h"
 #include "support/guarded.h"
@@ -23,9 +24,7 @@ std::vector<bfloat16> narrowed(const std::vector<float>& values) {
 /// summed in another order.
 TEST(CpuBf16Scaled, IsTheConvolutionOfTheProducts) {
   using test::square;
-  std::vector<Engine> all = {amx_model()};
-  all.insert(all.end(), engines().begin(), engines().end());
-  for (const Engine& engine : all) {
+  for (const Engine& engine : test::all_bf16_engines()) {
     for (const ConvGeometry& g :
          {geometry_of(square(3, 64, 5, 7, 40, 1)), geometry_of(square(2, 37, 9, 8, 33, 1)),
           geometry_of(square(5, 6, 1, 2, 70, 1)), geometry_of(square(2, 40, 6, 5, 8, 1, 1, 0, 1, 2))}) {

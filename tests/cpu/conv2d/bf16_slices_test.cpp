@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "support/contract.h"
 #include "support/guarded.h"
@@ -39,10 +40,8 @@ Numbers numbers(const std::vector<float>& values) {
 TEST(CpuBf16Slices, AreComputedAsWholeImagesAre) {
   using test::square;
   constexpr std::int64_t front = 6, out_front = 5;
-  std::vector<Engine> all = {amx_model()};
-  all.insert(all.end(), engines().begin(), engines().end());
   ThreadPool pool(2);
-  for (const Engine& engine : all) {
+  for (const Engine& engine : test::all_bf16_engines()) {
     for (const ConvGeometry& g :
          {geometry_of(square(2, 64, 5, 7, 40, 1)), geometry_of(square(2, 6, 9, 8, 37, 3, 1, 1)),
           geometry_of(square(1, 40, 9, 7, 33, 3, 2, 1)), geometry_of(square(2, 8, 6, 5, 6, 3, 1, 1, 1, 2))}) {

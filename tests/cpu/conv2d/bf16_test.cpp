@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/kernel/kernel.h"
 #include "support/contract.h"
@@ -17,20 +18,6 @@ namespace {
 
 using test::square;
 using test::Values;
-
-/// Every engine of this machine, and the model of the one that it may not have.
-std::vector<Engine> all_engines() {
-  std::vector<Engine> result = {amx_model()};
-  result.insert(result.end(), engines().begin(), engines().end());
-  return result;
-}
-
-std::string title(const Engine& engine) {
-  std::string result = std::string(engine.what) + "_" + name(engine.set);
-  std::ranges::replace_if(
-      result, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-  return result;
-}
 
 struct Options {
   Format input = {DType::bf16, Layout::nhwc}, output = {DType::bf16, Layout::nhwc};
@@ -221,8 +208,8 @@ TEST_P(CpuBf16, SubnormalOperandsAreZeroOrThemselves) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16, testing::ValuesIn(all_engines()),
-                         [](const auto& test) { return title(test.param); });
+INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16, testing::ValuesIn(test::all_bf16_engines()),
+                         [](const auto& engine) { return test::title(engine.param); });
 
 // Forced descriptions: each path where it exists, never one that the description lacks.
 TEST(CpuBf16Engines, TheDescriptionChooses) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/bf16_engines.h"
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 #include "support/problem_data.h"
@@ -16,13 +17,6 @@ namespace lamina::cpu::bf16 {
 namespace {
 
 using detail::AttentionExtents;
-
-/// Every engine of this machine, and the model of the one that it may not have.
-std::vector<Engine> all_engines() {
-  std::vector<Engine> result = {amx_model()};
-  result.insert(result.end(), engines().begin(), engines().end());
-  return result;
-}
 
 struct Case {
   std::int64_t images, heads, length, positions, depth, width;
@@ -165,12 +159,8 @@ TEST_P(CpuBf16Attention, ThreadsDoNotChangeABit) {
   EXPECT_EQ(run(GetParam(), c, o, 1), run(GetParam(), c, o, 5));
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16Attention, testing::ValuesIn(all_engines()), [](const auto& engine) {
-  std::string title = std::string(engine.param.what) + "_" + name(engine.param.set);
-  std::ranges::replace_if(
-      title, [](unsigned char letter) { return std::isalnum(letter) == 0; }, '_');
-  return title;
-});
+INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16Attention, testing::ValuesIn(test::all_bf16_engines()),
+                         [](const auto& engine) { return test::title(engine.param); });
 
 }  // namespace
 }  // namespace lamina::cpu::bf16

@@ -7,18 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "cpu/bf16_engines.h"
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
 namespace lamina::cpu::bf16 {
 namespace {
-
-/// Every engine of this machine, and the model of the one that it may not have.
-std::vector<Engine> all_engines() {
-  std::vector<Engine> result = {amx_model()};
-  result.insert(result.end(), engines().begin(), engines().end());
-  return result;
-}
 
 struct Case {
   std::int64_t batches, m, n, k;
@@ -86,12 +80,8 @@ TEST_P(CpuBf16MatMul, IsTheSumOfTheProducts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16MatMul, testing::ValuesIn(all_engines()), [](const auto& engine) {
-  std::string title = std::string(engine.param.what) + "_" + name(engine.param.set);
-  std::ranges::replace_if(
-      title, [](unsigned char letter) { return std::isalnum(letter) == 0; }, '_');
-  return title;
-});
+INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16MatMul, testing::ValuesIn(test::all_bf16_engines()),
+                         [](const auto& engine) { return test::title(engine.param); });
 
 }  // namespace
 }  // namespace lamina::cpu::bf16

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "lamina/cpu/conv2d/bf16/engine.h"
+
+namespace lamina::test {
+
+/// Every engine of this machine, and the model of the one that it may not have.
+inline std::vector<cpu::bf16::Engine> all_bf16_engines() {
+  std::vector<cpu::bf16::Engine> result = {cpu::bf16::amx_model()};
+  result.insert(result.end(), cpu::bf16::engines().begin(), cpu::bf16::engines().end());
+  return result;
+}
+
+/// An engine as part of a test's name.
+inline std::string title(const cpu::bf16::Engine& engine) {
+  std::string result = std::string(engine.what) + "_" + name(engine.set);
+  std::ranges::replace_if(
+      result, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return result;
+}
+
+}  // namespace lamina::test
