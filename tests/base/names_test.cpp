@@ -63,7 +63,15 @@ TEST(Content, NamesWhatAFileIs) {
   EXPECT_EQ(name("{\"error\": 404}"), "JSON text");
   EXPECT_EQ(name("Not Found"), "a text");
   EXPECT_EQ(name(std::string_view("\1\2\3\4", 4)), "");
+  EXPECT_EQ(name(std::string(5000, '\0')), "a file of zero bytes alone");
+  EXPECT_EQ(name(std::string(16, '\0') + '\1'), "");
   EXPECT_EQ(name(""), "");
+}
+
+TEST(Content, SaysWhatWasFound) {
+  const auto found = [](std::string_view text) { return detail::found_content(as_bytes(text)); };
+  EXPECT_EQ(found("<html>"), ": this is an HTML page; a download may have gone wrong");
+  EXPECT_EQ(found("\1\"a"), "; the file starts with \"\\x01\\x22a\"");
 }
 
 }  // namespace
