@@ -104,11 +104,8 @@ std::optional<Tensor> Weights::find(std::string_view name) const {
 
 Tensor Weights::at(std::string_view name) const {
   if (std::optional<Tensor> tensor = find(name)) return *std::move(tensor);
-  std::string nearest;
-  for (const std::string& candidate : detail::nearest_names(name, names())) {
-    nearest += (nearest.empty() ? "; the nearest are " : ", ") + detail::quote(candidate);
-  }
-  detail::fail(file_ ? file_->path() + ": " : "", "no tensor ", detail::quote(name), nearest);
+  detail::fail(file_ ? file_->path() + ": " : "", "no tensor ", detail::quote(name),
+               detail::nearest_text(name, names()));
 }
 
 void Weights::set(const std::string& name, Tensor tensor) {

@@ -15,6 +15,12 @@ using Names = std::vector<std::string>;
 
 TEST(Names, QuoteEscapes) { EXPECT_EQ(detail::quote("a\"b\\c\x1b[2J\n"), "\"a\\\"b\\\\c\\x1b[2J\\x0a\""); }
 
+TEST(Names, QuoteTamesControlCharactersAndLength) {
+  EXPECT_EQ(detail::quote("a.b"), "\"a.b\"");
+  EXPECT_EQ(detail::quote("a\x1b[31m\n\"\\"), "\"a\\x1b[31m\\x0a\\\"\\\\\"");
+  EXPECT_LT(detail::quote(std::string(100'000, 'x')).size(), 300u);
+}
+
 TEST(Names, PrintableEscapesControlCharactersAlone) {
   EXPECT_EQ(detail::printable("Gr\u00f6\u00dfe \"\\\" 写真"), "Gr\u00f6\u00dfe \"\\\" 写真");
   EXPECT_EQ(detail::printable("\x1b]52;c;x\x07 \t\r\n\x7f"), "\\x1b]52;c;x\\x07 \\x09\\x0d\\x0a\\x7f");
@@ -35,6 +41,20 @@ TEST(Names, NearestFirst) {
   const Names names = {"features.0.bias", "features.3.weight", "classifier.1.weight", "features.0.weight"};
   EXPECT_EQ(detail::nearest_names("features.0.wieght", names, 2), (Names{"features.0.weight", "features.3.weight"}));
   EXPECT_EQ(detail::nearest_names("x", {}, 2), Names{});
+}
+
+TEST(Names, NearestByEditDistance) {
+  const Names names = {"conv1.weight", "conv1.bias", "conv2.weight", "fc.weight"};
+  EXPECT_EQ(detail::nearest_names("conv2.weights", names, 2), (Names{"conv2.weight", "conv1.weight"}));
+  EXPECT_EQ(detail::nearest_names("conv1.bias", names, 1), Names{"conv1.bias"});
+  EXPECT_EQ(detail::nearest_names("", names, 9).size(), 4u);
+  EXPECT_TRUE(detail::nearest_names("x", {}, 3).empty());
+}
+
+TEST(Names, NearestAsTheEndOfAMessage) {
+  const Names names = {"conv1.weight", "a \"b\""};
+  EXPECT_EQ(detail::nearest_text("conv1.weigth", names), "; nearest: \"conv1.weight\", \"a \\\"b\\\"\"");
+  EXPECT_EQ(detail::nearest_text("x", {}), "; there are none");
 }
 
 TEST(Names, NearestOfLongNamesIsQuick) {
