@@ -103,6 +103,7 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
 std::vector<std::string> read_labels(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw Error(path + ": cannot be read");
+  if (std::filesystem::is_directory(path)) throw Error(path + ": expected class names, one on each line; a directory");
   std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with('\r')) line.pop_back();

@@ -43,10 +43,8 @@ const Graph::Node& layer_called(const Graph& graph, const std::string& name, con
   for (const Graph::Node& other : graph.nodes()) {
     if (other.module != nullptr && other.module->op() != "Constant") names.push_back(other.name);
   }
-  std::string nearest;
-  for (const std::string& other : detail::nearest_names(name, names)) nearest += (nearest.empty() ? "" : ", ") + other;
-  throw Error(fmt::format("--layer: {} has no layer \"{}\"; the nearest are {} (lamina inspect {} lists them)", source,
-                          name, nearest, source));
+  throw Error(fmt::format("--layer: {} has no layer \"{}\"{} (lamina inspect {} lists them)", source, name,
+                          detail::nearest_text(name, names), source));
 }
 
 /// Its weights, a parameter of Lamina's layer and an operand of ONNX's.

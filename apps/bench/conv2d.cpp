@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <lamina/lamina.h>
 
+#include <algorithm>
 #include <map>
 
 #include "bench/ceilings.h"
@@ -60,6 +61,7 @@ void bench(const Options& options) {
     for (const std::string& precision : options.precisions) {
       for (const std::string_view algorithm : chosen(options.algorithms, device)) {
         results.push_back(race.measure(algorithm, parse_precision(precision)));
+        results.back().named = std::ranges::find(options.algorithms, algorithm) != options.algorithms.end();
       }
     }
     if (device.is_cpu()) results.push_back(race.measure_product());

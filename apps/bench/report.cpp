@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lamina/base/text_table.h"
 #include "pictures/text.h"
@@ -12,11 +14,37 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t terminal_width = 120;
+
 std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f}", 100 * part / whole) : ""; }
 
 /// Three digits; never in powers of ten.
 std::string short_number(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
+/// "Not run in fp32 at N = 1, 8 (--algorithm NAME says why): lanes, channels_last", a paragraph for each such set;
+/// empty where all of them ran.
+std::string not_run(const std::vector<BenchResult>& results) {
+  std::map<std::pair<std::string, std::int64_t>, std::string> names;  // of a precision and a batch
+  for (const BenchResult& r : results) {
+    if (r.note.empty() || r.named) continue;
+    std::string& list = names[{r.precision, r.batch}];
+    list += (list.empty() ? "" : ", ") + r.algorithm;
+  }
+  std::map<std::pair<std::string, std::string>, std::string> batches;  // of a precision and those names
+  for (const auto& [key, list] : names) {
+    std::string& text = batches[{key.first, list}];
+    text += (text.empty() ? "" : ", ") + std::to_string(key.second);
+  }
+  std::string text;
+  for (const auto& [key, list] : batches) {
+    text += '\n';
+    const std::string line =
+        fmt::format("Not run in {} at N = {} (--algorithm NAME says why): {}", key.first, list, key.second);
+    for (const std::string& part : detail::wrapped(line, terminal_width)) text += part + '\n';
+  }
+  return text;
 }
 
 Json to_json(const BenchResult& r) {
@@ -44,6 +72,7 @@ void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
                            "% GEMM", "workspace", "error", "bound"});
   for (const BenchResult& r : results) {
     if (!r.note.empty()) {
+      if (!r.named) continue;
       table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
                  "", "", ""},
                 r.note);
@@ -57,7 +86,7 @@ void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
                std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound)},
               r.kernel);
   }
-  fmt::print("{}", table.to_string());
+  fmt::print("{}{}", table.to_string(), not_run(results));
 }
 
 void write_json(const std::string& path, const std::string& where, const std::vector<BenchResult>& results,

@@ -13,7 +13,9 @@ namespace lamina::app {
 
 /// One algorithm at one batch and precision: a line of the table.
 struct BenchResult {
-  std::string algorithm, precision, kernel, note;
+  std::string algorithm, precision, kernel;
+  std::string note;    ///< why it did not run; empty: it did
+  bool named = false;  ///< asked for by its name, and not as one of all
   std::int64_t batch = 0;
   DType output = DType::f32;
   Timing time;
@@ -23,7 +25,8 @@ struct BenchResult {
   double worst_of_bound = NAN;  ///< largest error over what the contract allows: 1 and above breaks it
 };
 
-/// The table, beside what the device does at best.
+/// The table, beside what the device does at best. Those of all algorithms that did not run are named in a line behind
+/// it.
 void print(const std::vector<BenchResult>& results, const Ceilings& ceilings);
 
 /// The same as JSON, to a file or, for "-", to stdout. `where` names the device. Throws Error if it cannot be written.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "lamina/base/error.h"
+
 namespace lamina::detail {
 namespace {
 
@@ -103,6 +105,27 @@ Content content_of_text(std::string_view text) {
   return {"a text", ""};
 }
 
+/// A file system that crashed, or a download that reserved its space and no more.
+bool is_zeros(std::string_view text) {
+  constexpr std::size_t least = 16, most = 4096;  // of bytes to judge by
+  return text.size() >= least && text.substr(0, most).find_first_not_of('\0') == std::string_view::npos;
+}
+
+/// The first bytes of a file as people can read them: printable ones as they are, others as \x1f.
+std::string opening(std::span<const std::byte> bytes) {
+  constexpr char hex[] = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 12))) {
+    const auto c = static_cast<unsigned char>(byte);
+    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
+      text += static_cast<char>(c);
+    } else {
+      text += {'\\', 'x', hex[c >> 4], hex[c & 15]};
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 bool looks_like_onnx(std::span<const std::byte> bytes) {
@@ -122,7 +145,14 @@ Content content_of(std::span<const std::byte> bytes) {
   }
   if (const Content content = content_of_text(text); !content.name.empty()) return content;
   if (looks_like_onnx(bytes)) return {"an ONNX model", "; it is a model by itself: --model FILE"};
+  if (is_zeros(text)) return {"a file of zero bytes alone", "; a download or a copy may have gone wrong"};
   return {};
+}
+
+std::string found_content(std::span<const std::byte> bytes) {
+  const Content content = content_of(bytes);
+  if (!content.name.empty()) return concat(": this is ", content.name, content.advice);
+  return concat("; the file starts with \"", opening(bytes), '"');
 }
 
 }  // namespace lamina::detail

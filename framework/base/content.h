@@ -21,4 +21,8 @@ LAMINA_API bool looks_like_onnx(std::span<const std::byte> bytes);
 /// Judges by the first bytes of a file, or by all of them. Common kinds only; Lamina's own formats among them.
 LAMINA_API Content content_of(std::span<const std::byte> bytes);
 
+/// What was found, for a message that says what was expected: ": this is an HTML page; a download may have gone wrong",
+/// or, of what it cannot tell, "; the file starts with \"\x13ab\"".
+LAMINA_API std::string found_content(std::span<const std::byte> bytes);
+
 }  // namespace lamina::detail

@@ -102,4 +102,12 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
   return nearest;
 }
 
+std::string nearest_text(std::string_view name, std::span<const std::string> candidates) {
+  std::string text;
+  for (const std::string& candidate : nearest_names(name, candidates)) {
+    text += (text.empty() ? "; nearest: " : ", ") + quote(candidate);
+  }
+  return text.empty() ? "; there are none" : text;
+}
+
 }  // namespace lamina::detail

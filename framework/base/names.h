@@ -24,4 +24,8 @@ LAMINA_API std::string printable(std::string_view text, LineEnds line_ends = Lin
 LAMINA_API std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
                                                   std::size_t count = 3);
 
+/// `; nearest: "a", "b"`: the end of a message that there is no `name` among the candidates; "; there are none" where
+/// there is nothing else either.
+LAMINA_API std::string nearest_text(std::string_view name, std::span<const std::string> candidates);
+
 }  // namespace lamina::detail

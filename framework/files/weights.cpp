@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -27,9 +28,13 @@ detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file, c
   if (looks_like_safetensors(*file)) return read_safetensors(std::move(file));
   if (looks_like_npy(*file)) return read_npy(std::move(file));
   if (looks_like_npz(*file)) return read_npz(std::move(file));
-  if (const Content content = content_of(file->bytes()); !content.name.empty()) {
-    fail(file->path(), ": not a safetensors, .npy or .pth file: this is ", content.name, content.advice);
+  const std::span<const std::byte> bytes = file->bytes();
+  if (std::filesystem::path(file->path()).extension() == ".onnx" && !looks_like_onnx(bytes)) {
+    fail(file->path(), ": not an ONNX model, which begins with its ir_version (a byte 08, then the number)",
+         found_content(bytes));
   }
+  if (!content_of(bytes).name.empty())
+    fail(file->path(), ": not a safetensors, .npy or .pth file", found_content(bytes));
   return read_safetensors(std::move(file));  // says what is wrong with it
 }
 
@@ -99,11 +104,8 @@ std::optional<Tensor> Weights::find(std::string_view name) const {
 
 Tensor Weights::at(std::string_view name) const {
   if (std::optional<Tensor> tensor = find(name)) return *std::move(tensor);
-  std::string nearest;
-  for (const std::string& candidate : detail::nearest_names(name, names())) {
-    nearest += (nearest.empty() ? "; the nearest are " : ", ") + detail::quote(candidate);
-  }
-  detail::fail(file_ ? file_->path() + ": " : "", "no tensor ", detail::quote(name), nearest);
+  detail::fail(file_ ? file_->path() + ": " : "", "no tensor ", detail::quote(name),
+               detail::nearest_text(name, names()));
 }
 
 void Weights::set(const std::string& name, Tensor tensor) {

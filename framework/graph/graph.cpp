@@ -12,15 +12,6 @@
 namespace lamina {
 namespace {
 
-/// "; nearest: a, b": those of `names` that are most like `name`.
-std::string nearest(const std::string& name, std::span<const std::string> names) {
-  std::string text;
-  for (const std::string& candidate : detail::nearest_names(name, names)) {
-    text += (text.empty() ? "; nearest: " : ", ") + candidate;
-  }
-  return text.empty() ? "; there are no tensors at all" : text;
-}
-
 /// Whether the weights have most parameters of the nodes under their names with `prefix` in front; the last layer, say,
 /// may be another.
 bool has_most_under(const std::string& prefix, const std::vector<Graph::Node>& nodes, const Weights& weights) {
@@ -189,7 +180,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       const TensorInfo* info = weights.info(name);
       if (info == nullptr) {
         problems += detail::concat("\n  missing: ", name, ' ', parameter.shape,
-                                   suggestions++ < most_suggestions ? nearest(name, names) : "");
+                                   suggestions++ < most_suggestions ? detail::nearest_text(name, names) : "");
       } else if (!std::ranges::equal(info->shape, parameter.shape.extents())) {
         problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ",
                                    detail::shape_text(info->shape));

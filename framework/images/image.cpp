@@ -15,21 +15,6 @@
 namespace lamina {
 namespace {
 
-/// The first bytes of a file as people can read them: printable ones as they are, others as \x1f.
-std::string opening(std::span<const std::byte> bytes) {
-  constexpr char hex[] = "0123456789abcdef";
-  std::string text;
-  for (const std::byte byte : bytes.first(std::min<std::size_t>(bytes.size(), 12))) {
-    const auto c = static_cast<unsigned char>(byte);
-    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
-      text += static_cast<char>(c);
-    } else {
-      text += {'\\', 'x', hex[c >> 4], hex[c & 15]};
-    }
-  }
-  return text;
-}
-
 const detail::Codec& required_codec(const detail::EncodedImage& file) {
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.empty()) file.fail("expected an image, the file is empty");
@@ -37,10 +22,7 @@ const detail::Codec& required_codec(const detail::EncodedImage& file) {
     file.fail("expected an image of at most ", max_image_file_bytes, " bytes, got ", bytes.size());
   }
   if (const detail::Codec* codec = detail::codec_of(bytes)) return *codec;
-  if (const detail::Content content = detail::content_of(bytes); !content.name.empty()) {
-    file.fail("not an image Lamina reads (", image_formats(), "): this is ", content.name, content.advice);
-  }
-  file.fail("not an image Lamina reads (", image_formats(), "); the file starts with \"", opening(bytes), '"');
+  file.fail("not an image Lamina reads (", image_formats(), ')', detail::found_content(bytes));
 }
 
 }  // namespace

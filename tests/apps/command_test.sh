@@ -262,6 +262,8 @@ for table in 'inspect --plan --batch 256' 'bench model --batch 2 --seconds 0.01 
   check "$table fits a terminal" test "$("$lamina" $table "$classifier" 2>/dev/null | wc -L)" -le 120
 done
 check 'bench conv2d fits a terminal' test "$("$lamina" bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 2>/dev/null | wc -L)" -le 120
+expect 0 'Not run in fp32 at N = 1, 2 .*: lanes' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01
+expect 0 'algorithm bf16_amx on cpu does not take' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --algorithm bf16_amx
 expect 0 'input .*nchw' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nchw --algorithm eigen
 expect 0 'channels last' bench conv2d --device cpu --size 32 --batch 1 --seconds 0.01 --layout nhwc --algorithm auto
 expect 0 'input .*32, 16\] nchw' bench conv2d --device cpu --size 32,16 --batch 1 --seconds 0.01 --algorithm eigen

@@ -65,7 +65,7 @@ expect 1 'letter.zip: .*zip' classify "$photo" --model letter.zip
 expect 0 'features.3 \[1, 32, 15, 15\]' features "$photo" --model "$digits" --layer features.3 --out layer.png
 expect 0 'wrote layers/chelsea-features.3.png' features "$photo" --model "$digits" --layer features.3 --out layers
 expect 0 'features.0 \[1, 96, 55, 55\]' features "$photo" --layer features.0 --out layers
-expect 1 'layer: .*has no layer "features.33"; the nearest are features.3' features "$photo" --model "$digits" --layer features.33
+expect 1 'layer: .*has no layer "features.33"; nearest: "features.3' features "$photo" --model "$digits" --layer features.33
 expect 1 'has no layer "input"' features "$photo" --model "$digits" --layer input
 expect 1 'expected a layer of feature maps .*classifier.6 gives \[1, 10\]' features "$photo" --model "$digits" --layer classifier.6
 

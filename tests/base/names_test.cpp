@@ -15,6 +15,12 @@ using Names = std::vector<std::string>;
 
 TEST(Names, QuoteEscapes) { EXPECT_EQ(detail::quote("a\"b\\c\x1b[2J\n"), "\"a\\\"b\\\\c\\x1b[2J\\x0a\""); }
 
+TEST(Names, QuoteTamesControlCharactersAndLength) {
+  EXPECT_EQ(detail::quote("a.b"), "\"a.b\"");
+  EXPECT_EQ(detail::quote("a\x1b[31m\n\"\\"), "\"a\\x1b[31m\\x0a\\\"\\\\\"");
+  EXPECT_LT(detail::quote(std::string(100'000, 'x')).size(), 300u);
+}
+
 TEST(Names, PrintableEscapesControlCharactersAlone) {
   EXPECT_EQ(detail::printable("Gr\u00f6\u00dfe \"\\\" 写真"), "Gr\u00f6\u00dfe \"\\\" 写真");
   EXPECT_EQ(detail::printable("\x1b]52;c;x\x07 \t\r\n\x7f"), "\\x1b]52;c;x\\x07 \\x09\\x0d\\x0a\\x7f");
@@ -35,6 +41,20 @@ TEST(Names, NearestFirst) {
   const Names names = {"features.0.bias", "features.3.weight", "classifier.1.weight", "features.0.weight"};
   EXPECT_EQ(detail::nearest_names("features.0.wieght", names, 2), (Names{"features.0.weight", "features.3.weight"}));
   EXPECT_EQ(detail::nearest_names("x", {}, 2), Names{});
+}
+
+TEST(Names, NearestByEditDistance) {
+  const Names names = {"conv1.weight", "conv1.bias", "conv2.weight", "fc.weight"};
+  EXPECT_EQ(detail::nearest_names("conv2.weights", names, 2), (Names{"conv2.weight", "conv1.weight"}));
+  EXPECT_EQ(detail::nearest_names("conv1.bias", names, 1), Names{"conv1.bias"});
+  EXPECT_EQ(detail::nearest_names("", names, 9).size(), 4u);
+  EXPECT_TRUE(detail::nearest_names("x", {}, 3).empty());
+}
+
+TEST(Names, NearestAsTheEndOfAMessage) {
+  const Names names = {"conv1.weight", "a \"b\""};
+  EXPECT_EQ(detail::nearest_text("conv1.weigth", names), "; nearest: \"conv1.weight\", \"a \\\"b\\\"\"");
+  EXPECT_EQ(detail::nearest_text("x", {}), "; there are none");
 }
 
 TEST(Names, NearestOfLongNamesIsQuick) {
@@ -63,7 +83,15 @@ TEST(Content, NamesWhatAFileIs) {
   EXPECT_EQ(name("{\"error\": 404}"), "JSON text");
   EXPECT_EQ(name("Not Found"), "a text");
   EXPECT_EQ(name(std::string_view("\1\2\3\4", 4)), "");
+  EXPECT_EQ(name(std::string(5000, '\0')), "a file of zero bytes alone");
+  EXPECT_EQ(name(std::string(16, '\0') + '\1'), "");
   EXPECT_EQ(name(""), "");
+}
+
+TEST(Content, SaysWhatWasFound) {
+  const auto found = [](std::string_view text) { return detail::found_content(as_bytes(text)); };
+  EXPECT_EQ(found("<html>"), ": this is an HTML page; a download may have gone wrong");
+  EXPECT_EQ(found("\1\"a"), "; the file starts with \"\\x01\\x22a\"");
 }
 
 }  // namespace

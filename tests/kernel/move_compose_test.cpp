@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "support/walked.h"
+#include "kernel/walked.h"
 
 namespace lamina {
 namespace {

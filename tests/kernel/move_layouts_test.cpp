@@ -6,9 +6,9 @@
 
 #include <vector>
 
+#include "kernel/walked.h"
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/kernel/rules/walk.h"
-#include "support/walked.h"
 
 namespace lamina {
 namespace {

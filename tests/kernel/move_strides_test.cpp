@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "support/walked.h"
+#include "kernel/walked.h"
 
 namespace lamina {
 namespace {

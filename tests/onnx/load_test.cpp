@@ -38,5 +38,18 @@ TEST(OnnxLoad, WeightFilesAreNotModels) {
   expect_error([&] { (void)detail::is_onnx_file(dir / "missing"); }, {"missing"});
 }
 
+TEST(OnnxLoad, AFileOfThatNameThatIsNoModelIsNamed) {
+  const TemporaryDirectory dir;
+  const auto expect = [&](const std::string& content, const std::string& found) {
+    write_file(dir / "x.onnx", content);
+    const std::string message =
+        "x.onnx: not an ONNX model, which begins with its ir_version (a byte 08, then the number)";
+    expect_error([&] { load_model(dir / "x.onnx"); }, {message + found});
+  };
+  expect("Not found: no such model", ": this is a text");
+  expect("\x1f\x8b and so on", ": this is a gzip archive; unpack it: gunzip");
+  expect("\x91\x92", "; the file starts with \"\\x91\\x92\"");
+}
+
 }  // namespace
 }  // namespace lamina::test::onnx

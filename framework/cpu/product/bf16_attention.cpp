@@ -6,7 +6,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/product/attention.h"
-#include "lamina/cpu/product/attention_panels.h"
+#include "lamina/cpu/product/bf16_panels.h"
 
 namespace lamina::cpu::bf16 {
 namespace {
@@ -44,8 +44,8 @@ struct Division {
     rows = e.groups > 0 ? e.heads / e.groups * e.length : 0;
     key_blocks = ceil_div<std::int64_t>(e.positions, engine.filters);
     width_blocks = ceil_div<std::int64_t>(e.width, engine.filters);
-    keys = key_blocks * key_panel(engine, e.depth);
-    packed = round_up<std::int64_t>(keys + width_blocks * value_panel(engine, e.positions), 32);
+    keys = key_blocks * column_panel(engine, e.depth);
+    packed = round_up<std::int64_t>(keys + width_blocks * row_panel(engine, e.positions), 32);
     const std::int64_t some = std::max<std::int64_t>(1, pairs);
     batch = std::clamp<std::int64_t>(most_packed / std::max<std::int64_t>(1, packed),
                                      std::min<std::int64_t>(some, threads), some);
@@ -100,12 +100,12 @@ class Attention {
     const std::int64_t filters = engine_.filters, column = (panel - d_.key_blocks) * filters;
     if (panel < d_.key_blocks) {
       const std::int64_t first = panel * filters;
-      pack_keys(engine_, p_.k + at_position(e_, e_.k, pair, first), e_.k.row, std::min(filters, e_.positions - first),
-                e_.depth, packed + panel * key_panel(engine_, e_.depth));
+      pack_columns(engine_, p_.k + at_position(e_, e_.k, pair, first), e_.k.row,
+                   std::min(filters, e_.positions - first), e_.depth, packed + panel * column_panel(engine_, e_.depth));
     } else {
-      pack_values(engine_, p_.v + at_position(e_, e_.v, pair, 0) + column, e_.v.row,
-                  std::min(filters, e_.width - column), e_.positions, order_of_weights(engine_),
-                  packed + d_.keys + column / filters * value_panel(engine_, e_.positions));
+      pack_rows(engine_, p_.v + at_position(e_, e_.v, pair, 0) + column, e_.v.row, std::min(filters, e_.width - column),
+                e_.positions, order_of_weights(engine_),
+                packed + d_.keys + column / filters * row_panel(engine_, e_.positions));
     }
   }
 
@@ -150,7 +150,7 @@ class Attention {
 
     /// scores = q k'
     void score(std::int64_t position, std::int64_t positions) const {
-      const std::int64_t filters = a.engine_.filters, panel = key_panel(a.engine_, e.depth);
+      const std::int64_t filters = a.engine_.filters, panel = column_panel(a.engine_, e.depth);
       for (std::int64_t at = 0; at < positions; at += filters) {
         const Tile t = {.input = queries,
                         .offsets = a.offsets_.data(),
@@ -199,14 +199,14 @@ class Attention {
         add_seen(v, position, positions, to);
       } else {
         const Steps steps(a.engine_, positions, order_of_weights(a.engine_));
-        const std::int64_t panel = value_panel(a.engine_, e.positions);
+        const std::int64_t panel = row_panel(a.engine_, e.positions);
         for (std::int64_t b = 0; b < d.width_blocks; ++b) {
           const Tile t = {.input = weights,
                           .offsets = a.offsets_.data(),
                           .steps = static_cast<int>(steps.steps),
                           .whole_steps = static_cast<int>(steps.whole),
                           .pairs = steps.pairs,
-                          .weights = packed + d.keys + b * panel + position / step_channels * value_step(a.engine_),
+                          .weights = packed + d.keys + b * panel + position / step_channels * row_step(a.engine_),
                           .sums = to + b * a.engine_.filters,
                           .sums_row = d.width};
           a.engine_.multiply(t, count);

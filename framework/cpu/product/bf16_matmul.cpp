@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "lamina/base/math.h"
-#include "lamina/cpu/product/attention_panels.h"
+#include "lamina/cpu/product/bf16_panels.h"
 
 namespace lamina::cpu::bf16 {
 namespace {
@@ -22,7 +22,7 @@ MatMul::MatMul(const Engine& engine, const detail::MatMulExtents& extents)
       e_(extents),
       tile_(std::max(16, engine.positions)),  // AMX reads and writes sixteen whatever it is asked for
       panels_(ceil_div<std::int64_t>(extents.n, engine.filters)),
-      panel_(extents.b_term == 1 ? key_panel(engine, extents.k) : value_panel(engine, extents.k)),
+      panel_(extents.b_term == 1 ? column_panel(engine, extents.k) : row_panel(engine, extents.k)),
       batches_(std::clamp<std::int64_t>(packed_at_once / std::max<std::int64_t>(1, panels_ * panel_), 1,
                                         std::max<std::int64_t>(1, extents.batches))) {
   const Steps steps(engine, e_.k, Pairs::in_order);
@@ -45,9 +45,9 @@ std::size_t MatMul::workspace(int threads) const {
 void MatMul::pack(const bfloat16* b, std::int64_t panel, std::uint16_t* packed) const {
   const std::int64_t column = panel * engine_->filters, count = std::min<std::int64_t>(engine_->filters, e_.n - column);
   if (e_.b_term == 1) {
-    pack_keys(*engine_, b + column * e_.b_column, e_.b_column, count, e_.k, packed);
+    pack_columns(*engine_, b + column * e_.b_column, e_.b_column, count, e_.k, packed);
   } else {
-    pack_values(*engine_, b + column, e_.b_term, count, e_.k, Pairs::in_order, packed);
+    pack_rows(*engine_, b + column, e_.b_term, count, e_.k, Pairs::in_order, packed);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "lamina/cpu/product/attention_panels.h"
+#include "lamina/cpu/product/bf16_panels.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,24 +24,24 @@ Steps::Steps(const Engine& engine, std::int64_t terms, Pairs order)
   whole = pairs == whole_pairs ? steps : steps - 1;
 }
 
-std::int64_t key_panel(const Engine& engine, std::int64_t depth) {
-  const Steps s(engine, depth, Pairs::in_order);
+std::int64_t column_panel(const Engine& engine, std::int64_t terms) {
+  const Steps s(engine, terms, Pairs::in_order);
   const std::int64_t pairs = s.whole * whole_pairs + (s.steps - s.whole) * s.pairs;
   return round_up<std::int64_t>(pairs * 2 * engine.filters, 32);
 }
 
-void pack_keys(const Engine& engine, const bfloat16* keys, std::int64_t row, std::int64_t count, std::int64_t depth,
-               std::uint16_t* packed) {
+void pack_columns(const Engine& engine, const bfloat16* columns, std::int64_t stride, std::int64_t count,
+                  std::int64_t terms, std::uint16_t* packed) {
   const int filters = engine.filters;
-  if (count < filters) std::fill_n(packed, key_panel(engine, depth), std::uint16_t{0});
-  const Steps s(engine, depth, Pairs::in_order);
+  if (count < filters) std::fill_n(packed, column_panel(engine, terms), std::uint16_t{0});
+  const Steps s(engine, terms, Pairs::in_order);
   for (std::int64_t step = 0; step < s.steps; ++step) {
     const std::int64_t first = step * step_channels;
     const int pairs = step < s.whole ? whole_pairs : s.pairs;
-    const auto there = static_cast<std::size_t>(std::min<std::int64_t>(2 * pairs, depth - first));
+    const auto there = static_cast<std::size_t>(std::min<std::int64_t>(2 * pairs, terms - first));
     for (std::int64_t f = 0; f < count; ++f) {
       std::uint32_t words[whole_pairs] = {};
-      std::memcpy(words, keys + f * row + first, there * sizeof *keys);
+      std::memcpy(words, columns + f * stride + first, there * sizeof *columns);
       std::uint16_t* to = packed + 2 * f;
       for (int pair = 0; pair < pairs; ++pair, to += 2 * filters) std::memcpy(to, words + pair, sizeof *words);
     }
@@ -49,19 +49,19 @@ void pack_keys(const Engine& engine, const bfloat16* keys, std::int64_t row, std
   }
 }
 
-std::int64_t value_step(const Engine& engine) { return std::int64_t{step_channels} * engine.filters; }
-std::int64_t value_panel(const Engine& engine, std::int64_t positions) {
-  return ceil_div<std::int64_t>(positions, step_channels) * value_step(engine);
+std::int64_t row_step(const Engine& engine) { return std::int64_t{step_channels} * engine.filters; }
+std::int64_t row_panel(const Engine& engine, std::int64_t terms) {
+  return ceil_div<std::int64_t>(terms, step_channels) * row_step(engine);
 }
 
-void pack_values(const Engine& engine, const bfloat16* values, std::int64_t row, std::int64_t count,
-                 std::int64_t positions, Pairs pairs, std::uint16_t* packed) {
+void pack_rows(const Engine& engine, const bfloat16* rows, std::int64_t stride, std::int64_t count, std::int64_t terms,
+               Pairs pairs, std::uint16_t* packed) {
   constexpr bfloat16 zeros[64] = {};
   const int filters = engine.filters;
-  if (count < filters) std::fill_n(packed, value_panel(engine, positions), std::uint16_t{0});
-  for (std::int64_t first = 0; first < positions; first += step_channels) {
+  if (count < filters) std::fill_n(packed, row_panel(engine, terms), std::uint16_t{0});
+  for (std::int64_t first = 0; first < terms; first += step_channels) {
     for (int pair = 0; pair < whole_pairs; ++pair, packed += 2 * filters) {
-      const auto at = [&](std::int64_t i) { return i < positions ? values + i * row : zeros; };
+      const auto at = [&](std::int64_t i) { return i < terms ? rows + i * stride : zeros; };
       const bfloat16* const even = at(pairs == Pairs::in_order ? first + 2 * pair : first + pair);
       const bfloat16* const odd = at(pairs == Pairs::in_order ? first + 2 * pair + 1 : first + pair + whole_pairs);
       for (std::int64_t i = 0; i < count; ++i) packed[2 * i] = even[i].bits, packed[2 * i + 1] = odd[i].bits;
