@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -77,7 +78,45 @@ ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsL
   most_pixels_ = pixel % 1024 == 0 ? 8 : std::numeric_limits<int>::max();
   chunk_ = std::min(k, round_up(ceil_div(k, ceil_div(k, chunk_terms)), line));
   chunks_ = ceil_div(k, chunk_);
+  choose_columns();
   divide();
+}
+
+/// Tiles of the columns [first, last) of a row.
+int ChannelsLastConv::tiles_of(int block, int first, int last) const {
+  int tiles = 0;
+  for (const SeenTaps& seen : columns_) {
+    tiles += ceil_div(std::max(0, std::min(seen.end, last) - std::max(seen.begin, first)), tile_pixels(block));
+  }
+  return tiles;
+}
+
+/// Whether rows are read where they lie, by tiles of pixels that have the same taps inside of the image, or between
+/// copied zeros, which all tiles multiply.
+void ChannelsLastConv::choose_columns() {
+  const ConvGeometry& g = geometry_;
+  columns_ = {{0, g.out_width, 0, g.kernel_width}};
+  if (scaled_ || g.padding_width == 0) return;
+  std::vector<SeenTaps> parts;
+  for (int column = 0; column < g.out_width; ++column) {
+    const std::int64_t left = g.padding_width - std::int64_t{column} * g.stride_width, right = left + g.in_width;
+    const auto taps_before = [&](std::int64_t place) {
+      const auto taps = ceil_div(std::max<std::int64_t>(place, 0), std::int64_t{g.dilation_width});
+      return static_cast<int>(std::min<std::int64_t>(taps, g.kernel_width));
+    };
+    const SeenTaps seen = {column, column + 1, taps_before(left), taps_before(right)};
+    if (!parts.empty() && parts.back().first_tap == seen.first_tap && parts.back().last_tap == seen.last_tap) {
+      ++parts.back().end;
+    } else {
+      parts.push_back(seen);
+    }
+  }
+  // A tile of fewer pixels takes what one of 4 does.
+  const auto cost = [](std::int64_t sum, const SeenTaps& part) {
+    return sum + std::int64_t{part.last_tap - part.first_tap} * std::max(part.end - part.begin, 4);
+  };
+  leaves_taps_out_ = std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, cost) < cost(0, columns_[0]);
+  if (leaves_taps_out_) columns_ = parts;
 }
 
 /// Image rows that `rows` output rows read.

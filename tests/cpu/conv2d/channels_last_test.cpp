@@ -130,9 +130,11 @@ TEST_P(CpuChannelsLast, KeepsTheContractOnEveryGeometry) {
 
 /// Geometries that most kernels take, with several blocks, bands and chunks.
 std::vector<ConvGeometry> some_geometries() {
-  return {geometry_of(square(3, 40, 9, 11, 40, 3, 1, 1, 1, 40)), geometry_of(square(2, 33, 12, 7, 37, 1)),
-          geometry_of(square(2, 24, 9, 9, 24, 3, 2, 1, 1, 6)),   geometry_of(square(3, 20, 14, 13, 70, 3, 1, 1)),
-          geometry_of(square(2, 32, 7, 9, 192, 3, 1, 1, 1, 2)),  geometry_of(square(1, 600, 16, 17, 40, 1))};
+  return {
+      geometry_of(square(3, 40, 9, 11, 40, 3, 1, 1, 1, 40)), geometry_of(square(2, 33, 12, 7, 37, 1)),
+      geometry_of(square(2, 24, 9, 9, 24, 3, 2, 1, 1, 6)),   geometry_of(square(3, 20, 14, 13, 70, 3, 1, 1)),
+      geometry_of(square(2, 32, 7, 9, 192, 3, 1, 1, 1, 2)),  geometry_of(square(1, 600, 16, 17, 40, 1)),
+      geometry_of(square(2, 40, 14, 15, 70, 3, 1, 6, 6)),    geometry_of(square(3, 144, 13, 12, 40, 3, 1, 9, 9, 2))};
 }
 
 TEST_P(CpuChannelsLast, EpilogueIsThatOfItsParts) {
