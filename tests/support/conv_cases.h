@@ -124,6 +124,7 @@ inline std::vector<ConvGeometry> awkward_geometries() {
       // taps that see the image from few places, or from none
       square(2, 20, 14, 15, 40, 3, 1, 6, 6),
       square(1, 136, 9, 11, 70, 3, 1, 8, 8),
+      square(1, 34, 7, 9, 40, 3, 1, 8, 8),
       square(2, 5, 9, 9, 7, 3, 1, 12, 12),
       square(1, 24, 21, 23, 32, 5, 2, 12, 6, 2),
       // groups: a few, depthwise, depthwise with a multiplier

@@ -12,6 +12,7 @@ namespace {
 
 using detail::ceil_div;
 using detail::round_up;
+using detail::SeenTaps;
 
 /// Floats in a cache line: buffers start on one.
 constexpr std::int64_t line = 16;

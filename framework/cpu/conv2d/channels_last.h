@@ -11,6 +11,7 @@
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/rules/seen_taps.h"
 
 /// Register-blocked convolution of channels-last activations: weights packed once, vectors of filters, written as they
 /// are.
@@ -73,12 +74,6 @@ struct ChannelsLastPointers {
   const float* scale = nullptr;  // [N, C]: of the channels of the input, if the convolution is `scaled`
 };
 
-/// Neighbouring columns of the output, [begin, end), whose windows see the same taps of a row, [first_tap, last_tap).
-struct SeenTaps {
-  int begin = 0, end = 0;
-  int first_tap = 0, last_tap = 0;
-};
-
 /// One convolution, its work divided for a number of threads.
 class ChannelsLastConv {
  public:
@@ -117,7 +112,7 @@ class ChannelsLastConv {
   void copy_rows(const Task& task, const ChannelsLastPointers& p, const ApplyKernel& functions, float* copy) const;
   int stretches_of(std::int64_t begin, std::int64_t end, int size, std::int64_t most, const Task& task,
                    Stretch* out) const;
-  int inside_image(std::span<const Stretch> stretches, int top, const SeenTaps& seen, Stretch* out) const;
+  int inside_image(std::span<const Stretch> stretches, int top, const detail::SeenTaps& seen, Stretch* out) const;
   void run_task(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue, float* sums) const;
   void finish(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const;
 
@@ -129,8 +124,8 @@ class ChannelsLastConv {
   int wide_ = 1;                  // vectors of a block, but for the last
   int most_pixels_ = 0;           // of a tile, whatever the registers hold
   std::int64_t chunk_ = 0, chunks_ = 0;
-  std::vector<SeenTaps> columns_;  // all of them, from left to right
-  bool leaves_taps_out_ = false;   // that are not seen, or reads zeros there
+  std::vector<detail::SeenTaps> columns_;  // all of them, from left to right
+  bool leaves_taps_out_ = false;           // that are not seen, or reads zeros there
   // A task is some rows of an image, or some images, or some pixels of the only row, and a part of the blocks.
   std::int64_t images_ = 1, bands_ = 1, spans_ = 1;
   int block_parts_ = 1;

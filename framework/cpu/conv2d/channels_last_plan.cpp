@@ -14,6 +14,7 @@ namespace {
 
 using detail::ceil_div;
 using detail::round_up;
+using detail::SeenTaps;
 
 /// Floats in a cache line: buffers start on one.
 constexpr std::int64_t line = 16;
@@ -97,23 +98,10 @@ void ChannelsLastConv::choose_columns() {
   const ConvGeometry& g = geometry_;
   columns_ = {{0, g.out_width, 0, g.kernel_width}};
   if (scaled_ || g.padding_width == 0) return;
-  std::vector<SeenTaps> parts;
-  for (int column = 0; column < g.out_width; ++column) {
-    const std::int64_t left = g.padding_width - std::int64_t{column} * g.stride_width, right = left + g.in_width;
-    const auto taps_before = [&](std::int64_t place) {
-      const auto taps = ceil_div(std::max<std::int64_t>(place, 0), std::int64_t{g.dilation_width});
-      return static_cast<int>(std::min<std::int64_t>(taps, g.kernel_width));
-    };
-    const SeenTaps seen = {column, column + 1, taps_before(left), taps_before(right)};
-    if (!parts.empty() && parts.back().first_tap == seen.first_tap && parts.back().last_tap == seen.last_tap) {
-      ++parts.back().end;
-    } else {
-      parts.push_back(seen);
-    }
-  }
+  const std::vector<SeenTaps> parts = detail::seen_columns(g);
   // A tile of fewer pixels takes what one of 4 does.
   const auto cost = [](std::int64_t sum, const SeenTaps& part) {
-    return sum + std::int64_t{part.last_tap - part.first_tap} * std::max(part.end - part.begin, 4);
+    return sum + std::int64_t{part.taps()} * std::max(part.outputs(), 4);
   };
   leaves_taps_out_ = std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, cost) < cost(0, columns_[0]);
   if (leaves_taps_out_) columns_ = parts;
