@@ -80,6 +80,44 @@ TEST(LiveWindow, IsTheSmallestThatHasAllLiveTapsAndTheSameOutputs) {
   EXPECT_GT(smaller, 500);
 }
 
+TEST(SeenTaps, AreThoseThatSomeOutputSees) {
+  for (int code = 0; code < 7 * 5 * 3 * 9 * 7; ++code) {
+    const int in = code % 7 + 1, kernel = code / 7 % 5 + 1, stride = code / 35 % 3 + 1, padding = code / 105 % 9;
+    const int dilation = code / 945 + 1;
+    if (outputs(in, padding, dilation, kernel, stride) < 1) continue;
+    const ConvGeometry g = geometry_of(square(1, 1, in, in, 1, kernel, stride, padding, dilation));
+    const auto sees = [&](int output, int tap) {
+      const int place = output * stride - padding + tap * dilation;
+      return place >= 0 && place < in;
+    };
+    int next = 0;
+    for (const detail::SeenTaps& columns : detail::seen_columns(g)) {
+      ASSERT_EQ(columns.begin, next) << describe(g);
+      for (; next < columns.end; ++next) {
+        for (int tap = 0; tap < kernel; ++tap) {
+          ASSERT_EQ(sees(next, tap), tap >= columns.first_tap && tap < columns.last_tap) << describe(g);
+        }
+      }
+    }
+    ASSERT_EQ(next, g.out_width) << describe(g);
+    for (int begin = 0; begin < g.out_height; ++begin) {
+      for (int end = begin + 1; end <= g.out_height; ++end) {
+        const detail::SeenTaps rows = detail::seen_by_rows(g, begin, end);
+        for (int row = begin; row < end; ++row) {
+          for (int tap = 0; tap < kernel; ++tap) {
+            ASSERT_TRUE(!sees(row, tap) || (tap >= rows.first_tap && tap < rows.last_tap)) << describe(g);
+          }
+        }
+        ASSERT_TRUE(rows.first_tap >= 0 && rows.taps() >= 0 && rows.last_tap <= kernel) << describe(g);
+        const bool one = end == begin + 1 && dilation >= in;  // then no tap between is out
+        if (one && rows.taps() > 0) {
+          ASSERT_TRUE(sees(begin, rows.first_tap) && sees(begin, rows.last_tap - 1)) << describe(g);
+        }
+      }
+    }
+  }
+}
+
 TEST(LiveWindow, ComputesTheSame) {
   const auto same = [](int side, int dilation) {
     return geometry_of(square(1, 2, side, side, 3, 3, 1, dilation, dilation));

@@ -11,7 +11,7 @@
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/conv_geometry.h"
-#include "lamina/kernel/rules/seen_taps.h"
+#include "lamina/kernel/rules/live_window.h"
 
 /// Register-blocked convolution of channels-last activations: weights packed once, vectors of filters, written as they
 /// are.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/tensor/tensor.h"
 
@@ -21,5 +24,21 @@ LiveWindow live_window(const ConvGeometry& geometry);
 
 /// The weights [OC, C, R, S] of `window` of those of the whole window.
 Tensor live_weights(const LiveWindow& window, const Tensor& weight);
+
+/// Neighbouring outputs along one side of an image, [begin, end), and the taps of their windows that are inside of it,
+/// [first_tap, last_tap).
+struct SeenTaps {
+  int begin = 0, end = 0;
+  int first_tap = 0, last_tap = 0;
+
+  int outputs() const { return end - begin; }
+  int taps() const { return last_tap - first_tap; }
+};
+
+/// The columns of the output, from left to right, in runs that see the same taps of a row.
+std::vector<SeenTaps> seen_columns(const ConvGeometry& geometry);
+
+/// The taps of a column from the first to the last that some of the rows [begin, end) of the output see.
+SeenTaps seen_by_rows(const ConvGeometry& geometry, std::int64_t begin, std::int64_t end);
 
 }  // namespace lamina::detail

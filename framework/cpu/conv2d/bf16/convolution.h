@@ -8,7 +8,7 @@
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/kernel/conv_geometry.h"
-#include "lamina/kernel/rules/seen_taps.h"
+#include "lamina/kernel/rules/live_window.h"
 #include "lamina/tensor/format.h"
 
 /// Convolutions of bf16 as products of matrices, around any engine. docs/cpu.md explains how.
