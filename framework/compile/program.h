@@ -105,6 +105,9 @@ void simplify_moves(Resolved& resolved);
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 
+/// Leaves out the taps of convolutions that see nothing but padding.
+void narrow_windows(Program& program, const CompileOptions& options);
+
 /// Puts one operation in the place of two convolutions that are added.
 void sum_convolutions(Program& program, const CompileOptions& options);
 

@@ -5,6 +5,7 @@
 #include "lamina/base/error.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/kernel/rules/live_window.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/module/checks.h"
@@ -168,6 +169,23 @@ std::shared_ptr<const Conv2d> Conv2d::with_scaled_input() const {
   if (scaled_ || !chain_.empty()) return nullptr;
   auto result = std::make_shared<Conv2d>(*this);
   result->scaled_ = true;
+  return result;
+}
+
+std::shared_ptr<const Conv2d> Conv2d::with_live_window(const Shape& input) const {
+  const ConvGeometry whole = geometry(input);
+  const detail::LiveWindow window = detail::live_window(whole);
+  const ConvGeometry& part = window.geometry;
+  if (part == whole || !weight().defined()) return nullptr;
+  Conv2dOptions options = options_;
+  options.kernel = {part.kernel_height, part.kernel_width};
+  options.padding = {part.padding_height, part.padding_width};
+  if (part.kernel_height == 1) options.dilation.height = 1;
+  if (part.kernel_width == 1) options.dilation.width = 1;
+  auto result = std::make_shared<Conv2d>(options);
+  result->scaled_ = scaled_, result->chain_ = chain_, result->pool_ = pool_;
+  result->set_weight(detail::live_weights(window, weight()));
+  if (options.bias && bias().defined()) result->set_bias(bias());
   return result;
 }
 

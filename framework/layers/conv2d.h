@@ -52,6 +52,9 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// The same of two inputs: the channels of the first are multiplied by the second, [N, in, 1, 1], as
   /// squeeze-and-excite does. Null if it does so already, or has more inputs.
   std::shared_ptr<const Conv2d> with_scaled_input() const;
+  /// The same without the taps that see nothing but the padding of images of that shape (kernel/rules/live_window.h).
+  /// Null if there are none, or no weights yet.
+  std::shared_ptr<const Conv2d> with_live_window(const Shape& input) const;
   ConvProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
 

@@ -121,6 +121,12 @@ inline std::vector<ConvGeometry> awkward_geometries() {
       square(1, 2, 30, 31, 4, 3, 2, 4, 5),
       square(1, 4, 23, 29, 8, 5, 3, 6, 3),
       square(1, 2, 60, 60, 3, 3, 1, 0, 25),
+      // taps that see the image from few places, or from none
+      square(2, 20, 14, 15, 40, 3, 1, 6, 6),
+      square(1, 136, 9, 11, 70, 3, 1, 8, 8),
+      square(1, 34, 7, 9, 40, 3, 1, 8, 8),
+      square(2, 5, 9, 9, 7, 3, 1, 12, 12),
+      square(1, 24, 21, 23, 32, 5, 2, 12, 6, 2),
       // groups: a few, depthwise, depthwise with a multiplier
       square(2, 6, 10, 10, 9, 3, 1, 1, 1, 3),
       square(1, 8, 11, 13, 8, 3, 1, 1, 1, 8),

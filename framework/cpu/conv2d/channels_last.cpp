@@ -12,6 +12,7 @@ namespace {
 
 using detail::ceil_div;
 using detail::round_up;
+using detail::SeenTaps;
 
 /// Floats in a cache line: buffers start on one.
 constexpr std::int64_t line = 16;
@@ -84,17 +85,28 @@ int ChannelsLastConv::stretches_of(std::int64_t begin, std::int64_t end, int siz
   const ConvGeometry& g = geometry_;
   const std::int64_t channels = g.group_in_channels();
   // Where a pixel has no channels but these, neighbouring taps of a row are neighbours in memory.
-  const bool rows = t.channels == channels && g.dilation_width == 1;
+  const bool rows = t.channels == channels && g.dilation_width == 1 && !leaves_taps_out_;
   const std::int64_t together = rows ? channels * g.kernel_width : channels;
   int count = 0;
   for (std::int64_t i = begin; i < end; ++count) {
     const std::int64_t tap = i / channels, row = tap / g.kernel_width, column = tap % g.kernel_width;
     const std::int64_t n = std::min({together - i % together, end - i, most});
     out[count] = {row * g.dilation_height * t.row_pitch + column * g.dilation_width * t.channels + i % channels,
-                  (i - begin) * size, static_cast<int>(n), static_cast<int>(row)};
+                  (i - begin) * size, static_cast<int>(n), static_cast<int>(row), static_cast<int>(column)};
     i += n;
   }
   return count;
+}
+
+/// Those whose taps are inside of the image, for outputs of `seen` columns whose windows begin at row `top`.
+int ChannelsLastConv::inside_image(std::span<const Stretch> stretches, int top, const SeenTaps& seen,
+                                   Stretch* out) const {
+  const auto inside = [&](const Stretch& s) {
+    const std::int64_t row = top + std::int64_t{s.kernel_row} * geometry_.dilation_height;
+    const bool column = !leaves_taps_out_ || (s.kernel_column >= seen.first_tap && s.kernel_column < seen.last_tap);
+    return column && row >= 0 && row < geometry_.in_height;
+  };
+  return static_cast<int>(std::copy_if(stretches.begin(), stretches.end(), out, inside) - out);
 }
 
 void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, const RowEpilogue& epilogue,
@@ -102,7 +114,6 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
   const ConvGeometry& g = geometry_;
   const std::int64_t k = g.reduction(), pixels = t.pixels();
   const std::int64_t biases = round_up<std::int64_t>(padded(), line);
-  const int columns = t.last_column - t.first_column;
   const std::int64_t rows = (t.last_image - t.first_image) * (t.last_row - t.first_row);
   const auto padded_filter = [&](int block) {
     return std::int64_t{block / blocks_} * padded() + first_filter(block % blocks_);
@@ -117,7 +128,7 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
     for (int b = t.first_block; b < t.last_block; ++b) {
       const int group = b / blocks_, block = b % blocks_, size = block_size(block), filter = first_filter(block);
       const auto* const functions = tiles(block).functions;
-      const int row_tiles = ceil_div(columns, tile_pixels(block));
+      const int row_tiles = tiles_of(block, t.first_column, t.last_column);
       Stretch all[chunk_terms], some[chunk_terms];
       // The first block's tiles fetch the pixels of the tile that follows, if the image is read where it lies and has
       // many: with each stretch a pixel's channels, unless all that it has are next to each other. Other blocks' tiles
@@ -144,41 +155,47 @@ void ChannelsLastConv::run_task(const Task& t, const ChannelsLastPointers& p, co
       const float* const input = t.input + std::int64_t{group} * g.group_in_channels() - t.first_channel;
       for (std::int64_t n = t.first_image; n < t.last_image; ++n) {
         for (int oh = t.first_row; oh < t.last_row; ++oh) {
-          // Rows of the kernel that fall outside of the image are left out.
           const int top = oh * g.stride_height - g.padding_height;
-          tile.stretches = all;
-          tile.count = count;
-          if (top < 0 || top + (g.kernel_height - 1) * g.dilation_height >= g.in_height) {
-            const auto inside = [&](const Stretch& s) {
-              const std::int64_t row = top + std::int64_t{s.kernel_row} * g.dilation_height;
-              return row >= 0 && row < g.in_height;
-            };
-            tile.stretches = some;
-            tile.count = static_cast<int>(std::copy_if(all, all + count, some, inside) - some);
-          }
+          const bool all_rows = top >= 0 && top + (g.kernel_height - 1) * g.dilation_height < g.in_height;
           const float* const row = input + (n - t.first_image) * t.image_pitch + top * t.row_pitch;
           const std::int64_t place = (n * g.out_pixels() + std::int64_t{oh} * g.out_width) * p.output_pitch + channel;
-          for (int i = 0; i < row_tiles; ++i) {
-            const int from = t.first_column + part_begin(columns, row_tiles, i);
-            const int to = t.first_column + part_begin(columns, row_tiles, i + 1);
-            tile.input = row + from * tile.pixel;
-            if (fetches_pixels) {
-              tile.fetch = row + to * tile.pixel + tile.stretches[0].input;
-              tile.fetch_step = line;
-              tile.fetch_skip = in_rows ? 0 : tile.pixel - terms / line * line;
+          for (const SeenTaps& seen : columns_) {
+            const int first_column = std::max(seen.begin, t.first_column);
+            const int columns = std::min(seen.end, t.last_column) - first_column;
+            if (columns <= 0) continue;
+            tile.stretches = all;
+            tile.count = count;
+            if (!all_rows || leaves_taps_out_) {
+              tile.stretches = some;
+              tile.count = inside_image({all, static_cast<std::size_t>(count)}, top, seen, some);
             }
-            tile.before = chunk == 0 ? p.packed + group * biases + filter : block_sums;
-            tile.next_before = chunk == 0 ? 0 : size;
-            tile.output = block_sums;
-            tile.pitch = size;
-            if (last) {
-              tile.output = p.output + place + from * p.output_pitch;
-              tile.pitch = p.output_pitch;
-              if (epilogue.adds) tile.residual = p.residual + place + from * p.output_pitch;
+            if (tile.count == 0 && chunk > 0 && !last) {
+              block_sums += std::int64_t{columns} * size;
+              continue;
             }
-            functions[to - from - 1](tile);
-            tile.fetch += share;
-            block_sums += std::int64_t{to - from} * size;
+            const int tiles = ceil_div(columns, tile_pixels(block));
+            for (int i = 0; i < tiles; ++i) {
+              const int from = first_column + part_begin(columns, tiles, i);
+              const int to = first_column + part_begin(columns, tiles, i + 1);
+              tile.input = row + from * tile.pixel;
+              if (fetches_pixels && tile.count > 0) {
+                tile.fetch = row + to * tile.pixel + tile.stretches[0].input;
+                tile.fetch_step = line;
+                tile.fetch_skip = in_rows ? 0 : tile.pixel - terms / line * line;
+              }
+              tile.before = chunk == 0 ? p.packed + group * biases + filter : block_sums;
+              tile.next_before = chunk == 0 ? 0 : size;
+              tile.output = block_sums;
+              tile.pitch = size;
+              if (last) {
+                tile.output = p.output + place + from * p.output_pitch;
+                tile.pitch = p.output_pitch;
+                if (epilogue.adds) tile.residual = p.residual + place + from * p.output_pitch;
+              }
+              functions[to - from - 1](tile);
+              tile.fetch += share;
+              block_sums += std::int64_t{to - from} * size;
+            }
           }
         }
       }
@@ -248,7 +265,7 @@ void ChannelsLastConv::run(const ChannelsLastPointers& pointers, const RowEpilog
       t.channels = p.input_pitch;
       t.row_pitch = g.in_width * t.channels;
       t.image_pitch = g.in_height * t.row_pitch;
-      t.input = p.input + t.first_image * t.image_pitch;
+      t.input = p.input + t.first_image * t.image_pitch - g.padding_width * t.channels;
     }
     run_task(t, p, epilogue, copy + copy_floats_);
     if (!epilogue.rest.empty()) finish(t, p, epilogue);

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/rules/live_window.h"
 
 /// Register-blocked convolution of channels-last activations: weights packed once, vectors of filters, written as they
 /// are.
@@ -24,7 +26,7 @@ struct Stretch {
   std::int64_t input = 0;    // floats from the window's first row and column
   std::int64_t weights = 0;  // floats from the chunk's first weight
   int count = 0;             // terms
-  int kernel_row = 0;
+  int kernel_row = 0, kernel_column = 0;
 };
 
 /// P neighbouring pixels times V vectors of filters, over some stretches of a chunk.
@@ -102,12 +104,15 @@ class ChannelsLastConv {
     return kernel_->tiles[static_cast<std::size_t>(block_vectors(block) - 1)];
   }
   int tile_pixels(int block) const { return std::min(tiles(block).pixels, most_pixels_); }
-  bool copies() const { return scaled_ || geometry_.padding_width > 0; }
+  bool copies() const { return scaled_ || (geometry_.padding_width > 0 && !leaves_taps_out_); }
   std::int64_t rows_read(std::int64_t rows) const;
+  int tiles_of(int block, int first_column, int last_column) const;
+  void choose_columns();
   void divide();
   void copy_rows(const Task& task, const ChannelsLastPointers& p, const ApplyKernel& functions, float* copy) const;
   int stretches_of(std::int64_t begin, std::int64_t end, int size, std::int64_t most, const Task& task,
                    Stretch* out) const;
+  int inside_image(std::span<const Stretch> stretches, int top, const detail::SeenTaps& seen, Stretch* out) const;
   void run_task(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue, float* sums) const;
   void finish(const Task& task, const ChannelsLastPointers& p, const RowEpilogue& epilogue) const;
 
@@ -119,6 +124,8 @@ class ChannelsLastConv {
   int wide_ = 1;                  // vectors of a block, but for the last
   int most_pixels_ = 0;           // of a tile, whatever the registers hold
   std::int64_t chunk_ = 0, chunks_ = 0;
+  std::vector<detail::SeenTaps> columns_;  // all of them, from left to right
+  bool leaves_taps_out_ = false;           // that are not seen, or reads zeros there
   // A task is some rows of an image, or some images, or some pixels of the only row, and a part of the blocks.
   std::int64_t images_ = 1, bands_ = 1, spans_ = 1;
   int block_parts_ = 1;

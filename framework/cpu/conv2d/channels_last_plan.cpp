@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -13,6 +14,7 @@ namespace {
 
 using detail::ceil_div;
 using detail::round_up;
+using detail::SeenTaps;
 
 /// Floats in a cache line: buffers start on one.
 constexpr std::int64_t line = 16;
@@ -77,7 +79,32 @@ ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsL
   most_pixels_ = pixel % 1024 == 0 ? 8 : std::numeric_limits<int>::max();
   chunk_ = std::min(k, round_up(ceil_div(k, ceil_div(k, chunk_terms)), line));
   chunks_ = ceil_div(k, chunk_);
+  choose_columns();
   divide();
+}
+
+/// Tiles of the columns [first, last) of a row.
+int ChannelsLastConv::tiles_of(int block, int first, int last) const {
+  int tiles = 0;
+  for (const SeenTaps& seen : columns_) {
+    tiles += ceil_div(std::max(0, std::min(seen.end, last) - std::max(seen.begin, first)), tile_pixels(block));
+  }
+  return tiles;
+}
+
+/// Whether rows are read where they lie, by tiles of pixels that have the same taps inside of the image, or between
+/// copied zeros, which all tiles multiply.
+void ChannelsLastConv::choose_columns() {
+  const ConvGeometry& g = geometry_;
+  columns_ = {{0, g.out_width, 0, g.kernel_width}};
+  if (scaled_ || g.padding_width == 0) return;
+  const std::vector<SeenTaps> parts = detail::seen_columns(g);
+  // A tile of fewer pixels takes what one of 4 does.
+  const auto cost = [](std::int64_t sum, const SeenTaps& part) {
+    return sum + std::int64_t{part.taps()} * std::max(part.outputs(), 4);
+  };
+  leaves_taps_out_ = std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, cost) < cost(0, columns_[0]);
+  if (leaves_taps_out_) columns_ = parts;
 }
 
 /// Image rows that `rows` output rows read.

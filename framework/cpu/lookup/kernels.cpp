@@ -1,4 +1,4 @@
-// The tables of a CPU's lookups and scans, nchw.
+// The tables of a CPU's lookups and scans, nchw but for resampling.
 
 #include <algorithm>
 
@@ -10,6 +10,7 @@
 #include "lamina/cpu/lookup/topk.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/extents.h"
 #include "lamina/kernel/rules/lookup_extents.h"
 
 namespace lamina {
@@ -20,16 +21,33 @@ using detail::make_operator;
 using Inputs = std::span<const Tensor>;
 using Outputs = std::span<Tensor>;
 
+/// Any layout to itself, and images stored channels last to planes if rows of pixels are resampled.
 bool takes_resample(const ResampleProblem& problem, const Preparation& p) {
-  return p.is_plain() && detail::is_resample(problem, p);
+  const Format from = p.input().format, to = p.output().format;
+  if (from.dtype != DType::f32 || p.has_slices() || p.has_strides() || !detail::is_resample(problem, p)) return false;
+  if (p.input().shape.rank() != 4) return p.is_plain();
+  const bool rows = std::ranges::any_of(problem.axes, [](const ResampleProblem::Axis& axis) { return axis.dim == 3; });
+  return from.layout == to.layout || (from.layout == Layout::nhwc && rows);
 }
 
 std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& p) {
-  return make_operator("rows", {.workspace = cpu::resample_workspace(problem, p.input().shape, p.threads)},
-                       [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::resample(problem, inputs[0].shape(), outputs[0].shape(), floats(inputs[0]),
-                                       floats(outputs[0]), *execution.pool, static_cast<float*>(execution.workspace));
-                       });
+  // Of the dimensions in the order in which they lie in the output.
+  const Layout layout = p.output().format.layout;
+  const Shape in = detail::stored(p.input().shape, layout, 0).shape;
+  const Shape out = detail::stored(p.output().shape, layout, 0).shape;
+  ResampleProblem own = problem;
+  for (ResampleProblem::Axis& axis : own.axes) axis.dim = detail::stored(p.input().shape, layout, axis.dim).dim;
+  std::vector<std::int64_t> steps;
+  for (int d = 0; d < static_cast<int>(in.rank()); ++d) {
+    steps.push_back(detail::extent_product(in, d + 1, static_cast<int>(in.rank())));
+  }
+  if (p.input().format.layout != layout) steps = {in[1] * in[2] * in[3], 1, in[3] * in[1], in[1]};
+  return make_operator(
+      "rows", {.workspace = cpu::resample_workspace(own, in, p.threads)},
+      [own, in, steps = Shape(steps), out](Inputs inputs, Outputs outputs, const Execution& execution) {
+        cpu::resample(own, in, steps, out, floats(inputs[0]), floats(outputs[0]), *execution.pool,
+                      static_cast<float*>(execution.workspace));
+      });
 }
 
 std::unique_ptr<Operator> prepare_gather(const GatherProblem& problem, const Preparation& p) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "lamina/base/math.h"
 
@@ -17,9 +18,9 @@ struct Rows {
   std::array<const Axis*, Shape::max_rank> axes{};
   std::array<std::int64_t, Shape::max_rank> extents{}, steps{};  // of the output; elements of the input
   const Axis* within = nullptr;
-  std::int64_t in_width = 1, out_width = 1, count = 1;
+  std::int64_t in_width = 1, in_step = 1, out_width = 1, count = 1;
 
-  Rows(const ResampleProblem& problem, const Shape& in, const Shape& out) {
+  Rows(const ResampleProblem& problem, const Shape& in, const Shape& in_steps, const Shape& out) {
     int last = -1;
     for (const Axis& axis : problem.axes) last = std::max(last, axis.dim);
     const int dims = static_cast<int>(in.rank());
@@ -32,11 +33,10 @@ struct Rows {
     }
     rank = within != nullptr ? last : last + 1;
     for (int d = rank; d < dims; ++d) in_width *= in[d], out_width *= out[d];
-    std::int64_t step = in_width;
+    if (within != nullptr) in_step = in_steps[dims - 1];
     for (int d = rank - 1; d >= 0; --d) {
       const auto at = static_cast<std::size_t>(d);
-      extents[at] = out[d], steps[at] = step;
-      step *= in[d];
+      extents[at] = out[d], steps[at] = in_steps[d];
       count *= out[d];
     }
   }
@@ -75,12 +75,22 @@ void for_each_tap(const Rows& rows, std::int64_t row, const Body& body) {
   }
 }
 
-void take_within(const Axis& axis, std::int64_t width, const float* row, float* output) {
+/// `count` elements of `from`, `step` apart, to the sums, or as the first of them.
+template <class Step>
+void add(float weight, const float* from, Step step, std::int64_t count, bool first, float* sums) {
+  if (first) {
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = weight * from[i * step];
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) sums[i] += weight * from[i * step];
+  }
+}
+
+void take_within(const Axis& axis, std::int64_t width, const float* row, std::int64_t step, float* output) {
   const int* index = axis.indices.data();
   const float* weight = axis.weights.data();
   for (std::int64_t i = 0; i < width; ++i, index += axis.taps, weight += axis.taps) {
     float sum = 0;
-    for (int t = 0; t < axis.taps; ++t) sum += weight[t] * row[index[t]];
+    for (int t = 0; t < axis.taps; ++t) sum += weight[t] * row[index[t] * step];
     output[i] = sum;
   }
 }
@@ -88,14 +98,14 @@ void take_within(const Axis& axis, std::int64_t width, const float* row, float* 
 }  // namespace
 
 std::size_t resample_workspace(const ResampleProblem& problem, const Shape& in, int threads) {
-  const Rows rows(problem, in, in);
+  const Rows rows(problem, in, in, in);
   if (rows.within == nullptr) return 0;
   return static_cast<std::size_t>(threads * detail::round_up<std::int64_t>(rows.in_width, 16)) * sizeof(float);
 }
 
-void resample(const ResampleProblem& problem, const Shape& in, const Shape& out, const float* input, float* output,
-              ThreadPool& pool, float* workspace) {
-  const Rows rows(problem, in, out);
+void resample(const ResampleProblem& problem, const Shape& in, const Shape& steps, const Shape& out, const float* input,
+              float* output, ThreadPool& pool, float* workspace) {
+  const Rows rows(problem, in, steps, out);
   if (rows.out_width == 0) return;
   const bool across = std::any_of(rows.axes.begin(), rows.axes.end(), [](auto* axis) { return axis != nullptr; });
   // Several short rows are one item of work.
@@ -108,15 +118,15 @@ void resample(const ResampleProblem& problem, const Shape& in, const Shape& out,
       bool first = true;
       for_each_tap(rows, row, [&](std::int64_t offset, float weight) {
         const float* const from = input + offset;
-        if (!across && rows.within != nullptr) return take_within(*rows.within, rows.out_width, from, to);
-        if (first) {
-          for (std::int64_t i = 0; i < rows.in_width; ++i) sums[i] = weight * from[i];
-        } else {
-          for (std::int64_t i = 0; i < rows.in_width; ++i) sums[i] += weight * from[i];
+        if (!across && rows.within != nullptr) {
+          return take_within(*rows.within, rows.out_width, from, rows.in_step, to);
         }
+        // A loop of its own for neighbours, which compilers make vectors of.
+        rows.in_step == 1 ? add(weight, from, std::integral_constant<std::int64_t, 1>(), rows.in_width, first, sums)
+                          : add(weight, from, rows.in_step, rows.in_width, first, sums);
         first = false;
       });
-      if (across && rows.within != nullptr) take_within(*rows.within, rows.out_width, sums, to);
+      if (across && rows.within != nullptr) take_within(*rows.within, rows.out_width, sums, 1, to);
     }
   });
 }

@@ -44,15 +44,11 @@ TEST(CpuBf16Slices, AreComputedAsWholeImagesAre) {
   for (const Engine& engine : test::all_bf16_engines()) {
     for (const ConvGeometry& g :
          {geometry_of(square(2, 64, 5, 7, 40, 1)), geometry_of(square(2, 6, 9, 8, 37, 3, 1, 1)),
-          geometry_of(square(1, 40, 9, 7, 33, 3, 2, 1)), geometry_of(square(2, 8, 6, 5, 6, 3, 1, 1, 1, 2))}) {
+          geometry_of(square(1, 40, 9, 7, 33, 3, 2, 1)), geometry_of(square(2, 8, 6, 5, 6, 3, 1, 1, 1, 2)),
+          geometry_of(square(2, 34, 7, 9, 40, 3, 1, 8, 8))}) {
       const test::ConvData data = test::draw(g, test::Values::mixed);
       const Numbers x = numbers(data.x);  // as the pixels that it is to be
       const Numbers added = numbers(test::draw(g.output_size(), test::Values::mixed, 3));
-      const Layer layer(g, engine, {DType::bf16, Layout::nhwc}, pool.threads());
-      Guarded<std::uint16_t> weight((layer.packed_size() + 31) / 32 * 32);
-      Guarded<float> bias(layer.bias_size()), workspace(static_cast<std::int64_t>(layer.workspace(2) / sizeof(float)));
-      pack_weights(layer, data.w.data(), weight.data());
-      pack_bias(layer, data.b.data(), bias.data());
       for (const PointwiseChain& chain : {PointwiseChain{{Pointwise::add, 1}, {Pointwise::relu}},
                                           PointwiseChain{{Pointwise::add, 1}, {Pointwise::sigmoid}}}) {
         const RowEpilogue epilogue = row_epilogue({.chain = chain}, describe(Device::cpu()));
@@ -61,15 +57,21 @@ TEST(CpuBf16Slices, AreComputedAsWholeImagesAre) {
           Guarded<std::uint16_t> output(Numbers((added.size() / static_cast<std::size_t>(g.out_channels)) *
                                                     static_cast<std::size_t>(g.out_channels + out),
                                                 nobody));
-          convolve(layer,
-                   {.input = input.data() + in,
-                    .weight = weight.data(),
-                    .bias = bias.data(),
-                    .residual = residual.data() + out,
-                    .output = output.data() + out,
-                    .input_pitch = g.in_channels + in,
-                    .output_pitch = g.out_channels + out},
-                   epilogue, pool, reinterpret_cast<std::byte*>(workspace.data()));
+          for (const Layer& layer : layers_of(g, engine, {DType::bf16, Layout::nhwc}, pool.threads())) {
+            Guarded<std::uint16_t> weight((layer.packed_size() + 31) / 32 * 32);
+            Guarded<float> bias(layer.bias_size()), workspace(static_cast<std::int64_t>(layer.workspace(2) / 4));
+            pack_weights(layer, data.w.data(), weight.data());
+            pack_bias(layer, data.b.data(), bias.data());
+            convolve(layer,
+                     {.input = input.data() + in,
+                      .weight = weight.data(),
+                      .bias = bias.data(),
+                      .residual = residual.data() + out,
+                      .output = output.data() + out,
+                      .input_pitch = g.in_channels + in,
+                      .output_pitch = g.out_channels + out},
+                     epilogue, pool, reinterpret_cast<std::byte*>(workspace.data()));
+          }
           return Numbers(output.span().begin(), output.span().end());
         };
         ASSERT_EQ(run(front, out_front), behind(run(0, 0), g.out_channels, out_front)) << engine.what;

@@ -31,26 +31,27 @@ std::vector<float> run(const Engine& engine, const ConvGeometry& g, const test::
                        const std::vector<float>& residual = {}) {
   const Shape in = {g.batch, g.in_channels, g.in_height, g.in_width};
   const Shape out = {g.batch, g.out_channels, g.out_height, g.out_width};
-  const Layer layer(g, engine, o.input, o.threads);
-  Guarded<std::uint16_t> weight((layer.packed_size() + 31) / 32 * 32);
-  Guarded<float> bias(layer.bias_size()), workspace(static_cast<std::int64_t>(layer.workspace(o.threads) / 4));
-  pack_weights(layer, data.w.data(), weight.data());
-  pack_bias(layer, o.biased ? data.b.data() : nullptr, bias.data());
   Guarded<unsigned char> input(test::to_bytes(data.x, in, o.input));
   std::vector<unsigned char> added;
   if (!residual.empty()) added = test::to_bytes(residual, out, o.output);
   Guarded<unsigned char> other(added);
   Guarded<unsigned char> output(static_cast<std::int64_t>(detail::bytes_of(out, o.output)));
   ThreadPool pool(o.threads);
-  convolve(layer,
-           {.input = input.data(),
-            .weight = weight.data(),
-            .bias = bias.data(),
-            .residual = residual.empty() ? nullptr : other.data(),
-            .output = output.data(),
-            .output_type = o.output.dtype},
-           row_epilogue({.chain = o.chain}, describe(Device::cpu())), pool,
-           reinterpret_cast<std::byte*>(workspace.data()));
+  for (const Layer& layer : layers_of(g, engine, o.input, o.threads)) {
+    Guarded<std::uint16_t> weight((layer.packed_size() + 31) / 32 * 32);
+    Guarded<float> bias(layer.bias_size()), workspace(static_cast<std::int64_t>(layer.workspace(o.threads) / 4));
+    pack_weights(layer, data.w.data(), weight.data());
+    pack_bias(layer, o.biased ? data.b.data() : nullptr, bias.data());
+    convolve(layer,
+             {.input = input.data(),
+              .weight = weight.data(),
+              .bias = bias.data(),
+              .residual = residual.empty() ? nullptr : other.data(),
+              .output = output.data(),
+              .output_type = o.output.dtype},
+             row_epilogue({.chain = o.chain}, describe(Device::cpu())), pool,
+             reinterpret_cast<std::byte*>(workspace.data()));
+  }
   const auto bytes = output.span();
   return test::to_values({bytes.begin(), bytes.end()}, out, o.output);
 }
@@ -154,7 +155,8 @@ TEST_P(CpuBf16, EpiloguesAreComputedBeforeRounding) {
 TEST_P(CpuBf16, NanAndInfinityReachTheWindowsThatHoldThemAndNoOthers) {
   for (const ConvGeometry& g :
        {geometry_of(square(1, 3, 12, 12, 5, 3, 2, 1)), geometry_of(square(1, 40, 12, 12, 5, 3, 2, 1)),
-        geometry_of(square(1, 32, 12, 12, 5, 1)), geometry_of(square(1, 33, 12, 12, 5, 1))}) {
+        geometry_of(square(1, 32, 12, 12, 5, 1)), geometry_of(square(1, 33, 12, 12, 5, 1)),
+        geometry_of(square(1, 34, 12, 12, 40, 3, 1, 10, 10))}) {
     for (const float poison : {std::numeric_limits<float>::quiet_NaN(), test::infinity}) {
       test::ConvData data = test::draw(g, Values::positive);
       data.x[static_cast<std::size_t>(12 * 12 + 5 * 12 + 6)] = poison;  // channel 1, row 5, column 6
@@ -170,7 +172,7 @@ TEST_P(CpuBf16, NanAndInfinityReachTheWindowsThatHoldThemAndNoOthers) {
 TEST_P(CpuBf16, NeitherThreadsNorTheBatchChangeABit) {
   for (const ConvGeometry& g :
        {geometry_of(square(3, 3, 31, 29, 10, 5, 2, 2)), geometry_of(square(3, 64, 17, 13, 70, 1)),
-        geometry_of(square(3, 64, 17, 13, 33, 3, 1, 1))}) {
+        geometry_of(square(3, 64, 17, 13, 33, 3, 1, 1)), geometry_of(square(3, 34, 13, 12, 40, 3, 1, 10, 10))}) {
     const test::ConvData data = test::draw(g, Values::mixed);
     const auto expected = run(GetParam(), g, data, {.threads = 1});
     EXPECT_EQ(run(GetParam(), g, data, {.threads = 7}), expected) << test::describe(g);
@@ -181,6 +183,12 @@ TEST_P(CpuBf16, NeitherThreadsNorTheBatchChangeABit) {
     const std::vector<float> tail(expected.end() - one.output_size(), expected.end());
     EXPECT_EQ(run(GetParam(), one, last, {.threads = 1}), tail) << test::describe(g);
   }
+}
+
+TEST_P(CpuBf16, ColumnsThatSeeOtherTapsAreLayersOfTheirOwn) {
+  const auto layers = [&](const ConvGeometry& g) { return layers_of(g, GetParam(), {DType::bf16, Layout::nhwc}, 2); };
+  EXPECT_EQ(layers(geometry_of(square(1, 64, 28, 28, 256, 3, 1, 12, 12))).size(), 3u);
+  EXPECT_EQ(layers(geometry_of(square(1, 64, 28, 28, 256, 3, 1, 1))).size(), 1u);
 }
 
 TEST_P(CpuBf16, MagnitudesFarApartKeepTheContract) {

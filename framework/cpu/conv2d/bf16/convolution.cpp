@@ -42,6 +42,12 @@ class Band {
   void run_rows(std::int64_t image, int group, std::int64_t first_row, std::int64_t rows, std::int64_t first,
                 std::int64_t last) {
     image_ = image, group_ = group, first_row_ = first_row, rows_ = rows;
+    first_step_ = 0, steps_ = layer_.steps();
+    if (layer_.apart) {  // only rows of taps that are seen
+      const detail::SeenTaps seen = detail::seen_by_rows(g_, first_row, first_row + rows);
+      const int row_steps = g_.kernel_width * layer_.blocks;
+      first_step_ = seen.first_tap * row_steps, steps_ = seen.taps() * row_steps;
+    }
     if (!layer_.direct) copy_band(layer_, p_, {image, group, first_row_, rows_}, copy_);
     // Of the last row, only the outputs.
     const std::int64_t positions = rows_ * layer_.pitch - (layer_.pitch - layer_.row_positions);
@@ -83,27 +89,29 @@ class Band {
         layer_.direct ? static_cast<const std::byte*>(p_.input) +
                             2 * (first_row_ * p_.input_pitch + std::int64_t{group_} * g_.group_in_channels())
                       : copy_;
-    const std::int64_t numbers = layer_.block_weights();
-    const std::uint16_t* const weights = p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * numbers;
+    const std::int64_t block_numbers = layer_.block_weights(), step_numbers = std::int64_t{32} * engine_.filters;
+    const std::uint16_t* const weights =
+        p_.weight + (std::int64_t{group_} * layer_.filter_blocks + block) * block_numbers + first_step_ * step_numbers;
     // The tile before is written while this one is multiplied: sums are read long after they were stored.
     float* const sums = sums_ + (odd_ ? layer_.tile_bytes() / sizeof(float) : 0);
     odd_ = !odd_;
     Tile tile = {.input = input + begin * pixel * (engine_.widened ? 4 : 2),
-                 .offsets = layer_.offsets.data(),
+                 .offsets = layer_.offsets.data() + first_step_,
                  .pixel = pixel,
-                 .steps = layer_.steps(),
-                 .whole_steps = layer_.whole_steps(),
+                 .steps = steps_,
+                 .whole_steps = std::min(steps_, layer_.whole_steps()),
                  .pairs = layer_.last_pairs,
                  .weights = weights,
                  .sums = sums,
                  .sums_row = engine_.filters};
     // In lines of 32 numbers.
-    const std::int64_t lines = numbers / 32, step = ceil_div<std::int64_t>(lines, tile.steps);
+    const std::int64_t numbers = layer_.apart ? steps_ * step_numbers : block_numbers;
+    const std::int64_t lines = numbers / 32, step = ceil_div<std::int64_t>(lines, std::max(steps_, 1));
     if (fetch == Fetch::ahead) {
       tile.fetch = weights + fetch_steps * step * 32;
       tile.fetch_lines = static_cast<int>(step);
     } else if (const std::int64_t share = ceil_div(step, tiles); fetch == Fetch::share && index * share < step) {
-      tile.fetch = weights + numbers + index * share * tile.steps * 32;
+      tile.fetch = weights + block_numbers + index * share * tile.steps * 32;
       tile.fetch_lines = static_cast<int>(share);
     }
     engine_.multiply(tile, static_cast<int>(end - begin));
@@ -118,15 +126,14 @@ class Band {
 
   /// The outputs among positions [begin, end): of each row the first row_positions.
   void write_tile(std::int64_t block, const float* sums, std::int64_t begin, std::int64_t end) {
-    if (layer_.pitch == layer_.row_positions)
-      return write_run(block, sums, first_row_ * layer_.pitch + begin, end - begin);
+    if (layer_.pitch == layer_.out_row) return write_run(block, sums, first_row_ * layer_.pitch + begin, end - begin);
     std::int64_t row = begin / layer_.pitch, column = begin % layer_.pitch;
     for (std::int64_t q = begin; q < end; ++row, column = 0) {
       const std::int64_t here = std::min(layer_.pitch - column, end - q);
       const std::int64_t count = std::min(layer_.row_positions - column, here);
       if (count > 0)
-        write_run(block, sums + (q - begin) * engine_.filters, (first_row_ + row) * layer_.row_positions + column,
-                  count);
+        write_run(block, sums + (q - begin) * engine_.filters,
+                  (first_row_ + row) * layer_.out_row + layer_.first_column + column, count);
       q += here;
     }
   }
@@ -135,8 +142,7 @@ class Band {
   void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
     const std::int64_t size = p_.output_type == DType::bf16 ? 2 : 4, filters = engine_.filters;
     const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
-    const std::int64_t place =
-        (image_ * layer_.rows * layer_.row_positions + pixel - origin_) * p_.output_pitch + channel;
+    const std::int64_t place = (image_ * layer_.rows * layer_.out_row + pixel - origin_) * p_.output_pitch + channel;
     const Write write = {.sums = sums,
                          .row = filters,
                          .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
@@ -164,6 +170,7 @@ class Band {
   bool odd_ = false;
   std::int64_t image_ = 0, first_row_ = 0, rows_ = 0, origin_ = 0;
   int group_ = 0;
+  int first_step_ = 0, steps_ = 0;
 };
 
 Pointers with_pitches(Pointers pointers, const ConvGeometry& g) {

@@ -8,6 +8,7 @@
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/rules/live_window.h"
 #include "lamina/tensor/format.h"
 
 /// Convolutions of bf16 as products of matrices, around any engine. docs/cpu.md explains how.
@@ -17,6 +18,10 @@
 /// row to row, are 32 elements apart for every tap: [block][phase][row][pitch][32]. Rows and columns are split by their
 /// remainder modulo the stride (phases). So a tile is any stretch of positions; the few at the end of each row that are
 /// no outputs are computed and left out. A convolution 1x1 needs no copy where the engine can do without.
+///
+/// Where dilation puts many taps outside of the image, runs of columns that see the same taps are Layers of their own,
+/// in which every tap reads a copy of its own, [tap][block][row][column][32], and a band leaves out the rows of taps
+/// that none of its rows sees.
 namespace lamina::cpu::bf16 {
 
 /// 1x1, output pixels as the input's: the pixels of all images are one column.
@@ -29,12 +34,20 @@ struct Layer {
   /// divides.
   Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false,
         int band = 0);
+  /// Of those columns of the output alone.
+  Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, const detail::SeenTaps& columns);
 
-  ConvGeometry geometry;
+  ConvGeometry geometry;  // with no more columns and taps than it computes
   const Engine* engine;
   const Moves* moves;
   Format input;  // bf16 or f32
   bool scaled;
+
+  bool apart = false;        // some columns of the output, see above
+  int first_column = 0;      // of the output
+  int first_tap = 0;         // of the rows of the weights,
+  int row_taps = 0;          // which have as many
+  std::int64_t out_row = 0;  // pixels of a row of the output
 
   bool linear = false;  // 1x1: the pixels of all images are one column of positions
   bool direct = false;  // and are read where they lie
@@ -48,7 +61,7 @@ struct Layer {
   struct Phase {
     int row, column;
   };
-  std::vector<Phase> phases;  // that some tap reads
+  std::vector<Phase> phases;  // that some tap reads; apart: the taps' own
   int extra_rows = 0;         // of a band, copied beside one for each row of outputs
   int phase_rows = 0;         // all of them
   std::int64_t pitch = 0;     // positions of a row
@@ -57,11 +70,13 @@ struct Layer {
   std::int64_t rows = 0, row_positions = 0;  // of an image: OH and OW; if linear, N * OH * OW and 1
   int bands = 1, band_rows = 1, filter_parts = 1;
 
-  std::vector<std::int64_t> offsets;  // [steps], in the order of packed weights: [block, tap]
+  std::vector<std::int64_t> offsets;  // [steps], in the order of packed weights: [block, tap]; apart: [tap, block]
 
   /// Of a step; AMX reads whole steps, so that the last one of pixels that are read where they lie may overlap the one
   /// before.
   int first_channel(int block) const;
+  int tap_of(int step) const { return apart ? step / blocks : step % taps; }
+  int block_of(int step) const { return apart ? step % blocks : step / taps; }
   int steps() const { return blocks * taps; }
   int whole_steps() const { return last_pairs == 16 ? steps() : (blocks - 1) * taps; }
   std::int64_t block_weights() const;  // bf16 numbers of a block of filters
@@ -79,9 +94,14 @@ struct Layer {
   std::size_t workspace(int threads) const;
 
  private:
+  void place_taps();
   void lay_out();
   void divide(int threads);
 };
+
+/// The Layers that compute a convolution, one after the other: usually one.
+std::vector<Layer> layers_of(const ConvGeometry& geometry, const Engine& engine, Format input, int threads,
+                             bool scaled = false);
 
 /// `weight` [OC, C / groups, KH, KW]; `packed` is 64-byte aligned, packed_size() numbers, rounded to nearest even.
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed);

@@ -110,9 +110,15 @@ class BandCopy {
 
   void copy_rows() {
     if (layer_.folded > 0) return fold_rows();
+    std::size_t first = 0, last = layer_.phases.size();
+    if (layer_.apart) {  // phases are taps, of which those that no row sees are not read
+      const detail::SeenTaps seen = detail::seen_by_rows(g_, first_row_, first_row_ + rows_);
+      first = static_cast<std::size_t>(seen.first_tap) * static_cast<std::size_t>(g_.kernel_width);
+      last = static_cast<std::size_t>(seen.last_tap) * static_cast<std::size_t>(g_.kernel_width);
+    }
     for (std::int64_t i = 0; i < rows_ + layer_.extra_rows; ++i) {
       int converted = -1;  // the row that row_ holds
-      for (std::size_t phase = 0; phase < layer_.phases.size(); ++phase) {
+      for (std::size_t phase = first; phase < last; ++phase) {
         const auto [row, column] = layer_.phases[phase];
         std::byte* const to = place(static_cast<std::int64_t>(phase), i, 0);
         const std::int64_t ih = (first_row_ + i) * g_.stride_height + row - g_.padding_height;

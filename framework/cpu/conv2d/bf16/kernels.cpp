@@ -21,6 +21,7 @@ std::string description(const Layer& layer) {
                         : layer.scaled     ? ", input scaled on the way"
                         : layer.folded > 1 ? ", windows as channels"
                         : layer.folded > 0 ? ", rows of taps as channels"
+                        : layer.apart      ? ", columns with other taps apart"
                                            : "",
                         ", ", name(engine.set));
 }
@@ -92,51 +93,60 @@ struct Packed {
   Layer layer;
   Tensor weight, bias;
 
-  Packed(const ConvProblem& problem, Format input, const Engine& engine, int threads)
-      : layer(problem.geometry, engine, input, threads, problem.scaled),
-        weight(Shape{layer.packed_size()}, DType::bf16),
-        bias(Shape{layer.bias_size()}) {
+  Packed(const ConvProblem& problem, Layer how)
+      : layer(std::move(how)), weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()}) {
     pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
     pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
   }
 };
+
+std::vector<Packed> packed(const ConvProblem& problem, Format input, const Engine& engine, int threads) {
+  std::vector<Packed> result;
+  for (Layer& layer : layers_of(problem.geometry, engine, input, threads, problem.scaled)) {
+    result.emplace_back(problem, std::move(layer));
+  }
+  return result;
+}
 
 }  // namespace
 
 std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
                                               const Engine& engine, const Preparation& p) {
   // The last of them is for every input, the first for finite numbers.
-  std::vector<Packed> ways;
+  std::vector<std::vector<Packed>> ways;
   if (const auto wider = joined(problem); wider && input == Format{DType::bf16, Layout::nhwc}) {
-    ways.emplace_back(*wider, input, engine, p.threads);
+    ways.push_back(packed(*wider, input, engine, p.threads));
   }
-  ways.emplace_back(problem, input, engine, p.threads);
+  ways.push_back(packed(problem, input, engine, p.threads));
   detail::OperatorMemory memory;
-  for (const Packed& way : ways) {
-    memory.workspace = std::max(memory.workspace, way.layer.workspace(p.threads));
-    memory.parameters += way.weight.bytes() + way.bias.bytes();
+  for (const std::vector<Packed>& way : ways) {
+    for (const Packed& part : way) {
+      memory.workspace = std::max(memory.workspace, part.layer.workspace(p.threads));
+      memory.parameters += part.weight.bytes() + part.bias.bytes();
+    }
   }
   return detail::make_operator(
-      description(ways[0].layer) + (ways.size() > 1 ? ", groups joined" : ""), memory,
+      description(ways[0][0].layer) + (ways.size() > 1 ? ", groups joined" : ""), memory,
       [ways, output, g = problem.geometry, epilogue = row_epilogue(problem.epilogue, p.device),
        adds = problem.epilogue.reads_operands(), from = p.input().channels, to = p.output().channels](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         const bool any =
             ways.size() == 1 ||
-            all_finite(*ways[0].layer.moves, static_cast<const bfloat16*>(inputs[0].raw()), g.batch * g.in_pixels(),
+            all_finite(*ways[0][0].layer.moves, static_cast<const bfloat16*>(inputs[0].raw()), g.batch * g.in_pixels(),
                        g.in_channels, from == 0 ? g.in_channels : from, *execution.pool);
-        const Packed& way = any ? ways.front() : ways.back();
-        convolve(way.layer,
-                 {.input = inputs[0].raw(),
-                  .weight = static_cast<const std::uint16_t*>(way.weight.raw()),
-                  .bias = detail::floats(way.bias),
-                  .residual = adds ? inputs.back().raw() : nullptr,
-                  .scale = way.layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
-                  .output = outputs[0].raw(),
-                  .output_type = output,
-                  .input_pitch = from,
-                  .output_pitch = to},
-                 epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
+        for (const Packed& part : any ? ways.front() : ways.back()) {
+          convolve(part.layer,
+                   {.input = inputs[0].raw(),
+                    .weight = static_cast<const std::uint16_t*>(part.weight.raw()),
+                    .bias = detail::floats(part.bias),
+                    .residual = adds ? inputs.back().raw() : nullptr,
+                    .scale = part.layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
+                    .output = outputs[0].raw(),
+                    .output_type = output,
+                    .input_pitch = from,
+                    .output_pitch = to},
+                   epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
+        }
       });
 }
 

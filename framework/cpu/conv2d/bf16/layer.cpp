@@ -21,6 +21,22 @@ int steps_of(int channels, int taps) { return ceil_div(channels, step_channels) 
 
 std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_up<std::int64_t>(bytes, 64)); }
 
+/// The runs of columns that are better computed apart; none if the convolution is better one Layer.
+std::vector<detail::SeenTaps> columns_apart(const ConvGeometry& g, const Engine& engine) {
+  if (g.padding_width == 0) return {};
+  std::vector<detail::SeenTaps> result = detail::seen_columns(g);
+  double products = 0;
+  for (detail::SeenTaps& columns : result) {
+    if (columns.taps() == 0) columns.first_tap = 0, columns.last_tap = 1;  // of zeros
+    products += columns.outputs() * columns.taps();
+  }
+  // Beside positions that are no outputs or multiply zeros stands a copy for each tap, which takes an eighth of a cycle
+  // for each channel.
+  const double together = (g.out_width + (g.kernel_width - 1.0) * g.dilation_width / g.stride_width) * g.kernel_width;
+  const double copying = engine.rate / 8 / g.group_out_channels();
+  return products * (1.25 + copying) < together ? result : std::vector<detail::SeenTaps>();
+}
+
 }  // namespace
 
 bool pixelwise(const ConvGeometry& g) {
@@ -33,15 +49,42 @@ Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads
       engine(&with),
       moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
       input(from),
-      scaled(with_scale) {
+      scaled(with_scale),
+      row_taps(g.kernel_width) {
   lay_out();
   if (band == 0) divide(threads);
   band_rows = band > 0 ? band : static_cast<int>(ceil_div<std::int64_t>(rows, bands));
+  place_taps();
+}
+
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, const detail::SeenTaps& columns)
+    : geometry(g),
+      engine(&with),
+      moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
+      input(from),
+      scaled(false),
+      apart(true),
+      first_column(columns.begin),
+      first_tap(columns.first_tap),
+      row_taps(g.kernel_width) {
+  geometry.out_width = columns.outputs();
+  geometry.kernel_width = columns.taps();
+  geometry.padding_width -= first_tap * g.dilation_width + first_column * g.stride_width;
+  lay_out();
+  out_row = g.out_width;
+  divide(threads);
+  band_rows = static_cast<int>(ceil_div<std::int64_t>(rows, bands));
+  place_taps();
+}
+
+/// Once the rows of a band are known.
+void Layer::place_taps() {
+  const ConvGeometry& g = geometry;
   phase_rows = band_rows + extra_rows;
-  // Known only now: where the taps are depends on the rows of a band.
   const std::int64_t phase = std::int64_t{phase_rows} * pitch * step_channels;
   const std::int64_t block = phase * static_cast<std::int64_t>(phases.size());
-  for (int b = 0; b < blocks; ++b) {
+  for (int step = 0; apart && step < steps(); ++step) offsets.push_back(block_of(step) * block + tap_of(step) * phase);
+  for (int b = 0; b < (apart ? 0 : blocks); ++b) {
     if (direct) {
       offsets.push_back(first_channel(b));
       continue;
@@ -61,10 +104,10 @@ Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads
 void Layer::lay_out() {
   const ConvGeometry& g = geometry;
   const bool pixels = pixelwise(g);
-  direct = !scaled && engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
+  direct = !scaled && !apart && engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
            (g.group_in_channels() % 2 == 0 || (engine->unit == Unit::amx && g.group_in_channels() >= step_channels)) &&
            g.batch * g.out_pixels() >= most_rows;
-  if (!direct && !scaled && g.groups == 1 && g.dilation_width == 1 &&
+  if (!direct && !scaled && !apart && g.groups == 1 && g.dilation_width == 1 &&
       steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width)) {
     const bool all = g.dilation_height == 1 && g.kernel_height * g.kernel_width * g.in_channels <= step_channels;
     folded = all ? g.kernel_height : 1;
@@ -73,19 +116,26 @@ void Layer::lay_out() {
   taps = g.kernel_height * g.kernel_width * g.group_in_channels() / channels;
   blocks = ceil_div(channels, step_channels);
   // AMX's tiles have one width for all steps.
-  const bool whole = engine->unit == Unit::amx && steps() > 1;
+  const bool whole = apart || (engine->unit == Unit::amx && steps() > 1);
   last_pairs = whole ? 16 : ceil_div(channels - (blocks - 1) * step_channels, 2);
   filter_blocks = ceil_div(g.group_out_channels(), engine->filters);
-  linear = pixels && folded == 0 && input.layout == Layout::nhwc;
+  linear = pixels && folded == 0 && !apart && input.layout == Layout::nhwc;
   if (linear) {
     rows = g.batch * g.out_pixels();
-    row_positions = pitch = 1;
+    row_positions = pitch = out_row = 1;
     phases = {{0, 0}};
     return;
   }
   images = g.batch;
   rows = g.out_height;
-  row_positions = g.out_width;
+  row_positions = out_row = g.out_width;
+  if (apart) {
+    pitch = g.out_width;
+    for (int tap = 0; tap < taps; ++tap) {
+      phases.push_back({tap / g.kernel_width * g.dilation_height, tap % g.kernel_width * g.dilation_width});
+    }
+    return;
+  }
   pitch = g.out_width + (folded > 0 ? 0 : (g.kernel_width - 1) * g.dilation_width / g.stride_width);
   const bool whole_window = folded == g.kernel_height;
   extra_rows = whole_window ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
@@ -167,9 +217,18 @@ std::size_t Layer::workspace(int threads) const {
   return (copy_bytes() + row_bytes() + 4 * tile_bytes()) * static_cast<std::size_t>(threads);
 }
 
+std::vector<Layer> layers_of(const ConvGeometry& g, const Engine& engine, Format input, int threads, bool scaled) {
+  std::vector<Layer> result;
+  for (const detail::SeenTaps& columns : columns_apart(g, engine)) {
+    result.push_back(Layer(g, engine, input, threads, columns));
+  }
+  if (result.empty()) result.push_back(Layer(g, engine, input, threads, scaled));
+  return result;
+}
+
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed) {
   const ConvGeometry& g = layer.geometry;
-  const std::int64_t window = std::int64_t{g.kernel_height} * g.kernel_width, k = g.reduction();
+  const std::int64_t window = std::int64_t{g.kernel_height} * layer.row_taps, k = g.group_in_channels() * window;
   const int filters = layer.engine->filters;
   const auto pack_block = [&](std::int64_t index) {
     const std::int64_t group = index / layer.filter_blocks, block = index % layer.filter_blocks;
@@ -178,15 +237,16 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
     std::uint16_t* out = packed + index * layer.block_weights();
     std::fill_n(out, layer.block_weights(), std::uint16_t{0});
     for (int step = 0; step < layer.steps(); ++step) {
-      const int tap = step % layer.taps, first = layer.first_channel(step / layer.taps);
+      const int tap = layer.tap_of(step), first = layer.first_channel(layer.block_of(step));
       // Where the last step overlaps the one before, half of a weight is in each: exact, and infinity stays what it is.
       const int twice_from = layer.first_channel(layer.blocks - 1), twice_to = (layer.blocks - 1) * step_channels;
       const int pairs = step < layer.whole_steps() ? 16 : layer.last_pairs;
       for (int i = 0; i < std::min(2 * pairs, layer.channels - first); ++i) {
         const int channel = first + i;
         const std::int64_t c = layer.folded > 0 ? channel % g.in_channels : channel;
-        const std::int64_t place =
-            layer.folded > 0 ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels : tap;
+        const std::int64_t place = layer.folded > 0
+                                       ? std::int64_t{tap} * g.kernel_width + channel / g.in_channels
+                                       : tap / g.kernel_width * layer.row_taps + layer.first_tap + tap % g.kernel_width;
         const float* from = first_filter + c * window + place;
         std::uint16_t* to = out + std::int64_t{i / 2} * 2 * filters + i % 2;
         const float part = channel >= twice_from && channel < twice_to ? 0.5f : 1.0f;
