@@ -32,8 +32,8 @@ class Assignment {
     add_constants();
     for (int step = 0; step < end(); ++step) {
       const Operation& op = program_.operations[static_cast<std::size_t>(step)];
-      if (shares_operand(op)) {
-        buffer_of(op.output) = buffer_of(op.inputs[0]);
+      if (const int operand = shared_operand(op); operand != none) {
+        buffer_of(op.output) = buffer_of(op.inputs[static_cast<std::size_t>(operand)]);
       } else if (buffer_of(op.output) == none) {  // a whole has one as soon as a slice of it is written
         const int whole = program_.value(op.output).whole;
         if (whole == none || buffer_of(whole) == none) new_buffer(whole == none ? op.output : whole, step);
@@ -41,8 +41,11 @@ class Assignment {
       }
       // A result written over its operand has readers of its own; a view's were counted with its source.
       if (!op.view) {
+        for (const int input : op.inputs) forget_reader(buffer_of(input));
         readers_[static_cast<std::size_t>(buffer_of(op.output))] = reads_of_class_[static_cast<std::size_t>(op.output)];
       }
+      if (is_shared_[static_cast<std::size_t>(op.output)])
+        shares_[static_cast<std::size_t>(buffer_of(op.output))] = true;
       for (const int input : op.inputs) extend(input, step);
       extend(op.output, step);
     }
@@ -67,6 +70,7 @@ class Assignment {
     plan_.buffers.push_back(std::move(buffer));
     buffer_of(value) = static_cast<int>(plan_.buffers.size()) - 1;
     readers_.push_back(0);
+    shares_.push_back(false);
   }
 
   void add_constants() {
@@ -85,18 +89,26 @@ class Assignment {
     life.last = std::max(life.last, step);
   }
 
-  bool shares_operand(const Operation& op) {
-    if (op.view) return true;
-    if (!op.module->in_place() || plan_.options.keep_all) return false;
-    const Program::Value &operand = program_.value(op.inputs[0]), &result = program_.value(op.output);
-    if (operand.format != result.format || operand.shape != result.shape) return false;
-    if (is_shared_[static_cast<std::size_t>(op.inputs[0])] || is_shared_[static_cast<std::size_t>(op.output)]) {
-      return false;
-    }
-    // Writing over the operand must not be seen: nobody else reads its buffer, now or later.
-    const int source = buffer_of(op.inputs[0]);
-    return !buffer(source).input && !buffer(source).constant.defined() &&
-           readers_[static_cast<std::size_t>(source)] == 1;
+  /// On a CPU steps do not overlap: who has read a buffer does not read it any more.
+  void forget_reader(int index) {
+    if (plan_.options.device.is_cpu()) --readers_[static_cast<std::size_t>(index)];
+  }
+
+  /// The input in whose memory the output lies.
+  int shared_operand(const Operation& op) {
+    if (op.view) return 0;
+    if (plan_.options.keep_all) return none;
+    const int operand = op.module->in_place(PreparedViews(program_, op, plan_.options).preparation);
+    if (operand == none) return none;
+    const int input = op.inputs[static_cast<std::size_t>(operand)];
+    const Program::Value &from = program_.value(input), &result = program_.value(op.output);
+    if (from.format != result.format || from.shape != result.shape) return none;
+    // Writing over the operand must not be seen: nobody else reads its buffer from now on.
+    const int source = buffer_of(input);
+    const bool last = readers_[static_cast<std::size_t>(source)] == 1;
+    const bool own =
+        !buffer(source).input && !buffer(source).constant.defined() && !shares_[static_cast<std::size_t>(source)];
+    return last && own && !is_shared_[static_cast<std::size_t>(op.output)] ? operand : none;
   }
 
   /// How many operations, or the caller, read a value or a view of it.
@@ -115,8 +127,9 @@ class Assignment {
   Plan::Impl& plan_;
   std::vector<int> buffer_of_;       // by value
   std::vector<int> reads_of_class_;  // by value, see count_readers
-  std::vector<int> readers_;         // the same, by buffer
+  std::vector<int> readers_;         // those that are left, by buffer
   std::vector<bool> is_shared_;      // by value: a slice, or what has slices
+  std::vector<bool> shares_;         // by buffer: of such a value
 };
 
 }  // namespace

@@ -29,6 +29,8 @@ struct Kernel {
   bool slices = false;
   /// It knows Views with strides; `takes` says which it takes.
   bool strided = false;
+  /// Its output may lie where the operand does that the epilogue's chain begins with by adding it.
+  bool over_residual = false;
 
   bool solves(const Problem& problem, const Preparation& preparation) const {
     return (slices || !preparation.has_slices()) && (strided || !preparation.has_strides()) &&

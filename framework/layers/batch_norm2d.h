@@ -31,7 +31,7 @@ class LAMINA_API BatchNorm2d : public Layer<AffineProblem> {
   std::string_view op() const override { return "batch_norm2d"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
-  bool in_place() const override { return true; }
+  int in_place(const Preparation&) const override { return 0; }
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   AffineProblem problem(std::span<const Shape> inputs) const override;

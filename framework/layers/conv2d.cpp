@@ -197,6 +197,14 @@ bool Conv2d::takes(const Preparation& preparation) const {
   return detail::operands_fit(preparation, scaled_ ? 2 : 1) && Layer::takes(preparation);
 }
 
+int Conv2d::in_place(const Preparation& preparation) const {
+  if (chain_.empty() || chain_[0].function != Pointwise::add || chain_[0].operand < 0) return -1;
+  std::vector<Shape> inputs;
+  for (const View& view : preparation.inputs) inputs.push_back(view.shape);
+  const auto* const kernel = find_kernel(problem(inputs), preparation);
+  return kernel != nullptr && kernel->over_residual ? chain_[0].operand : -1;
+}
+
 std::vector<std::string_view> conv_algorithms(DeviceType device) {
   std::vector<std::string_view> names;
   for (const auto& kernel : kernels<ConvProblem>(device)) names.push_back(kernel.name);

@@ -57,6 +57,8 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   std::shared_ptr<const Conv2d> with_live_window(const Shape& input) const;
   ConvProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
+  /// Over a residual, where the kernel can.
+  int in_place(const Preparation& preparation) const override;
 
  private:
   std::shared_ptr<const Conv2d> scaled(const detail::PerChannel& factors) const;

@@ -21,7 +21,7 @@ class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
   Shape output_shape(std::span<const Shape> inputs) const override;
   DType output_dtype(std::span<const DType> inputs) const override;
   /// The output has the first input's shape, or it is written elsewhere.
-  bool in_place() const override { return true; }
+  int in_place(const Preparation&) const override { return 0; }
   /// Functions that follow are further steps. x sigmoid(x) and their like become the function that they are. A product
   /// of two inputs becomes the scaled input of a Conv2d that follows.
   using Module::absorb;

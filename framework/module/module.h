@@ -51,8 +51,8 @@ class LAMINA_API Module {
   /// Bytes that it moves in these formats beyond those of its operands and its result. A Plan weighs them against
   /// conversions.
   virtual std::size_t extra_bytes(const Preparation& /*preparation*/) const { return 0; }
-  /// The output may be written over the first input.
-  virtual bool in_place() const { return false; }
+  /// The input over which the output may be written; -1: over none.
+  virtual int in_place(const Preparation& /*preparation*/) const { return -1; }
 
   /// What an input of a module that follows is to the two as one.
   struct Operand {

@@ -154,16 +154,17 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
 
 constexpr Kernel<ConvProblem> table[] = {
     {"lanes", takes_lanes, prepare_lanes, lanes_pay},
-    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true},
+    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
     {"blocked", takes_blocked, prepare_blocked, blocked_pays},
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
     {"bf16_pooled", cpu::bf16::takes_pooled, cpu::bf16::prepare_pooled, nullptr, true},
     {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
-    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true},
-    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true},
-    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true}};
+    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true, false, true},
+    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true, false, true},
+    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true, false,
+     true}};
 
 }  // namespace
 

@@ -30,7 +30,7 @@ struct AsConvolution {
 
  private:
   static View image(View view, int channels, std::int64_t rows) {
-    view.shape = {1, channels, 1, rows};
+    view.shape = {rows, channels, 1, 1};
     view.format.layout = Layout::nhwc;
     return view;
   }
@@ -39,13 +39,13 @@ struct AsConvolution {
 }  // namespace
 
 ConvProblem as_convolution(const LinearProblem& problem) {
-  const auto rows = static_cast<int>(problem.rows);
-  ConvProblem result = {.geometry = {.in_channels = problem.in,
+  ConvProblem result = {.geometry = {.batch = problem.rows,
+                                     .in_channels = problem.in,
                                      .in_height = 1,
-                                     .in_width = rows,
+                                     .in_width = 1,
                                      .out_channels = problem.out,
                                      .out_height = 1,
-                                     .out_width = rows,
+                                     .out_width = 1,
                                      .kernel_height = 1,
                                      .kernel_width = 1},
                         .bias = problem.bias,

@@ -172,7 +172,8 @@ TEST_P(CpuBf16, NanAndInfinityReachTheWindowsThatHoldThemAndNoOthers) {
 TEST_P(CpuBf16, NeitherThreadsNorTheBatchChangeABit) {
   for (const ConvGeometry& g :
        {geometry_of(square(3, 3, 31, 29, 10, 5, 2, 2)), geometry_of(square(3, 64, 17, 13, 70, 1)),
-        geometry_of(square(3, 64, 17, 13, 33, 3, 1, 1)), geometry_of(square(3, 34, 13, 12, 40, 3, 1, 10, 10))}) {
+        geometry_of(square(3, 64, 17, 13, 33, 3, 1, 1)), geometry_of(square(3, 34, 13, 12, 40, 3, 1, 10, 10)),
+        geometry_of(square(20, 40, 1, 1, 24, 1)), geometry_of(square(6, 40, 2, 2, 24, 1))}) {
     const test::ConvData data = test::draw(g, Values::mixed);
     const auto expected = run(GetParam(), g, data, {.threads = 1});
     EXPECT_EQ(run(GetParam(), g, data, {.threads = 7}), expected) << test::describe(g);

@@ -104,7 +104,12 @@ void Layer::place_taps() {
 void Layer::lay_out() {
   const ConvGeometry& g = geometry;
   const bool pixels = pixelwise(g);
-  direct = !scaled && !apart && engine->any_pixel && pixels && input == Format{DType::bf16, Layout::nhwc} &&
+  // AMX reads whole steps where pixels lie, so that the last one may overlap the one before: the order of sums is then
+  // another, which must not depend on the batch.
+  const bool same_order = engine->unit != Unit::amx || g.group_in_channels() <= step_channels ||
+                          g.group_in_channels() % step_channels == 0 || g.out_pixels() >= most_rows;
+  direct = !scaled && !apart && same_order && engine->any_pixel && pixels &&
+           input == Format{DType::bf16, Layout::nhwc} &&
            (g.group_in_channels() % 2 == 0 || (engine->unit == Unit::amx && g.group_in_channels() >= step_channels)) &&
            g.batch * g.out_pixels() >= most_rows;
   if (!direct && !scaled && !apart && g.groups == 1 && g.dilation_width == 1 &&
