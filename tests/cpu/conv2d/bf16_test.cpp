@@ -175,14 +175,15 @@ TEST_P(CpuBf16, NeitherThreadsNorTheBatchChangeABit) {
         geometry_of(square(3, 64, 17, 13, 33, 3, 1, 1)), geometry_of(square(3, 34, 13, 12, 40, 3, 1, 10, 10)),
         geometry_of(square(20, 40, 1, 1, 24, 1)), geometry_of(square(6, 40, 2, 2, 24, 1))}) {
     const test::ConvData data = test::draw(g, Values::mixed);
-    const auto expected = run(GetParam(), g, data, {.threads = 1});
-    EXPECT_EQ(run(GetParam(), g, data, {.threads = 7}), expected) << test::describe(g);
+    constexpr Format sums = {DType::f32, Layout::nhwc};  // before they are rounded
+    const auto expected = run(GetParam(), g, data, {.output = sums, .threads = 1});
+    EXPECT_EQ(run(GetParam(), g, data, {.output = sums, .threads = 7}), expected) << test::describe(g);
     ConvGeometry one = g;
     one.batch = 1;
     test::ConvData last = data;
     last.x.assign(data.x.end() - one.input_size(), data.x.end());
     const std::vector<float> tail(expected.end() - one.output_size(), expected.end());
-    EXPECT_EQ(run(GetParam(), one, last, {.threads = 1}), tail) << test::describe(g);
+    EXPECT_EQ(run(GetParam(), one, last, {.output = sums, .threads = 1}), tail) << test::describe(g);
   }
 }
 

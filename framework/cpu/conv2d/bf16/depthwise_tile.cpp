@@ -31,6 +31,9 @@ constexpr int P = 4;
 
 struct Pair {
   Vector even, odd;
+  // Written out, for g++ does not compile implicit ones for the target.
+  HWY_INLINE Pair() {}
+  HWY_INLINE Pair(Vector of_even, Vector of_odd) : even(of_even), odd(of_odd) {}
 };
 
 /// Pairs of channels; of `whole` blocks all, else the first `channels`, zeros behind them.
