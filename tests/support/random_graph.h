@@ -21,11 +21,15 @@ namespace lamina::test {
 struct RandomExtents {
   std::vector<std::int64_t> of_input = {1, 2, 3, 4, 6}, of_weights = {1, 3, 4, 8};
   std::int64_t most_elements = 4096;  ///< of most tensors
+  int most_steps = 12;
 };
 
 /// Such as fill the tiles of fast kernels, and such as do not.
 inline RandomExtents wide_extents() {
-  return {.of_input = {1, 2, 3, 5, 8, 16, 24, 33, 64}, .of_weights = {1, 3, 8, 16, 40, 64}, .most_elements = 1 << 16};
+  return {.of_input = {1, 2, 3, 5, 8, 16, 24, 33, 64},
+          .of_weights = {1, 3, 8, 16, 40, 64},
+          .most_elements = 1 << 16,
+          .most_steps = 20};
 }
 
 /// A graph drawn at random, of what passes move, join, fuse and see under other shapes: one input, one or two outputs.
@@ -41,7 +45,7 @@ class RandomGraph {
     }
     input_shape = Shape(shape);
     values_.push_back({graph.input("x", input_shape), input_shape});
-    for (int steps = between(3, 12); steps > 0; --steps) step();
+    for (int steps = between(3, extents.most_steps); steps > 0; --steps) step();
     graph.output(values_.back().value);
     const auto other = static_cast<std::size_t>(between(0, static_cast<int>(values_.size()) - 1));
     if (other > 0 && other + 1 < values_.size()) graph.output(values_[other].value);
