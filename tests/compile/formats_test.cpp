@@ -147,14 +147,15 @@ TEST(Formats, AViewThatChangesNothingIsNoStep) {
   EXPECT_EQ(plan.profile(std::vector<Tensor>{random_tensor({1, 4, 6, 6}, 1)}, 1).size(), 1u);
 }
 
-/// Flatten, dropout and linear become one operation that reads the image; what else reads the flattened elements, or
-/// the result of the dropout, keeps its view.
+/// Flatten, ONNX's too, dropout and linear become one operation that reads the image; what else reads the flattened
+/// elements, or the result of the dropout, keeps its view.
 TEST(Formats, ALinearTakesTheFlattenBeforeIt) {
-  for (const bool shared : {false, true}) {
+  for (const auto& [shared, of_onnx] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
     Graph g;
     const Value x = g.input("input", {batch, 4, 3, 5});
     const Value a = g.add("same", AdaptiveAvgPool2d({3, 5}), g.add("a", Sigmoid(), x));
-    const Value drop = g.add("drop", Dropout(), g.add("flat", Flatten(), a));
+    const Value flat = of_onnx ? g.add("flat", Op("Flatten"), a) : g.add("flat", Flatten(), a);
+    const Value drop = g.add("drop", Dropout(), flat);
     g.output(g.add("relu", ReLU(), g.add("linear", Linear({.in = 60, .out = 7}), drop)));
     if (shared) g.output(drop);
     test::randomize(g);

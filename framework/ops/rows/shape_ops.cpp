@@ -51,6 +51,7 @@ int flatten(Expansion& e) {
   const std::int64_t axis = e.attributes().long_integer("axis", 1);
   if (axis < -rank || axis > rank) e.refuse("there is no axis ", axis, " in input ", from);
   const auto split = static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+  if (split == 1 && rank == 4) return e.add(Flatten(), {e.input(0)});  // which a Linear takes in
   return e.reshape(e.input(0),
                    {Shape(from.extents().first(split)).numel(), Shape(from.extents().subspan(split)).numel()});
 }
