@@ -54,11 +54,23 @@ __global__ void __launch_bounds__(rows_of_block* warp)
     layer_norm_kernel(const T* input, T* output, std::int64_t rows, const __grid_constant__ NormSettings s) {
   constexpr int size = Pack<T>::size;
   let_successor_start();
-  wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % warp, count = static_cast<int>(s.length) / size;
+  // Parameters are nobody's result, and come while the predecessor ends.
+  float4 scale[packs][size / 4], shift[packs][size / 4];
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    const int pack = min(lane + k * warp, count - 1);
+#pragma unroll
+    for (int j = 0; j < size / 4; ++j) {
+      scale[k][j] = __ldg(reinterpret_cast<const float4*>(s.scale + pack * size) + j);
+      shift[k][j] = __ldg(reinterpret_cast<const float4*>(s.shift + pack * size) + j);
+    }
+  }
   const std::int64_t step = std::int64_t{gridDim.x} * rows_of_block;
   for (std::int64_t row = std::int64_t{blockIdx.x} * rows_of_block + static_cast<int>(threadIdx.x) / warp; row < rows;
        row += step) {
+    // Behind a branch: ptxas would put the parameters' loads behind a wait that they could not pass otherwise.
+    if (row < step) wait_for_predecessor();
     const auto* x = reinterpret_cast<const Pack<T>*>(input + row * s.length);
     Pack<T> held[packs];
 #pragma unroll
@@ -91,12 +103,12 @@ __global__ void __launch_bounds__(rows_of_block* warp)
       Pack<T> result;
 #pragma unroll
       for (int j = 0; j < size; j += 4) {
-        const float4 scale = *reinterpret_cast<const float4*>(s.scale + pack * size + j),
-                     shift = *reinterpret_cast<const float4*>(s.shift + pack * size + j);
-        const auto at = [&](int i, float a, float b) {
-          result.values[j + i] = from_f32<T>((to_f32(held[k].values[j + i]) - first - mean) * factor * a + b);
+        const float4 a = scale[k][j / 4], b = shift[k][j / 4];
+        const auto at = [&](int i, float scaled, float shifted) {
+          result.values[j + i] =
+              from_f32<T>((to_f32(held[k].values[j + i]) - first - mean) * factor * scaled + shifted);
         };
-        at(0, scale.x, shift.x), at(1, scale.y, shift.y), at(2, scale.z, shift.z), at(3, scale.w, shift.w);
+        at(0, a.x, b.x), at(1, a.y, b.y), at(2, a.z, b.z), at(3, a.w, b.w);
       }
       y[pack] = result;
     }
