@@ -28,7 +28,7 @@ namespace {
 
 using detail::AttentionExtents;
 
-constexpr int warps = 4, threads = 32 * warps, stages = 2;
+constexpr int warps = 4, threads = 32 * warps, stages = 2, positions = 64;
 static_assert(stages == 2 && (positions & (positions - 1)) == 0, "a bit of the position names the stage");
 
 /// A stage of keys and values.
@@ -88,13 +88,7 @@ __global__ void __launch_bounds__(threads, most == 64 ? 3 : 2)
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
-  // The sign of the scale is the queries': the largest score then has the largest weight. The rest is part of the
-  // exponent, or the scores' own where a mask is added to them.
-  constexpr float log2_e = 1.44269504f;
-  const float magnitude = fabsf(static_cast<float>(e.scale));
-  const bool scaled = mask != nullptr || magnitude == 0.0f;
-  const float scale = scaled ? magnitude : 1.0f, unit = scaled ? log2_e : magnitude * log2_e;
-  const std::uint32_t sign = e.scale < 0 ? 0x80008000u : 0;
+  const Scale scale(static_cast<float>(e.scale), mask != nullptr);
   for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
     const AttentionRows rows(e, pair);
     const std::int64_t block_row = std::int64_t{blockIdx.x} * block_rows, warp_row = block_row + warp * warp_rows;
@@ -135,7 +129,7 @@ __global__ void __launch_bounds__(threads, most == 64 ? 3 : 2)
         const int row = warp * warp_rows + 16 * t + lane % 16, column = 16 * d + lane / 16 * 8;
         ptx::load_matrices(query[t][d], ptx::shared_address(queries + row * pitch<most> + column));
 #pragma unroll
-        for (int i = 0; i < 4; ++i) query[t][d][i] ^= sign;
+        for (int i = 0; i < 4; ++i) query[t][d][i] ^= scale.sign;
       }
     }
     const bool idle = warp_row >= rows.count;
@@ -148,18 +142,18 @@ __global__ void __launch_bounds__(threads, most == 64 ? 3 : 2)
       const auto run = [&]<bool whole>(std::bool_constant<whole>) {
         const int sixteens = whole || left >= positions ? positions / 16 : (left + 15) / 16;
         const bool ragged = !whole && min(position + positions, static_cast<int>(e.positions)) > whole_end &&
-                            not_finite<most, threads>(values);
+                            not_finite<most, threads, positions>(values);
         if (idle) return;
-        Scores scores[tiles] = {};
+        Scores<positions / 8> scores[tiles] = {};
         score<most>(scores, query, keys, sixteens);
         int seen[tiles][2];
 #pragma unroll
         for (int t = 0; t < tiles; ++t) {
           if constexpr (!whole) {
             const std::int64_t first = warp_row + 16 * t + lane / 4;
-            mask_scores(scores[t], rows, first, mask, position, scale, 2 * sixteens, seen[t]);
+            mask_scores(scores[t], rows, first, mask, position, scale.scores, 2 * sixteens, seen[t]);
           }
-          softmax[t].template weigh<whole>(scores[t], outputs[t], unit, 2 * sixteens);
+          softmax[t].template weigh<whole>(scores[t], outputs[t], scale.unit, 2 * sixteens);
         }
         if constexpr (!whole) {
           if (ragged) {
@@ -170,7 +164,7 @@ __global__ void __launch_bounds__(threads, most == 64 ? 3 : 2)
         }
         multiply<most>(outputs, scores, values, sixteens);
       };
-      const bool whole = !scaled && position + positions <= whole_end;
+      const bool whole = !scale.of_scores && position + positions <= whole_end;
       whole ? run(std::true_type()) : run(std::false_type());
     }
     __syncthreads();  // everybody is done with the keys, and outputs pass through their place

@@ -9,6 +9,21 @@
 /// What becomes of a tile's scores (attention_tile.cuh): masked, weighed, and the sum of what they weigh so far.
 namespace lamina::cuda {
 
+/// What becomes of the scale. Its sign is the queries': the largest score then has the largest weight. The rest is part
+/// of the exponent, or the scores' own where a mask is added to them.
+struct Scale {
+  bool of_scores;
+  float scores, unit;  // scores are multiplied by the first if so, weighed in powers of two by the second
+  std::uint32_t sign;  // that two of a query's elements are flipped by
+
+  __device__ __forceinline__ Scale(float scale, bool masked)
+      : of_scores(masked || scale == 0.0f), sign(scale < 0 ? 0x80008000u : 0) {
+    constexpr float log2_e = 1.44269504f;
+    scores = of_scores ? fabsf(scale) : 1.0f;
+    unit = of_scores ? log2_e : fabsf(scale) * log2_e;
+  }
+};
+
 /// The softmax so far of a thread's two of 16 rows.
 struct Softmax {
   float largest[2] = {-INFINITY, -INFINITY};
@@ -16,13 +31,14 @@ struct Softmax {
 
   /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `eights` times 8 positions; the outputs so far
   /// are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
-  template <bool finite, int count>
-  __device__ __forceinline__ void weigh(Scores& scores, float (&outputs)[count][4], float unit, int eights) {
+  template <bool finite, int most_eights, int count>
+  __device__ __forceinline__ void weigh(Scores<most_eights>& scores, float (&outputs)[count][4], float unit,
+                                        int eights) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float now = largest[h];
 #pragma unroll
-      for (int i = 0; i < positions / 8; ++i) {
+      for (int i = 0; i < most_eights; ++i) {
         if (i >= eights) break;
         // NaN is left out here, and found again by the exponentials
         now = fmaxf(now, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
@@ -34,7 +50,7 @@ struct Softmax {
       largest[h] = now;
       sum[h] *= factor;
 #pragma unroll
-      for (int i = 0; i < positions / 8; ++i) {
+      for (int i = 0; i < most_eights; ++i) {
         if (i >= eights) break;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -51,17 +67,17 @@ struct Softmax {
 
 /// Scores times `scale`, with the mask, and -Inf for what is not seen, of 16 rows of which `first` and `first` + 8 are
 /// this thread's; how much of the tile at `position` these see.
-template <class T>
-__device__ inline void mask_scores(Scores& scores, const AttentionRows& rows, std::int64_t first, const T* mask,
-                                   int position, float scale, int eights, int (&seen)[2]) {
+template <int most_eights, class T>
+__device__ inline void mask_scores(Scores<most_eights>& scores, const AttentionRows& rows, std::int64_t first,
+                                   const T* mask, int position, float scale, int eights, int (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const std::int64_t row = first + 8 * h, left = rows.seen(row) - position, step = rows.e.mask[3];
-    seen[h] = left < 0 ? 0 : left < positions ? static_cast<int>(left) : positions;
+    seen[h] = left < 0 ? 0 : left < 8 * most_eights ? static_cast<int>(left) : 8 * most_eights;
     const T* const summand = mask == nullptr || row >= rows.count ? nullptr : mask + rows.mask(row) + position * step;
 #pragma unroll
-    for (int i = 0; i < positions / 8; ++i) {
+    for (int i = 0; i < most_eights; ++i) {
       if (i >= eights) break;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {

@@ -1,7 +1,8 @@
 // Attention of f16 or bf16 on tensor cores where attention_mma.cu would leave multiprocessors idle: a block owns 16
-// rows of one image and group, and its 4 warps share their positions, 64 at a time in turn. Each warp copies, scores
-// and weighs its tiles by itself, in shared memory of its own (at most 141,568 bytes, dynamic, for all); at the end the
-// warps' sums meet there, and are added in the order of the warps, each brought to the largest score of all.
+// rows of one image and group, and its 8 warps share their positions, 32 at a time in turn. Each warp copies, scores
+// and weighs by itself, in shared memory of its own (at most 143,616 bytes, dynamic, for all); at the end the warps'
+// sums meet there, and are added in the order of the warps, each brought to the largest score of all. Warps multiply 16
+// positions at a time, and no more, because what runs once or twice has to be read from L2 first.
 //
 // Preconditions: rows of whole chunks of 16 bytes; others, and sources, as in attention_mma.cu.
 
@@ -21,11 +22,12 @@ namespace {
 
 using detail::AttentionExtents;
 
-constexpr int warps = 4, threads = 32 * warps, block_rows = 16;
+constexpr int warps = 8, threads = 32 * warps, block_rows = 16;
+constexpr int share = 32, positions = 16;  // that a warp copies, and multiplies, at a time
 
 /// A warp's keys and values, in whose place its sums are later: [16, most] f32, the largest scores, the weights' sums.
 template <int most>
-constexpr int stage_elements = 2 * positions* pitch<most>;
+constexpr int stage_elements = 2 * share* pitch<most>;
 template <int most>
 constexpr int shared_bytes = 2 * (block_rows * pitch<most> + warps * stage_elements<most>);
 
@@ -47,24 +49,25 @@ __device__ inline void leave_sums(float* stage, const Softmax& softmax, const Ou
   }
 }
 
-/// Adds up the four warps' sums of a row, and stores this lane's columns of it.
+/// Adds up what the warps have of a row, and stores it.
 template <int most, class T>
 __device__ inline void store_row(T* output, const AttentionRows& rows, std::int64_t first, int row, const float* stages,
                                  float unit) {
   constexpr int apart = stage_elements<most> / 2;  // f32 from one warp's stage to the next
   const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
   if (first + row >= rows.count) return;
-  const float* const largest = stages + block_rows * most + row;
-  float most_of_all = -INFINITY, total = 0.0f, factor[warps];
+  // A lane for each warp: what its sums are multiplied by.
+  const float* const own = stages + lane % warps * apart + block_rows * most + row;
+  float most_of_all = own[0], factor;
 #pragma unroll
-  for (int w = 0; w < warps; ++w) most_of_all = fmaxf(most_of_all, largest[w * apart]);
-#pragma unroll
-  for (int w = 0; w < warps; ++w) {
-    const float own = largest[w * apart];
-    factor[w] = own == -INFINITY ? 1.0f : exp2_of((own - most_of_all) * unit);
-    total += factor[w] * largest[w * apart + block_rows];
+  for (int distance = warps / 2; distance > 0; distance /= 2) {
+    most_of_all = fmaxf(most_of_all, __shfl_xor_sync(0xffffffffu, most_of_all, distance));
   }
-  const float scale = total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
+  factor = own[0] == -INFINITY ? 1.0f : exp2_of((own[0] - most_of_all) * unit);
+  float total = factor * own[block_rows];
+#pragma unroll
+  for (int distance = warps / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffffu, total, distance);
+  factor *= total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
   T* const to = output + rows.at(rows.e.output, first + row);
 #pragma unroll
   for (int column = 2 * lane; column < most; column += 64) {
@@ -72,97 +75,97 @@ __device__ inline void store_row(T* output, const AttentionRows& rows, std::int6
 #pragma unroll
     for (int w = 0; w < warps; ++w) {
       const float2 part = *reinterpret_cast<const float2*>(stages + w * apart + row * most + column);
-      sum.x += factor[w] * part.x, sum.y += factor[w] * part.y;
+      const float of_warp = __shfl_sync(0xffffffffu, factor, w);
+      sum.x += of_warp * part.x, sum.y += of_warp * part.y;
     }
-    const float x = sum.x * scale, y = sum.y * scale;
-    if (column < width) *reinterpret_cast<std::uint32_t*>(to + column) = packed<T>(x, y);
+    if (column < width) *reinterpret_cast<std::uint32_t*>(to + column) = packed<T>(sum.x, sum.y);
   }
 }
 
 template <int most, class T>
-__global__ void __launch_bounds__(threads) attention_split_kernel(const T* __restrict__ q,     // [N, H, L, D]
-                                                                  const T* __restrict__ k,     // [N, G, S, D]
-                                                                  const T* __restrict__ v,     // [N, G, S, E]
-                                                                  const T* __restrict__ mask,  // or null
-                                                                  T* __restrict__ output,      // [N, H, L, E]
-                                                                  const __grid_constant__ AttentionExtents e) {
+__global__ void __launch_bounds__(threads, most == 64 ? 2 : 1)
+    attention_split_kernel(const T* __restrict__ q,     // [N, H, L, D]
+                           const T* __restrict__ k,     // [N, G, S, D]
+                           const T* __restrict__ v,     // [N, G, S, E]
+                           const T* __restrict__ mask,  // or null
+                           T* __restrict__ output,      // [N, H, L, E]
+                           const __grid_constant__ AttentionExtents e) {
 #if __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) unsigned char memory[];
   T* const queries = reinterpret_cast<T*>(memory);
   T* const stages = queries + block_rows * pitch<most>;
   let_successor_start();
-  wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
-  T *const keys = stages + warp * stage_elements<most>, *const values = keys + positions * pitch<most>;
-  // The sign of the scale and what is left of it: as in attention_mma.cu.
-  constexpr float log2_e = 1.44269504f;
-  const float magnitude = fabsf(static_cast<float>(e.scale));
-  const bool scaled = mask != nullptr || magnitude == 0.0f;
-  const float scale = scaled ? magnitude : 1.0f, unit = scaled ? log2_e : magnitude * log2_e;
-  const std::uint32_t sign = e.scale < 0 ? 0x80008000u : 0;
+  T *const keys = stages + warp * stage_elements<most>, *const values = keys + share * pitch<most>;
+  const Scale scale(static_cast<float>(e.scale), mask != nullptr);
   for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
     const AttentionRows rows(e, pair);
     const std::int64_t first = std::int64_t{blockIdx.x} * block_rows;
     const auto range = rows.range(first, block_rows);
     const int end = static_cast<int>(range.most), whole_end = static_cast<int>(range.least);
-    const auto fill = [&](int position) {
-      const int left = static_cast<int>(e.positions) - position;
-      load_rows<positions, most, 32, true>(keys, k + rows.at_position(e.k, position), left, depth,
-                                           [&](int row) { return row * e.k.row; });
-      load_rows<positions, most, 32, true>(values, v + rows.at_position(e.v, position), left, width,
-                                           [&](int row) { return row * e.v.row; });
-    };
-    __syncthreads();  // everybody is done with the last pair
     const int here = static_cast<int>(min(rows.count - first, std::int64_t{block_rows}));
-    load_rows<block_rows, most, threads, true>(queries, q, here, depth,
-                                               [&](int row) { return row < here ? rows.at(e.q, first + row) : 0; });
-    if (warp * positions < end) fill(warp * positions);
-    ptx::copy_async_commit();
-    ptx::copy_async_wait<0>();
-    __syncthreads();
-    std::uint32_t query[1][most / 16][4];
-#pragma unroll
-    for (int d = 0; d < most / 16; ++d) {
-      const int row = lane % 16, column = 16 * d + lane / 16 * 8;
-      ptx::load_matrices(query[0][d], ptx::shared_address(queries + row * pitch<most> + column));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) query[0][d][i] ^= sign;
+    const T *const first_key = k + rows.at_position(e.k, 0), *const first_value = v + rows.at_position(e.v, 0);
+    wait_for_predecessor();  // after the divisions, and without effect from the second pair on
+    __syncthreads();         // everybody is done with the last pair
+    constexpr int copying = block_rows * most / chunk;
+    if (static_cast<int>(threadIdx.x) < copying) {
+      load_rows<block_rows, most, copying, true>(queries, q, here, depth,
+                                                 [&](int row) { return row < here ? rows.at(e.q, first + row) : 0; });
     }
+    std::uint32_t query[1][most / 16][4];
     Softmax softmax;
     Outputs<most> outputs[1] = {};
-    for (int position = warp * positions; position < end; position += warps * positions) {
-      if (position >= warps * positions) {
-        __syncwarp();
-        fill(position);
-        ptx::copy_async_commit();
-        ptx::copy_async_wait<0>();
-        __syncwarp();
+#pragma unroll 1
+    for (int begin = warp * share; begin < end || begin < warps * share; begin += warps * share) {
+      const int left = static_cast<int>(e.positions) - begin;
+      __syncwarp();
+      if (begin < end) {
+        load_rows<share, most, 32, true>(keys, first_key + begin * e.k.row, left, depth,
+                                         [&](int row) { return row * e.k.row; });
+        load_rows<share, most, 32, true>(values, first_value + begin * e.v.row, left, width,
+                                         [&](int row) { return row * e.v.row; });
       }
-      const int left = end - position;
-      const auto run = [&]<bool whole>(std::bool_constant<whole>) {
-        const int sixteens = whole || left >= positions ? positions / 16 : (left + 15) / 16;
-        const bool ragged = !whole && min(position + positions, static_cast<int>(e.positions)) > whole_end &&
-                            not_finite<most, 32>(values);
-        Scores scores[1] = {};
-        score<most>(scores, query, keys, sixteens);
-        int seen[2];
-        if constexpr (!whole) mask_scores(scores[0], rows, first + lane / 4, mask, position, scale, 2 * sixteens, seen);
-        softmax.template weigh<whole>(scores[0], outputs[0], unit, 2 * sixteens);
-        if constexpr (!whole) {
-          if (ragged) return multiply_seen<most>(outputs[0], scores[0], values, seen);
+      ptx::copy_async_commit();
+      ptx::copy_async_wait<0>();
+      if (begin >= warps * share) {
+        __syncwarp();
+      } else {
+        __syncthreads();
+#pragma unroll
+        for (int d = 0; d < most / 16; ++d) {
+          const int row = lane % 16, column = 16 * d + lane / 16 * 8;
+          ptx::load_matrices(query[0][d], ptx::shared_address(queries + row * pitch<most> + column));
+#pragma unroll
+          for (int i = 0; i < 4; ++i) query[0][d][i] ^= scale.sign;
         }
-        multiply<most>(outputs, scores, values, sixteens);
-      };
-      const bool whole = !scaled && position + positions <= whole_end;
-      whole ? run(std::true_type()) : run(std::false_type());
+      }
+#pragma unroll 1
+      for (int at = 0; at < min(share, end - begin); at += positions) {
+        const int position = begin + at;
+        const bool whole = !scale.of_scores && position + positions <= whole_end;
+        const bool ragged = !whole && min(position + positions, static_cast<int>(e.positions)) > whole_end &&
+                            not_finite<most, 32, positions>(values + at * pitch<most>);
+        Scores<positions / 8> scores[1] = {};
+        score<most>(scores, query, keys + at * pitch<most>, 1);
+        int seen[2];
+        if (!whole) {
+          mask_scores(scores[0], rows, first + lane / 4, mask, position, scale.scores, positions / 8, seen);
+        }
+        softmax.template weigh<false>(scores[0], outputs[0], scale.unit, positions / 8);
+        if (ragged) {
+          multiply_seen<most>(outputs[0], scores[0], values + at * pitch<most>, seen);
+        } else {
+          multiply<most>(outputs, scores, values + at * pitch<most>, 1);
+        }
+      }
     }
     __syncwarp();  // the warp is done with its keys and values
     leave_sums<most>(reinterpret_cast<float*>(keys), softmax, outputs[0]);
     __syncthreads();
 #pragma unroll 1
     for (int row = warp; row < block_rows; row += warps) {
-      store_row<most>(output, rows, first, row, reinterpret_cast<const float*>(stages), unit);
+      store_row<most>(output, rows, first, row, reinterpret_cast<const float*>(stages), scale.unit);
     }
   }
 #endif

@@ -9,18 +9,20 @@
 #include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
-/// What a warp of attention_mma.cu does with a tile of `positions` keys or values: rows of `most` elements in shared
-/// memory, `pitch` apart. Fragments and accumulators are those of mma.m16n8k16: lane 4g + t has rows g and g + 8.
+/// What a warp of attention on tensor cores does with a tile of keys or values, `eights` times 8 positions: rows of
+/// `most` elements in shared memory, `pitch` apart. Fragments and accumulators are those of mma.m16n8k16: lane 4g + t
+/// has rows g and g + 8.
 namespace lamina::cuda {
 
-inline constexpr int positions = 64, chunk = 8;
+inline constexpr int chunk = 8;
 
 /// Rows are 16 bytes longer than they need be, so that the 8 rows that ldmatrix reads fall into different banks.
 template <int most>
 inline constexpr int pitch = most + chunk;
 
 /// The scores or weights of 16 rows and a tile's positions.
-using Scores = float[positions / 8][4];
+template <int eights>
+using Scores = float[eights][4];
 /// Sums for 16 rows.
 template <int most>
 using Outputs = float[most / 8][4];
@@ -70,12 +72,12 @@ __device__ __forceinline__ float over_row(float value, Combine combine) {
 }
 
 /// scores = queries * keys' of the first `sixteens` times 16 positions, for `tiles` times 16 rows.
-template <int most, int tiles, class T>
-__device__ __forceinline__ void score(Scores (&scores)[tiles], const std::uint32_t (&query)[tiles][most / 16][4],
-                                      const T* keys, int sixteens) {
+template <int most, int tiles, int eights, class T>
+__device__ __forceinline__ void score(float (&scores)[tiles][eights][4],
+                                      const std::uint32_t (&query)[tiles][most / 16][4], const T* keys, int sixteens) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-  for (int i = 0; i < positions / 16; ++i) {
+  for (int i = 0; i < eights / 2; ++i) {
     if (i >= sixteens) break;
 #pragma unroll
     for (int d = 0; d < most / 16; ++d) {
@@ -94,12 +96,12 @@ __device__ __forceinline__ void score(Scores (&scores)[tiles], const std::uint32
 
 /// outputs += weights * values of those positions, as tensor cores do it: a weight of 0 makes a NaN of what is not
 /// finite.
-template <int most, int tiles, class T>
-__device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const Scores (&weights)[tiles],
+template <int most, int tiles, int eights, class T>
+__device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const float (&weights)[tiles][eights][4],
                                          const T* values, int sixteens) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-  for (int i = 0; i < positions / 16; ++i) {
+  for (int i = 0; i < eights / 2; ++i) {
     if (i >= sixteens) break;
     std::uint32_t a[tiles][4];
 #pragma unroll
@@ -125,12 +127,12 @@ __device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const 
 
 /// The same by multiply-adds, of 16 rows and the positions that each of a thread's two sees: [0, seen). Slow, and
 /// rarely needed.
-template <int most, class T>
-__device__ inline void multiply_seen(Outputs<most>& outputs, const Scores& weights, const T* values,
+template <int most, int eights, class T>
+__device__ inline void multiply_seen(Outputs<most>& outputs, const Scores<eights>& weights, const T* values,
                                      const int (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-  for (int i = 0; i < positions / 8; ++i) {
+  for (int i = 0; i < eights; ++i) {
 #pragma unroll 1
     for (int t = 0; t < 4; ++t) {
 #pragma unroll
@@ -153,7 +155,7 @@ __device__ inline void multiply_seen(Outputs<most>& outputs, const Scores& weigh
 }
 
 /// Whether some value of a tile is not finite; for all threads of the block, or of the warp.
-template <int most, int threads, class T>
+template <int most, int threads, int positions, class T>
 __device__ inline bool not_finite(const T* values) {
   bool found = false;
   for (int i = static_cast<int>(threadIdx.x) % threads; i < positions * most; i += threads) {
