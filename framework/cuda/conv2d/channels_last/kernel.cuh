@@ -177,11 +177,11 @@ Tile make_tile() {
 /// Tiles that between them leave few multiprocessors idle; the 16-bit types and TF32 share the list.
 template <class T>
 std::vector<Tile> make_tiles() {
-  return {make_tile<T, 1, 48>(),  make_tile<T, 1, 64>(),  make_tile<T, 1, 96>(),  make_tile<T, 1, 128>(),
-          make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),  make_tile<T, 2, 128>(), make_tile<T, 2, 160>(),
-          make_tile<T, 2, 192>(), make_tile<T, 2, 224>(), make_tile<T, 2, 256>(), make_tile<T, 3, 96>(),
-          make_tile<T, 3, 160>(), make_tile<T, 3, 192>(), make_tile<T, 3, 240>(), make_tile<T, 4, 112>(),
-          make_tile<T, 4, 128>()};
+  return {make_tile<T, 1, 48>(),  make_tile<T, 1, 64>(),  make_tile<T, 1, 80>(),  make_tile<T, 1, 96>(),
+          make_tile<T, 1, 128>(), make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),  make_tile<T, 2, 128>(),
+          make_tile<T, 2, 160>(), make_tile<T, 2, 192>(), make_tile<T, 2, 224>(), make_tile<T, 2, 256>(),
+          make_tile<T, 3, 96>(),  make_tile<T, 3, 160>(), make_tile<T, 3, 192>(), make_tile<T, 3, 240>(),
+          make_tile<T, 4, 112>(), make_tile<T, 4, 128>()};
 }
 
 /// Those of scaled operands, which need registers for a chain beside the sums.

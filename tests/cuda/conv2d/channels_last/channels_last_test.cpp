@@ -61,7 +61,7 @@ TEST_F(NhwcConv2d, GivesF32From16Bits) {
       options.output.dtype = DType::f32;
       const ConvData data = draw(g, normal, normal, 7);
       for (const Tuning& tuning :
-           {Tuning{}, {.tile = 5, .splits = 2, .multicast = 1}, {.tile = 16, .splits = 1, .multicast = 2}}) {
+           {Tuning{}, {.tile = 6, .splits = 2, .multicast = 1}, {.tile = 17, .splits = 1, .multicast = 2}}) {
         options.tuning = tuning;
         expect_contract(g, options, data, true);
       }
