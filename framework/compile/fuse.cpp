@@ -210,6 +210,7 @@ Program fuse(const Graph& graph, const CompileOptions& options, const Release& r
     narrow_windows(program, options);
     sum_convolutions(program, options);
     pair_convolutions(program, options);
+    find_gates(program, options);
   }
   return program;
 }

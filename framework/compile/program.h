@@ -114,6 +114,9 @@ void sum_convolutions(Program& program, const CompileOptions& options);
 /// Puts one operation in the place of a convolution and a depthwise one of its result.
 void pair_convolutions(Program& program, const CompileOptions& options);
 
+/// Puts one operation in the place of an image's means, two layers of them, and the image times what these give.
+void find_gates(Program& program, const CompileOptions& options);
+
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
 Program negotiate(Program program, const CompileOptions& options);

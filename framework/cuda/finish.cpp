@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "lamina/cuda/short_finish.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 
 namespace lamina::cuda {
@@ -51,6 +52,13 @@ Finish finish_of(const Epilogue& epilogue, DType output) {
   }
   for (const PointwiseStep& step : chain) finish.step[finish.steps++] = step_as<float>(step);
   return finish;
+}
+
+bool is_short(const Epilogue& epilogue, DType output) {
+  using Kind = Finish::Kind;
+  if (epilogue.chain.size() > 1 || epilogue.reads_operands()) return false;
+  const Kind kind = finish_of(epilogue, output).kind;
+  return kind == Kind::clamp || kind == Kind::silu || kind == Kind::hard_swish;
 }
 
 }  // namespace lamina::cuda

@@ -3,6 +3,7 @@
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/squeeze_excite.h"
 
 namespace lamina {
 namespace {
@@ -61,6 +62,7 @@ template class Layer<ReduceProblem>;
 template class Layer<ResampleProblem>;
 template class Layer<ScatterProblem>;
 template class Layer<SoftmaxProblem>;
+template class Layer<SqueezeExciteProblem>;
 template class Layer<TopKProblem>;
 
 }  // namespace lamina

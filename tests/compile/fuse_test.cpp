@@ -7,20 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "lamina/compile/program.h"
-#include "lamina/kernel/conv_sum.h"
-#include "lamina/kernel/kernel.h"
+#include "compile/fused.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
-#include "support/devices.h"
 #include "support/networks.h"
 
 namespace lamina {
 namespace {
 
+using test::fused;
 using test::random_tensor;
 
 Value constant(Graph& g, const std::string& name, Tensor value) {
@@ -28,18 +26,6 @@ Value constant(Graph& g, const std::string& name, Tensor value) {
 }
 Value op(Graph& g, const std::string& name, const char* what, std::vector<Value> inputs) {
   return g.add(name, std::make_shared<Op>(what), inputs);
-}
-
-/// The operations that are left, each as "module: names of what it took in".
-std::vector<std::string> fused(const Graph& graph, const DeviceDescription& device = describe(Device::cpu()),
-                               Precision precision = Precision::fp32) {
-  CompileOptions options = {.device = device.device, .batch = 2, .precision = precision, .threads = 1};
-  options.description = device;
-  std::vector<std::string> result;
-  for (const auto& operation : detail::fuse(graph, options).operations) {
-    result.push_back(std::string(operation.module->op()) + ": " + operation.fused);
-  }
-  return result;
 }
 
 /// The same elements with and without fusion, within rounding.
@@ -256,30 +242,6 @@ TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
   test::randomize(g);
   EXPECT_EQ(fused(g), (std::vector<std::string>{"conv2d: ", "conv2d: sum, y"}));
   expect_same(g, {random_tensor({2, 16, 6, 6}, 1)});
-}
-
-/// Where a kernel does both: in 16 bits on Hopper, if one of them is of single pixels and nobody else reads it.
-TEST(Fuse, TwoConvolutionsThatAreAddedAreOne) {
-  if (kernels<ConvSumProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
-  const auto steps = [](int kernel, int kernel_of_shortcut, bool read_twice, Precision precision) {
-    Graph g;
-    const Value x = g.input("x", {batch, 64, 6, 6});
-    const auto conv = [&](const char* name, int size) {
-      return g.add(name, Conv2d({.in = 64, .out = 128, .kernel = size, .padding = size / 2}), x);
-    };
-    const Value a = conv("a", kernel), b = conv("b", kernel_of_shortcut);
-    g.output(g.add("y", ReLU(), g.add("sum", Add(), {a, b})));
-    if (read_twice) g.output(a);
-    test::randomize(g);
-    return fused(g, test::h200(), precision);
-  };
-  using Steps = std::vector<std::string>;
-  EXPECT_EQ(steps(1, 1, false, Precision::fp16), (Steps{"sum of convolutions: sum, y, a"}));
-  EXPECT_EQ(steps(3, 1, false, Precision::bf16), (Steps{"sum of convolutions: sum, y, a"}));
-  EXPECT_EQ(steps(1, 3, false, Precision::bf16), (Steps{"sum of convolutions: sum, y, a"}));
-  EXPECT_EQ(steps(3, 3, false, Precision::fp16), (Steps{"conv2d: ", "conv2d: sum, y"}));
-  EXPECT_EQ(steps(1, 1, true, Precision::fp16), (Steps{"conv2d: ", "conv2d: sum, y"}));
-  EXPECT_EQ(steps(1, 1, false, Precision::fp32), (Steps{"conv2d: ", "conv2d: sum, y"}));
 }
 
 }  // namespace

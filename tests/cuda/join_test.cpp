@@ -35,6 +35,7 @@ void initialise(Graph& graph) {
   for (const Graph::Node& node : graph.nodes()) {
     if (node.module == nullptr) continue;
     for (const auto& parameter : node.module->parameters()) {
+      if (parameter.value.dtype() != DType::f32) continue;
       Tensor smaller(parameter.shape);
       const auto values = parameter.value.values<float>();
       const float scale = parameter.name == "weight" && parameter.shape.rank() == 4
@@ -120,6 +121,24 @@ TEST_P(CudaJoin, ADenseBlockIsOneImage) {
   const Value joined = g.add("joined", std::make_shared<Concat>(1), features);
   const Value scaled = g.add("relu", ReLU(), g.add("norm", BatchNorm2d({.channels = channels}), joined));
   end(g, convolved(g, "head", scaled, channels, 16, 1));
+  expect_right(g, gpu(), 0);
+}
+
+/// As in ShuffleNet: what passes by, and what groups and odd numbers of channels leave to `mma`, of 4-byte slices.
+TEST_P(CudaJoin, WhatIsMovedAndWhatMmaComputes) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 13, 11});
+  const auto integer = [&](const std::string& name, std::int64_t value) {
+    return g.add(name, Constant(Tensor::from(std::vector{value}, Shape{1})), std::initializer_list<Value>{});
+  };
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 116, 3));
+  const Value axis = integer("axis", 1);
+  const auto half = [&](const std::string& name, std::int64_t first) {
+    return g.add(name, Op("Slice"), {stem, integer(name + ".first", first), integer(name + ".last", first + 58), axis});
+  };
+  const Value a = half("a", 0), b = g.add("b.relu", ReLU(), convolved(g, "b", half("half", 58), 58, 58, 1));
+  const Value c = g.add("c", Conv2d({.in = 116, .out = 116, .kernel = 3, .padding = 1, .groups = 29}), stem);
+  end(g, convolved(g, "head", g.add("joined", Concat(1), {a, b, c}), 232, 16, 1));
   expect_right(g, gpu(), 0);
 }
 

@@ -37,6 +37,7 @@ inline Graph every_layer_of_images() {
   const Value narrow = conv("narrow", x, {.in = 32, .out = 7, .kernel = 1});
   x = g.add(ReLU(), conv("dense", x, {.in = 32, .out = 64, .kernel = 3, .padding = 1}));
   x = conv("grouped", x, {.in = 64, .out = 96, .kernel = 3, .padding = 1, .groups = 4});
+  x = conv("widened", x, {.in = 96, .out = 96});
   x = conv("depthwise", x, {.in = 96, .out = 96, .kernel = 5, .padding = 2, .groups = 96});
   const Value few = g.add(ReLU(), conv("squeeze", g.add(AdaptiveAvgPool2d(1), x), {.in = 96, .out = 24}));
   const Value factors = g.add(Sigmoid(), conv("excite", few, {.in = 24, .out = 96}));

@@ -29,6 +29,7 @@ inline void randomize(Graph& graph) {
   for (const Graph::Node& node : graph.nodes()) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
+      if (parameter.value.defined() && parameter.value.dtype() != DType::f32) continue;  // numbers that an op is given
       node.module->set_parameter(parameter.name, random_tensor(parameter.shape, seed++));
     }
   }

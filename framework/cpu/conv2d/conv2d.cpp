@@ -12,6 +12,7 @@
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/squeeze_excite.h"
 
 namespace lamina {
 namespace {
@@ -178,6 +179,12 @@ std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
   static constexpr Kernel<ConvPairProblem> pairs[] = {
       {"bf16_pair", cpu::bf16::takes_pair, cpu::bf16::prepare_pair, nullptr, true}};
   return pairs;
+}
+
+/// Here the factors are a prologue of the convolution behind them (ConvProblem::scaled).
+template <>
+std::span<const Kernel<SqueezeExciteProblem>> Kernels<SqueezeExciteProblem>::cpu() {
+  return {};
 }
 
 /// To add one convolution's result to another's costs little here.

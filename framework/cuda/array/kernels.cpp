@@ -70,13 +70,17 @@ std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Pre
 }
 
 bool takes_move(const MoveProblem& problem, const Preparation& p) {
-  return cuda::Move::takes(problem) && detail::is_movable(problem, p);
+  const bool slices_fit = !p.input().is_slice() && (!p.has_slices() || p.output().format.layout == Layout::nhwc);
+  return cuda::Move::takes(problem) && slices_fit && detail::is_movable(problem, p);
 }
 
 std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
   const std::size_t alignment = std::min(p.input().alignment, p.output().alignment);
-  cuda::Move move(index(p), detail::move_plan(problem, p), size_of(dtype), alignment);
+  const View& output = p.output();
+  const std::int64_t row = output.is_slice() ? output.shape[1] : 1;
+  const std::int64_t gap = output.is_slice() ? output.channels - row : 0;
+  cuda::Move move(index(p), detail::move_plan(problem, p), size_of(dtype), alignment, row, gap);
   return make_operator("copies", {.parameters = move.parameter_bytes()},
                        [move](Inputs inputs, Outputs outputs, const Execution& execution) {
                          move.run(inputs[0], outputs[0], execution.stream);
@@ -117,7 +121,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
 constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise},
                                                   {"broadcast", takes_broadcast, prepare_broadcast}};
 constexpr Kernel<ConcatProblem> concat[] = {{"rows", detail::joins_rows, prepare_concat, nullptr, true}};
-constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
 

@@ -43,16 +43,28 @@ struct Source {
   }
 };
 
+/// Where they go to.
+struct Target {
+  std::int64_t row, gap;
+  Divider by_row;
+  bool wide;
+
+  __device__ std::int64_t place(std::int64_t index) const {
+    if (gap == 0) return index;
+    return index + (wide ? index / row : by_row.quotient(static_cast<std::uint32_t>(index))) * gap;
+  }
+};
+
 template <class T>
 __global__ void __launch_bounds__(threads)
-    move_kernel(const __grid_constant__ Source source, const T* __restrict__ input, T* __restrict__ output, T fill,
-                std::int64_t count) {
+    move_kernel(const __grid_constant__ Source source, const __grid_constant__ Target target,
+                const T* __restrict__ input, T* __restrict__ output, T fill, std::int64_t count) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
     const std::int64_t offset = source.offset(i);
-    output[i] = offset < 0 ? fill : input[offset];
+    output[target.place(i)] = offset < 0 ? fill : input[offset];
   }
 }
 
@@ -64,6 +76,7 @@ struct Tiles {
   std::int64_t inner, inner_stride;      // extent; elements of the input from one to the next
   std::int64_t turned_tiles, inner_tiles;
   int bits;  // of the elements of a tile along the turned axis
+  Target target;
 };
 
 template <class T>
@@ -88,7 +101,7 @@ __global__ void __launch_bounds__(threads) turn_kernel(const __grid_constant__ T
     for (int k = 0; k < (1 << tile_bits) / threads; ++k) {
       const int i = k * threads + static_cast<int>(threadIdx.x), y = i & (height - 1), x = i >> (tile_bits - t.bits);
       if (a + x >= t.turned || b + y >= t.inner) continue;
-      output[to + (a + x) * t.turned_pitch + b + y] = shared[y * pitch + x];
+      output[t.target.place(to + (a + x) * t.turned_pitch + b + y)] = shared[y * pitch + x];
     }
     __syncthreads();
   }
@@ -131,8 +144,9 @@ T filling(std::uint64_t pattern) {
 
 }  // namespace
 
-Move::Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment)
-    : device_(device), plan_(plan), size_(element_size) {
+Move::Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment, std::int64_t row,
+           std::int64_t gap)
+    : device_(device), plan_(plan), row_(row), gap_(gap), size_(element_size) {
   for (std::size_t bits = 8 * element_size; bits < 64; bits *= 2) plan_.fill |= plan_.fill << bits;
   if (plan_.outside) plan_.axes = {{.extent = plan_.count}}, plan_.base = -1;
   widen(alignment);
@@ -156,6 +170,7 @@ void Move::widen(std::size_t alignment) {
   while (size_ < 16 && alignment % (2 * size_) == 0) {
     MoveProblem::Axis& inner = plan_.axes.back();
     bool together = inner.offsets.empty() && inner.stride == 1 && even(inner.extent) && even(plan_.base);
+    together &= gap_ == 0 || (even(row_) && even(gap_));
     for (std::size_t i = 0; i + 1 < plan_.axes.size(); ++i) {
       together &= even(plan_.axes[i].stride);
       for (const std::int64_t offset : plan_.axes[i].offsets) together &= offset == -1 || even(offset);
@@ -168,6 +183,7 @@ void Move::widen(std::size_t alignment) {
     inner.extent /= 2;
     plan_.base /= 2;
     plan_.count /= 2;
+    row_ /= 2, gap_ /= 2;
     size_ *= 2;
   }
 }
@@ -180,7 +196,9 @@ void Move::run(const Tensor& input, Tensor& output, Stream stream) const {
   Source source{};
   source.axes.wide = wide;
   source.base = plan_.base;
+  const Target target = {.row = row_, .gap = gap_, .by_row = Divider(wide ? 1 : row_), .wide = wide};
   Tiles tiles{};
+  tiles.target = target;
   tiles.turned = tiles.inner = 1;
   const auto* table = tables_.as<std::int64_t>();
   std::int64_t pitch = plan_.count;
@@ -212,7 +230,7 @@ void Move::run(const Tensor& input, Tensor& output, Stream stream) const {
       return;
     }
     launch_kernel(move_kernel<T>, {.grid = dim3(grid_for(plan_.count, threads)), .block = dim3(threads)}, stream,
-                  source, from, to, fill, plan_.count);
+                  source, target, from, to, fill, plan_.count);
   });
 }
 

@@ -14,8 +14,10 @@ class Move {
 
   static bool takes(const MoveProblem& problem) { return problem.axes.size() <= max_axes; }
 
-  /// `alignment`: the addresses of input and output are multiples of it.
-  Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment);
+  /// `alignment`: the addresses of input and output are multiples of it. After every `row` elements of the output,
+  /// `gap` are left out: channels of a larger image.
+  Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment, std::int64_t row = 1,
+       std::int64_t gap = 0);
 
   std::size_t parameter_bytes() const { return tables_.bytes(); }
   void run(const Tensor& input, Tensor& output, Stream stream) const;
@@ -25,6 +27,7 @@ class Move {
 
   int device_;
   detail::MovePlan plan_;
+  std::int64_t row_, gap_;
   std::size_t size_;  // of what is moved at a time: neighbours that stay together are one
   int turned_ = -1;   // an outer axis along which input elements are neighbours, where the innermost's are not
   Constant tables_;   // of the axes that have one, one after the other

@@ -7,6 +7,7 @@
 #include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
+#include "lamina/cuda/conv2d/pair/pair.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
 
@@ -18,7 +19,7 @@ using namespace cuda;
 constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, first_layer::prepare},
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},
-                                         {"mma", mma::takes, mma::prepare},
+                                         {"mma", mma::takes, mma::prepare, nullptr, true},
                                          {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare, nullptr, true},
                                          {"tiled", ladder::takes, ladder::prepare_tiled},
                                          {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
@@ -27,6 +28,8 @@ constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, fir
                                          {"direct", ladder::takes, ladder::prepare_direct}};
 
 constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum}};
+
+constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", pair::takes, pair::prepare}};
 
 }  // namespace
 
@@ -40,10 +43,9 @@ std::span<const Kernel<ConvSumProblem>> Kernels<ConvSumProblem>::cuda() {
   return sums;
 }
 
-/// What lies between the two fits its caches.
 template <>
 std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cuda() {
-  return {};
+  return pairs;
 }
 
 }  // namespace lamina

@@ -8,6 +8,7 @@
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/squeeze_excite.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::detail {
@@ -111,6 +112,7 @@ template struct Kernels<ReduceProblem>;
 template struct Kernels<ResampleProblem>;
 template struct Kernels<ScatterProblem>;
 template struct Kernels<SoftmaxProblem>;
+template struct Kernels<SqueezeExciteProblem>;
 template struct Kernels<TopKProblem>;
 
 }  // namespace lamina

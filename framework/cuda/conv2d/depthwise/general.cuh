@@ -4,18 +4,11 @@
 // Preconditions: Arguments filled in by depthwise.cpp.
 
 #include "lamina/cuda/conv2d/depthwise/arguments.h"
-#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/conv2d/windows.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"
 
 namespace lamina::cuda::depthwise {
-
-template <class T, int pack>
-__device__ __forceinline__ void to_floats(const unsigned char* from, float (&to)[pack]) {
-  const auto values = *reinterpret_cast<const Pack<T, pack>*>(from);
-#pragma unroll
-  for (int j = 0; j < pack; ++j) to[j] = to_f32(values.values[j]);
-}
 
 template <class T, int pack>
 __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_constant__ Arguments args) {

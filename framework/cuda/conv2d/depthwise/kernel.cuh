@@ -14,6 +14,7 @@
 // Sums are in f32, tap by tap in the order of the kernel's rows; the general kernel adds up row by row.
 
 #include "lamina/cuda/conv2d/depthwise/general.cuh"
+#include "lamina/cuda/conv2d/windows.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 
 namespace lamina::cuda::depthwise {
@@ -60,50 +61,9 @@ __device__ __forceinline__ void load_tile(const Arguments& args, const Place& pl
   }
 }
 
-/// What is done to a thread's sums, bias included: what is inlined once for all of them, other chains pixel by pixel.
-template <class T, int rows, int columns, int pack, class Index, class Inside>
-__device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[rows][columns][pack], const Index& index,
-                                           const Inside& inside) {
-  const auto each = [&](auto f) {
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-#pragma unroll
-      for (int c = 0; c < columns; ++c) f(r, c);
-    }
-  };
-  const auto residual_at = [&](int r, int c, float(&residual)[pack]) {
-#pragma unroll
-    for (int j = 0; j < pack; ++j) residual[j] = 0.0f;
-    if (inside(r, c)) load_residual<T>(finish, index(r, c), residual);
-  };
-  if (finish.kind == Finish::Kind::chain) {
-    each([&](int r, int c) {
-      float residual[pack];
-      residual_at(r, c, residual);
-      apply<T>(finish, sum[r][c], residual);
-    });
-    return;
-  }
-  if (finish.residual != nullptr) {
-    each([&](int r, int c) {
-      float residual[pack];
-      residual_at(r, c, residual);
-#pragma unroll
-      for (int j = 0; j < pack; ++j) sum[r][c][j] += residual[j];
-    });
-  }
-  with_kind(finish.kind, [&](auto kind) {
-    each([&](int r, int c) {
-#pragma unroll
-      for (int j = 0; j < pack; ++j) sum[r][c][j] = finished<kind.value, T>(finish, sum[r][c][j]);
-    });
-  });
-}
-
 template <class T, int kernel, int stride, int pack, int columns, int rows>
 __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
-  constexpr int width = (columns - 1) * stride + kernel, height = (rows - 1) * stride + kernel;
   constexpr bool in_registers = kernel * kernel * pack <= 36;
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
@@ -156,21 +116,9 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
   const unsigned char* source =
       memory + (down * rows * stride * args.tile_width + across * columns * stride) * args.pixel_bytes +
       lane * pack * static_cast<int>(sizeof(T));
-  // Where the weights allow it, one row's code for all rows: instructions that run once come from L2, at some seven
-  // cycles each, and would take most of a small layer's time.
-#pragma unroll(in_registers ? height : 1)
-  for (int y = 0; y < height; ++y) {
-    float x[width][pack];
-#pragma unroll
-    for (int i = 0; i < width; ++i) to_floats<T, pack>(source + i * args.pixel_bytes, x[i]);
-    source += args.tile_width * args.pixel_bytes;
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-      const int kh = y - r * stride;
-      if (kh < 0 || kh >= kernel) continue;  // in a loop: a branch that all take alike
-#pragma unroll
-      for (int kw = 0; kw < kernel; ++kw) {
-        float tap[pack];
+  add_windows<T, kernel, stride, in_registers>(
+      source, args.tile_width * args.pixel_bytes, args.pixel_bytes,
+      [&](int kh, int kw, float(&tap)[pack]) {
         if constexpr (in_registers) {
 #pragma unroll
           for (int j = 0; j < pack; ++j) tap[j] = w[kh * kernel + kw][j];
@@ -178,43 +126,17 @@ __global__ void __launch_bounds__(max_threads, 2) tiled_kernel(const __grid_cons
           to_floats<float, pack>(
               reinterpret_cast<const unsigned char*>(weights + ((kh * kernel + kw) * args.lanes + lane) * pack), tap);
         }
-#pragma unroll
-        for (int c = 0; c < columns; ++c) {
-#pragma unroll
-          for (int j = 0; j < pack; ++j) sum[r][c][j] = fmaf(x[c * stride + kw][j], tap[j], sum[r][c][j]);
-        }
-      }
-    }
-  }
+      },
+      sum);
 
   float bias[pack];
   to_floats<float, pack>(reinterpret_cast<const unsigned char*>(args.bias + channel), bias);
-#pragma unroll
-  for (int r = 0; r < rows; ++r) {
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-#pragma unroll
-      for (int j = 0; j < pack; ++j) sum[r][c][j] += bias[j];
-    }
-  }
   const std::int64_t first =
       ((static_cast<std::int64_t>(place.image) * g.out_height + row) * g.out_width + column) * g.in_channels + channel;
-  const auto index = [&](int r, int c) {
-    return first + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels;
-  };
-  const auto inside = [&](int r, int c) { return row + r < g.out_height && column + c < g.out_width; };
-  finish_all<T>(args.finish, sum, index, inside);
-#pragma unroll
-  for (int r = 0; r < rows; ++r) {
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      if (!inside(r, c)) continue;
-      Pack<T, pack> result;
-#pragma unroll
-      for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c][j]);
-      *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + index(r, c)) = result;
-    }
-  }
+  store_windows<T>(
+      args.finish, bias, sum, static_cast<T*>(args.output),
+      [&](int r, int c) { return first + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels; },
+      [&](int r, int c) { return row + r < g.out_height && column + c < g.out_width; });
 #endif
 }
 

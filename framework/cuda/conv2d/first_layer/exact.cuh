@@ -202,8 +202,9 @@ __device__ __noinline__ void exact_tile(const ExactTile& tile, const PixelPlaces
       for (int i = 0; i < pixels; ++i) {
         if (!wanted[i]) continue;
         const int row = scratch.list[at + group * pixels + i];
-        const float y = sum[i] + p.bias[f];
-        const Out out = from_f32<Out>(p.relu ? relu(y) : y);
+        float y[1] = {sum[i] + p.bias[f]};
+        finish<Out>(p, y);
+        const Out out = from_f32<Out>(y[0]);
         if (p.nhwc) {
           Pixels<Out, filters>{p, buffer, first_filter, thread}.at(places, row, f - first_filter) = out;
         } else {

@@ -7,6 +7,7 @@
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/short_finish.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda::first_layer {
@@ -84,7 +85,9 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == DType::f32 || view.format.dtype == storage_type(p.precision);
   };
   if (!p.device.wgmma || !stored(p.input()) || !stored(p.output())) return false;
-  if (!problem.epilogue.has_simple_chain() || problem.scaled || !expressible(problem.geometry)) return false;
+  if (!is_short(problem.epilogue, p.output().format.dtype) || problem.scaled || !expressible(problem.geometry)) {
+    return false;
+  }
   if (problem.epilogue.pool && !poolable(problem, p)) return false;
   return plan(problem, p, limits(p)).has_value();
 }

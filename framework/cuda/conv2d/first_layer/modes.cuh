@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "lamina/cuda/conv2d/first_layer/params.h"
-#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/finish.cuh"
 #include "lamina/kernel/conv_geometry.h"
 
 /// The four precisions as the tensor cores see them: operand type, whether inputs may be stored so (`narrow`), number
@@ -104,10 +104,28 @@ __device__ __forceinline__ float exact_operand(float x) {
   return x;
 }
 
-/// max(y, 0) that keeps NaN, as PyTorch's ReLU does.
-__device__ __forceinline__ float relu(float y) {
-  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
+/// y, but at least or at most the bound; NaN stays NaN, as in PyTorch's ReLU.
+__device__ __forceinline__ float at_least(float y, float bound) {
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(y) : "f"(bound));
   return y;
+}
+__device__ __forceinline__ float at_most(float y, float bound) {
+  asm("min.NaN.f32 %0, %0, %1;" : "+f"(y) : "f"(bound));
+  return y;
+}
+
+/// What is done to sums that are stored as Out.
+template <class Out, int n>
+__device__ __forceinline__ void finish(const Params& p, float (&y)[n]) {
+  const auto each = [&](auto function) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) y[i] = function(y[i]);
+  };
+  using Kind = Finish::Kind;
+  if (p.function == Kind::silu) return each([](float v) { return finished<Kind::silu, Out>({}, v); });
+  if (p.function == Kind::hard_swish) return each([](float v) { return finished<Kind::hard_swish, Out>({}, v); });
+  if (p.low > -INFINITY) each([&](float v) { return at_least(v, p.low); });
+  if (p.high < INFINITY) each([&](float v) { return at_most(v, p.high); });
 }
 
 }  // namespace lamina::cuda::first_layer

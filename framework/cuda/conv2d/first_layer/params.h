@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "lamina/cuda/finish.h"
+
 #ifdef __CUDACC__
 #define LAMINA_HOST_DEVICE __host__ __device__
 #else
@@ -145,8 +147,9 @@ struct Params {
   int buffers, buffer_bytes;               // store buffers; computing warpgroup g takes those congruent to it, in turn
   int exact_scratch, exact_scratch_bytes;  // where in dynamic shared memory the exact path works; of each warpgroup
 
-  bool relu;
-  bool narrow;  // the input is of 16 bits
+  Finish::Kind function;  // what is done to a sum: a clamp, SiLU or hard swish
+  float low, high;        // of the clamp
+  bool narrow;            // the input is of 16 bits
   bool any_inexact;
   bool nhwc;         // the output
   bool bulk_rows;    // image rows are multiples of 16 bytes: TMA brings them

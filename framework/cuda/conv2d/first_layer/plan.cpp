@@ -74,9 +74,10 @@ Params shape_params(const ConvGeometry& g, Format input, int strip_width) {
   return p;
 }
 
-void add_epilogue(Params& p, const ConvProblem& problem, Layout layout) {
-  p.relu = problem.epilogue.relu();
-  p.nhwc = layout == Layout::nhwc;
+void add_epilogue(Params& p, const ConvProblem& problem, const Format& output) {
+  const Finish finish = finish_of(problem.epilogue, output.dtype);
+  p.function = finish.kind, p.low = finish.low, p.high = finish.high;
+  p.nhwc = output.layout == Layout::nhwc;
   if (!problem.epilogue.pool) return;
   const PoolGeometry& pool = *problem.epilogue.pool;
   p.pool_kernel = pool.kernel_height, p.pool_stride = pool.stride_height, p.pool_padding = pool.padding_height;
@@ -103,7 +104,7 @@ std::optional<Plan> fit(const ConvProblem& problem, const Preparation& preparati
   plan.split = preparation.precision == Precision::fp32;
   plan.filters = filters;
   Params& p = plan.params = shape_params(g, preparation.input().format, strip_width);
-  add_epilogue(p, problem, preparation.output().format.layout);
+  add_epilogue(p, problem, preparation.output().format);
   order_steps(p);
   p.splits = ceil_div(g.out_channels, filters);
   p.one_run = p.nhwc && p.contiguous && g.out_channels == filters;

@@ -56,7 +56,7 @@ __device__ __forceinline__ void begin_sums(const SharedControl& control, int lan
   }
 }
 
-template <Precision precision, int filters>
+template <Precision precision, class Out, int filters>
 __device__ __forceinline__ void finish_sums(const Params& p, const SharedControl& control, int lane,
                                             float (&y)[filters / 2]) {
   if constexpr (Mode<precision>::scaled) {
@@ -70,10 +70,7 @@ __device__ __forceinline__ void finish_sums(const Params& p, const SharedControl
       }
     }
   }
-  if (p.relu) {
-#pragma unroll
-    for (int i = 0; i < filters / 2; ++i) y[i] = relu(y[i]);
-  }
+  finish<Out>(p, y);
 }
 
 template <Precision precision, class Out, int filters>
@@ -129,7 +126,7 @@ __device__ __forceinline__ void compute_tiles(const Params& p, SharedControl& co
                            : number + segment.rows;
       if (!bad) release(done);
 
-      finish_sums<precision, filters>(p, control, lane, y);
+      finish_sums<precision, Out, filters>(p, control, lane, y);
       const int which = group + computing_groups * (count & in_turn), parity = count >> in_turn & 1;
       const PixelPlaces& places = control.places[which];
       Out* buffer = reinterpret_cast<Out*>(buffers + which * p.buffer_bytes);

@@ -32,11 +32,15 @@ struct Bundling {
 struct BundlePlace {
   int group, channel, filter, filters;
   __host__ __device__ BundlePlace(const ConvGeometry& g, const Bundling& b, int bundle) {
-    const int in = g.in_channels / g.groups, out = g.out_channels / g.groups;
-    group = b.parts > 1 ? bundle / b.parts : bundle * b.packed;
-    channel = group * in;
-    filter = group * out + (b.parts > 1 ? bundle % b.parts * b.filters : 0);
-    const int end = b.parts > 1 ? (group + 1) * out : g.out_channels;
+    // Whole groups need no division, which every block would wait for.
+    group = b.parts == 1 ? bundle * b.packed : bundle / b.parts;
+    channel = b.parts == 1 ? bundle * b.channels : group * b.channels;
+    filter = bundle * b.filters;
+    int end = g.out_channels;
+    if (b.parts > 1) {
+      const int out = g.out_channels / g.groups;
+      filter = group * out + (bundle - group * b.parts) * b.filters, end = (group + 1) * out;
+    }
     filters = end - filter < b.filters ? end - filter : b.filters;
   }
 };
@@ -55,11 +59,14 @@ struct Arguments {
   const void* weight = nullptr;         // [bundles, chunks, steps of 2 units, fragments of 8 filters, lane, words]
   const float* bias = nullptr;          // [bundles, fragments * 8], zeros where there is none
   const FilterRange* ranges = nullptr;  // the same, fp32 only
-  void* output = nullptr;               // [N, OH, OW, OC]
+  void* output = nullptr;               // [N, OH, OW, OC], from pixel to pixel output_pitch elements
+  int output_pitch = 0;
+  bool paired = false;  // which, and the address, are a multiple of two elements
   Finish finish;
   Bundling bundling;
   Axis y, x;
   int block_bundles = 1;  // of a block
+  int bundle_blocks = 1;  // that share out the bundles
   bool shared = false;    // which have the same channels; else theirs follow each other
   int units = 1;          // of channels: of one bundle, in one chunk of them
   int chunks = 1;         // of a bundle's channels
@@ -67,7 +74,8 @@ struct Arguments {
   int fragments = 1;      // of a bundle: 8 filters each
   int pixel_bytes = 0;    // from pixel to pixel in shared memory
   int copy_bytes = 16;    // of one copy: 2, 4, 8 or 16
-  Divider by_pieces;      // such copies of a pixel
+  // Copies of a pixel; blocks that share out bundles, columns and rows; columns of a tile; units of a tap; a window's.
+  Divider by_pieces, by_bundle_blocks, by_tiles_x, by_tiles_y, by_tile_x, by_units, by_kernel_width;
   int weight_offset = 0, stage_bytes = 0;
   int stages = 1;
 };

@@ -87,6 +87,7 @@ std::optional<Choice> search(const ConvGeometry& g, const Preparation& p, const 
   const auto all = tiles(p.precision);
   const int taps = g.kernel_height * g.kernel_width;
   if (g.kernel_height > 256 || g.kernel_width > 256 || taps > 4096) return {};
+  if (g.out_pixels() > std::numeric_limits<int>::max()) return {};
   std::optional<Choice> best;
   double best_cycles = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -120,6 +121,9 @@ std::optional<Choice> search(const ConvGeometry& g, const Preparation& p, const 
         if (bundles < tile.warps_n() && tile.warps_n() <= bundling.count) continue;
         a.block_bundles = std::min(bundles, bundling.count);
         if (a.block_bundles == 1) a.shared = true;
+        a.bundle_blocks = ceil_div(bundling.count, a.block_bundles);
+        a.by_bundle_blocks = Divider(a.bundle_blocks);
+        a.by_units = Divider(a.units), a.by_kernel_width = Divider(g.kernel_width);
         const int pixel_units = a.shared ? a.units : a.units * a.block_bundles;
         a.pixel_bytes = (pixel_units + (pixel_units % 2 == 0 ? 1 : 0)) * unit_bytes;
         a.copy_bytes = std::gcd(16, g.in_channels * need.element_bytes);
@@ -141,10 +145,11 @@ std::optional<Choice> search(const ConvGeometry& g, const Preparation& p, const 
           const std::int64_t shared_bytes = table + a.stages * (pixel_bytes + weight_bytes);
           if (shared_bytes > p.device.shared_bytes || x.halo > most_pixels_of_a_row) continue;
           a.y = y, a.x = x;
+          a.by_tiles_x = Divider(x.tiles), a.by_tiles_y = Divider(y.tiles), a.by_tile_x = Divider(x.tile);
           a.weight_offset = static_cast<int>(pixel_bytes);
           a.stage_bytes = static_cast<int>(pixel_bytes) + weight_bytes;
           c.shared_bytes = static_cast<int>(shared_bytes);
-          c.blocks = g.batch * y.tiles * x.tiles * ceil_div(bundling.count, a.block_bundles);
+          c.blocks = g.batch * y.tiles * x.tiles * a.bundle_blocks;
           if (c.blocks > std::numeric_limits<int>::max()) continue;
           const double cycles = expected_cycles(c, need, p.device);
           if (cycles >= best_cycles) continue;

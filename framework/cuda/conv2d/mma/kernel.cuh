@@ -60,8 +60,10 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
                    true);
   }
   for (int i = thread; i < args.steps * 2; i += threads) {
-    const int tap = i / args.units, unit = i - tap * args.units;
-    const int down = tap / g.kernel_width, right = tap - down * g.kernel_width;
+    const auto tap = args.by_units.quotient(static_cast<std::uint32_t>(i));
+    const int unit = i - static_cast<int>(tap) * args.units,
+              down = static_cast<int>(args.by_kernel_width.quotient(tap));
+    const int right = static_cast<int>(tap) - down * g.kernel_width;
     // The unit that fills the last step meets weights of zero.
     const bool real = down < g.kernel_height;
     reinterpret_cast<int*>(memory)[i] =
@@ -74,25 +76,28 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
                    false);
     ptx::copy_async_commit();
   }
+#pragma unroll 1
   for (int stage = args.stages; stage < max_stages; ++stage) ptx::copy_async_commit();  // as many groups as stages
 
   // What this lane reads of each fragment: one pixel, one of the two units.
   const int pixels = args.y.tile * args.x.tile, warp_m = warp % warps_m, warp_n = warp / warps_m;
+  const auto row_of = [&](int pixel) {
+    return static_cast<int>(args.by_tile_x.quotient(static_cast<std::uint32_t>(pixel)));
+  };
   std::uint32_t source[m];
 #pragma unroll
   for (int i = 0; i < m; ++i) {
     const int pixel = min(warp_m * 16 * m + i * 16 + lane % 16, pixels - 1);
-    const int y = pixel / args.x.tile, x = pixel - y * args.x.tile;
+    const int y = row_of(pixel), x = pixel - y * args.x.tile;
     source[i] = static_cast<std::uint32_t>((y * args.y.stride * args.x.halo + x * args.x.stride) * args.pixel_bytes);
   }
-  // What it stores.
-  int row[2 * m], column[2 * m];
+  // What it stores, of the image's pixels; negative: nothing.
+  int to[2 * m];
 #pragma unroll
   for (int i = 0; i < 2 * m; ++i) {
     const int pixel = warp_m * 16 * m + i * 8 + lane / 4;
-    const int y = pixel / args.x.tile, x = pixel - y * args.x.tile;
-    row[i] = place.row + y, column[i] = place.column + x;
-    if (pixel >= pixels || row[i] >= g.out_height || column[i] >= g.out_width) row[i] = -1;
+    const int y = row_of(pixel), row = place.row + y, column = place.column + pixel - y * args.x.tile;
+    to[i] = pixel < pixels && row < g.out_height && column < g.out_width ? row * g.out_width + column : -1;
   }
 
   const int weight_bytes = args.steps * step_bytes_of(Op::precision, n);
@@ -142,7 +147,7 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
       }
     }
     sums.end();
-    if (local < bundles) store<Op, m, n>(args, place, place.bundle + local, row, column, sums.sum);
+    if (local < bundles) store<Op, m, n>(args, place, place.bundle + local, to, sums.sum);
   }
 }
 

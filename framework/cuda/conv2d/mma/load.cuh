@@ -14,14 +14,13 @@ struct Place {
   int bundle;              // its first
 
   __device__ __forceinline__ explicit Place(const Arguments& args) {
-    const auto blocks = static_cast<unsigned>((args.bundling.count + args.block_bundles - 1) / args.block_bundles);
-    unsigned rest = blockIdx.x;  // bundles fastest: blocks that run together share pixels
-    bundle = static_cast<int>(rest % blocks) * args.block_bundles;
-    rest /= blocks;
-    column = static_cast<int>(rest % static_cast<unsigned>(args.x.tiles)) * args.x.tile;
-    rest /= static_cast<unsigned>(args.x.tiles);
-    row = static_cast<int>(rest % static_cast<unsigned>(args.y.tiles)) * args.y.tile;
-    image = static_cast<int>(rest / static_cast<unsigned>(args.y.tiles));
+    const unsigned at = blockIdx.x;  // bundles fastest: blocks that run together share pixels
+    const unsigned tile = args.by_bundle_blocks.quotient(at), line = args.by_tiles_x.quotient(tile);
+    const unsigned above = args.by_tiles_y.quotient(line);
+    bundle = (static_cast<int>(at) - static_cast<int>(tile) * args.bundle_blocks) * args.block_bundles;
+    column = (static_cast<int>(tile) - static_cast<int>(line) * args.x.tiles) * args.x.tile;
+    row = (static_cast<int>(line) - static_cast<int>(above) * args.y.tiles) * args.y.tile;
+    image = static_cast<int>(above);
   }
 };
 

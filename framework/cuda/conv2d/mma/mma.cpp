@@ -24,6 +24,9 @@ class Mma final : public Operator {
     bias_ = Constant(device_, packed.biases.data(), packed.biases.size() * sizeof(float));
     ranges_ = Constant(device_, packed.ranges.data(), packed.ranges.size() * sizeof(FilterRange));
     Arguments& args = choice_.args;
+    const View& output = p.output();
+    args.output_pitch = static_cast<int>(output.is_slice() ? output.channels : problem.geometry.out_channels);
+    args.paired = args.output_pitch % 2 == 0 && output.alignment % (2 * size_of(output.format.dtype)) == 0;
     args.weight = weight_.data();
     args.bias = bias_.as<float>();
     args.ranges = ranges_.as<FilterRange>();
@@ -75,6 +78,11 @@ bool left_to_it(const ConvProblem& problem, const Preparation& p) {
          static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
 }
 
+/// Slices are written, not read.
+bool slices_fit(const Preparation& p) {
+  return !p.has_slices() || (p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc);
+}
+
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
@@ -84,7 +92,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   };
   return (left_to_it(problem, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
          finish_takes(problem.epilogue, p) && !problem.scaled && fit(p.input(), g.in_pixels()) &&
-         fit(p.output(), g.out_pixels()) && choose(g, p).has_value();
+         fit(p.output(), g.out_pixels()) && slices_fit(p) && choose(g, p).has_value();
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {

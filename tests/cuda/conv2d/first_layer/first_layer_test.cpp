@@ -141,6 +141,24 @@ TEST_P(Sm90, SameBitsEveryRun) {
   for (int i = 0; i < 3; ++i) ASSERT_EQ(first, run_bytes(g, options(g), d, true));
 }
 
+TEST_P(Sm90, Functions) {
+  const ConvGeometry g = geometry(2, 75, 67, 32, 3, 2, 1);
+  ConvData d = draw(g, normal, normal, 15);
+  d.x[7] = nan, d.x[1500] = infinity, d.x[4000] = 1e-12f;
+  for (const PointwiseStep& step : {PointwiseStep{.function = Pointwise::clip, .a = 0, .b = 6},
+                                    PointwiseStep{.function = Pointwise::clip, .a = -0.5, .b = 1},
+                                    PointwiseStep{Pointwise::silu}, PointwiseStep{Pointwise::hard_swish}}) {
+    KernelOptions o = options(g);
+    o.chain = {step};
+    if (!GetParam().pooled || takes(g, o)) expect(g, d, o, true);
+  }
+  KernelOptions o = options(g);
+  o.chain = {{Pointwise::gelu}};
+  EXPECT_FALSE(takes(g, o));
+  o.chain = {{Pointwise::relu}, {Pointwise::silu}};
+  EXPECT_FALSE(takes(g, o));
+}
+
 TEST_P(Sm90, Pooling) {
   if (!GetParam().pooled) GTEST_SKIP() << "for kinds that pool";
   const ConvGeometry resnet = geometry(1, 224, 224, 64, 7, 2, 3), alexnet = geometry(3, 224, 224, 64);

@@ -1,0 +1,116 @@
+#pragma once
+
+// What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
+// pixels in shared memory. The depthwise convolution's, and of the pair of a convolution and a depthwise one.
+
+#include "lamina/cuda/finish.cuh"
+
+namespace lamina::cuda {
+
+template <class T, int pack>
+__device__ __forceinline__ void to_floats(const unsigned char* from, float (&to)[pack]) {
+  const auto values = *reinterpret_cast<const Pack<T, pack>*>(from);
+#pragma unroll
+  for (int j = 0; j < pack; ++j) to[j] = to_f32(values.values[j]);
+}
+
+/// Adds up the windows of rows x columns outputs, of which `source` is the first pixel, tap by tap in the order of the
+/// kernel's rows. Each input is read and converted once, and used for all outputs that see it. `tap(kh, kw, to)` gives
+/// the weights. `unrolled`: where they are in registers. Elsewhere one row's code serves for all rows: instructions
+/// that run once come from L2, at some seven cycles each, and would take most of a small layer's time.
+template <class T, int kernel, int stride, bool unrolled, int rows, int columns, int pack, class Tap>
+__device__ __forceinline__ void add_windows(const unsigned char* source, int row_bytes, int pixel_bytes, const Tap& tap,
+                                            float (&sum)[rows][columns][pack]) {
+  constexpr int width = (columns - 1) * stride + kernel, height = (rows - 1) * stride + kernel;
+#pragma unroll(unrolled ? height : 1)
+  for (int y = 0; y < height; ++y) {
+    float x[width][pack];
+#pragma unroll
+    for (int i = 0; i < width; ++i) to_floats<T, pack>(source + i * pixel_bytes, x[i]);
+    source += row_bytes;
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      const int kh = y - r * stride;
+      if (kh < 0 || kh >= kernel) continue;  // in a loop: a branch that all take alike
+#pragma unroll
+      for (int kw = 0; kw < kernel; ++kw) {
+        float w[pack];
+        tap(kh, kw, w);
+#pragma unroll
+        for (int c = 0; c < columns; ++c) {
+#pragma unroll
+          for (int j = 0; j < pack; ++j) sum[r][c][j] = fmaf(x[c * stride + kw][j], w[j], sum[r][c][j]);
+        }
+      }
+    }
+  }
+}
+
+/// What is done to a thread's sums, bias included: what is inlined once for all of them, other chains pixel by pixel.
+template <class T, int rows, int columns, int pack, class Index, class Inside>
+__device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[rows][columns][pack], const Index& index,
+                                           const Inside& inside) {
+  const auto each = [&](auto f) {
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+#pragma unroll
+      for (int c = 0; c < columns; ++c) f(r, c);
+    }
+  };
+  const auto residual_at = [&](int r, int c, float(&residual)[pack]) {
+#pragma unroll
+    for (int j = 0; j < pack; ++j) residual[j] = 0.0f;
+    if (inside(r, c)) load_residual<T>(finish, index(r, c), residual);
+  };
+  if (finish.kind == Finish::Kind::chain) {
+    each([&](int r, int c) {
+      float residual[pack];
+      residual_at(r, c, residual);
+      apply<T>(finish, sum[r][c], residual);
+    });
+    return;
+  }
+  if (finish.residual != nullptr) {
+    each([&](int r, int c) {
+      float residual[pack];
+      residual_at(r, c, residual);
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[r][c][j] += residual[j];
+    });
+  }
+  with_kind(finish.kind, [&](auto kind) {
+    each([&](int r, int c) {
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[r][c][j] = finished<kind.value, T>(finish, sum[r][c][j]);
+    });
+  });
+}
+
+/// Adds the bias, finishes and stores those outputs that are `inside(r, c)`, at `index(r, c)`.
+template <class T, int rows, int columns, int pack, class Index, class Inside>
+__device__ __forceinline__ void store_windows(const Finish& finish, const float (&bias)[pack],
+                                              float (&sum)[rows][columns][pack], T* output, const Index& index,
+                                              const Inside& inside) {
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+#pragma unroll
+    for (int c = 0; c < columns; ++c) {
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sum[r][c][j] += bias[j];
+    }
+  }
+  finish_all<T>(finish, sum, index, inside);
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+#pragma unroll
+    for (int c = 0; c < columns; ++c) {
+      if (!inside(r, c)) continue;
+      Pack<T, pack> result;
+#pragma unroll
+      for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c][j]);
+      *reinterpret_cast<Pack<T, pack>*>(output + index(r, c)) = result;
+    }
+  }
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "lamina/kernel/problems.h"
+
+namespace lamina {
+
+/// Squeeze and excitation (Hu et al., "Squeeze-and-Excitation Networks", 2018): each channel of an image times a factor
+/// that two small layers make of the means of all its channels.
+struct SqueezeExciteProblem {
+  static constexpr std::string_view what = "squeeze and excitation";
+  ConvProblem squeeze, excite;  ///< of images of one pixel: the means to fewer values, those to the factors
+
+  double flops() const { return squeeze.geometry.flops() + excite.geometry.flops(); }
+};
+
+}  // namespace lamina

@@ -1,0 +1,87 @@
+// Blocks of mobile networks on a GPU, several layers to a kernel, against the CPU layer by layer.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lamina/layers/pool2d.h"
+#include "lamina/ops/op.h"
+#include "support/devices.h"
+#include "support/networks.h"
+#include "support/on_gpu.h"
+#include "support/seeded_network.h"
+
+namespace lamina {
+namespace {
+
+class CudaBlocks : public test::OnGpu {};
+LAMINA_ON_GPUS(CudaBlocks);
+
+/// A first layer and three blocks: with strides 1 and 2, a residual sum, squeeze and excitation, windows of 3 and 5.
+Graph mobile(const char* function) {
+  Graph g;
+  const auto conv = [&](const std::string& name, Value x, const Conv2dOptions& o) { return g.add(name, Conv2d(o), x); };
+  const auto finished = [&](const std::string& name, Value x) {
+    return g.add(name + "." + function, Op(function), {x});
+  };
+  Value x = g.input("input", {batch, 3, 61, 57});
+  x = finished("first", conv("first", x, {.in = 3, .out = 16, .kernel = 3, .stride = 2, .padding = 1}));
+  const auto block = [&](const std::string& name, Value from, int in, int wide, int out, int kernel, int stride) {
+    Value y = finished(name + ".widen", conv(name + ".widen", from, {.in = in, .out = wide}));
+    y = finished(
+        name + ".filter",
+        conv(name + ".filter", y,
+             {.in = wide, .out = wide, .kernel = kernel, .stride = stride, .padding = kernel / 2, .groups = wide}));
+    const Value mean = g.add(name + ".mean", AdaptiveAvgPool2d(1), y);
+    const Value few = g.add(name + ".relu", ReLU(), conv(name + ".squeeze", mean, {.in = wide, .out = wide / 4}));
+    const Value factors =
+        g.add(name + ".sigmoid", Op("Sigmoid"), {conv(name + ".excite", few, {.in = wide / 4, .out = wide})});
+    y = conv(name + ".narrow", g.add(name + ".gate", Op("Mul"), {factors, y}), {.in = wide, .out = out});
+    return stride == 1 && in == out ? g.add(name + ".sum", Add(), {y, from}) : y;
+  };
+  x = block("a", x, 16, 48, 24, 3, 2);
+  x = block("b", x, 24, 96, 24, 5, 1);
+  x = block("c", x, 24, 72, 40, 3, 1);
+  g.output(g.add("end", AdaptiveAvgPool2d(1), x));
+  test::seed_parameters(g);
+  return g;
+}
+
+int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
+TEST_P(CudaBlocks, AreAsLayerByLayer) {
+  for (const char* function : {"Relu", "HardSwish"}) {
+    const Graph g = mobile(function);
+    for (const std::int64_t images : {1, 5}) {
+      const Tensor x = test::random_tensor({images, 3, 61, 57}, 3);
+      const Tensor expected = g.compile({.batch = images, .threads = 1, .fuse = false}).run(x).clone();
+      for (const bool before_hopper : {false, true}) {
+        for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+          CompileOptions options = {.device = gpu(), .batch = images, .precision = precision};
+          options.description = before_hopper ? test::as_ampere(describe(gpu())) : describe(gpu());
+          Plan plan = g.compile(options);
+          const bool narrow = size_of(storage_type(precision)) == 2;
+          EXPECT_EQ(count(plan.summary(), "pair (mma.sync)"), narrow ? 3 : 0) << plan.summary();
+          EXPECT_EQ(count(plan.summary(), "cluster of"), narrow && options.description->architecture >= 90 ? 3 : 0);
+          const Tensor found = plan.run(x.clone()).clone();
+          double error = 0, norm = 0;
+          for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+            const double a = found.values<float>()[i], b = expected.values<float>()[i];
+            error += (a - b) * (a - b), norm += b * b;
+          }
+          const double bound = precision == Precision::fp32 ? 2e-5 : precision == Precision::bf16 ? 3e-2 : 4e-3;
+          EXPECT_LT(std::sqrt(error / norm), bound) << function << ", " << images << ", " << name(precision);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lamina
