@@ -13,7 +13,7 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// The first pixel of a column of windows: its window's corner, in the input.
+/// A pixel: of a column of windows the first's corner in the input, of a box of pixels the corner.
 struct Corner {
   int image = 0, row = 0, column = 0;
 };
@@ -40,11 +40,29 @@ __device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, i
       : "memory");
 }
 
+/// Copies the map's box of images, 128 bytes of channels from `channel` on of pixels from `corner` on, row by row;
+/// zeros where it reaches outside of the image, also before its first row and column.
+__device__ __forceinline__ void load_box(void* shared, const CUtensorMap& map, int channel, Corner corner,
+                                         std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(channel), "r"(corner.column), "r"(corner.row), "r"(corner.image), "r"(shared_address(barrier))
+      : "memory");
+}
+
 /// Stores a box of shared memory to a matrix at (row, column), except what lies outside of it; bulk_commit closes the
 /// group.
 __device__ __forceinline__ void store_box(const CUtensorMap& map, std::uint32_t shared, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
                "r"(column), "r"(row), "r"(shared)
+               : "memory");
+}
+
+/// The same to images.
+__device__ __forceinline__ void store_box(const CUtensorMap& map, std::uint32_t shared, int channel, Corner corner) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map),
+               "r"(channel), "r"(corner.column), "r"(corner.row), "r"(corner.image), "r"(shared)
                : "memory");
 }
 

@@ -49,6 +49,12 @@ __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t low) {
 __device__ __forceinline__ std::uint64_t rows_descriptor(std::uint32_t address) {
   return descriptor<Swizzle::bytes_128, 1024>((address & 0x3ffffu) >> 4);
 }
+/// The same with `stride` bytes from eight rows to the next eight. Neither has to be a multiple of 1024: it is
+/// addresses that are swizzled, not places in the operand.
+__device__ __forceinline__ std::uint64_t rows_descriptor(std::uint32_t address, std::uint32_t stride) {
+  return ((address & 0x3ffffu) >> 4) | std::uint64_t{stride / 16} << 32 |
+         static_cast<std::uint64_t>(Swizzle::bytes_128) << 62;
+}
 
 // Inline assembly wants every register by name. Of the instruction with n columns: the names of its n / 2 accumulators,
 // the accumulators, and the names of the operands behind them.

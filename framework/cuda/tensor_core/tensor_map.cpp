@@ -3,6 +3,7 @@
 #include <cudaTypedefs.h>
 
 #include <array>
+#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/runtime/check.h"
@@ -34,6 +35,26 @@ bool axis_expressible(int stride, int padding, int kernel, int dilation) {
   return stride <= 8 && padding <= 128 && far >= -128 && far <= 127 && (kernel - 1) * dilation <= 255;
 }
 
+/// By cuTensorMapEncodeTiled: sizes in elements, innermost first; strides in bytes, of all dimensions but the
+/// innermost.
+template <std::size_t rank>
+CUtensorMap tiled_map(CUtensorMapDataType type, const void* data, const std::array<cuuint64_t, rank>& sizes,
+                      const std::array<cuuint64_t, rank - 1>& strides, const std::array<cuuint32_t, rank>& box,
+                      bool swizzled, bool read) {
+  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  std::array<cuuint32_t, rank> steps;
+  steps.fill(1);
+  CUtensorMap map{};
+  const CUresult status = encode(
+      &map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes.data(), strides.data(), box.data(),
+      steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+      read ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    fail("CUDA: cuTensorMapEncodeTiled refused ", rank == 2 ? "a matrix" : "an image", " with error ",
+         static_cast<int>(status));
+  return map;
+}
+
 }  // namespace
 
 CUtensorMapDataType tensor_map_type(DType type, bool as_tf32) {
@@ -44,24 +65,25 @@ CUtensorMapDataType tensor_map_type(DType type, bool as_tf32) {
   }
 }
 
-CUtensorMap matrix_map(const MatrixMap& matrix, const void* data) {
-  static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
-  const cuuint64_t element = element_bytes(matrix.type);
-  const std::array<cuuint64_t, 2> sizes{static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
-  const auto pitch = static_cast<cuuint64_t>(matrix.pitch > 0 ? matrix.pitch : matrix.columns);
-  const std::array<cuuint64_t, 1> strides{pitch * element};
-  const std::array<cuuint32_t, 2> box{static_cast<cuuint32_t>(step_bytes / element),
-                                      static_cast<cuuint32_t>(matrix.box_rows)};
-  const std::array<cuuint32_t, 2> steps{1, 1};
-  CUtensorMap map{};
-  const CUresult status =
-      encode(&map, matrix.type, 2, const_cast<void*>(data), sizes.data(), strides.data(), box.data(), steps.data(),
-             CU_TENSOR_MAP_INTERLEAVE_NONE, matrix.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-             matrix.read ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    fail("CUDA: cuTensorMapEncodeTiled refused a matrix with error ", static_cast<int>(status));
-  return map;
+CUtensorMap matrix_map(const MatrixMap& m, const void* data) {
+  const cuuint64_t element = element_bytes(m.type);
+  const auto pitch = static_cast<cuuint64_t>(m.pitch > 0 ? m.pitch : m.columns);
+  return tiled_map<2>(
+      m.type, data, {static_cast<cuuint64_t>(m.columns), static_cast<cuuint64_t>(m.rows)}, {pitch * element},
+      {static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(m.box_rows)}, m.swizzled, m.read);
+}
+
+CUtensorMap image_map(const ImageMap& m, const void* data) {
+  const cuuint64_t element = element_bytes(m.type);
+  const auto channels = static_cast<cuuint64_t>(m.channels), width = static_cast<cuuint64_t>(m.width),
+             height = static_cast<cuuint64_t>(m.height), batch = static_cast<cuuint64_t>(m.batch),
+             pixel = (m.pitch > 0 ? static_cast<cuuint64_t>(m.pitch) : channels) * element;
+  std::array<cuuint64_t, 4> sizes{channels, width, height, batch};
+  std::array<cuuint64_t, 3> strides{pixel, width * pixel, height * width * pixel};
+  std::array<cuuint32_t, 4> box{static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(m.box_width),
+                                static_cast<cuuint32_t>(m.box_height), 1};
+  if (m.by_columns) std::swap(sizes[1], sizes[2]), std::swap(strides[0], strides[1]), std::swap(box[1], box[2]);
+  return tiled_map<4>(m.type, data, sizes, strides, box, true, m.read);
 }
 
 bool im2col_expressible(const ConvGeometry& g) {

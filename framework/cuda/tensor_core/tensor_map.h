@@ -25,6 +25,18 @@ struct MatrixMap {
 };
 CUtensorMap matrix_map(const MatrixMap& matrix, const void* data);  // [rows, columns]
 
+/// Boxes of box_height rows of box_width pixels of one image. What lies outside of the image, on any side, is read as
+/// zeros, and not written.
+struct ImageMap {
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  std::int64_t batch = 0, height = 0, width = 0, channels = 0;
+  std::int64_t pitch = 0;  // elements from one pixel to the next; 0: channels
+  int box_height = 0, box_width = 0;
+  bool by_columns = false;  // the box's pixels in shared memory: column by column
+  bool read = true;         // through L2, which then fetches 256 bytes at a time
+};
+CUtensorMap image_map(const ImageMap& image, const void* data);  // [batch, height, width, channels]
+
 /// Whether TMA's im2col mode can express the windows of this convolution.
 bool im2col_expressible(const ConvGeometry& geometry);
 

@@ -20,6 +20,8 @@ inline constexpr int block_filters = 64;                        // the rows of o
 inline constexpr int block_bytes = block_filters * step_bytes;  // of weights, per step
 inline constexpr int max_stages = 8;
 inline constexpr int max_log2_buffers = 3;
+inline constexpr int max_boxes = 8, max_halo_stages = 32;  // of halo/, in a block
+inline constexpr int rectangle_width = 8;                  // in pixels: of the rows of eight that wgmma reads
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
 /// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
@@ -71,6 +73,31 @@ __host__ __device__ constexpr int barrier_offset(int ring_bytes, int store_bytes
   return behind > landing ? behind : landing;
 }
 
+/// Tiles that are rectangles, whose pixels come with their halo, all that their windows reach, as one box for each slab
+/// (halo/kernel.cuh).
+struct Halo {
+  int across = 0, down = 0;   // tiles of an image
+  int width = 0, height = 0;  // of a box, in pixels
+  int boxes = 0;              // of each team, in shared memory
+  bool resident = false;      // all weights of a block's filters stay in shared memory
+  bool by_tap = false;        // boxes of one tap each, for windows that reach far: without a halo, and without those
+                              // taps that no pixel of the rectangle sees
+
+  __host__ __device__ constexpr int box_bytes() const { return (width * height * step_bytes + 1023) / 1024 * 1024; }
+};
+
+/// Of a window's taps, along one side, those of which some of `extent` neighbouring outputs sees a pixel: at least one.
+/// `begin`: where the first tap of the first output is.
+struct LiveTaps {
+  int first, end;
+  __host__ __device__ constexpr explicit LiveTaps(int taps) : first(0), end(taps) {}
+  __host__ __device__ constexpr LiveTaps(int begin, int extent, int taps, int dilation, int in) : first(0), end(taps) {
+    while (first + 1 < end && begin + first * dilation + extent <= 0) ++first;
+    while (first + 1 < end && begin + (end - 1) * dilation >= in) --end;
+  }
+  __host__ __device__ constexpr int count() const { return end - first; }
+};
+
 struct Arguments {
   ConvGeometry geometry;
   const void* input = nullptr;          // [N, H, W, C]
@@ -83,6 +110,7 @@ struct Arguments {
   int out_pitch = 0;     // elements from one pixel of the output to the next: more than OC in a slice of another
   bool adds = false;     // Finish::residual, which comes by copies of its own
   bool chained = false;  // through store_chained
+  bool pooled = false;   // maxima of 2 x 2 pixels are stored, OH / 2 x OW / 2 of them
   Finish finish;         // of a sum, bias included
   int pixels = 0;        // N * OH * OW
   int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
@@ -96,20 +124,24 @@ struct Arguments {
   int splits = 1;        // blocks of a cluster that share one tile, each with a piece of K
   bool in_ring = false;  // where their sums land
   int log2_buffers = 1;  // of each warpgroup, for its outputs and for what is added to them
+  Halo halo = {};
 };
 
 /// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
 /// them.
 struct Tile {
   Operand operand = Operand::fp16;
-  int groups = 0, pixels = 0, helpers = 1;
+  int groups = 0, pixels = 0;
+  int teams = 0;  // of `groups` warpgroups, which take such tiles in turn, where they are rectangles; 0: runs of pixels
+  int helpers = 1;
   bool roomy = true;             // whether more than a clamp may be done to its sums
+  bool pools = false;            // whether Arguments::pooled may be
   int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, output, residual)
 
-  int threads() const { return (groups + helpers) * 128; }
+  int threads() const { return (groups * (teams > 0 ? teams : 1) + helpers) * 128; }
   /// `log2_buffers`: Arguments::log2_buffers, of which those for what is added have barriers.
   int shared_bytes(int stages, int splits, bool in_ring, bool adds, int log2_buffers) const {
     const int buffers = groups << log2_buffers, stores = buffers * store_pixels * step_bytes;
@@ -124,6 +156,8 @@ struct Tile {
 /// Every tile of one operand.
 std::vector<Tile> tiles_fp16();
 std::vector<Tile> tiles_bf16();
+std::vector<Tile> halo_tiles_fp16();
+std::vector<Tile> halo_tiles_bf16();
 std::vector<Tile> tiles_tf32();
 std::vector<Tile> tiles_split_tf32();
 std::vector<Tile> tiles_scaled_f16();

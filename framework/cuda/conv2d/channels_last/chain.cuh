@@ -35,20 +35,21 @@ struct Quad {
   std::int64_t index;  // in the output
   bool inside;
 
-  __device__ __forceinline__ Quad(const Arguments& args, const Piece& piece, int first, int i) {
+  template <class Place>
+  __device__ __forceinline__ Quad(const Arguments& args, const Piece<Place>& piece, int first, int i) {
     local = i / 16, chunk = i % 16;
-    const int pixel = piece.first_pixel + first * 8 + local, filter = piece.first_filter + chunk * 4;
+    const int pixel = piece.place.pixel(args, first * 8 + local), filter = piece.first_filter + chunk * 4;
     index = static_cast<std::int64_t>(pixel) * args.out_pitch + filter;
-    inside = pixel < args.pixels && filter < args.geometry.out_channels;
+    inside = pixel >= 0 && filter < args.geometry.out_channels;
   }
 };
 
 /// Sums of a part, filters x pixels, into the buffers.
 template <int fragments, int n>
-__device__ __forceinline__ void stage_sums(const Piece& piece, std::uint32_t buffers, const float (&d)[n / 2],
-                                           int first, int thread) {
+__device__ __forceinline__ void stage_sums(int group, std::uint32_t buffers, const float (&d)[n / 2], int first,
+                                           int thread) {
   const int lane = thread % 32, warp = thread / 32;
-  ptx::sync_warpgroup(piece.group + 1);
+  ptx::sync_warpgroup(group + 1);
   // Registers have no index: every part has its own code, and its turn.
 #pragma unroll
   for (int part = 0; part < n / 8; part += fragments) {
@@ -63,14 +64,13 @@ __device__ __forceinline__ void stage_sums(const Piece& piece, std::uint32_t buf
       }
     }
   }
-  ptx::sync_warpgroup(piece.group + 1);
+  ptx::sync_warpgroup(group + 1);
 }
 
 /// A quad's sums with the bias; `wanted`: those that are not rare.
 template <class T>
-__device__ __forceinline__ void load_sums(const Arguments& args, const Piece& piece, std::uint32_t buffers,
-                                          const Quad& quad, float (&v)[4], std::uint32_t& wanted) {
-  const int filter = piece.first_filter + quad.chunk * 4;
+__device__ __forceinline__ void load_sums(const Arguments& args, int filter, std::uint32_t buffers, const Quad& quad,
+                                          float (&v)[4], std::uint32_t& wanted) {
   const auto sums = ptx::load_shared<float4>(buffers + chained_place(quad.local, quad.chunk));
   const float4 bias = __ldg(reinterpret_cast<const float4*>(args.bias + filter));
   v[0] = sums.x, v[1] = sums.y, v[2] = sums.z, v[3] = sums.w;
@@ -88,14 +88,14 @@ __device__ __forceinline__ void load_sums(const Arguments& args, const Piece& pi
 
 /// Stores a piece, `fragments` of 8 pixels at a time, through both buffers together. Leaves out sums that are rare:
 /// repair() finds them again.
-template <class T, int fragments, int n>
-__device__ __forceinline__ void store_chained(const Arguments& args, const Piece& piece, std::uint32_t buffers,
+template <class T, int fragments, int n, class Place>
+__device__ __forceinline__ void store_chained(const Arguments& args, const Piece<Place>& piece, std::uint32_t buffers,
                                               const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x) % 128;
   ptx::pin(thread);  // tiles without a chain are not to pay for its addresses with registers
 #pragma unroll 1
   for (int first = 0; first < n / 8; first += fragments) {
-    stage_sums<fragments, n>(piece, buffers, d, first, thread);
+    stage_sums<fragments, n>(piece.group, buffers, d, first, thread);
 #pragma unroll 1
     for (int i = thread; i < fragments * 8 * 16; i += 128) {
       const Quad quad(args, piece, first, i);
@@ -103,7 +103,7 @@ __device__ __forceinline__ void store_chained(const Arguments& args, const Piece
       float v[4];
       const float nothing[4] = {};
       std::uint32_t wanted;
-      load_sums<T>(args, piece, buffers, quad, v, wanted);
+      load_sums<T>(args, piece.first_filter + quad.chunk * 4, buffers, quad, v, wanted);
       finish<T>(args, v, nothing);
       if (in_f32<T> || args.output_type == DType::f32) {
         write4<float>(args.output, quad.index, v, wanted);

@@ -9,6 +9,8 @@
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
+#include "lamina/cuda/conv2d/channels_last/rectangles.h"
+#include "lamina/cuda/conv2d/channels_last/takes.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
@@ -22,33 +24,8 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-/// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
-bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
-
-/// The output may be a slice of channels that TMA can store to.
-bool slices_fit(const Preparation& p) {
-  if (!p.has_slices()) return true;
-  return p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc &&
-         p.output().alignment % 16 == 0 && p.output().channels < most_pixels;
-}
-
-bool formats_fit(const ConvGeometry& g, const Preparation& p) {
-  const Format in = p.input().format, out = p.output().format;
-  return in.dtype == storage_type(p.precision) && (out.dtype == in.dtype || out.dtype == DType::f32) &&
-         channels_last(in.layout, g.in_pixels()) && channels_last(out.layout, g.out_pixels()) &&
-         static_cast<std::size_t>(g.in_channels) * size_of(in.dtype) % 16 == 0 &&
-         static_cast<std::size_t>(g.out_channels) * size_of(out.dtype) % 16 == 0 && slices_fit(p);
-}
-
 std::string operand_note(Operand operand) {
   return operand == Operand::scaled_pairs ? " by pairs of f16" : operand == Operand::scaled_f16 ? " by f16" : "";
-}
-
-/// An addition comes through the store buffers, if it is of the precision's type and nothing but a clamp follows it.
-bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
-  const DType output = p.output().format.dtype;
-  return !epilogue.reads_operands() ||
-         (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
 }
 
 /// For the rule: a layer of as many steps of K, as channels of single pixels.
@@ -84,7 +61,7 @@ class ChannelsLast final : public Operator {
     args_.finish = finish_of(problem.epilogue, output_);
     args_.chained = chained(args_.finish, output_);
     Demands demands = demands_of(problem.epilogue, output_);
-    args_.adds = demands.adds;
+    args_.adds = demands.adds, args_.pooled = demands.pooled;
     const Operand stored = preparation.precision == Precision::bf16 ? Operand::bf16 : Operand::fp16;  // of a sum
     const int second_steps = sum == nullptr ? 0 : step_count(sum->second, stored);
     auto choice =
@@ -117,6 +94,7 @@ class ChannelsLast final : public Operator {
     args_.splits = choice_.splits;
     args_.in_ring = choice_.in_ring;
     args_.log2_buffers = choice_.log2_buffers;
+    args_.halo = choice_.halo;
 
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     std::vector<FilterRange> ranges;
@@ -138,14 +116,20 @@ class ChannelsLast final : public Operator {
   }
 
   std::string description() const override {
-    return lamina::detail::concat(
-        "channels_last (wgmma, ", name(precision_), operand_note(choice_.tile.operand),
-        "): ", choice_.tile.groups * block_filters, " filters x ", choice_.tile.pixels, " pixels per block, K in ",
-        args_.steps, " steps of 128 bytes", args_.first_steps < args_.steps ? " of two inputs" : "",
-        args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
-        args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
-                            : std::string(),
-        ", ring of ", args_.stages, ", ", choice_.blocks, " blocks");
+    using lamina::detail::concat;
+    const Tile& tile = choice_.tile;
+    const std::string pixels =
+        tile.teams > 0 ? concat(rectangle_width, " x ", tile.pixels / rectangle_width) : concat(tile.pixels);
+    return concat("channels_last (wgmma, ", name(precision_), operand_note(tile.operand),
+                  "): ", tile.groups * block_filters, " filters x ", pixels, " pixels per block, K in ", args_.steps,
+                  " steps of 128 bytes", args_.first_steps < args_.steps ? " of two inputs" : "",
+                  tile.teams > 0
+                      ? concat(args_.halo.by_tap ? ", " : ", each pixel brought once, ", args_.halo.boxes, " boxes")
+                      : std::string(),
+                  args_.halo.resident ? ", weights stay" : "",
+                  args_.splits > 1 ? concat(" over ", args_.splits, " splits") : std::string(),
+                  args_.multicast > 1 ? concat(", weights shared by ", args_.multicast, " blocks") : std::string(),
+                  ", ring of ", args_.stages, ", ", choice_.blocks, " blocks");
   }
 
   std::size_t workspace_bytes() const override {
@@ -165,7 +149,8 @@ class ChannelsLast final : public Operator {
       Arguments args = args_;
       args.geometry.batch = std::min<std::int64_t>(choice_.images, images_ - first);
       args.pixels = static_cast<int>(args.geometry.batch * g.out_pixels());
-      args.n_tiles = ceil_div(args.pixels, choice_.tile.pixels);
+      args.n_tiles = choice_.tile.teams > 0 ? static_cast<int>(args.geometry.batch) * args.halo.across * args.halo.down
+                                            : ceil_div(args.pixels, choice_.tile.pixels);
       args.input = in + static_cast<std::size_t>(first) * in_bytes;
       args.output = out + static_cast<std::size_t>(first) * out_bytes;
       if (args.first_steps < args.steps) args.second_input = inputs[1].raw();
@@ -203,24 +188,29 @@ class ChannelsLast final : public Operator {
   /// `pixels`: what TMA reads.
   void launch(Arguments& args, const void* pixels, Stream stream) const {
     // Maps hold addresses. Making them takes the host less than the launch does.
-    CUtensorMap input_map = channels_last::input_map(args.geometry, choice_.tile.operand, choice_.tile.pixels, pixels);
-    const int store_pixels = choice_.tile.store_pixels / (output_ == DType::f32 ? 2 : 1);
-    CUtensorMap output_map =
-        channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch, args.output);
-    CUtensorMap beside = output_map;
+    const Tile& tile = choice_.tile;
+    const bool rectangles = tile.teams > 0;
+    const int store_pixels = tile.store_pixels / (output_ == DType::f32 ? 2 : 1);
+    const auto outputs = [&](const void* data) {
+      void* to = const_cast<void*>(data);
+      return rectangles ? rectangle_map(args.geometry, output_, store_pixels, args.out_pitch, args.pooled, to)
+                        : channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch, to);
+    };
+    CUtensorMap input_map = rectangles ? channels_last::input_map(args.geometry, tile.operand, args.halo, pixels)
+                                       : channels_last::input_map(args.geometry, tile.operand, tile.pixels, pixels);
+    CUtensorMap output_map = outputs(args.output), beside = output_map;
     if (args.first_steps < args.steps) {
-      beside = channels_last::input_map(args.second, choice_.tile.operand, choice_.tile.pixels, args.second_input);
+      beside = channels_last::input_map(args.second, tile.operand, tile.pixels, args.second_input);
     }
-    if (args.adds) {
-      beside = channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch,
-                                         const_cast<void*>(args.finish.residual));
-    }
+    if (args.adds) beside = outputs(args.finish.residual);
     void* arguments[] = {&args, &input_map, &output_map, &beside};
     const int shared_bytes =
-        choice_.tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring, args.adds, choice_.log2_buffers);
-    launch_kernel(choice_.tile.kernel,
+        rectangles
+            ? rectangles_shared_bytes(tile, choice_.halo, choice_.stages, args.adds, choice_.log2_buffers)
+            : tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring, args.adds, choice_.log2_buffers);
+    launch_kernel(tile.kernel,
                   {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
-                   .block = dim3(static_cast<unsigned>(choice_.tile.threads())),
+                   .block = dim3(static_cast<unsigned>(tile.threads())),
                    .shared_bytes = static_cast<std::size_t>(shared_bytes),
                    .cluster = choice_.cluster()},
                   stream, arguments);
@@ -236,41 +226,13 @@ class ChannelsLast final : public Operator {
   Constant weight_, bias_, ranges_;
 };
 
-bool takes_windows(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && finish_takes(problem.epilogue, p) && addition_fits(problem.epilogue, p) && !problem.scaled &&
-         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= most_pixels;
-}
-
-/// Patches of images whose few channels TMA cannot read by themselves.
-bool takes_patches(const ConvProblem& problem, const Preparation& p) {
-  if (!lamina::detail::is_patches(problem.geometry) || p.inputs.size() != 1 || p.has_slices()) return false;
-  if (p.input().format.layout != Layout::nhwc || p.output().format.layout != Layout::nhwc) return false;
-  const lamina::detail::PatchesAsRows rows(problem, p);
-  return takes_windows(rows.problem, rows.preparation);
-}
-
 }  // namespace
-
-bool takes(const ConvProblem& problem, const Preparation& p) {
-  return takes_windows(problem, p) || takes_patches(problem, p);
-}
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
   if (takes_windows(problem, preparation)) return std::make_unique<ChannelsLast>(problem, preparation);
   lamina::detail::PatchesAsRows rows(problem, preparation);
   rows.problem.weight = rows.weights(problem.weight);
   return std::make_unique<ChannelsLast>(rows.problem, rows.preparation);
-}
-
-bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
-  if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;
-  if (!p.algorithm.empty() && p.algorithm != "channels_last") return false;
-  Preparation first = p, second = p;
-  first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
-  return !problem.first.epilogue.reads_operands() && takes_windows(problem.first, first) &&
-         problem.second.groups == 1 && formats_fit(problem.second, second) && expressible(problem.second) &&
-         problem.second.batch == problem.first.geometry.batch;
 }
 
 std::unique_ptr<Operator> prepare_sum(const ConvSumProblem& problem, const Preparation& preparation) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/channels_last/rectangles.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::channels_last {
@@ -185,8 +186,8 @@ std::vector<Tile> joined(std::vector<Tile> first, const std::vector<Tile>& secon
 
 std::vector<Tile> tiles(Precision precision) {
   switch (precision) {
-    case Precision::fp16: return tiles_fp16();
-    case Precision::bf16: return tiles_bf16();
+    case Precision::fp16: return joined(tiles_fp16(), halo_tiles_fp16());
+    case Precision::bf16: return joined(tiles_bf16(), halo_tiles_bf16());
     case Precision::tf32: return joined(tiles_tf32(), tiles_scaled_f16());
     case Precision::fp32: return joined(tiles_split_tf32(), tiles_scaled_pairs());
   }
@@ -194,7 +195,9 @@ std::vector<Tile> tiles(Precision precision) {
 }
 
 Demands demands_of(const Epilogue& epilogue, DType output) {
-  return {.longer = finish_of(epilogue, output).kind != Finish::Kind::clamp, .adds = epilogue.reads_operands()};
+  return {.longer = finish_of(epilogue, output).kind != Finish::Kind::clamp,
+          .adds = epilogue.reads_operands(),
+          .pooled = epilogue.pool.has_value()};
 }
 
 ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int images) {
@@ -217,7 +220,16 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
-    if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy)) continue;
+    if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy) ||
+        (demands.pooled && !tile.pools))
+      continue;
+    if (tile.teams > 0) {
+      if (wanted.multicast > 1 || wanted.splits > 1 || (like != nullptr && !like->adds_up_like({.tile = tile})))
+        continue;
+      const auto choice = fit_rectangles(geometry, tile, preparation.device, demands.adds);
+      if (choice && choice->cycles < best_cycles) best_cycles = choice->cycles, best = choice;
+      continue;
+    }
     const int steps = step_count(geometry, tile.operand);
     ConvGeometry part = geometry;
     part.batch = images_at_once(geometry, tile.operand, preparation.workspace_limit);

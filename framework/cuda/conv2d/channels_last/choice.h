@@ -13,6 +13,7 @@ inline constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices o
 struct Choice {
   Tile tile;
   int multicast = 1, splits = 1, stages = 2;
+  Halo halo = {};        // of a tile with teams
   bool in_ring = false;  // where the sums of a split tile land
   int log2_buffers = 1;  // Arguments::log2_buffers
   int blocks = 0;        // of the launch: whole clusters
@@ -42,6 +43,7 @@ struct Demands {
   bool scaled = true;   // its operand may be a scaled one
   bool longer = false;  // more than a clamp is done to its sums
   bool adds = false;    // Arguments::adds
+  bool pooled = false;  // Arguments::pooled
 };
 
 Demands demands_of(const Epilogue& epilogue, DType output);

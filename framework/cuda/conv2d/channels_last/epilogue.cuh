@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 
 #include "lamina/cuda/conv2d/channels_last/arguments.h"
+#include "lamina/cuda/conv2d/channels_last/place.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/barrier.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
@@ -186,10 +187,12 @@ __device__ __forceinline__ void write_finished(const Arguments& args, std::size_
   write<T>(args, index, v[0]);
 }
 
-/// What a warpgroup finishes: filters first_filter .. + 63 of pixels first_pixel .. + n - 1.
+/// What a warpgroup finishes: filters first_filter .. + 63 of the pixels of a place.
+template <class Place>
 struct Piece {
   int group = 0;  // the warpgroup within its block; its named barrier is group + 1
-  int first_filter = 0, first_pixel = 0;
+  int first_filter = 0;
+  Place place;
   float bias[2] = {};  // of this thread's two filters
   FilterRange range[2];
 };

@@ -42,10 +42,10 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const Span span(args, rank);
   // Copies wait by themselves, but what is added may be read here.
   if (roomy<groups, n> && args.adds) wait_for_predecessor();
-  Store<T, groups, n, chunk> store{args, output, shared, group};
+  Store<T, roomy<groups, n>, n, chunk, Run> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
-    Piece piece{group, (walk.filter_tile() * groups + group) * block_filters, walk.pixel_tile() * n};
+    Piece<Run> piece{group, (walk.filter_tile() * groups + group) * block_filters, {walk.pixel_tile() * n}};
     const float* bias = args.bias + piece.first_filter + warp * 16 + lane / 4;
     piece.bias[0] = __ldg(bias), piece.bias[1] = __ldg(bias + 8);
     if constexpr (ranged<T>) {

@@ -20,6 +20,17 @@ CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const 
   return im2col_map(g, map_type(operand), channels, pixels, input);
 }
 
+CUtensorMap input_map(const ConvGeometry& g, Operand operand, const Halo& halo, const void* input) {
+  return image_map({.type = map_type(operand),
+                    .batch = g.batch,
+                    .height = g.in_height,
+                    .width = g.in_width,
+                    .channels = g.in_channels,
+                    .box_height = halo.height,
+                    .box_width = halo.width},
+                   input);
+}
+
 CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, int pitch, void* output) {
   return matrix_map({.type = tensor_map_type(type),
                      .rows = g.batch * g.out_pixels(),
@@ -28,6 +39,21 @@ CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, int pitch,
                      .box_rows = pixels,
                      .read = false},
                     output);
+}
+
+CUtensorMap rectangle_map(const ConvGeometry& g, DType type, int pixels, int pitch, bool pooled, void* output) {
+  const int apart = pooled ? 2 : 1;
+  return image_map({.type = tensor_map_type(type),
+                    .batch = g.batch,
+                    .height = g.out_height / apart,
+                    .width = g.out_width / apart,
+                    .channels = g.out_channels,
+                    .pitch = pitch,
+                    .box_height = pooled ? 2 : pixels / rectangle_width,
+                    .box_width = rectangle_width / apart,
+                    .by_columns = pooled,
+                    .read = false},
+                   output);
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -16,9 +16,16 @@ inline bool expressible(const ConvGeometry& geometry) { return im2col_expressibl
 CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, int pixels,
                       const void* input);  // [N, H, W, C], or [N, H, W, slabs, 64] of scaled rows
 
+/// The same as boxes of halo/: of a slab of a tile's pixels with their halo.
+CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, const Halo& halo, const void* input);
+
 /// Boxes of 128 bytes of channels by `pixels` pixels, which lie `pitch` elements apart. Throws Error if the driver
 /// refuses.
 CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, int pitch,
                        void* output);  // [N, OH, OW, OC]
+
+/// The same in rows of a rectangle's width; or, `pooled`, of [N, OH / 2, OW / 2, OC], two rows of half of it, column by
+/// column.
+CUtensorMap rectangle_map(const ConvGeometry& geometry, DType type, int pixels, int pitch, bool pooled, void* output);
 
 }  // namespace lamina::cuda::channels_last

@@ -132,30 +132,41 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
   }
 }
 
-/// The thread that brings what is added to the sums, in the order in which the store buffers are filled. Of each
-/// warpgroup's buffers all but the last are free at the beginning; the last is given back with the first store.
+/// Brings what is added to the sums of one tile, for `groups` warpgroups from `first_group` on, into the store buffers
+/// in the order in which they are filled; `turn` counts those that each warpgroup has used. All but the last are free
+/// at the beginning; the last is given back with the first store.
+template <class T, int groups, int n, int chunk, class Place>
+__device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
+                                            const StoreBuffers& shared, const Place& place, int filter, int first_group,
+                                            unsigned turn) {
+  constexpr int bytes = chunk * step_bytes, pixels = in_f32<T> ? chunk / 2 : chunk;
+  for (int first = 0; first < n; first += pixels, ++turn) {
+    const unsigned buffers = 1u << args.log2_buffers, stage = turn & (buffers - 1);
+    const int waits_for = static_cast<int>(turn >> args.log2_buffers & 1u) ^ (stage + 1 == buffers ? 0 : 1);
+#pragma unroll 1
+    for (int group = 0; group < groups; ++group) {
+      const unsigned buffer = (static_cast<unsigned>(first_group + group) << args.log2_buffers) + stage;
+      ptx::barrier_wait(shared.stored + buffer, waits_for);
+      ptx::barrier_arrive_expect(shared.added + buffer, bytes);
+      unsigned char* to = shared.stores + buffer * static_cast<unsigned>(bytes);
+      place.load(to, residual, filter + group * block_filters, first, shared.added + buffer);
+      if constexpr (in_f32<T>) {
+        place.load(to + bytes / 2, residual, filter + group * block_filters + 32, first, shared.added + buffer);
+      }
+    }
+  }
+}
+
+/// The thread that brings what is added to the sums, up to two tiles ahead.
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
                                             const Shared<T, groups, n>& shared, int rank) {
-  constexpr int bytes = chunk * step_bytes, pixels = in_f32<T> ? chunk / 2 : chunk;
+  constexpr unsigned buffers = n / (in_f32<T> ? chunk / 2 : chunk);
   wait_for_predecessor();
-  Ring ring{1 << args.log2_buffers};
-  for (Walk walk(args, rank); walk.more(); walk.next()) {
-    for (int first = 0; first < n; first += pixels, ring.advance()) {
-      const int waits_for = ring.parity ^ (ring.stage + 1 == ring.stages ? 0 : 1);
-#pragma unroll 1
-      for (int group = 0; group < groups; ++group) {
-        const int buffer = group * ring.stages + ring.stage;
-        ptx::barrier_wait(shared.stored + buffer, waits_for);
-        ptx::barrier_arrive_expect(shared.added + buffer, bytes);
-        const int filter = (walk.filter_tile() * groups + group) * block_filters;
-        unsigned char* to = shared.stores + buffer * bytes;
-        ptx::load_box(to, residual, filter, walk.pixel_tile() * n + first, shared.added + buffer);
-        if constexpr (in_f32<T>) {
-          ptx::load_box(to + bytes / 2, residual, filter + 32, walk.pixel_tile() * n + first, shared.added + buffer);
-        }
-      }
-    }
+  unsigned turn = 0;
+  for (Walk walk(args, rank); walk.more(); walk.next(), turn += buffers) {
+    bring_added<T, groups, n, chunk>(args, residual, shared, Run{walk.pixel_tile() * n},
+                                     walk.filter_tile() * groups * block_filters, 0, turn);
   }
 }
 

@@ -3,7 +3,7 @@
 // A tile whose K is split over the blocks of a cluster (tensor_core/split_k.cuh): what a block owns of it is some of
 // its pixels, in fragments of eight.
 
-#include "lamina/cuda/conv2d/channels_last/store.cuh"
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
 
 namespace lamina::cuda::channels_last {
 
@@ -63,12 +63,12 @@ struct Added {
 };
 
 template <class T, int groups, int n>
-__device__ __forceinline__ Added<T> load_added(const Arguments& args, const Piece& piece, int fragment) {
+__device__ __forceinline__ Added<T> load_added(const Arguments& args, const Piece<Run>& piece, int fragment) {
   Added<T> added;
   if (!roomy<groups, n> || !args.adds) return added;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int odd = lane / 4 % 2;
-  const int pixel = piece.first_pixel + fragment * 8 + lane % 4 * 2 + odd;
+  const int pixel = piece.place.first + fragment * 8 + lane % 4 * 2 + odd;
   const int filter = piece.first_filter + warp * 16 + lane / 4 - odd;
   if (pixel >= args.pixels || filter >= args.geometry.out_channels) return added;
   const auto* pairs = reinterpret_cast<const typename Added<T>::Pair*>(
@@ -83,7 +83,7 @@ __device__ __forceinline__ Added<T> load_added(const Arguments& args, const Piec
 /// Adds up and finishes what this block owns.
 template <class T, int groups, int n>
 __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
-                                            const Piece& piece) {
+                                            const Piece<Run>& piece) {
   const OwnFragments own(n / 8, fragments_owned(n / 8, args.splits), rank);
   if (own.first >= own.last) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
     const int apart = own.size * fragment_bytes<groups> / 16;
     const float4 sum = add_parts(part, args.splits, apart);
     float y[4] = {sum.x, sum.y, sum.z, sum.w};  // of pixels p, p + 1, of filter `filter` and of the eighth after it
-    const int pixel = piece.first_pixel + fragment * 8 + lane % 4 * 2;
+    const int pixel = piece.place.first + fragment * 8 + lane % 4 * 2;
     if constexpr (Element<T>::repaired) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) y[i] *= piece.range[i / 2].scale;

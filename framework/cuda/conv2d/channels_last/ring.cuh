@@ -4,7 +4,7 @@
 // emptied one by one, and filled chain by chain: where chains have several steps, their `full` barriers are a ring of
 // their own.
 
-#include "lamina/cuda/conv2d/channels_last/epilogue.cuh"
+#include "lamina/cuda/conv2d/channels_last/store.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/tensor_core/ring.cuh"
 #include "lamina/cuda/tensor_core/split_k.cuh"
@@ -73,18 +73,16 @@ struct Tap {
 
 /// What a block keeps in shared memory. A stage holds pixels, weights, and the pixels' low words if they are split.
 template <class T, int groups, int n>
-struct Shared {
+struct Shared : StoreBuffers {
   static constexpr int weight_offset = n * step_bytes;
   static constexpr int copied_bytes = weight_offset + groups * block_bytes;
   static constexpr int low_offset = copied_bytes;
   static constexpr int stage_bytes = copied_bytes + (split<T> ? n * step_bytes : 0);
 
   unsigned char* ring;
-  unsigned char* stores;                             // where outputs become channels last,
-  unsigned char* landing;                            // or where other blocks' sums arrive, if K is split
+  unsigned char* landing;                            // where other blocks' sums arrive, if K is split
   std::uint64_t *full, *empty, *low_words, *landed;  // by the copies, the products, the splitting, the other blocks
   float* scales;                                     // [stages, n], of the pixels in a chain, if they are scaled
-  std::uint64_t *added, *stored;                     // [groups, buffers]: what is added is there; the buffer is free
 
   __device__ Shared(unsigned char* base, const Arguments& args, int buffer_bytes) : ring(base) {
     const int ring_bytes = args.stages * stage_bytes, store_bytes = (groups << args.log2_buffers) * buffer_bytes;

@@ -3,13 +3,12 @@
 // How a tile that no other block shares leaves the registers.
 
 #include "lamina/cuda/conv2d/channels_last/chain.cuh"
-#include "lamina/cuda/conv2d/channels_last/ring.cuh"
 
 namespace lamina::cuda::channels_last {
 
 /// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
-template <class T, int n>
-__device__ __forceinline__ void repair(const Arguments& args, const Piece& piece, const float (&d)[n / 2]) {
+template <class T, int n, class Place>
+__device__ __forceinline__ void repair(const Arguments& args, const Piece<Place>& piece, const float (&d)[n / 2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   std::uint32_t found[4] = {};
 #pragma unroll
@@ -22,9 +21,9 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
 #pragma unroll 1
     for (; bits != 0; bits &= bits - 1) {
       const int i = word * 32 + __ffs(static_cast<int>(bits)) - 1;
-      const int pixel = piece.first_pixel + i / 4 * 8 + lane % 4 * 2 + i % 2;
+      const int pixel = piece.place.pixel(args, i / 4 * 8 + lane % 4 * 2 + i % 2);
       const int filter = piece.first_filter + warp * 16 + lane / 4 + i / 2 % 2 * 8;
-      if (pixel >= args.pixels || filter >= args.geometry.out_channels) continue;
+      if (pixel < 0 || filter >= args.geometry.out_channels) continue;
       const bool second = i / 2 % 2 != 0;
       const FilterRange& range = second ? piece.range[1] : piece.range[0];
       write_finished<T>(
@@ -38,8 +37,8 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece& piece
 /// bits, or two planes of 32 f32. Eight rows of one matrix, or the 32 words of one store, meet all banks once. What is
 /// added lies there already.
 template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, int n>
-__device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, std::uint32_t buffer, int planes_apart,
-                                     const float (&d)[n / 2]) {
+__device__ __forceinline__ void fill(const Arguments& args, const float (&bias)[2], std::uint32_t buffer,
+                                     int planes_apart, const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x);
   // Where sums are kept for repair(), addresses are worked out for each buffer anew: kept for all, they would be
   // spilled.
@@ -55,7 +54,7 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
         const int chunk = (warp % 2 * 4 + i / 2 * 2 + g / 4) * 16;
         const std::uint32_t address =
             plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
-        float y = d[4 * j + i] + piece.bias[i / 2];
+        float y = d[4 * j + i] + bias[i / 2];
         if constexpr (adds) y += ptx::load_shared<float>(address);
         ptx::store_shared(address, finished<kind, float>(args.finish, y));
       }
@@ -71,7 +70,7 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
       if constexpr (adds) ptx::load_transposed(m, place);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float low = d[4 * j + 2 * i] + piece.bias[i % 2], high = d[4 * j + 2 * i + 1] + piece.bias[i % 2];
+        float low = d[4 * j + 2 * i] + bias[i % 2], high = d[4 * j + 2 * i + 1] + bias[i % 2];
         if constexpr (adds) {
           const float2 added = unpack(m[i], T{});
           low += added.x, high += added.y;
@@ -83,16 +82,23 @@ __device__ __forceinline__ void fill(const Arguments& args, const Piece& piece, 
   }
 }
 
+/// A block's store buffers, and barriers of [warpgroups, buffers]: what is added is there; the buffer is free.
+struct StoreBuffers {
+  unsigned char* stores;
+  std::uint64_t *added, *stored;
+};
+
 /// Stores a piece through buffers of `chunk` pixels of 16-bit channels, or half as many of f32: two, or those that what
-/// is added is brought to, which are used in turn from tile to tile.
-template <class T, int groups, int n, int chunk>
+/// is added is brought to, which are used in turn from tile to tile; or one, if the whole piece goes into it.
+template <class T, bool roomy, int n, int chunk, class Place>
 struct Store {
   static_assert(n % chunk == 0 && chunk % 16 == 0, "whole boxes");
   static constexpr int buffer_bytes = chunk * step_bytes;
+  static constexpr bool whole = chunk == n;
 
   const Arguments& args;
   const CUtensorMap& map;
-  const Shared<T, groups, n>& shared;
+  const StoreBuffers& shared;
   const int group;
   unsigned turn = 0;  // buffers used so far, if something is added: one register, where a Ring has two
 
@@ -111,26 +117,26 @@ struct Store {
     ptx::barrier_arrive(shared.stored + (group << args.log2_buffers) + stage(turn - 1));
   }
 
-  /// Fills a buffer with fragments [first, last) of the sums and stores it, as what belongs to pixel `pixel` on.
+  /// Fills a buffer with fragments [first, last) of the sums and stores it, as the pixels of column `column` on.
   template <int first, int last, bool f32, bool adds, Finish::Kind kind>
-  __device__ __forceinline__ void store_part(const Piece& piece, const float (&d)[n / 2], unsigned place, int pixel,
-                                             bool begins) {
+  __device__ __forceinline__ void store_part(const Piece<Place>& piece, const float (&d)[n / 2], unsigned place,
+                                             int column, bool begins) {
     constexpr int planes_apart = buffer_bytes / 2;
     const bool storing = threadIdx.x % 128 == 0;
     if constexpr (adds) {
       wait_for_added();
     } else {
       // The buffers alternate within a tile; a tile may end with the one that the next begins with.
-      if (storing) begins ? ptx::bulk_wait_read<0>() : ptx::bulk_wait_read<1>();
+      if (storing) begins || whole ? ptx::bulk_wait_read<0>() : ptx::bulk_wait_read<1>();
       ptx::sync_warpgroup(piece.group + 1);
     }
-    fill<T, f32, adds, kind, first, last, n>(args, piece, place, planes_apart, d);
+    fill<T, f32, adds, kind, first, last, n>(args, piece.bias, place, planes_apart, d);
     ptx::fence_async_proxy();
     ptx::sync_warpgroup(piece.group + 1);
     if (storing) {
-      ptx::store_box(map, place, piece.first_filter, pixel);
+      piece.place.store(map, place, piece.first_filter, column);
       if constexpr (f32) {
-        ptx::store_box(map, place + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, pixel);
+        piece.place.store(map, place + static_cast<std::uint32_t>(planes_apart), piece.first_filter + 32, column);
       }
       ptx::bulk_commit();
       if constexpr (adds) release_previous();
@@ -139,11 +145,14 @@ struct Store {
   }
 
   template <int first, int fragments, bool f32, bool adds, Finish::Kind kind>
-  __device__ __forceinline__ void run_from(const Piece& piece, const float (&d)[n / 2]) {
+  __device__ __forceinline__ void run_from(const Piece<Place>& piece, const float (&d)[n / 2]) {
     if constexpr (first < n / 8) {
       constexpr int last = first + fragments;
-      store_part<first, last, f32, adds, kind>(piece, d, buffer(adds ? stage(turn) : first / fragments % 2),
-                                               piece.first_pixel + first * 8, first == 0);
+      store_part<first, last, f32, adds, kind>(piece, d,
+                                               buffer(adds    ? stage(turn)
+                                                      : whole ? 0
+                                                              : first / fragments % 2),
+                                               first * 8, first == 0);
       run_from<last, fragments, f32, adds, kind>(piece, d);
     }
   }
@@ -151,13 +160,13 @@ struct Store {
   /// The same by one code for all parts, which take turns in the first registers: what a function unrolls to would
   /// otherwise come from L2 part by part, in a small layer for longer than it runs.
   template <int fragments, Finish::Kind kind>
-  __device__ __forceinline__ void run_in_turn(const Piece& piece, float (&d)[n / 2]) {
+  __device__ __forceinline__ void run_in_turn(const Piece<Place>& piece, float (&d)[n / 2]) {
     constexpr int values = 4 * fragments;
     static_assert(n / 2 % values == 0);
 #pragma unroll 1
     for (unsigned part = 0; part < n / 2 / values; ++part) {
-      store_part<0, fragments, false, false, kind>(
-          piece, d, buffer(part % 2), piece.first_pixel + static_cast<int>(part) * fragments * 8, part == 0);
+      store_part<0, fragments, false, false, kind>(piece, d, buffer(part % 2), static_cast<int>(part) * fragments * 8,
+                                                   part == 0);
       if constexpr (n / 2 > values) {
         float done[values];
 #pragma unroll
@@ -171,15 +180,15 @@ struct Store {
   }
 
   /// Leaves the sums as they are.
-  __device__ __forceinline__ void run(const Piece& piece, float (&d)[n / 2]) {
+  __device__ __forceinline__ void run(const Piece<Place>& piece, float (&d)[n / 2]) {
     using Kind = Finish::Kind;
-    if (roomy<groups, n> && args.chained) {
-      if constexpr (roomy<groups, n>) store_chained<T, chunk / 8, n>(args, piece, buffer(0), d);
-    } else if (in_f32<T> && roomy<groups, n> && args.adds) {
-      if constexpr (in_f32<T> && roomy<groups, n>) run_from<0, chunk / 16, true, true, Kind::clamp>(piece, d);
+    if (roomy && args.chained) {
+      if constexpr (roomy) store_chained<T, chunk / (whole ? 16 : 8), n>(args, piece, buffer(0), d);
+    } else if (in_f32<T> && roomy && args.adds) {
+      if constexpr (in_f32<T> && roomy) run_from<0, chunk / 16, true, true, Kind::clamp>(piece, d);
     } else if (in_f32<T> || args.output_type == DType::f32) {
       run_from<0, chunk / 16, true, false, Kind::clamp>(piece, d);
-    } else if constexpr (!in_f32<T> && roomy<groups, n>) {
+    } else if constexpr (!in_f32<T> && roomy) {
       if (args.adds) {
         run_from<0, chunk / 8, false, true, Kind::clamp>(piece, d);
       } else {

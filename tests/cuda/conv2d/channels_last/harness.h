@@ -20,7 +20,7 @@ inline KernelOptions options_for(Precision precision, bool relu = false, const T
 
 /// What the rule makes of it; nothing if the tuning leaves nothing.
 inline std::optional<cuda::channels_last::Choice> choice_of(const ConvGeometry& g, const KernelOptions& o) {
-  const auto demands = cuda::channels_last::demands_of({.chain = o.chain}, o.output.dtype);
+  const auto demands = cuda::channels_last::demands_of({.chain = o.chain, .pool = o.pool}, o.output.dtype);
   return cuda::channels_last::choose(g, Task(g, o).preparation, demands);
 }
 

@@ -1,0 +1,100 @@
+// Which layers the channels-last convolution takes.
+
+#include "lamina/cuda/conv2d/channels_last/takes.h"
+
+#include "lamina/cuda/conv2d/channels_last/channels_last.h"
+#include "lamina/cuda/conv2d/channels_last/choice.h"
+#include "lamina/cuda/conv2d/channels_last/maps.h"
+#include "lamina/kernel/rules/patches.h"
+
+namespace lamina::cuda::channels_last {
+namespace {
+
+/// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
+bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
+
+/// The output may be a slice of channels that TMA can store to.
+bool slices_fit(const Preparation& p) {
+  if (!p.has_slices()) return true;
+  return p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc &&
+         p.output().alignment % 16 == 0 && p.output().channels < most_pixels;
+}
+
+bool formats_fit(const ConvGeometry& g, const Preparation& p) {
+  const Format in = p.input().format, out = p.output().format;
+  return in.dtype == storage_type(p.precision) && (out.dtype == in.dtype || out.dtype == DType::f32) &&
+         channels_last(in.layout, g.in_pixels()) && channels_last(out.layout, g.out_pixels()) &&
+         static_cast<std::size_t>(g.in_channels) * size_of(in.dtype) % 16 == 0 &&
+         static_cast<std::size_t>(g.out_channels) * size_of(out.dtype) % 16 == 0 && slices_fit(p);
+}
+
+/// An addition comes through the store buffers, if it is of the precision's type and nothing but a clamp follows it.
+bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
+  const DType output = p.output().format.dtype;
+  return !epilogue.reads_operands() ||
+         (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
+}
+
+/// Maxima of 2 x 2 pixels, in 16 bits, where that is expected to gain: rectangles divide some layers worse.
+bool pooling_fits(const ConvProblem& problem, const Preparation& p) {
+  const Epilogue& epilogue = problem.epilogue;
+  const PoolGeometry& pool = *epilogue.pool;
+  const ConvGeometry& g = problem.geometry;
+  const DType output = p.output().format.dtype;
+  if (pool.kernel_height != 2 || pool.kernel_width != 2 || pool.stride_height != 2 || pool.stride_width != 2 ||
+      pool.padding_height != 0 || pool.padding_width != 0 || pool.dilation_height != 1 || pool.dilation_width != 1 ||
+      pool.in_height != g.out_height || pool.in_width != g.out_width || pool.out_height != g.out_height / 2 ||
+      pool.out_width != g.out_width / 2 || size_of(output) != 2 || epilogue.reads_operands() ||
+      finish_of(epilogue, output).kind != Finish::Kind::clamp) {
+    return false;
+  }
+  const Demands pooled = demands_of(epilogue, output);
+  Demands whole = pooled;
+  whole.pooled = false;
+  const auto with = choose(g, p, pooled), without = choose(g, p, whole);
+  // What a step of its own takes, which reads the map and writes a quarter of it.
+  constexpr double launch = 3000, bytes_per_cycle = 2600;
+  const double step = launch + static_cast<double>(g.output_size()) * 2 * 1.25 / bytes_per_cycle;
+  if (!with || !without || with->cycles >= without->cycles + step) return false;
+  // Where batches must not matter, one that is not pooled here has to add up in the same order.
+  return !p.batch_invariant || with->adds_up_like(*without);
+}
+
+}  // namespace
+
+bool takes_windows(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  Epilogue epilogue = problem.epilogue;
+  epilogue.pool.reset();
+  return p.device.wgmma && finish_takes(epilogue, p) && addition_fits(epilogue, p) && !problem.scaled &&
+         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= most_pixels &&
+         (!problem.epilogue.pool || pooling_fits(problem, p));
+}
+
+namespace {
+
+/// Patches of images whose few channels TMA cannot read by themselves.
+bool takes_patches(const ConvProblem& problem, const Preparation& p) {
+  if (!lamina::detail::is_patches(problem.geometry) || p.inputs.size() != 1 || p.has_slices()) return false;
+  if (p.input().format.layout != Layout::nhwc || p.output().format.layout != Layout::nhwc) return false;
+  const lamina::detail::PatchesAsRows rows(problem, p);
+  return takes_windows(rows.problem, rows.preparation);
+}
+
+}  // namespace
+
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  return takes_windows(problem, p) || takes_patches(problem, p);
+}
+
+bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
+  if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;
+  if (!p.algorithm.empty() && p.algorithm != "channels_last") return false;
+  Preparation first = p, second = p;
+  first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
+  return !problem.first.epilogue.reads_operands() && takes_windows(problem.first, first) &&
+         problem.second.groups == 1 && formats_fit(problem.second, second) && expressible(problem.second) &&
+         problem.second.batch == problem.first.geometry.batch;
+}
+
+}  // namespace lamina::cuda::channels_last
