@@ -19,10 +19,15 @@ struct PooledRectangle {
   __device__ __forceinline__ ptx::Corner at(int column) const {
     return {corner.image, corner.row + column / 8 * 2 + column % 2, corner.column + column % 8 / 2};
   }
+  /// The map is by columns: what it calls rows are the image's columns.
+  __device__ __forceinline__ static void store_fragment(const CUtensorMap& map, std::uint32_t from, int channel,
+                                                        ptx::Corner place) {
+    ptx::store_box(map, from, channel, {place.image, place.column, place.row});
+  }
   __device__ __forceinline__ void store(const CUtensorMap& map, std::uint32_t from, int channel, int column) const {
 #pragma unroll
     for (int i = 0; i < n / 8; ++i)
-      ptx::store_box(map, from + static_cast<unsigned>(i * 1024), channel, at(column + i * 8));
+      store_fragment(map, from + static_cast<unsigned>(i * 1024), channel, at(column + i * 8));
   }
 };
 
