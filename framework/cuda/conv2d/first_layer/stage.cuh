@@ -67,9 +67,10 @@ struct RawRows {
 
   __device__ __forceinline__ void fetch(const RowWalk& row, int index) const {
     const int first = first_column(row), left = max(first, 0);
-    const int end_column = p.contiguous ? p.in_width : first + p.pitch * p.stride + p.raw_align - 1;
-    const int bytes = (min(end_column, p.in_width) - left) * p.raw_column_bytes;  // of a row
     const int line_bytes = p.in_width * p.raw_column_bytes;
+    // Of a row: what a staged line holds, which is whole 16 bytes as TMA wants them, or what is left of the image.
+    const int bytes = min(p.raw_line_bytes - 2 * p.odd_lines - (left - first) * p.raw_column_bytes,
+                          line_bytes - left * p.raw_column_bytes);
     const int top = p.stride * row.number() - p.padding_height;
     const int begin = max(-top, 0), end = min(p.in_height - top, p.raw_rows);  // of the raw rows, in the image
     const unsigned char* from = static_cast<const unsigned char*>(p.input) +
