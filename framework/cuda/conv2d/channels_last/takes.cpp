@@ -35,10 +35,8 @@ bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
          (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
 }
 
-/// Maxima of 2 x 2 pixels, in 16 bits, where that is expected to gain: rectangles divide some layers worse. Only where
-/// the algorithm is asked for by its name: NhwcHalo.Pools has not passed on a GPU yet.
+/// Maxima of 2 x 2 pixels, in 16 bits, where that is expected to gain: rectangles divide some layers worse.
 bool pooling_fits(const ConvProblem& problem, const Preparation& p) {
-  if (p.algorithm != "channels_last") return false;
   const Epilogue& epilogue = problem.epilogue;
   const PoolGeometry& pool = *epilogue.pool;
   const ConvGeometry& g = problem.geometry;
