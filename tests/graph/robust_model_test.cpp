@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <limits>
 
 #include "lamina/graph/model.h"
@@ -81,10 +81,9 @@ Weights chain(int count, bool reversed) {
 
 TEST(Model, LoadingTakesTimeInProportion) {
   for (const bool reversed : {false, true}) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of this process alone, however busy the machine is
     const Graph graph = model_from(chain(30'000, reversed)).graph;
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6))
-        << (reversed ? "reversed" : "in order");
+    EXPECT_LT(std::clock() - start, 6 * CLOCKS_PER_SEC) << (reversed ? "reversed" : "in order");
     EXPECT_EQ(graph.nodes().size(), 30'001u);
     EXPECT_EQ(graph.nodes()[17].name, "n16");
   }
