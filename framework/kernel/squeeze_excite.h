@@ -9,6 +9,8 @@ namespace lamina {
 struct SqueezeExciteProblem {
   static constexpr std::string_view what = "squeeze and excitation";
   ConvProblem squeeze, excite;  ///< of images of one pixel: the means to fewer values, those to the factors
+  /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image.
+  bool multiplies = true;
 
   double flops() const { return squeeze.geometry.flops() + excite.geometry.flops(); }
 };

@@ -71,17 +71,22 @@ class SqueezeExcite : public OnCuda {
             layer(c.hidden, c.channels, gate.w2, gate.b2, c.excite)};
   }
 
-  static Prepared prepare_gate(const Gate& gate, Precision precision) {
+  /// `clusters`: that the rule believes fit on the device at a time; 0: as many as do.
+  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, int clusters = 0) {
     const GateCase& c = gate.c;
     const View view = {.shape = {c.images, c.channels, c.height, c.width},
                        .format = {storage_type(precision), Layout::nhwc}};
-    const Preparation p = {.inputs = {&view, 1},
-                           .outputs = {&view, 1},
-                           .device = describe(Device::cuda()),
-                           .precision = precision,
-                           .images = c.images};
-    const SqueezeExciteProblem problem = problem_of(gate);
-    return {choose(problem, p).prepare(problem, p), view, view};
+    View output = view;
+    if (!multiplies) output.shape = {c.images, c.channels, 1, 1};
+    Preparation p = {.inputs = {&view, 1},
+                     .outputs = {&output, 1},
+                     .device = describe(Device::cuda()),
+                     .precision = precision,
+                     .images = c.images};
+    if (clusters > 0) p.device.clusters.fill(clusters);
+    SqueezeExciteProblem problem = problem_of(gate);
+    problem.multiplies = multiplies;
+    return {choose(problem, p).prepare(problem, p), view, output};
   }
 
   /// The factors of image `n`.
@@ -133,6 +138,32 @@ TEST_F(SqueezeExcite, IsTheProductOfImageAndFactors) {
                 << name(precision) << ", " << c.channels << " x " << c.height << " x " << c.width << ", " << c.hidden
                 << " hidden, image " << n << ", channel " << k << ", pixel " << i << ", " << op.op->description();
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SqueezeExcite, FactorsAlone) {
+  unsigned seed = 100;
+  for (const Precision precision : of_16_bits) {
+    const double unit = precision == Precision::fp16 ? 0x1p-11 : 0x1p-8;
+    for (const GateCase& c : cases) {
+      const Gate gate = draw_gate(c, ++seed);
+      const std::vector<unsigned char> bytes = run_bytes(prepare_gate(gate, precision, false), gate.x);
+      for (const int clusters : {1, 2, 3}) {  // images of a cluster: as many as there are, and fewer
+        const Prepared few = prepare_gate(gate, precision, false, clusters);
+        EXPECT_EQ(run_bytes(few, gate.x), bytes) << few.op->description();
+        EXPECT_EQ(run_bytes(prepare_gate(gate, precision, true, clusters), gate.x),
+                  run_bytes(prepare_gate(gate, precision), gate.x));
+      }
+      const std::vector<float> actual = to_values(bytes, {c.images, c.channels, 1, 1}, Format{storage_type(precision)});
+      const auto channels = static_cast<std::size_t>(c.channels);
+      for (std::int64_t n = 0; n < c.images; ++n) {
+        const std::vector<double> factor = factors(gate, precision, n);
+        for (std::size_t k = 0; k < channels; ++k) {
+          ASSERT_NEAR(actual[static_cast<std::size_t>(n) * channels + k], factor[k], 40 * unit)
+              << name(precision) << ", image " << n << ", channel " << k;
         }
       }
     }

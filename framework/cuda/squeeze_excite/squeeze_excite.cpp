@@ -1,6 +1,8 @@
 #include "lamina/cuda/squeeze_excite/squeeze_excite.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "lamina/base/error.h"
@@ -21,41 +23,51 @@ constexpr std::int64_t most_bytes = 2 << 20;
 
 Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   Arguments args;
+  args.images = input.shape[0];
   args.pixels = static_cast<int>(input.shape[2] * input.shape[3]);
   args.channels = static_cast<int>(input.shape[1]);
   args.hidden = problem.squeeze.geometry.out_channels;
-  args.rows = lamina::detail::ceil_div(args.hidden, blocks);
-  args.outs = lamina::detail::ceil_div(args.channels, blocks);
+  args.squeeze = Layer(lamina::detail::ceil_div(args.hidden, blocks), args.channels);
+  args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden);
   return args;
 }
 
-/// What ParametersOf describes, of all blocks; zeros where there are no more values.
+/// Images of a cluster: more share its weights where there would be more clusters than the device has at a time.
+int images_of(const Arguments& args, const DeviceDescription& device) {
+  constexpr double start = 4, each = 0.7;  // us
+  int best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int images = 1; images <= most_images; ++images) {
+    const int bytes = shared_bytes(args, images) + device.reserved_shared_bytes;
+    if (bytes > device.multiprocessor_shared_bytes) break;
+    const int resident = std::clamp(device.multiprocessor_shared_bytes / bytes, 1, 2);
+    const int at_once = std::max(1, device.clusters[blocks] * resident);
+    const auto waves = lamina::detail::ceil_div<std::int64_t>(args.images, std::int64_t{images} * at_once);
+    const double time = static_cast<double>(waves) * (start + images * each);
+    if (time < least) least = time, best = images;
+  }
+  return best;
+}
+
+/// The parameters of all blocks; zeros where there are no more values.
 std::vector<unsigned char> packed(const SqueezeExciteProblem& problem, const Arguments& args, DType type) {
-  const ParametersOf offset(args.channels, args.hidden, args.rows, args.outs);
-  std::vector<unsigned char> result(static_cast<std::size_t>(blocks) * static_cast<std::size_t>(offset.bytes));
-  const auto put = [&](int block, int at, const auto& value) {
-    std::memcpy(result.data() + std::int64_t{block} * offset.bytes + at, &value, sizeof(value));
-  };
+  const int bytes = args.squeeze.bytes() + args.excite.bytes();
+  std::vector<unsigned char> result(static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes));
+  const auto put = [&](std::int64_t at, const auto& value) { std::memcpy(result.data() + at, &value, sizeof(value)); };
   const auto bits = [&](float w) { return type == DType::f16 ? to_half(w).bits : to_bfloat16(w).bits; };
-  const auto bias = [](const ConvProblem& conv, int i) {
-    return conv.bias.defined() ? lamina::detail::floats(conv.bias)[i] : 0.0f;
+  const auto put_layer = [&](const ConvProblem& conv, const Layer& layer, int offset, int count) {
+    const float* weights = lamina::detail::floats(conv.weight);
+    for (int i = 0; i < count; ++i) {
+      const std::int64_t at = std::int64_t{i / layer.rows} * bytes + offset;
+      const int row = i % layer.rows;
+      for (int k = 0; k < layer.terms; ++k) {
+        put(at + row * layer.pitch() + k * 2, bits(weights[std::int64_t{i} * layer.terms + k]));
+      }
+      if (conv.bias.defined()) put(at + layer.weight_bytes() + row * 4, lamina::detail::floats(conv.bias)[i]);
+    }
   };
-  const float* first = lamina::detail::floats(problem.squeeze.weight);
-  const float* second = lamina::detail::floats(problem.excite.weight);
-  for (int s = 0; s < args.hidden; ++s) {
-    const int block = s / args.rows, row = s % args.rows;
-    for (int c = 0; c < args.channels; ++c) {
-      put(block, (row * args.channels + c) * 2, bits(first[std::int64_t{s} * args.channels + c]));
-    }
-    put(block, offset.bias + row * 4, bias(problem.squeeze, s));
-  }
-  for (int c = 0; c < args.channels; ++c) {
-    const int block = c / args.outs, out = c % args.outs;
-    for (int s = 0; s < args.hidden; ++s) {
-      put(block, offset.second + (s * args.outs + out) * 2, bits(second[std::int64_t{c} * args.hidden + s]));
-    }
-    put(block, offset.second_bias + out * 4, bias(problem.excite, c));
-  }
+  put_layer(problem.squeeze, args.squeeze, 0, args.hidden);
+  put_layer(problem.excite, args.excite, args.squeeze.bytes(), args.channels);
   return result;
 }
 
@@ -69,30 +81,37 @@ bool is_layer(const ConvProblem& problem, const Preparation& p) {
 bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
   const Format stored = {storage_type(p.precision), Layout::nhwc};
   if (p.device.architecture < 90 || !p.algorithm.empty() || p.inputs.size() != 1 || size_of(stored.dtype) != 2 ||
-      p.input().format != stored || p.output().format != stored || p.input().shape != p.output().shape) {
+      p.input().format != stored || p.output().format.dtype != stored.dtype) {
     return false;
   }
   const Shape& shape = p.input().shape;
+  if (problem.multiplies ? p.output().shape != shape || p.output().format != stored
+                         : p.output().shape != Shape{shape[0], shape[1], 1, 1}) {
+    return false;
+  }
   if (shape[1] % pack != 0 || shape[1] > std::int64_t{threads} * pack || shape[2] * shape[3] > most_bytes ||
       shape[1] * shape[2] * shape[3] * 2 > most_bytes || p.input().alignment % 16 != 0 ||
       p.output().alignment % 16 != 0) {
     return false;
   }
   return is_layer(problem.squeeze, p) && is_layer(problem.excite, p) &&
-         shared_bytes(arguments_of(problem, p.input())) <= p.device.shared_bytes;
+         shared_bytes(arguments_of(problem, p.input()), 1) <= p.device.shared_bytes;
 }
 
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {
   const int device = p.device.device.index;
   const DType type = p.output().format.dtype;
   Arguments args = arguments_of(problem, p.input());
-  args.squeeze = finish_of(problem.squeeze.epilogue, type), args.excite = finish_of(problem.excite.epilogue, type);
+  args.squeeze_finish = finish_of(problem.squeeze.epilogue, type);
+  args.excite_finish = finish_of(problem.excite.epilogue, type);
   const std::vector<unsigned char> all = packed(problem, args, type);
   const Constant parameters(device, all.data(), all.size());
-  args.parameters = parameters.as<unsigned char>();
-  reserve_shared_memory(device, kernel(type), p.device.shared_bytes);
+  const int images = images_of(args, p.device);
+  const void* const function = kernel(type, images, problem.multiplies);
+  reserve_shared_memory(device, function, p.device.shared_bytes);
   return lamina::detail::make_operator(
-      lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ", args.hidden, " between"),
+      lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ", args.hidden, " between",
+                             images > 1 ? ", several images" : "", problem.multiplies ? "" : ", factors alone"),
       {.parameters = parameters.bytes()},
       [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         if (outputs[0].numel() == 0) return;  // an empty batch
@@ -101,10 +120,11 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
         with.input = inputs[0].raw(), with.output = outputs[0].raw();
         with.parameters = parameters.as<unsigned char>();  // which the operator keeps
         void* arguments[] = {&with};
-        launch_kernel(kernel(type),
-                      {.grid = dim3(static_cast<unsigned>(outputs[0].shape()[0] * blocks)),
+        const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
+        launch_kernel(function,
+                      {.grid = dim3(static_cast<unsigned>(clusters * blocks)),
                        .block = dim3(threads),
-                       .shared_bytes = static_cast<std::size_t>(shared_bytes(with)),
+                       .shared_bytes = static_cast<std::size_t>(shared_bytes(with, images)),
                        .cluster = blocks},
                       execution.stream, arguments);
       });

@@ -1,11 +1,13 @@
-// A cluster of blocks owns an image, each block an eighth of its pixels, of the hidden values and of the factors.
+// A cluster of blocks owns one image or a few, each block an eighth of their pixels, of the hidden values and of the
+// factors.
 //
 // A thread adds up 8 channels of every so many pixels; sums meet in the block, then across the cluster, where every
-// block needs all means. A warp owns a hidden value, a thread a factor; both are exchanged across the cluster too. At
-// last the block multiplies its pixels, which it reads again. All orders are those of the layer: no bit depends on the
-// batch. Means, hidden values and factors are rounded as the activations that they would be.
-// Shared memory: the parameters, which come while the predecessor ends; the threads' sums [groups, C]; the block's
-// sums, all means, and all factors [C], which are exchanged in f32; hidden values, its own and all. Preconditions:
+// block needs all means. In both layers a few threads share a row of weights, 16 bytes at a time; hidden values are
+// exchanged across the cluster too. The factors are the result, or the block multiplies its pixels by them, which it
+// reads again. All orders are those of the layer: no bit depends on the batch. Means, hidden values and factors are
+// rounded as the activations that they would be.
+// Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums [groups, C],
+// the block's sums, all means, its own hidden values, all of them, its own factors, and all, in f32. Preconditions:
 // Arguments filled in by squeeze_excite.cpp; compute capability 9.0.
 
 #include <algorithm>
@@ -19,18 +21,18 @@
 namespace lamina::cuda::squeeze_excite {
 namespace {
 
-/// Of f32 behind the parameters.
+/// Of f32 behind the parameters, for each image.
 struct Memory {
   int parts, sums, means, own_hidden, hidden, own_factors, factors, count;
   __host__ __device__ explicit Memory(const Arguments& args)
       : parts(0),
         sums(threads * pack),
         means(sums + args.channels),
-        own_hidden(means + args.channels),
-        hidden(own_hidden + args.rows),
-        own_factors(hidden + args.hidden),
-        factors(own_factors + args.outs),
-        count(factors + args.channels) {}
+        own_hidden(means + args.squeeze.units() * pack),
+        hidden(own_hidden + (args.squeeze.rows + 3) / 4 * 4),
+        own_factors(hidden + args.excite.units() * pack),
+        factors(own_factors + args.excite.rows),
+        count((factors + args.channels + 3) / 4 * 4) {}
 };
 
 /// An f32 of another block of the cluster.
@@ -51,18 +53,49 @@ __device__ __forceinline__ float finish_one(const Finish& finish, float sum) {
   return to_f32(from_f32<T>(v[0]));
 }
 
-template <class T>
+/// A layer's rows of this block, of each image: `values` to `results`, `pitch` floats from image to image.
+template <class T, int images>
+__device__ __forceinline__ void multiply(const Layer& layer, const unsigned char* parameters, const Finish& finish,
+                                         const float* values, float* results, int pitch) {
+  const auto* biases = reinterpret_cast<const float*>(parameters + layer.weight_bytes());
+  const int lane = static_cast<int>(threadIdx.x) % layer.lanes, units = layer.units();
+  const int step = threads / layer.lanes;
+  // All threads of a warp stay for the shuffles.
+  for (int first = 0; first < layer.rows; first += step) {
+    const int row = first + static_cast<int>(threadIdx.x) / layer.lanes;
+    const unsigned char* weights = parameters + min(row, layer.rows - 1) * layer.pitch();
+    float chain[images] = {};
+    for (int unit = lane; unit < units; unit += layer.lanes) {
+      const auto w = *reinterpret_cast<const Pack<T>*>(weights + unit * 16);
+#pragma unroll
+      for (int i = 0; i < images; ++i) {
+        const float* v = values + i * pitch + unit * pack;
+        const float4 low = *reinterpret_cast<const float4*>(v), high = *reinterpret_cast<const float4*>(v + 4);
+        chain[i] = fmaf(to_f32(w.values[0]), low.x, chain[i]), chain[i] = fmaf(to_f32(w.values[1]), low.y, chain[i]);
+        chain[i] = fmaf(to_f32(w.values[2]), low.z, chain[i]), chain[i] = fmaf(to_f32(w.values[3]), low.w, chain[i]);
+        chain[i] = fmaf(to_f32(w.values[4]), high.x, chain[i]), chain[i] = fmaf(to_f32(w.values[5]), high.y, chain[i]);
+        chain[i] = fmaf(to_f32(w.values[6]), high.z, chain[i]), chain[i] = fmaf(to_f32(w.values[7]), high.w, chain[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < images; ++i) {
+      for (int other = layer.lanes / 2; other > 0; other /= 2) chain[i] += __shfl_xor_sync(~0u, chain[i], other);
+      if (lane == 0 && row < layer.rows) results[i * pitch + row] = finish_one<T>(finish, chain[i] + biases[row]);
+    }
+  }
+}
+
+template <class T, int images, bool multiplies>
 __device__ __forceinline__ void run(const Arguments& args) {
   extern __shared__ __align__(16) unsigned char memory[];
-  const ParametersOf offset(args.channels, args.hidden, args.rows, args.outs);
   const Memory place(args);
-  auto* const floats = reinterpret_cast<float*>(memory + offset.bytes);
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  const int rank = static_cast<int>(ptx::cluster_rank());
-  const std::int64_t image = blockIdx.x / blocks;
+  const int parameter_bytes = args.squeeze.bytes() + args.excite.bytes(), pitch = place.count;
+  auto* const floats = reinterpret_cast<float*>(memory + parameter_bytes);
+  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(ptx::cluster_rank());
+  const std::int64_t image = static_cast<std::int64_t>(blockIdx.x / blocks) * images;
   {
-    const unsigned char* from = args.parameters + static_cast<std::int64_t>(rank) * offset.bytes;
-    for (int i = thread * 16; i < offset.bytes; i += threads * 16) {
+    const unsigned char* from = args.parameters + static_cast<std::int64_t>(rank) * parameter_bytes;
+    for (int i = thread * 16; i < parameter_bytes; i += threads * 16) {
       ptx::copy_async<16>(ptx::shared_address(memory) + static_cast<std::uint32_t>(i), from + i);
     }
     ptx::copy_async_commit();
@@ -71,106 +104,144 @@ __device__ __forceinline__ void run(const Arguments& args) {
   const int group = thread / packs, mine = thread - group * packs;
   const int first = static_cast<int>(static_cast<std::int64_t>(args.pixels) * rank / blocks);
   const int last = static_cast<int>(static_cast<std::int64_t>(args.pixels) * (rank + 1) / blocks);
-  const auto* input = static_cast<const T*>(args.input) + image * args.pixels * args.channels + mine * pack;
+  const auto map = [&](auto* whole, int i) {  // of a batch that may end before the cluster's images do
+    const std::int64_t at = image + i < args.images ? image + i : args.images - 1;
+    return whole + at * args.pixels * args.channels + mine * pack;
+  };
+  // Beyond the values that meet weights of zero.
+  for (int c = args.hidden + thread; c < args.excite.units() * pack; c += threads) {
+#pragma unroll
+    for (int i = 0; i < images; ++i) floats[i * pitch + place.hidden + c] = 0.0f;
+  }
   wait_for_predecessor();
 
-  float sum[pack] = {};
   if (group < groups) {
-#pragma unroll 4
-    for (int pixel = first + group; pixel < last; pixel += groups) {
-      const auto values = *reinterpret_cast<const Pack<T>*>(input + static_cast<std::int64_t>(pixel) * args.channels);
 #pragma unroll
-      for (int j = 0; j < pack; ++j) sum[j] += to_f32(values.values[j]);
+    for (int i = 0; i < images; ++i) {
+      const auto* input = map(static_cast<const T*>(args.input), i);
+      float sum[pack] = {};
+#pragma unroll 8
+      for (int pixel = first + group; pixel < last; pixel += groups) {
+        const auto values = *reinterpret_cast<const Pack<T>*>(input + static_cast<std::int64_t>(pixel) * args.channels);
+#pragma unroll
+        for (int j = 0; j < pack; ++j) sum[j] += to_f32(values.values[j]);
+      }
+      auto* parts = reinterpret_cast<float4*>(floats + i * pitch + place.parts + group * args.channels + mine * pack);
+      parts[0] = {sum[0], sum[1], sum[2], sum[3]}, parts[1] = {sum[4], sum[5], sum[6], sum[7]};
     }
-#pragma unroll
-    for (int j = 0; j < pack; ++j) floats[place.parts + group * args.channels + mine * pack + j] = sum[j];
   }
   ptx::copy_async_wait<0>();
   __syncthreads();
-  for (int c = thread; c < args.channels; c += threads) {
-    float total = 0.0f;
-    for (int g = 0; g < groups; ++g) total += floats[place.parts + g * args.channels + c];
-    floats[place.sums + c] = total;
+#pragma unroll
+  for (int i = 0; i < images; ++i) {
+    for (int c = thread; c < args.channels; c += threads) {
+      float total = 0.0f;
+#pragma unroll 8
+      for (int g = 0; g < groups; ++g) total += floats[i * pitch + place.parts + g * args.channels + c];
+      floats[i * pitch + place.sums + c] = total;
+    }
   }
   ptx::cluster_sync();
   const auto pixels = static_cast<float>(args.pixels);
-  for (int c = thread; c < args.channels; c += threads) {
-    float total = 0.0f;
 #pragma unroll
-    for (int r = 0; r < blocks; ++r) total += load_from(floats + place.sums + c, r);
-    floats[place.means + c] = to_f32(from_f32<T>(total / pixels));
-  }
-  __syncthreads();
-
-  const auto* biases = reinterpret_cast<const float*>(memory + offset.bias);
-  for (int row = warp; row < args.rows; row += warps) {
-    const auto* weights = reinterpret_cast<const T*>(memory) + row * args.channels;
-    float chain = 0.0f;
-    for (int c = lane * 2; c < args.channels; c += 64) {
-      const auto w = *reinterpret_cast<const Pack<T, 2>*>(weights + c);
-      chain = fmaf(to_f32(w.values[0]), floats[place.means + c], chain);
-      chain = fmaf(to_f32(w.values[1]), floats[place.means + c + 1], chain);
+  for (int i = 0; i < images; ++i) {
+    for (int c = thread; c < args.channels; c += threads) {
+      float total = 0.0f;
+#pragma unroll
+      for (int r = 0; r < blocks; ++r) total += load_from(floats + i * pitch + place.sums + c, r);
+      floats[i * pitch + place.means + c] = to_f32(from_f32<T>(total / pixels));
     }
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2) chain += __shfl_xor_sync(0xFFFFFFFFu, chain, other);
-    if (lane == 0) floats[place.own_hidden + row] = finish_one<T>(args.squeeze, chain + biases[row]);
-  }
-  ptx::cluster_sync();
-  for (int s = thread; s < args.hidden; s += threads) {
-    const int r = s / args.rows;
-    floats[place.hidden + s] = load_from(floats + place.own_hidden + s - r * args.rows, r);
   }
   __syncthreads();
-  const auto* second = reinterpret_cast<const T*>(memory + offset.second);
-  const auto* second_biases = reinterpret_cast<const float*>(memory + offset.second_bias);
-  for (int o = thread; o < args.outs; o += threads) {
-    float chain = 0.0f;
-    for (int s = 0; s < args.hidden; ++s) {
-      chain = fmaf(to_f32(second[s * args.outs + o]), floats[place.hidden + s], chain);
+  multiply<T, images>(args.squeeze, memory, args.squeeze_finish, floats + place.means, floats + place.own_hidden,
+                      pitch);
+  ptx::cluster_sync();
+#pragma unroll
+  for (int i = 0; i < images; ++i) {
+    for (int s = thread; s < args.hidden; s += threads) {
+      const int r = s / args.squeeze.rows;
+      floats[i * pitch + place.hidden + s] =
+          load_from(floats + i * pitch + place.own_hidden + s - r * args.squeeze.rows, r);
     }
-    floats[place.own_factors + o] = finish_one<T>(args.excite, chain + second_biases[o]);
   }
-  ptx::cluster_sync();
-  for (int c = thread; c < args.channels; c += threads) {
-    const int r = c / args.outs;
-    floats[place.factors + c] = load_from(floats + place.own_factors + c - r * args.outs, r);
-  }
-  ptx::cluster_arrive();  // nobody reads this block's memory after all have arrived
+  if constexpr (!multiplies) ptx::cluster_arrive();  // nobody reads this block's memory after all have arrived
   __syncthreads();
-  if (group < groups) {
-    float factor[pack];
+  multiply<T, images>(args.excite, memory + args.squeeze.bytes(), args.excite_finish, floats + place.hidden,
+                      floats + place.own_factors, pitch);
+  if constexpr (!multiplies) {
+    __syncthreads();
+    for (int o = thread; o < args.excite.rows; o += threads) {
+      const int c = rank * args.excite.rows + o;
+      if (c >= args.channels) break;
 #pragma unroll
-    for (int j = 0; j < pack; ++j) factor[j] = floats[place.factors + mine * pack + j];
-    auto* output = static_cast<T*>(args.output) + image * args.pixels * args.channels + mine * pack;
+      for (int i = 0; i < images; ++i) {
+        if (image + i >= args.images) break;
+        static_cast<T*>(args.output)[(image + i) * args.channels + c] =
+            from_f32<T>(floats[i * pitch + place.own_factors + o]);
+      }
+    }
+  } else {
+    ptx::cluster_sync();
+#pragma unroll
+    for (int i = 0; i < images; ++i) {
+      for (int c = thread; c < args.channels; c += threads) {
+        const int r = c / args.excite.rows;
+        floats[i * pitch + place.factors + c] =
+            load_from(floats + i * pitch + place.own_factors + c - r * args.excite.rows, r);
+      }
+    }
+    ptx::cluster_arrive();
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < images; ++i) {
+      if (group >= groups || image + i >= args.images) break;
+      float factor[pack];
+#pragma unroll
+      for (int j = 0; j < pack; ++j) factor[j] = floats[i * pitch + place.factors + mine * pack + j];
+      const auto* input = map(static_cast<const T*>(args.input), i);
+      auto* output = map(static_cast<T*>(args.output), i);
 #pragma unroll 4
-    for (int pixel = first + group; pixel < last; pixel += groups) {
-      const std::int64_t at = static_cast<std::int64_t>(pixel) * args.channels;
-      auto values = *reinterpret_cast<const Pack<T>*>(input + at);
+      for (int pixel = first + group; pixel < last; pixel += groups) {
+        const std::int64_t at = static_cast<std::int64_t>(pixel) * args.channels;
+        auto values = *reinterpret_cast<const Pack<T>*>(input + at);
 #pragma unroll
-      for (int j = 0; j < pack; ++j) values.values[j] = from_f32<T>(to_f32(values.values[j]) * factor[j]);
-      *reinterpret_cast<Pack<T>*>(output + at) = values;
+        for (int j = 0; j < pack; ++j) values.values[j] = from_f32<T>(to_f32(values.values[j]) * factor[j]);
+        *reinterpret_cast<Pack<T>*>(output + at) = values;
+      }
     }
   }
   ptx::cluster_wait();
 }
 
-template <class T>
-__global__ void __launch_bounds__(threads, 1) squeeze_excite_kernel(const __grid_constant__ Arguments args) {
+template <class T, int images, bool multiplies>
+__global__ void __launch_bounds__(threads, 2) squeeze_excite_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 900
   let_successor_start();
-  run<T>(args);
+  run<T, images, multiplies>(args);
 #endif
+}
+
+template <class T, bool multiplies>
+const void* kernel_of(int images) {
+  const auto address = [](auto* function) { return reinterpret_cast<const void*>(function); };
+  static_assert(most_images == 3);
+  return images == 1   ? address(&squeeze_excite_kernel<T, 1, multiplies>)
+         : images == 2 ? address(&squeeze_excite_kernel<T, 2, multiplies>)
+                       : address(&squeeze_excite_kernel<T, 3, multiplies>);
+}
+template <class T>
+const void* kernel_of(int images, bool multiplies) {
+  return multiplies ? kernel_of<T, true>(images) : kernel_of<T, false>(images);
 }
 
 }  // namespace
 
-int shared_bytes(const Arguments& args) {
-  return ParametersOf(args.channels, args.hidden, args.rows, args.outs).bytes + Memory(args).count * 4;
+int shared_bytes(const Arguments& args, int images) {
+  return args.squeeze.bytes() + args.excite.bytes() + Memory(args).count * 4 * images;
 }
 
-const void* kernel(DType type) {
-  return type == DType::f16 ? reinterpret_cast<const void*>(&squeeze_excite_kernel<__half>)
-                            : reinterpret_cast<const void*>(&squeeze_excite_kernel<__nv_bfloat16>);
+const void* kernel(DType type, int images, bool multiplies) {
+  return type == DType::f16 ? kernel_of<__half>(images, multiplies) : kernel_of<__nv_bfloat16>(images, multiplies);
 }
 
 }  // namespace lamina::cuda::squeeze_excite

@@ -11,35 +11,40 @@
 /// capability 9.0. See squeeze_excite.cu.
 namespace lamina::cuda::squeeze_excite {
 
-inline constexpr int threads = 512, warps = threads / 32;
-inline constexpr int blocks = 8;  // of a cluster
-inline constexpr int pack = 8;    // channels that are read at a time
+inline constexpr int threads = 512;
+inline constexpr int blocks = 8;       // of a cluster
+inline constexpr int pack = 8;         // channels that are read at a time
+inline constexpr int most_images = 3;  // of a cluster
 
-/// Where a block's parameters lie, which are of `rows` hidden values and of `outs` factors: weights of 16 bits
-/// [rows, channels] and [hidden, outs], then f32 biases [rows] and [outs].
-struct ParametersOf {
-  int second, bias, second_bias, bytes;
-  __host__ __device__ ParametersOf(int channels, int hidden, int rows, int outs)
-      : second(rows * channels * 2),
-        bias((second + hidden * outs * 2 + 15) / 16 * 16),
-        second_bias(bias + rows * 4),
-        bytes((second_bias + outs * 4 + 15) / 16 * 16) {}
+/// One of the two layers as a block has it: `rows` of its results, each with weights of 16 bits for `terms` values, and
+/// `lanes` threads that share a row. Rows are an odd number of 16 bytes apart, so that neighbours are in other banks.
+struct Layer {
+  int rows = 0, terms = 0, lanes = 32;
+  Layer() = default;
+  Layer(int rows_, int terms_) : rows(rows_), terms(terms_) {
+    while (lanes > 1 && lanes * rows > threads) lanes /= 2;
+  }
+  __host__ __device__ int units() const { return (terms + pack - 1) / pack; }  // of 16 bytes
+  __host__ __device__ int pitch() const { return (units() | 1) * 16; }         // bytes
+  __host__ __device__ int weight_bytes() const { return rows * pitch(); }
+  __host__ __device__ int bytes() const { return weight_bytes() + (rows * 4 + 15) / 16 * 16; }  // with biases of f32
 };
 
 struct Arguments {
   const void* input = nullptr;                // [N, H, W, C]
-  const unsigned char* parameters = nullptr;  // of each block
-  void* output = nullptr;                     // as the input
-  Finish squeeze, excite;
+  const unsigned char* parameters = nullptr;  // of each block: the first layer's, the second's
+  void* output = nullptr;                     // as the input, or [N, C]
+  Finish squeeze_finish, excite_finish;
+  Layer squeeze, excite;  // of a block
+  std::int64_t images = 0;
   int pixels = 0, channels = 0, hidden = 0;
-  int rows = 0, outs = 0;  // of a block, of the hidden values and of the channels
 };
 
-/// Bytes of shared memory of a block.
-int shared_bytes(const Arguments& args);
+/// Bytes of shared memory of a block of a cluster that has so many images.
+int shared_bytes(const Arguments& args, int images);
 
-/// __global__ void(Arguments), of f16 or bf16.
-const void* kernel(DType type);
+/// __global__ void(Arguments), of f16 or bf16, of a cluster that has so many images, up to most_images.
+const void* kernel(DType type, int images, bool multiplies);
 
 bool takes(const SqueezeExciteProblem& problem, const Preparation& preparation);
 /// Throws Error if memory runs out.

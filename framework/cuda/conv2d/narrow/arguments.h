@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lamina/cuda/divider.h"
+#include "lamina/cuda/finish.h"
+
+/// What the host and the device code of 1x1 convolutions to few filters agree on.
+namespace lamina::cuda::narrow {
+
+inline constexpr int threads = 256, warps = threads / 32;
+inline constexpr int chunk = 32;            // channels of two mma.sync: 16 bytes of each lane
+inline constexpr int fragment_bytes = 512;  // of weights: a chunk of 8 filters
+
+struct Arguments {
+  const void* input = nullptr;                // [M, K]
+  const void* factors = nullptr;              // [N, K], what the channels of each image are multiplied by; or nothing
+  const unsigned char* weights = nullptr;     // [slices, slice_bytes], see slice_bytes
+  void* output = nullptr;                     // [M, F]
+  Finish finish;                              // a clamp, perhaps behind an addition
+  int pixels = 0, channels = 0, filters = 0;  // M, K, F
+  int chunks = 0;                             // of K
+  int slices = 0;                             // of the filters: 8 n each
+  int splits = 1;                             // warps that share the chunks of a tile: 1, 2, 4 or 8
+  int tiles = 0;                              // of pixels, of a whole block's warps
+  Divider by_slices, by_image;                // by_image: pixels of an image
+};
+
+/// Of a slice's parameters: fragments [chunks, n, lane] of 16 bytes, and biases [8 n] in f32.
+__host__ __device__ constexpr int bias_offset(int chunks, int n) { return chunks * n * fragment_bytes; }
+__host__ __device__ constexpr int slice_bytes(int chunks, int n) { return bias_offset(chunks, n) + n * 32; }
+
+/// Filter of a slice that column `column` of fragment `j` belongs to: a lane then has 2 n neighbouring filters.
+__host__ __device__ constexpr int filter_of(int n, int j, int column) {
+  return column / 2 * 2 * n + 2 * j + column % 2;
+}
+
+/// One compiled kernel: a warp's tile is 16 m pixels by 8 n filters; two blocks fit onto a multiprocessor or one.
+struct Tile {
+  int m = 0, n = 0;
+  bool scaled = false;
+  int resident = 1;
+  const void* kernel = nullptr;  // __global__ void(Arguments)
+};
+
+/// Chunks of pixels that a warp has in registers or on their way there.
+__host__ __device__ constexpr int stages_of(int m) { return m == 1 ? 3 : 2; }
+/// Blocks that a multiprocessor's registers are for.
+__host__ __device__ constexpr int resident_of(int m, int n, bool scaled) {
+  return m * n * 4 + stages_of(m) * m * 8 * (scaled ? 2 : 1) <= 72 ? 2 : 1;
+}
+
+std::vector<Tile> tiles_f16();
+std::vector<Tile> tiles_bf16();
+
+}  // namespace lamina::cuda::narrow

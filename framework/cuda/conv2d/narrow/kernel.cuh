@@ -1,0 +1,224 @@
+#pragma once
+
+// A 1x1 convolution to few filters: pixels [M, K] x filters [K, F] between channels-last tensors of 16 bits, as mobile
+// networks' blocks end. Pixels go from memory straight into the fragments of mma.sync, 16 bytes a lane: which k a
+// register of a fragment stands for is free, as long as both operands agree, and so lane 4 g + t has channels 8 t to 8
+// t
+// + 7 of a chunk of 32, of row g. On their way they may be multiplied by factors of their image's channels, as squeeze
+// and excitation ends, and are rounded then as that product would be.
+//
+// A warp owns 16 m pixels, 8 n filters and, where there are too few of these, a part of K: `splits` warps of a block
+// share a tile, and add up through shared memory. A block owns a slice of the filters, whose weights lie in shared
+// memory from before its predecessor ends, and walks over tiles of pixels. Shared memory: slice_bytes, and behind them
+// the warps' sums where splits > 1. Preconditions: Arguments filled in by narrow.cpp; compute capability 8.0.
+
+#include "lamina/cuda/conv2d/narrow/arguments.h"
+#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda::narrow {
+
+/// Two neighbouring elements times two, each product rounded.
+template <class T>
+__device__ __forceinline__ void multiply(std::uint32_t& pair, std::uint32_t by) {
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(by));
+  } else {
+    const auto low = [](std::uint32_t v) { return __uint_as_float(v << 16); };
+    const auto high = [](std::uint32_t v) { return __uint_as_float(v & 0xFFFF0000u); };
+    const __nv_bfloat162 product = __floats2bfloat162_rn(low(pair) * low(by), high(pair) * high(by));
+    pair = *reinterpret_cast<const std::uint32_t*>(&product);
+  }
+}
+
+/// A chunk of a lane's 2 m rows.
+template <class T, int m, bool scaled>
+struct Operands {
+  uint4 pixels[2 * m], factors[scaled ? 2 * m : 1];
+
+  __device__ __forceinline__ void multiply_pixels() {
+    if constexpr (scaled) {
+#pragma unroll
+      for (int i = 0; i < 2 * m; ++i) {
+        multiply<T>(pixels[i].x, factors[i].x), multiply<T>(pixels[i].y, factors[i].y);
+        multiply<T>(pixels[i].z, factors[i].z), multiply<T>(pixels[i].w, factors[i].w);
+      }
+    }
+  }
+};
+
+/// Where a lane's 2 m rows lie, eight pixels apart.
+template <class T, int m, bool scaled>
+struct Rows {
+  const unsigned char *pixels[2 * m], *factors[scaled ? 2 * m : 1];
+
+  __device__ __forceinline__ Rows(const Arguments& args, int first) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < 2 * m; ++i) {
+      const int pixel = min(first + i * 8 + lane / 4, args.pixels - 1);
+      const auto at = [&](const void* from, std::int64_t row) {
+        return static_cast<const unsigned char*>(from) + (row * args.channels + lane % 4 * 8) * 2;
+      };
+      pixels[i] = at(args.input, pixel);
+      if constexpr (scaled) factors[i] = at(args.factors, args.by_image.quotient(static_cast<std::uint32_t>(pixel)));
+    }
+  }
+
+  /// Zeros from `last` on, and behind the channels.
+  __device__ __forceinline__ void load(const Arguments& args, int at, int last, Operands<T, m, scaled>& to) const {
+    const bool inside = at < last && at * chunk + static_cast<int>(threadIdx.x) % 4 * 8 < args.channels;
+#pragma unroll
+    for (int i = 0; i < 2 * m; ++i) {
+      to.pixels[i] = {};
+      if (inside) to.pixels[i] = *reinterpret_cast<const uint4*>(pixels[i] + at * (chunk * 2));
+      if constexpr (scaled) {
+        to.factors[i] = {};
+        if (inside) to.factors[i] = *reinterpret_cast<const uint4*>(factors[i] + at * (chunk * 2));
+      }
+    }
+  }
+};
+
+/// Finishes and stores `count` neighbouring filters of a pixel.
+template <class T, int count>
+__device__ __forceinline__ void store(const Arguments& args, int pixel, int filter, float (&sum)[count]) {
+  if (pixel >= args.pixels || filter >= args.filters) return;
+  const std::int64_t index = static_cast<std::int64_t>(pixel) * args.filters + filter;
+  float residual[count];
+  load_residual<T>(args.finish, index, residual);
+  Pack<T, count> result;
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    result.values[i] = from_f32<T>(clamped(sum[i] + residual[i], args.finish.low, args.finish.high));
+  }
+  *reinterpret_cast<Pack<T, count>*>(static_cast<T*>(args.output) + index) = result;
+}
+
+/// Of a warp that has all of K. `first`: the tile's first pixel; `filter`: the slice's first.
+template <class T, int m, int n>
+__device__ __forceinline__ void store_tile(const Arguments& args, int first, int filter, const float* bias,
+                                           const float (&sum)[m][n][4]) {
+  constexpr int count = n % 4 == 0 ? 8 : n % 2 == 0 ? 4 : 2;
+  const int lane = static_cast<int>(threadIdx.x) % 32, own = lane % 4 * 2 * n;
+#pragma unroll
+  for (int i = 0; i < 2 * m; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * n; j += count) {
+      float values[count];
+#pragma unroll
+      for (int e = 0; e < count; ++e) values[e] = sum[i / 2][(j + e) / 2][i % 2 * 2 + e % 2] + bias[own + j + e];
+      store<T>(args, first + i * 8 + lane / 4, filter + own + j, values);
+    }
+  }
+}
+
+/// Of warps that have a part of K each: they share the tile's fragments, and add up in the order of the parts.
+template <class T, int m, int n>
+__device__ __forceinline__ void store_together(const Arguments& args, int first, int filter, const float* bias,
+                                               float4* sums, const float (&sum)[m][n][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int split = warp % args.splits, own = lane % 4 * 2 * n;
+#pragma unroll
+  for (int f = 0; f < m * n; ++f) {
+    const float* v = sum[f / n][f % n];
+    sums[(warp * m * n + f) * 32 + lane] = {v[0], v[1], v[2], v[3]};
+  }
+  __syncthreads();
+  for (int f = split; f < m * n; f += args.splits) {
+    const int j = own + f % n * 2, pixel = first + f / n * 16 + lane / 4;
+    float low[2] = {}, high[2] = {};
+    for (int s = 0; s < args.splits; ++s) {
+      const float4 v = sums[((warp - split + s) * m * n + f) * 32 + lane];
+      low[0] += v.x, low[1] += v.y, high[0] += v.z, high[1] += v.w;
+    }
+    low[0] += bias[j], low[1] += bias[j + 1], high[0] += bias[j], high[1] += bias[j + 1];
+    store<T>(args, pixel, filter + j, low);
+    store<T>(args, pixel + 8, filter + j, high);
+  }
+  __syncthreads();
+}
+
+template <class T, int m, int n, bool scaled>
+__global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
+    narrow_kernel(const __grid_constant__ Arguments args) {
+#if __CUDA_ARCH__ >= 800
+  constexpr int stages = stages_of(m);
+  extern __shared__ __align__(16) unsigned char memory[];
+  let_successor_start();
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const int split = warp % args.splits, group = warp / args.splits, groups = warps / args.splits;
+  const int begins = static_cast<int>(args.by_slices.quotient(blockIdx.x));
+  const int slice = static_cast<int>(blockIdx.x) - begins * args.slices;
+  const int step = static_cast<int>(args.by_slices.quotient(gridDim.x));
+  const int bytes = slice_bytes(args.chunks, n);
+  {
+    const unsigned char* from = args.weights + static_cast<std::int64_t>(slice) * bytes;
+    for (int i = thread * 16; i < bytes; i += threads * 16) {
+      ptx::copy_async<16>(ptx::shared_address(memory) + static_cast<std::uint32_t>(i), from + i);
+    }
+    ptx::copy_async_commit();
+  }
+  const int from = args.chunks * split / args.splits, last = args.chunks * (split + 1) / args.splits;
+  const auto* bias = reinterpret_cast<const float*>(memory + bias_offset(args.chunks, n));
+  wait_for_predecessor();
+  for (int tile = begins; tile < args.tiles; tile += step) {
+    const int first = (tile * groups + group) * 16 * m;
+    const Rows<T, m, scaled> rows(args, first);
+    Operands<T, m, scaled> operands[stages];
+#pragma unroll
+    for (int s = 0; s < stages - 1; ++s) rows.load(args, from + s, last, operands[s]);
+    if (tile == begins) {
+      ptx::copy_async_wait<0>();
+      __syncthreads();
+    }
+    float sum[m][n][4] = {};
+    for (int at = from; at < last; at += stages) {
+#pragma unroll
+      for (int s = 0; s < stages; ++s) {
+        rows.load(args, at + s + stages - 1, last, operands[(s + stages - 1) % stages]);
+        if (at + s >= last) continue;
+        Operands<T, m, scaled>& now = operands[s];
+        now.multiply_pixels();
+        const unsigned char* weights = memory + (at + s) * (n * fragment_bytes) + lane * 16;
+#pragma unroll
+        for (int j = 0; j < n; ++j) {
+          const uint4 w = *reinterpret_cast<const uint4*>(weights + j * fragment_bytes);
+#pragma unroll
+          for (int i = 0; i < m; ++i) {
+            const uint4 &above = now.pixels[2 * i], &below = now.pixels[2 * i + 1];
+            ptx::mma<T>(sum[i][j], {above.x, below.x, above.y, below.y}, {w.x, w.y}, sum[i][j]);
+            ptx::mma<T>(sum[i][j], {above.z, below.z, above.w, below.w}, {w.z, w.w}, sum[i][j]);
+          }
+        }
+      }
+    }
+    if (args.splits == 1) {
+      store_tile<T, m, n>(args, first, slice * 8 * n, bias, sum);
+    } else {
+      store_together<T, m, n>(args, first, slice * 8 * n, bias, reinterpret_cast<float4*>(memory + bytes), sum);
+    }
+  }
+#endif
+}
+
+template <class T, int m, int n>
+void add_tiles(std::vector<Tile>& tiles) {
+  tiles.push_back(
+      {m, n, false, resident_of(m, n, false), reinterpret_cast<const void*>(&narrow_kernel<T, m, n, false>)});
+  tiles.push_back({m, n, true, resident_of(m, n, true), reinterpret_cast<const void*>(&narrow_kernel<T, m, n, true>)});
+}
+
+template <class T>
+std::vector<Tile> tiles() {
+  std::vector<Tile> all;
+  add_tiles<T, 1, 1>(all), add_tiles<T, 1, 2>(all), add_tiles<T, 1, 3>(all), add_tiles<T, 1, 4>(all);
+  add_tiles<T, 1, 5>(all), add_tiles<T, 1, 7>(all), add_tiles<T, 1, 8>(all), add_tiles<T, 1, 10>(all);
+  add_tiles<T, 2, 2>(all), add_tiles<T, 2, 3>(all), add_tiles<T, 2, 4>(all), add_tiles<T, 2, 5>(all);
+  add_tiles<T, 2, 7>(all), add_tiles<T, 2, 8>(all), add_tiles<T, 2, 10>(all);
+  return all;
+}
+
+}  // namespace lamina::cuda::narrow
