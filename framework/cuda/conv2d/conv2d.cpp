@@ -9,6 +9,7 @@
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/narrow/narrow.h"
 #include "lamina/cuda/conv2d/pair/pair.h"
+#include "lamina/cuda/conv2d/stem/stem.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
 
@@ -17,7 +18,8 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, first_layer::prepare},
+constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare},
+                                         {"first_layer", first_layer::takes, first_layer::prepare},
                                          {"narrow", narrow::takes, narrow::prepare, narrow::pays},
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},

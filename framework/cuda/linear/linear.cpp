@@ -12,6 +12,7 @@
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/short_finish.h"
 #include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -39,7 +40,7 @@ LinearArguments arguments_of(const LinearProblem& problem, const Preparation& p)
           .rows = problem.rows,
           .in = problem.in,
           .out = problem.out,
-          .relu = problem.epilogue.relu()};
+          .finish = finish_of(problem.epilogue, p.output().format.dtype)};
 }
 
 /// Few rows: the weights stream once for every 8 of them. How a sum is cut depends on how many there are at once.
@@ -106,7 +107,8 @@ bool rows_pay(const LinearProblem& problem, const Preparation& p) {
 }
 
 bool rows_take(const LinearProblem& problem, const Preparation& p) {
-  return problem.epilogue.is_simple() && linear_formats_fit(p) && problem.in <= linear_max_terms;
+  return is_short(problem.epilogue, p.output().format.dtype) && !problem.epilogue.pool && linear_formats_fit(p) &&
+         problem.in <= linear_max_terms;
 }
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
@@ -158,7 +160,7 @@ class Product final : public Operator {
                      .ldc = a.out},
                     precision_, aligned, gemm_bytes_, execution.stream);
     }
-    if (a.bias != nullptr || a.relu) linear_epilogue(a, execution.stream);
+    if (a.bias != nullptr || a.finish.steps > 0) linear_epilogue(a, execution.stream);
   }
 
  private:

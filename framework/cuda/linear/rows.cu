@@ -14,6 +14,7 @@
 // Preconditions: rows <= Rows, in <= linear_max_terms. Rows that do not start on 16 bytes go element by element.
 
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -115,7 +116,7 @@ struct Places {
 
 /// T: of the weights, In: of the input. Where they differ, the weights are scaled.
 template <class T, class In, int N, int Rows, int Outputs, int Ahead, int Resident, bool packed = false>
-__global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(LinearArguments a) {
+__global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(const __grid_constant__ LinearArguments a) {
   __shared__ float partial[warps][Outputs * Rows];
   let_successor_start();
   const auto thread = static_cast<int>(threadIdx.x);
@@ -183,7 +184,10 @@ __global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(Line
   float sum = bias;
 #pragma unroll
   for (const auto& of_warp : partial) sum += of_warp[thread];
-  store(a.output, a.output_type, std::int64_t{row} * a.out + output, activate(sum, a.relu));
+  float result[1] = {sum};
+  const float nothing[1] = {};
+  apply_inlined<float>(a.finish, result, nothing);
+  store(a.output, a.output_type, std::int64_t{row} * a.out + output, result[0]);
 }
 
 /// `Resident`: blocks that must find registers on a multiprocessor.
@@ -209,7 +213,7 @@ void launch(const LinearArguments& a, cudaStream_t stream) {
   }
 }
 
-__global__ void __launch_bounds__(256) linear_epilogue_kernel(LinearArguments a) {
+__global__ void __launch_bounds__(256) linear_epilogue_kernel(const __grid_constant__ LinearArguments a) {
   let_successor_start();
   wait_for_predecessor();
   const std::int64_t count = a.rows * a.out;
@@ -222,7 +226,7 @@ __global__ void __launch_bounds__(256) linear_epilogue_kernel(LinearArguments a)
       case DType::bf16: x = to_f32(static_cast<const __nv_bfloat16*>(a.output)[i]); break;
       default: x = static_cast<const float*>(a.output)[i];
     }
-    store(a.output, a.output_type, i, activate(x + bias, a.relu));
+    store(a.output, a.output_type, i, clamped(x + bias, a.finish.low, a.finish.high));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "lamina/cuda/finish.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
@@ -34,13 +35,13 @@ struct LinearArguments {
   std::int64_t rows = 0;  // at most linear_rows_at_once
   int in = 0;
   int out = 0;
-  bool relu = false;
+  Finish finish;  // a short one; of linear_epilogue a clamp
 };
 
 /// Streams the weights once.
 void linear_few_rows(const LinearArguments& arguments, Stream stream);
 
-/// output = output + bias, then the ReLU if asked for; any number of rows.
+/// output = output + bias, clamped; any number of rows.
 void linear_epilogue(const LinearArguments& arguments, Stream stream);
 
 /// What every kernel for linear layers takes: rows of the precision's storage type, results of it or f32.

@@ -30,8 +30,9 @@ struct Cell {
   int least() const {
     const auto is = [&](std::string_view name) { return row.kernel == name; };
     if (is("first_layer") || is("channels_last") || is("stream")) return 90;  // wgmma
-    if (is("mma") || is("split") || is("implicit_gemm")) return 80;           // mma.sync, cp.async
-    return is("online") ? 80 : 0;                                             // shared memory for its tiles
+    if (is("narrow") || is("stem") || is("mma")) return 80;                   // mma.sync, cp.async
+    if (is("split") || is("implicit_gemm")) return 80;
+    return is("online") ? 80 : 0;  // shared memory for its tiles
   }
   /// Whether the row has problems of its own on that device, of both kinds, exactly if it should.
   void expect(const Taken& taken, const DeviceDescription& device) const {

@@ -13,7 +13,7 @@ struct Layer {
   bool pooled = false;  // by windows of 3x3, stride 2
 };
 
-/// Few channels; many; groups; one channel a group; patches.
+/// Few channels; many; groups; one channel a group; patches; one pixel a window.
 const std::vector<Layer> convolutions = {
     {{.batch = 2,
       .in = 3,
@@ -51,6 +51,17 @@ const std::vector<Layer> convolutions = {
       .groups = 13},
      true},
     {{.batch = 2, .in = 3, .height = 16, .width = 32, .out = 24, .kernel = {16, 16}, .stride = {16, 16}}},
+    {{.batch = 2,
+      .in = 3,
+      .height = 16,
+      .width = 32,
+      .out = 32,
+      .kernel = {3, 3},
+      .stride = {2, 2},
+      .padding = {1, 1}}},
+    {{.in = 3, .height = 21, .width = 9, .out = 24, .kernel = {3, 3}, .stride = {2, 2}}, true},
+    {{.batch = 2, .in = 64, .height = 8, .width = 8, .out = 32}},
+    {{.in = 72, .height = 5, .width = 7, .out = 40}, true},
 };
 
 /// Of one pixel: rows, in, out.

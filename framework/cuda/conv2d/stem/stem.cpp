@@ -1,0 +1,138 @@
+#include "lamina/cuda/conv2d/stem/stem.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/stem/arguments.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/short_finish.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina::cuda::stem {
+namespace {
+
+using lamina::detail::ceil_div;
+using lamina::detail::round_up;
+
+constexpr int most_columns = 128, most_rows = 8;
+
+/// The widest of those that leave no filters of zeros.
+std::optional<Instance> instance_for(int filters, DType input, DType output) {
+  std::optional<Instance> best;
+  for (const Instance& instance : instances()) {
+    if (instance.input == input && instance.output == output && filters % (8 * instance.n) == 0) best = instance;
+  }
+  return best;
+}
+
+struct Choice {
+  Instance instance;
+  Arguments args;  // all that does not need memory
+  std::int64_t blocks = 0;
+  int shared_bytes = 0;
+};
+
+/// Blocks of as many rows as leave three for each multiprocessor: the more rows, the fewer pixels are read twice.
+Choice choose(const ConvGeometry& g, const Instance& instance, const DeviceDescription& device) {
+  Choice c = {.instance = instance, .args = {}};
+  Arguments& a = c.args;
+  a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;
+  a.filters = g.out_channels, a.out_height = g.out_height, a.out_width = g.out_width;
+  a.padding_height = g.padding_height, a.padding_width = g.padding_width;
+  a.slices = ceil_div(g.out_channels, 8 * instance.n);
+  a.tiles_x = ceil_div(g.out_width, most_columns);
+  a.columns = round_up(ceil_div(g.out_width, a.tiles_x), 16);
+  a.in_columns = a.columns * stride + 2;
+  for (a.rows = most_rows;; a.rows /= 2) {
+    a.tiles_y = ceil_div(g.out_height, a.rows);
+    c.blocks = g.batch * a.tiles_x * a.tiles_y * a.slices;
+    if (a.rows == 1 || c.blocks >= std::int64_t{3} * device.multiprocessors) break;
+  }
+  a.in_rows = (a.rows - 1) * stride + kernel_side;
+  a.by_slices = Divider(a.slices), a.by_tiles_x = Divider(a.tiles_x), a.by_tiles_y = Divider(a.tiles_y);
+  a.by_in_columns = Divider(a.in_columns), a.by_fragments = Divider(a.columns / 16);
+  c.shared_bytes = a.in_rows * a.in_columns * pixel_bytes;
+  return c;
+}
+
+/// Weights as Arguments says; zeros where there are no more filters, channels or pixels of the window.
+std::vector<unsigned char> pack(const ConvProblem& problem, const Arguments& args, int n, DType type) {
+  std::vector<unsigned char> packed(static_cast<std::size_t>(args.slices) * kernel_side * static_cast<std::size_t>(n) *
+                                    fragment_bytes);
+  const float* weight = lamina::detail::floats(problem.weight);
+  const auto bits = [&](float w) { return type == DType::f16 ? to_half(w).bits : to_bfloat16(w).bits; };
+  for (int filter = 0; filter < args.filters; ++filter) {
+    // A lane has 2 n neighbouring filters: columns 2 t and 2 t + 1 of fragment j are its filters 2 j and 2 j + 1.
+    const int slice = filter / (8 * n), t = filter % (8 * n) / (2 * n), own = filter % (2 * n);
+    const int column = 2 * t + own % 2, j = own / 2;
+    for (int kh = 0; kh < kernel_side; ++kh) {
+      for (int kw = 0; kw < kernel_side; ++kw) {
+        for (int c = 0; c < args.channels; ++c) {
+          // The fragments of mma.m16n8k16, PTX ISA: lane 4 n + k / 2 % 4 holds k, k + 1, k + 8, k + 9 of column n.
+          const int k = kw * most_channels + c, lane = column * 4 + k % 8 / 2, element = k / 8 * 2 + k % 2;
+          const int fragment = (slice * kernel_side + kh) * n + j;
+          const auto value = bits(weight[((filter * args.channels + c) * kernel_side + kh) * kernel_side + kw]);
+          std::memcpy(packed.data() + fragment * fragment_bytes + lane * 8 + element * 2, &value, sizeof(value));
+        }
+      }
+    }
+  }
+  return packed;
+}
+
+}  // namespace
+
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  const DType type = storage_type(p.precision);
+  const Format in = p.input().format;
+  return p.device.architecture >= 80 && size_of(type) == 2 && g.groups == 1 && g.in_channels <= most_channels &&
+         g.kernel_height == kernel_side && g.kernel_width == kernel_side && g.stride_height == stride &&
+         g.stride_width == stride && g.dilation_height == 1 && g.dilation_width == 1 && g.out_channels <= 64 &&
+         !problem.scaled && !problem.epilogue.pool && is_short(problem.epilogue, type) && p.inputs.size() == 1 &&
+         in.layout == Layout::nchw && instance_for(g.out_channels, in.dtype, type) &&
+         p.output().format == Format{type, Layout::nhwc} && p.output().alignment % 16 == 0 &&
+         g.batch * g.out_pixels() < std::numeric_limits<int>::max() / 64;
+}
+
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+  const int device = p.device.device.index;
+  const DType type = p.output().format.dtype;
+  const auto instance = instance_for(problem.geometry.out_channels, p.input().format.dtype, type);
+  if (!instance) lamina::detail::fail("stem: no kernel for ", problem.geometry.out_channels, " filters");
+  Choice choice = choose(problem.geometry, *instance, p.device);
+  const int n = instance->n;
+  reserve_shared_memory(device, instance->kernel, p.device.shared_bytes);
+  const auto packed = pack(problem, choice.args, n, type);
+  std::vector<float> biases(static_cast<std::size_t>(choice.args.slices * 8 * n));
+  if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
+  const Constant weights(device, packed.data(), packed.size());
+  const Constant bias(device, biases.data(), biases.size() * sizeof(float));
+  choice.args.finish = finish_of(problem.epilogue, type);
+  return lamina::detail::make_operator(
+      lamina::detail::concat("stem (mma.sync): ", 8 * n, " filters of ", choice.args.rows, " x ", choice.args.columns,
+                             " pixels per block, ", (choice.shared_bytes + 1023) / 1024, " KB shared memory, ",
+                             choice.blocks, " blocks"),
+      {.parameters = weights.bytes() + bias.bytes()},
+      [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        if (outputs[0].numel() == 0) return;  // an empty batch
+        const DeviceGuard guard(device);
+        Arguments args = choice.args;
+        args.input = inputs[0].raw(), args.output = outputs[0].raw();
+        args.weights = weights.as<unsigned char>(), args.bias = bias.as<float>();  // which the operator keeps
+        void* arguments[] = {&args};
+        launch_kernel(choice.instance.kernel,
+                      {.grid = dim3(static_cast<unsigned>(choice.blocks)),
+                       .block = dim3(threads),
+                       .shared_bytes = static_cast<std::size_t>(choice.shared_bytes)},
+                      execution.stream, arguments);
+      });
+}
+
+}  // namespace lamina::cuda::stem
