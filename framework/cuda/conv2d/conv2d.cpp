@@ -20,7 +20,7 @@ using namespace cuda;
 
 constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare},
                                          {"first_layer", first_layer::takes, first_layer::prepare},
-                                         {"narrow", narrow::takes, narrow::prepare, narrow::pays},
+                                         {"narrow", narrow::takes, narrow::prepare, narrow::pays, true},
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},
                                          {"mma", mma::takes, mma::prepare, nullptr, true},

@@ -7,8 +7,8 @@
 // reads again. All orders are those of the layer: no bit depends on the batch. Means, hidden values and factors are
 // rounded as the activations that they would be.
 // Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums [groups, C],
-// the block's sums, all means, its own hidden values, all of them, its own factors, and all, in f32. Preconditions:
-// Arguments filled in by squeeze_excite.cpp; compute capability 9.0.
+// the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments filled in by
+// squeeze_excite.cpp; compute capability 9.0.
 
 #include <algorithm>
 
@@ -23,26 +23,34 @@ namespace {
 
 /// Of f32 behind the parameters, for each image.
 struct Memory {
-  int parts, sums, means, own_hidden, hidden, own_factors, factors, count;
+  int parts, sums, means, hidden, factors, count;
   __host__ __device__ explicit Memory(const Arguments& args)
       : parts(0),
         sums(threads * pack),
         means(sums + args.channels),
-        own_hidden(means + args.squeeze.units() * pack),
-        hidden(own_hidden + (args.squeeze.rows + 3) / 4 * 4),
-        own_factors(hidden + args.excite.units() * pack),
-        factors(own_factors + args.excite.rows),
+        hidden(means + args.squeeze.units() * pack),
+        factors(hidden + args.excite.units() * pack),
         count((factors + args.channels + 3) / 4 * 4) {}
 };
 
-/// An f32 of another block of the cluster.
-__device__ __forceinline__ float load_from(const float* own, int rank) {
-  float value;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];"
-               : "=f"(value)
+/// Neighbouring f32 of another block of the cluster, and one for it.
+__device__ __forceinline__ float4 load_from(const float* own, int rank) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                : "r"(ptx::in_block(ptx::shared_address(own), static_cast<std::uint32_t>(rank)))
                : "memory");
-  return value;
+  return v;
+}
+__device__ __forceinline__ void store_to(float* own, int rank, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(
+                   ptx::in_block(ptx::shared_address(own), static_cast<std::uint32_t>(rank))),
+               "f"(value)
+               : "memory");
+}
+
+__device__ __forceinline__ void add(float4& sum, const float4& v) {
+  sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
 
 template <class T>
@@ -53,10 +61,11 @@ __device__ __forceinline__ float finish_one(const Finish& finish, float sum) {
   return to_f32(from_f32<T>(v[0]));
 }
 
-/// A layer's rows of this block, of each image: `values` to `results`, `pitch` floats from image to image.
-template <class T, int images>
+/// A layer's rows of this block, of each image: of `values`, `pitch` floats from image to image. `put(i, row, result)`
+/// is called by one thread.
+template <class T, int images, class Put>
 __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char* parameters, const Finish& finish,
-                                         const float* values, float* results, int pitch) {
+                                         const float* values, int pitch, const Put& put) {
   const auto* biases = reinterpret_cast<const float*>(parameters + layer.weight_bytes());
   const int lane = static_cast<int>(threadIdx.x) % layer.lanes, units = layer.units();
   const int step = threads / layer.lanes;
@@ -80,7 +89,7 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
 #pragma unroll
     for (int i = 0; i < images; ++i) {
       for (int other = layer.lanes / 2; other > 0; other /= 2) chain[i] += __shfl_xor_sync(~0u, chain[i], other);
-      if (lane == 0 && row < layer.rows) results[i * pitch + row] = finish_one<T>(finish, chain[i] + biases[row]);
+      if (lane == 0 && row < layer.rows) put(i, row, finish_one<T>(finish, chain[i] + biases[row]));
     }
   }
 }
@@ -132,66 +141,56 @@ __device__ __forceinline__ void run(const Arguments& args) {
   }
   ptx::copy_async_wait<0>();
   __syncthreads();
+  const auto four = [&](int i, int offset) { return reinterpret_cast<float4*>(floats + i * pitch + offset); };
 #pragma unroll
   for (int i = 0; i < images; ++i) {
-    for (int c = thread; c < args.channels; c += threads) {
-      float total = 0.0f;
+    for (int c = thread * 4; c < args.channels; c += threads * 4) {
+      float4 total = {};
 #pragma unroll 8
-      for (int g = 0; g < groups; ++g) total += floats[i * pitch + place.parts + g * args.channels + c];
-      floats[i * pitch + place.sums + c] = total;
+      for (int g = 0; g < groups; ++g) add(total, *four(i, place.parts + g * args.channels + c));
+      *four(i, place.sums + c) = total;
     }
   }
   ptx::cluster_sync();
   const auto pixels = static_cast<float>(args.pixels);
 #pragma unroll
   for (int i = 0; i < images; ++i) {
-    for (int c = thread; c < args.channels; c += threads) {
-      float total = 0.0f;
+    for (int c = thread * 4; c < args.channels; c += threads * 4) {
+      float4 total = {};
 #pragma unroll
-      for (int r = 0; r < blocks; ++r) total += load_from(floats + i * pitch + place.sums + c, r);
-      floats[i * pitch + place.means + c] = to_f32(from_f32<T>(total / pixels));
+      for (int r = 0; r < blocks; ++r) add(total, load_from(floats + i * pitch + place.sums + c, r));
+      const auto mean = [&](float sum) { return to_f32(from_f32<T>(sum / pixels)); };
+      *four(i, place.means + c) = {mean(total.x), mean(total.y), mean(total.z), mean(total.w)};
     }
   }
   __syncthreads();
-  multiply<T, images>(args.squeeze, memory, args.squeeze_finish, floats + place.means, floats + place.own_hidden,
-                      pitch);
+  multiply<T, images>(args.squeeze, memory, args.squeeze_finish, floats + place.means, pitch,
+                      [&](int i, int row, float value) {
+                        const int s = rank * args.squeeze.rows + row;
+                        if (s >= args.hidden) return;
+#pragma unroll
+                        for (int r = 0; r < blocks; ++r) store_to(floats + i * pitch + place.hidden + s, r, value);
+                      });
   ptx::cluster_sync();
-#pragma unroll
-  for (int i = 0; i < images; ++i) {
-    for (int s = thread; s < args.hidden; s += threads) {
-      const int r = s / args.squeeze.rows;
-      floats[i * pitch + place.hidden + s] =
-          load_from(floats + i * pitch + place.own_hidden + s - r * args.squeeze.rows, r);
-    }
-  }
-  if constexpr (!multiplies) ptx::cluster_arrive();  // nobody reads this block's memory after all have arrived
-  __syncthreads();
-  multiply<T, images>(args.excite, memory + args.squeeze.bytes(), args.excite_finish, floats + place.hidden,
-                      floats + place.own_factors, pitch);
+  const unsigned char* const second = memory + args.squeeze.bytes();
+  const auto excite = [&](const auto& put) {
+    multiply<T, images>(args.excite, second, args.excite_finish, floats + place.hidden, pitch,
+                        [&](int i, int row, float value) {
+                          const int c = rank * args.excite.rows + row;
+                          if (c < args.channels) put(i, c, value);
+                        });
+  };
   if constexpr (!multiplies) {
-    __syncthreads();
-    for (int o = thread; o < args.excite.rows; o += threads) {
-      const int c = rank * args.excite.rows + o;
-      if (c >= args.channels) break;
-#pragma unroll
-      for (int i = 0; i < images; ++i) {
-        if (image + i >= args.images) break;
-        static_cast<T*>(args.output)[(image + i) * args.channels + c] =
-            from_f32<T>(floats[i * pitch + place.own_factors + o]);
-      }
-    }
+    excite([&](int i, int c, float value) {
+      if (image + i >= args.images) return;
+      static_cast<T*>(args.output)[(image + i) * args.channels + c] = from_f32<T>(value);
+    });
   } else {
-    ptx::cluster_sync();
+    excite([&](int i, int c, float value) {
 #pragma unroll
-    for (int i = 0; i < images; ++i) {
-      for (int c = thread; c < args.channels; c += threads) {
-        const int r = c / args.excite.rows;
-        floats[i * pitch + place.factors + c] =
-            load_from(floats + i * pitch + place.own_factors + c - r * args.excite.rows, r);
-      }
-    }
-    ptx::cluster_arrive();
-    __syncthreads();
+      for (int r = 0; r < blocks; ++r) store_to(floats + i * pitch + place.factors + c, r, value);
+    });
+    ptx::cluster_sync();
 #pragma unroll
     for (int i = 0; i < images; ++i) {
       if (group >= groups || image + i >= args.images) break;
@@ -210,7 +209,6 @@ __device__ __forceinline__ void run(const Arguments& args) {
       }
     }
   }
-  ptx::cluster_wait();
 }
 
 template <class T, int images, bool multiplies>

@@ -140,6 +140,32 @@ TEST_F(NarrowConv, FactorsAreAsIfMultipliedBefore) {
   }
 }
 
+/// Channels of a larger image, 8 before them and 16 behind.
+TEST_F(NarrowConv, WritesSlices) {
+  for (const Case& c : cases) {
+    const ConvGeometry g = geometry_of(c);
+    const ConvData data = draw(g, normal, normal, 250);
+    const KernelOptions options = options_for(Precision::fp16);
+    const auto expected = run_bytes(g, options, data, true);
+    Task task(g, options);
+    View& output = task.views[2];
+    output.channels = g.out_channels + 24;
+    ASSERT_TRUE(task.taken());
+    const Prepared op = {task.prepare(data, true), task.views[0], output};
+    const auto pixels = static_cast<std::size_t>(g.batch * g.out_pixels());
+    const std::size_t pitch = static_cast<std::size_t>(output.channels) * 2, row = expected.size() / pixels;
+    const GuardedBuffer input(to_bytes(data.x, op.input.shape, op.input.format)), whole(pixels * pitch);
+    op.enqueue(input.data(), whole.data() + 16, nullptr, nullptr);
+    cuda::synchronize(0, nullptr);
+    std::vector<unsigned char> image(pixels * pitch, 0xff);
+    for (std::size_t i = 0; i < pixels; ++i) {
+      std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(i * row), row,
+                  image.begin() + static_cast<std::ptrdiff_t>(i * pitch + 16));
+    }
+    EXPECT_EQ(whole.read(), image) << describe(g);
+  }
+}
+
 /// Whatever the tiles are: only the parts of K matter.
 TEST_F(NarrowConv, AnImageHasItsBitsInEveryPlaceOfABatch) {
   for (const Precision precision : of_16_bits) {

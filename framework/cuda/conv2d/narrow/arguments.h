@@ -23,6 +23,7 @@ struct Arguments {
   void* output = nullptr;                     // [M, F]
   Finish finish;                              // a clamp, perhaps behind an addition
   int pixels = 0, channels = 0, filters = 0;  // M, K, F
+  int output_pitch = 0;                       // elements from pixel to pixel of the output and of what is added
   int chunks = 0;                             // of K
   int slices = 0;                             // of the filters: 8 n each
   int splits = 1;                             // warps that share the chunks of a tile: 1, 2, 4 or 8

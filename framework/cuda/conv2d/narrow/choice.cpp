@@ -11,22 +11,33 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-/// What a launch takes, in clock cycles.
-double expected_cycles(const Choice& c, const DeviceDescription& device) {
-  constexpr double start = 2500, fill_per_cycle = 64, bytes_per_cycle = 20, shared_per_cycle = 100, latency = 700;
+/// What a launch takes, `operands` maps of its outputs moved, in clock cycles: of the tiles of a warp one after the
+/// other, or of what keeps a multiprocessor busy. Fitted to 1,100 tiles of 58 layers of mobile networks at N = 1 and 32
+/// (experiment D11).
+double expected_cycles(const Choice& c, int operands, const DeviceDescription& device) {
+  constexpr double start = 1200, each_block = 4.6, fill_per_cycle = 450;
+  constexpr double tile_latency = 1900, chunk_latency = 690, product_latency = 32, reduction = 240,
+                   reduce_fragment = 51;
+  constexpr double product = 4.2, bytes_per_cycle = 34, shared_per_cycle = 150, stored_per_cycle = 23;
   const Arguments& a = c.args;
   const int m = c.tile.m, n = c.tile.n;
-  const double own = std::ceil(1.0 * a.chunks / a.splits), product = m * n * 2;
-  const double chunk_latency = std::max(product * 8, latency / (stages_of(m) - 1));
-  const double tile = latency + own * chunk_latency + (a.splits > 1 ? 250 + 20 * m * n : 20 * m * n);
-  const int walkers = c.blocks / a.slices;
-  const double rounds = ceil_div(a.tiles, walkers);
+  const double products = m * n * 2, warp_tiles = warps / a.splits;  // of a block's tile
+  const double stores = 2.0 * m * (n % 4 == 0 ? n / 4 : 1) * (a.splits == 1 ? 57 : 108);
+  const double tile =
+      tile_latency +
+      std::ceil(1.0 * a.chunks / a.splits) * std::max(products * product_latency, chunk_latency / (stages_of(m) - 1)) +
+      stores + (a.splits > 1 ? reduction + reduce_fragment * m * n : 0);
+  const double rounds = ceil_div(a.tiles, c.blocks / a.slices);
   const double blocks = std::ceil(1.0 * c.blocks / device.multiprocessors) * rounds;  // of a multiprocessor
-  const double products = warps / a.splits * a.chunks * product * 2;
-  const double bytes = warps / a.splits * 16.0 * m * (a.channels * (c.tile.scaled ? 2.4 : 2.0) + 16 * n);
-  const double shared = warps / a.splits * a.chunks * n * 512.0 / shared_per_cycle;
-  const double work = blocks * std::max({products, bytes / bytes_per_cycle, shared});
-  return start + slice_bytes(a.chunks, n) / fill_per_cycle + std::max(rounds * tile, work);
+  const double pixels = warp_tiles * 16 * m, filters = 8.0 * n;
+  const double read = pixels * (a.channels * (c.tile.scaled ? 2.8 : 2) + 2 * filters * operands);
+  const double shared = warp_tiles * a.chunks * n * fragment_bytes;
+  const double work =
+      blocks *
+      (std::max({warp_tiles * a.chunks * products * product, read / bytes_per_cycle, shared / shared_per_cycle}) +
+       pixels * filters * 2 * operands / stored_per_cycle);
+  const double fill = slice_bytes(a.chunks, n) / fill_per_cycle * (c.blocks > device.multiprocessors ? 2 : 1);
+  return start + fill + each_block * c.blocks + std::max(rounds * tile, work);
 }
 
 std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, const Preparation& p,
@@ -41,6 +52,7 @@ std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, 
     Arguments& args = c.args;
     args.pixels = static_cast<int>(g.batch * g.out_pixels()), args.channels = g.in_channels;
     args.filters = g.out_channels;
+    args.output_pitch = static_cast<int>(p.output().pixel_pitch());
     args.chunks = ceil_div(g.in_channels, chunk);
     args.slices = ceil_div(g.out_channels, 8 * tile.n);
     args.by_slices = Divider(args.slices), args.by_image = Divider(g.out_pixels());
@@ -56,7 +68,7 @@ std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, 
       const int resident = std::clamp(fit, 1, tile.resident);
       const int walkers = std::max(1, std::min(args.tiles, p.device.multiprocessors * resident / args.slices));
       c.blocks = ceil_div(args.tiles, ceil_div(args.tiles, walkers)) * args.slices;
-      c.cycles = expected_cycles(c, p.device);
+      c.cycles = expected_cycles(c, problem.epilogue.reads_operands() ? 2 : 1, p.device);
       if (!best || c.cycles < best->cycles) best = c;
     }
   }

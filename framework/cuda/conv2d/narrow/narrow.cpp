@@ -10,6 +10,7 @@
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::narrow {
 namespace {
@@ -89,8 +90,23 @@ class Narrow final : public Operator {
   Constant weights_;
 };
 
-/// Wider layers are channels_last's: beside its products those of mma.sync take twice as long.
+/// Wider layers are channels_last's.
 constexpr int most_filters = 320;
+/// Of up to so many filters it takes a half to a quarter of channels_last's time, whose tiles have 64.
+constexpr int few_filters = 32;
+/// Products from which on wgmma gains: for its own sake, and over a step that multiplies the image by its factors.
+constexpr double most_products = 5e8, most_scaled_products = 1.2e9;
+
+/// The layer in a usual plan where batches must not matter.
+double products(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return (p.batch_invariant ? lamina::detail::of_images(g, p, 32) : g).flops() / 2;
+}
+
+/// The output may be a slice of channels.
+bool slices_fit(const Preparation& p) {
+  return !p.has_slices() || (!p.input().is_slice() && p.output().pixel_pitch() % 8 == 0);
+}
 
 }  // namespace
 
@@ -106,10 +122,13 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   if (p.device.architecture < 80 || size_of(type) != 2 || !pointwise || g.in_channels % 8 != 0 ||
       g.out_channels % 8 != 0 || g.out_channels > most_filters || p.inputs.size() < operands ||
       g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels()) ||
-      !fit(p.output(), g.out_pixels())) {
+      !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
     return false;
   }
-  if (problem.scaled && !fit(p.inputs[1], 1)) return false;
+  if (problem.scaled &&
+      (!fit(p.inputs[1], 1) || (g.out_channels > few_filters && products(problem, p) > most_scaled_products))) {
+    return false;
+  }
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
       finish_of(epilogue, type).kind != Finish::Kind::clamp ||
@@ -120,7 +139,16 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   return choose(problem, p).has_value();
 }
 
-bool pays(const ConvProblem&, const Preparation& p) { return p.device.architecture >= 90; }
+/// In a network it counts what runs beside it, too: among dense layers, which end in a ReLU, its blocks leave
+/// channels_last's no registers to begin with, and ResNet50 at N = 1 took 7 % longer (experiment D11). Linear
+/// bottlenecks (Sandler et al., "MobileNetV2", 2018) come behind depthwise layers, which it suits.
+bool pays(const ConvProblem& problem, const Preparation& p) {
+  if (p.device.architecture < 90) return false;
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const bool linear = chain.empty() || (chain.size() == 1 && chain[0].operand >= 0);
+  return problem.scaled || problem.geometry.out_channels <= few_filters ||
+         (linear && products(problem, p) <= most_products);
+}
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
   return std::make_unique<Narrow>(problem, preparation);
