@@ -3,8 +3,8 @@
 // What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
 // pixels in shared memory. The depthwise convolution's, and of the pair of a convolution and a depthwise one.
 
+#include "lamina/cuda/conv2d/rounded_clamp.cuh"
 #include "lamina/cuda/finish.cuh"
-#include "lamina/cuda/rounded_clamp.cuh"
 
 namespace lamina::cuda {
 

@@ -4,10 +4,10 @@
 // between the two.
 
 #include "lamina/cuda/conv2d/pair/arguments.h"
+#include "lamina/cuda/conv2d/rounded_clamp.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
-#include "lamina/cuda/rounded_clamp.cuh"
 
 namespace lamina::cuda::pair {
 
