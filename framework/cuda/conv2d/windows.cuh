@@ -3,7 +3,6 @@
 // What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
 // pixels in shared memory. The depthwise convolution's, and of the pair of a convolution and a depthwise one.
 
-#include "lamina/cuda/conv2d/rounded_clamp.cuh"
 #include "lamina/cuda/finish.cuh"
 
 namespace lamina::cuda {
@@ -48,7 +47,6 @@ __device__ __forceinline__ void add_windows(const unsigned char* source, int row
 }
 
 /// What is done to a thread's sums, bias included: what is inlined once for all of them, other chains pixel by pixel.
-/// Not a clamp of what will be 16 bits: RoundedClamp does that.
 template <class T, int rows, int columns, int pack, class Index, class Inside>
 __device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[rows][columns][pack], const Index& index,
                                            const Inside& inside) {
@@ -81,20 +79,11 @@ __device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[ro
     });
   }
   with_kind(finish.kind, [&](auto kind) {
-    if constexpr (sizeof(T) == 2 && kind.value == Finish::Kind::clamp) return;
     each([&](int r, int c) {
 #pragma unroll
       for (int j = 0; j < pack; ++j) sum[r][c][j] = finished<kind.value, T>(finish, sum[r][c][j]);
     });
   });
-}
-
-template <class T, int pack>
-__device__ __forceinline__ void clamp_all(const Finish& finish, Pack<T, pack>& values) {
-  static_assert(pack % 2 == 0);
-  const RoundedClamp<T> clamp(finish);
-#pragma unroll
-  for (int j = 0; j < pack; j += 2) clamp(reinterpret_cast<Pack<T, 2>&>(values.values[j]));
 }
 
 /// Adds the bias, finishes and stores those outputs that are `inside(r, c)`, at `index(r, c)`.
@@ -111,7 +100,6 @@ __device__ __forceinline__ void store_windows(const Finish& finish, const float 
     }
   }
   finish_all<T>(finish, sum, index, inside);
-  const bool clamps = finish.kind == Finish::Kind::clamp;
 #pragma unroll
   for (int r = 0; r < rows; ++r) {
 #pragma unroll
@@ -120,9 +108,6 @@ __device__ __forceinline__ void store_windows(const Finish& finish, const float 
       Pack<T, pack> result;
 #pragma unroll
       for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c][j]);
-      if constexpr (sizeof(T) == 2) {
-        if (clamps) clamp_all(finish, result);
-      }
       *reinterpret_cast<Pack<T, pack>*>(output + index(r, c)) = result;
     }
   }

@@ -4,7 +4,6 @@
 // between the two.
 
 #include "lamina/cuda/conv2d/pair/arguments.h"
-#include "lamina/cuda/conv2d/rounded_clamp.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
@@ -35,13 +34,13 @@ __device__ __forceinline__ void store_between(const Arguments& args, const Recta
     }
   };
   using Kind = Finish::Kind;
-  const bool clamps = args.between.kind == Kind::clamp;  // which is done to rounded pairs, below
   if (args.between.kind == Kind::silu) {
     finish(std::integral_constant<Kind, Kind::silu>());
   } else if (args.between.kind == Kind::hard_swish) {
     finish(std::integral_constant<Kind, Kind::hard_swish>());
+  } else {
+    finish(std::integral_constant<Kind, Kind::clamp>());
   }
-  const RoundedClamp<T> clamp(args.between);
 #pragma unroll
   for (int i = 0; i < 2 * m; ++i) {
     const int pixel = first + i * 8 + lane / 4;
@@ -53,9 +52,7 @@ __device__ __forceinline__ void store_between(const Arguments& args, const Recta
     for (int j = 0; j < max_fragments; ++j) {
       if (j >= fragments) continue;
       const float* pair = &sum[i / 2][j][i % 2 * 2];
-      Pack<T, 2> rounded = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
-      if (clamps) clamp(rounded);
-      *reinterpret_cast<Pack<T, 2>*>(to + j * 16) = rounded;
+      *reinterpret_cast<Pack<T, 2>*>(to + j * 16) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
     }
   }
 }

@@ -36,7 +36,7 @@ struct Place {
 /// Neighbouring threads take neighbouring pixels of a plane, each several at a time.
 template <class S, class T>
 __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& place, unsigned char* to) {
-  constexpr int at_a_time = 3;
+  constexpr int at_a_time = 4;
   const int top = place.row * stride - args.padding_height, left = place.column * stride - args.padding_width;
   const std::int64_t plane = static_cast<std::int64_t>(args.height) * args.width;
   const auto* input = static_cast<const S*>(args.input) + place.image * args.channels * plane;
@@ -69,7 +69,7 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
 
 /// Biases, finishes and stores a lane's 2 n neighbouring filters of one pixel.
 template <class T, int n>
-__device__ __forceinline__ void store(const Finish& finish, const float* bias, float (&sum)[2 * n], T* to) {
+__device__ __forceinline__ void store(const Finish& finish, const float (&bias)[2 * n], float (&sum)[2 * n], T* to) {
   constexpr int count = n % 4 == 0 ? 8 : n % 2 == 0 ? 4 : 2;
 #pragma unroll
   for (int j = 0; j < 2 * n; ++j) sum[j] += bias[j];
@@ -85,7 +85,7 @@ __device__ __forceinline__ void store(const Finish& finish, const float* bias, f
 }
 
 template <class S, class T, int n>
-__global__ void __launch_bounds__(threads, 3) stem_kernel(const __grid_constant__ Arguments args) {
+__global__ void __launch_bounds__(threads, 2) stem_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
@@ -99,6 +99,9 @@ __global__ void __launch_bounds__(threads, 3) stem_kernel(const __grid_constant_
     w[i / n][i % n][0] = pair.x, w[i / n][i % n][1] = pair.y;
   }
   const int filter = place.slice * 8 * n + lane % 4 * 2 * n;
+  float bias[2 * n];
+#pragma unroll
+  for (int j = 0; j < 2 * n; ++j) bias[j] = args.bias[filter + j];
   wait_for_predecessor();
   load_pixels<S, T>(args, place, memory);
   __syncthreads();
@@ -132,7 +135,7 @@ __global__ void __launch_bounds__(threads, 3) stem_kernel(const __grid_constant_
 #pragma unroll
       for (int j = 0; j < 2 * n; ++j) own[j] = sum[j / 2][half * 2 + j % 2];
       if (column + pixel < args.out_width) {
-        store<T, n>(args.finish, args.bias + filter, own, to + static_cast<std::int64_t>(pixel) * args.filters);
+        store<T, n>(args.finish, bias, own, to + static_cast<std::int64_t>(pixel) * args.filters);
       }
     }
   }
