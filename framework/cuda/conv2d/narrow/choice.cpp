@@ -13,7 +13,7 @@ using lamina::detail::ceil_div;
 
 /// What a launch takes, `operands` maps of its outputs moved, in clock cycles: of the tiles of a warp one after the
 /// other, or of what keeps a multiprocessor busy. Fitted to 1,100 tiles of 58 layers of mobile networks at N = 1 and 32
-/// (experiment D12).
+/// (experiment D11).
 double expected_cycles(const Choice& c, int operands, const DeviceDescription& device) {
   constexpr double start = 1200, each_block = 4.6, fill_per_cycle = 450;
   constexpr double tile_latency = 1900, chunk_latency = 690, product_latency = 32, reduction = 240,
