@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(threads, resident<most, T>)
     Outputs<most> outputs[tiles] = {};
 #pragma unroll
     for (int t = 0; t < tiles; ++t) {
-      load_query<most>(query[t], queries + (warp * warp_rows + 16 * t) * pitch<most, T>, scale.sign);
+      load_query<most>(query[t], queries + (warp * warp_rows + 16 * t) * pitch<most, T>, scale.negative);
     }
     const bool idle = warp_row >= rows.count;
     for (int position = 0; position < end; position += positions) {

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(threads, most == 64 ? 2 : 1)
         __syncwarp();
       } else {
         __syncthreads();
-        load_query<most>(query[0], queries, scale.sign);
+        load_query<most>(query[0], queries, scale.negative);
       }
 #pragma unroll 1
       for (int at = 0; at < min(share<T>, end - begin); at += positions) {

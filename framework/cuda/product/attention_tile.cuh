@@ -59,9 +59,10 @@ __device__ inline void load_rows(T* to, const T* from, int count, int columns, c
   }
 }
 
-/// The fragments of 16 rows of queries in shared memory, words flipped by `sign`.
+/// The fragments of 16 rows of queries in shared memory, or of what they are multiplied by -1.
 template <int most, class T>
-__device__ __forceinline__ void load_query(Query<most, T>& query, const T* rows, std::uint32_t sign) {
+__device__ __forceinline__ void load_query(Query<most, T>& query, const T* rows, bool negative) {
+  const std::uint32_t sign = !negative ? 0 : sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int d = 0; d < most / (2 * chunk<T>); ++d) {
