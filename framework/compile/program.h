@@ -105,6 +105,9 @@ void simplify_moves(Resolved& resolved);
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 
+/// Takes some rows of what is computed row by row before that, and not after.
+void narrow_rows(Program& program, const CompileOptions& options);
+
 /// Leaves out the taps of convolutions that see nothing but padding.
 void narrow_windows(Program& program, const CompileOptions& options);
 
