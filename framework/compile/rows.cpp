@@ -204,9 +204,8 @@ void drop_unread(Program& program) {
 }  // namespace
 
 void narrow_rows(Program& program, const CompileOptions& options) {
-  bool any = false;
-  while (Rows(program, options).narrow()) any = true;
-  if (any) drop_unread(program);
+  while (Rows(program, options).narrow()) drop_unread(program);
+  if (narrow_attention(program, options)) drop_unread(program);
 }
 
 }  // namespace lamina::detail

@@ -48,6 +48,24 @@ Value block(Graph& g, Value x, unsigned seed) {
   return op(g, "Add", {x, linear(g, wide, 3 * width, width, seed + 4)});
 }
 
+Value integers(Graph& g, const std::vector<std::int64_t>& values) {
+  return constant(g, Tensor::from(values, Shape{static_cast<std::int64_t>(values.size())}));
+}
+/// The first half, of two heads.
+Value attention(Graph& g, Value x, unsigned seed) {
+  const auto by_head = [&](unsigned which) {
+    const Value heads =
+        op(g, "Reshape", {linear(g, x, width, width, which), integers(g, {images, length, 2, width / 2})});
+    return op(g, "Transpose", {heads}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+  };
+  const Value q = by_head(seed), k = by_head(seed + 2), v = by_head(seed + 4);
+  const Value scores = op(g, "MatMul", {q, op(g, "Transpose", {k}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 2}}})});
+  const Value mixed = op(g, "MatMul", {op(g, "Softmax", {scores}), v});
+  const Value rows = op(g, "Transpose", {mixed}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+  const Value together = op(g, "Reshape", {rows, integers(g, {images, length, width})});
+  return op(g, "Add", {x, linear(g, together, width, width, seed + 6)});
+}
+
 /// The rows of all linear layers.
 std::vector<std::int64_t> rows_of_layers(const Graph& graph) {
   CompileOptions options = {.batch = images, .threads = 1};
@@ -85,6 +103,26 @@ TEST(Rows, OfAClassTokenAreTakenBeforeTheLastBlock) {
     const Value before = op(g, "Add", {x, linear(g, x, width, width, 5)});  // read twice, by what is narrowed alone
     g.output(linear(g, row(g, norm(g, block(g, before, 10), 20), which), width, 5, 30));
     EXPECT_EQ(rows_of_layers(g), Counts(4, images));
+    expect_same(g);
+  }
+}
+
+TEST(Rows, OfAttentionHaveQueriesOfTheirOwn) {
+  for (const std::int64_t which : {0, 4}) {
+    Graph g;
+    const Value x = g.input("x", {batch, length, width});
+    g.output(row(g, norm(g, block(g, attention(g, x, 40), 10), 20), which));
+    EXPECT_EQ(rows_of_layers(g), (Counts{images * length, images * length, images * length, images, images, images}));
+    CompileOptions options = {.batch = images, .threads = 1};
+    detail::settle_options(g, options);
+    const detail::Program program = detail::fuse(g, options);
+    int found = 0;
+    for (const auto& operation : program.operations) {
+      if (operation.module->op() != "attention") continue;
+      ++found;
+      EXPECT_EQ(program.value(operation.output).shape, Shape({images, 2, 1, width / 2}));
+    }
+    EXPECT_EQ(found, 1);
     expect_same(g);
   }
 }
