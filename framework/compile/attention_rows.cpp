@@ -57,6 +57,7 @@ class AttentionRows : Dataflow {
     const auto problem =
         attention == nullptr || attention->view ? std::nullopt : problem_of<AttentionProblem>(*attention);
     if (!problem || problem->causal || attention->inputs.size() != 3) return false;
+    if (program_.value(attention->output).format.dtype != DType::f32) return false;  // a network's own f16
     const auto row = one_row(*taken, shape(attention->output), shape(move.output));
     if (!row) return false;
 

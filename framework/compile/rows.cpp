@@ -66,10 +66,13 @@ class Rows : Dataflow {
  private:
   Operation& operation(std::size_t i) { return program_.operations[i]; }
 
+  bool is_f32(int value) const { return program_.value(value).format.dtype == DType::f32; }
+
   /// The rows of the result are made of the same rows of the operands, or of what is the same for all.
   bool is_rowwise(const Operation& op) const {
     const Shape &from = shape(op.inputs[0]), &to = shape(op.output);
     if (from.rank() < 2 || to.rank() < 2 || rows_of(from) != rows_of(to)) return false;
+    if (!is_f32(op.output) || !std::ranges::all_of(op.inputs, [&](int input) { return is_f32(input); })) return false;
     if (op.view) return from[-1] == to[-1];
     if (const auto norm = problem_of<NormProblem>(op)) {
       return norm->length == to[-1] && norm->inner == 1 && norm->channels == norm->length;
