@@ -207,6 +207,7 @@ Program fuse(const Graph& graph, const CompileOptions& options, const Release& r
   Program program = Fuser(resolved, options).fuse(graph, resolved);
   if (options.fuse) find_attention(program, options);
   if (options.fuse && !options.keep_all) {
+    narrow_rows(program, options);
     narrow_windows(program, options);
     sum_convolutions(program, options);
     pair_convolutions(program, options);

@@ -105,6 +105,13 @@ void simplify_moves(Resolved& resolved);
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 
+/// Takes some rows of what is computed row by row before that, and not after.
+void narrow_rows(Program& program, const CompileOptions& options);
+
+/// Computes attention of one row where but one is read of each image and head. Whether there was any; the queries of
+/// the others may be read by nobody then.
+bool narrow_attention(Program& program, const CompileOptions& options);
+
 /// Leaves out the taps of convolutions that see nothing but padding.
 void narrow_windows(Program& program, const CompileOptions& options);
 

@@ -47,30 +47,37 @@ __global__ void __launch_bounds__(threads > 256 ? threads : 256)
 
 constexpr int rows_of_block = 4;  // of a layer norm: small blocks reach more multiprocessors
 
+/// Of a layer norm: as many find room at once, and what counts is how soon they are done after their predecessor.
+constexpr std::int64_t few_rows = 2048;
+
 /// A row's packs of 16 bytes in one warp: lane l holds packs l, l + 32, ..., `packs` of them. Rows and parameters are
-/// whole packs; scale and shift are there.
-template <class T, int packs>
+/// whole packs; scale and shift are there. `early`: they are nobody's result, and come while the predecessor ends, into
+/// registers that would leave room for half as many warps where there are many rows.
+template <class T, int packs, bool early>
 __global__ void __launch_bounds__(rows_of_block* warp)
     layer_norm_kernel(const T* input, T* output, std::int64_t rows, const __grid_constant__ NormSettings s) {
   constexpr int size = Pack<T>::size;
   let_successor_start();
   const int lane = static_cast<int>(threadIdx.x) % warp, count = static_cast<int>(s.length) / size;
-  // Parameters are nobody's result, and come while the predecessor ends.
+  const auto four = [&](const float* of_row, int pack, int j) {
+    return reinterpret_cast<const float4*>(of_row + pack * size)[j];
+  };
   float4 scale[packs][size / 4], shift[packs][size / 4];
+  if constexpr (early) {
 #pragma unroll
-  for (int k = 0; k < packs; ++k) {
-    const int pack = min(lane + k * warp, count - 1);
+    for (int k = 0; k < packs; ++k) {
+      const int pack = min(lane + k * warp, count - 1);
 #pragma unroll
-    for (int j = 0; j < size / 4; ++j) {
-      scale[k][j] = __ldg(reinterpret_cast<const float4*>(s.scale + pack * size) + j);
-      shift[k][j] = __ldg(reinterpret_cast<const float4*>(s.shift + pack * size) + j);
+      for (int j = 0; j < size / 4; ++j) scale[k][j] = four(s.scale, pack, j), shift[k][j] = four(s.shift, pack, j);
     }
+  } else {
+    wait_for_predecessor();
   }
   const std::int64_t step = std::int64_t{gridDim.x} * rows_of_block;
   for (std::int64_t row = std::int64_t{blockIdx.x} * rows_of_block + static_cast<int>(threadIdx.x) / warp; row < rows;
        row += step) {
     // Behind a branch: ptxas would put the parameters' loads behind a wait that they could not pass otherwise.
-    if (row < step) wait_for_predecessor();
+    if (early && row < step) wait_for_predecessor();
     const auto* x = reinterpret_cast<const Pack<T>*>(input + row * s.length);
     Pack<T> held[packs];
 #pragma unroll
@@ -103,7 +110,8 @@ __global__ void __launch_bounds__(rows_of_block* warp)
       Pack<T> result;
 #pragma unroll
       for (int j = 0; j < size; j += 4) {
-        const float4 a = scale[k][j / 4], b = shift[k][j / 4];
+        const float4 a = early ? scale[k][j / 4] : four(s.scale, pack, j / 4),
+                     b = early ? shift[k][j / 4] : four(s.shift, pack, j / 4);
         const auto at = [&](int i, float scaled, float shifted) {
           result.values[j + i] =
               from_f32<T>((to_f32(held[k].values[j + i]) - first - mean) * factor * scaled + shifted);
@@ -145,10 +153,14 @@ void norm(int device, const NormSettings& settings, DType dtype, const void* inp
         launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(rows_of_block * warp)},
                       stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings);
       };
+      const auto start_either = [&]<int packs>(std::integral_constant<int, packs>) {
+        rows <= few_rows ? start_packed(layer_norm_kernel<T, packs, true>)
+                         : start_packed(layer_norm_kernel<T, packs, false>);
+      };
       constexpr int of_all = 1024 / warp / size;
-      if (settings.length * 4 <= 1024) return start_packed(layer_norm_kernel<T, of_all / 4>);
-      if (settings.length * 2 <= 1024) return start_packed(layer_norm_kernel<T, of_all / 2>);
-      return start_packed(layer_norm_kernel<T, of_all>);
+      if (settings.length * 4 <= 1024) return start_either(std::integral_constant<int, of_all / 4>());
+      if (settings.length * 2 <= 1024) return start_either(std::integral_constant<int, of_all / 2>());
+      return start_either(std::integral_constant<int, of_all>());
     }
     if (settings.length <= 256) {
       start(norm_kernel<T, warp, 8>, 256, 8);

@@ -86,7 +86,13 @@ __device__ inline void load_input(const In* p, float (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i += size) {
     float part[size];
-    widen(*reinterpret_cast<const Pack<In, size>*>(p + i), part);
+    Pack<In, size> pack;
+    if constexpr (sizeof(pack) == 16) {  // said so: ptxas would load element by element
+      *reinterpret_cast<uint4*>(&pack) = *reinterpret_cast<const uint4*>(p + i);
+    } else {
+      pack = *reinterpret_cast<const Pack<In, size>*>(p + i);
+    }
+    widen(pack, part);
 #pragma unroll
     for (int j = 0; j < size; ++j) x[i + j] = part[j];
   }

@@ -22,17 +22,17 @@ inline constexpr std::int64_t attention_most_depth = 256;
 /// Bytes of shared memory of a block.
 int attention_shared_bytes(const detail::AttentionExtents& extents);
 
-/// The same on tensor cores (mma.sync, sm_80): f16 or bf16, D and E at most attention_mma_most_depth, S at
-/// most attention_mma_most_positions.
+/// The same on tensor cores (mma.sync, sm_80), of f32 as three products of TF32: D and E at most
+/// attention_mma_most_depth, S at most attention_mma_most_positions.
 void attention_mma(int device, DType dtype, const detail::AttentionExtents& extents, const AttentionPointers& pointers,
                    Stream stream);
 /// The same with the positions of 16 rows shared by a block's warps: for few rows. The order of its sums is its own.
 /// Precondition: attention_has_chunks, and pointers to 16 bytes.
 void attention_split(int device, DType dtype, const detail::AttentionExtents& extents,
                      const AttentionPointers& pointers, Stream stream);
-int attention_split_shared_bytes(const detail::AttentionExtents& extents);
-/// Whether every row of 16-bit elements begins on 16 bytes.
-bool attention_has_chunks(const detail::AttentionExtents& extents);
+int attention_split_shared_bytes(DType dtype, const detail::AttentionExtents& extents);
+/// Whether every row begins on 16 bytes.
+bool attention_has_chunks(DType dtype, const detail::AttentionExtents& extents);
 inline constexpr std::int64_t attention_mma_most_depth = 128;
 inline constexpr std::int64_t attention_mma_most_positions = std::int64_t{1} << 30;
 

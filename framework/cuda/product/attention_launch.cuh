@@ -19,7 +19,7 @@ void with_attention_types(DType dtype, const detail::AttentionExtents& e, const 
   const auto run = [&](auto* type) {
     std::max(e.depth, e.width) <= 64 ? launch(Width<64>(), type) : launch(Width<128>(), type);
   };
-  dtype == DType::f16 ? run(static_cast<__half*>(nullptr)) : run(static_cast<__nv_bfloat16*>(nullptr));
+  with_element_type(dtype, run);
 }
 
 }  // namespace lamina::cuda

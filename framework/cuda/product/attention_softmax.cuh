@@ -14,10 +14,9 @@ namespace lamina::cuda {
 struct Scale {
   bool of_scores;
   float scores, unit;  // scores are multiplied by the first if so, weighed in powers of two by the second
-  std::uint32_t sign;  // that two of a query's elements are flipped by
+  bool negative;
 
-  __device__ __forceinline__ Scale(float scale, bool masked)
-      : of_scores(masked || scale == 0.0f), sign(scale < 0 ? 0x80008000u : 0) {
+  __device__ __forceinline__ Scale(float scale, bool masked) : of_scores(masked || scale == 0.0f), negative(scale < 0) {
     constexpr float log2_e = 1.44269504f;
     scores = of_scores ? fabsf(scale) : 1.0f;
     unit = of_scores ? log2_e : fabsf(scale) * log2_e;

@@ -1,6 +1,6 @@
-// Attention of f16 or bf16 on tensor cores where attention_mma.cu would leave multiprocessors idle: a block owns 16
-// rows of one image and group, and its 8 warps share their positions, 32 at a time in turn. Each warp copies, scores
-// and weighs by itself, in shared memory of its own (at most 143,616 bytes, dynamic, for all); at the end the warps'
+// Attention on tensor cores where attention_mma.cu would leave multiprocessors idle: a block owns 16 rows of one image
+// and group, and its 8 warps share their positions, 32 at a time in turn, 16 of f32. Each warp copies, scores and
+// weighs by itself, in shared memory of its own (at most 143,616 bytes, dynamic, for all); at the end the warps'
 // sums meet there, and are added in the order of the warps, each brought to the largest score of all. Warps multiply 16
 // positions at a time, and no more, because what runs once or twice has to be read from L2 first.
 //
@@ -13,6 +13,7 @@
 #include "lamina/cuda/product/attention.h"
 #include "lamina/cuda/product/attention_launch.cuh"
 #include "lamina/cuda/product/attention_softmax.cuh"
+#include "lamina/cuda/product/attention_tile_f32.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -23,13 +24,18 @@ namespace {
 using detail::AttentionExtents;
 
 constexpr int warps = 8, threads = 32 * warps, block_rows = 16;
-constexpr int share = 32, positions = 16;  // that a warp copies, and multiplies, at a time
+template <class T>
+constexpr int share = 64 / sizeof(T);  // positions that a warp copies at a time
+constexpr int positions = 16;          // that it multiplies at a time
 
 /// A warp's keys and values, in whose place its sums are later: [16, most] f32, the largest scores, the weights' sums.
-template <int most>
-constexpr int stage_elements = 2 * share* pitch<most>;
-template <int most>
-constexpr int shared_bytes = 2 * (block_rows * pitch<most> + warps * stage_elements<most>);
+template <int most, class T>
+constexpr int stage_elements = 2 * share<T>* pitch<most, T>;
+template <int most, class T>
+constexpr int stage_floats = stage_elements<most, T>* static_cast<int>(sizeof(T)) / 4;
+template <int most, class T>
+constexpr int shared_bytes = static_cast<int>(sizeof(T)) *
+                             (block_rows * pitch<most, T> + warps * stage_elements<most, T>);
 
 /// Leaves a warp's sums in its stage.
 template <int most>
@@ -53,7 +59,7 @@ __device__ inline void leave_sums(float* stage, const Softmax& softmax, const Ou
 template <int most, class T>
 __device__ inline void store_row(T* output, const AttentionRows& rows, std::int64_t first, int row, const float* stages,
                                  float unit) {
-  constexpr int apart = stage_elements<most> / 2;  // f32 from one warp's stage to the next
+  constexpr int apart = stage_floats<most, T>;
   const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
   if (first + row >= rows.count) return;
   // A lane for each warp: what its sums are multiplied by.
@@ -78,7 +84,7 @@ __device__ inline void store_row(T* output, const AttentionRows& rows, std::int6
       const float of_warp = __shfl_sync(0xffffffffu, factor, w);
       sum.x += of_warp * part.x, sum.y += of_warp * part.y;
     }
-    if (column < width) *reinterpret_cast<std::uint32_t*>(to + column) = packed<T>(sum.x, sum.y);
+    if (column < width) store_pair(to + column, sum.x, sum.y);
   }
 }
 
@@ -93,11 +99,11 @@ __global__ void __launch_bounds__(threads, most == 64 ? 2 : 1)
 #if __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) unsigned char memory[];
   T* const queries = reinterpret_cast<T*>(memory);
-  T* const stages = queries + block_rows * pitch<most>;
+  T* const stages = queries + block_rows * pitch<most, T>;
   let_successor_start();
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
-  T *const keys = stages + warp * stage_elements<most>, *const values = keys + share * pitch<most>;
+  T *const keys = stages + warp * stage_elements<most, T>, *const values = keys + share<T> * pitch<most, T>;
   const Scale scale(static_cast<float>(e.scale), mask != nullptr);
   for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
     const AttentionRows rows(e, pair);
@@ -108,55 +114,51 @@ __global__ void __launch_bounds__(threads, most == 64 ? 2 : 1)
     const T *const first_key = k + rows.at_position(e.k, 0), *const first_value = v + rows.at_position(e.v, 0);
     wait_for_predecessor();  // after the divisions, and without effect from the second pair on
     __syncthreads();         // everybody is done with the last pair
-    constexpr int copying = block_rows * most / chunk;
+    constexpr int chunks = block_rows * most / chunk<T>, copying = chunks < threads ? chunks : threads;
     if (static_cast<int>(threadIdx.x) < copying) {
       load_rows<block_rows, most, copying, true>(queries, q, here, depth,
                                                  [&](int row) { return row < here ? rows.at(e.q, first + row) : 0; });
     }
-    std::uint32_t query[1][most / 16][4];
+    Query<most, T> query[1];
     Softmax softmax;
     Outputs<most> outputs[1] = {};
 #pragma unroll 1
-    for (int begin = warp * share; begin < end || begin < warps * share; begin += warps * share) {
+    for (int begin = warp * share<T>; begin < end || begin < warps * share<T>; begin += warps * share<T>) {
       const int left = static_cast<int>(e.positions) - begin;
       __syncwarp();
       if (begin < end) {
-        load_rows<share, most, 32, true>(keys, first_key + begin * e.k.row, left, depth,
-                                         [&](int row) { return row * e.k.row; });
-        load_rows<share, most, 32, true>(values, first_value + begin * e.v.row, left, width,
-                                         [&](int row) { return row * e.v.row; });
+        load_rows<share<T>, most, 32, true>(keys, first_key + begin * e.k.row, left, depth,
+                                            [&](int row) { return row * e.k.row; });
+        load_rows<share<T>, most, 32, true>(values, first_value + begin * e.v.row, left, width,
+                                            [&](int row) { return row * e.v.row; });
       }
       ptx::copy_async_commit();
       ptx::copy_async_wait<0>();
-      if (begin >= warps * share) {
+      if (begin >= warps * share<T>) {
         __syncwarp();
       } else {
         __syncthreads();
-#pragma unroll
-        for (int d = 0; d < most / 16; ++d) {
-          const int row = lane % 16, column = 16 * d + lane / 16 * 8;
-          ptx::load_matrices(query[0][d], ptx::shared_address(queries + row * pitch<most> + column));
-#pragma unroll
-          for (int i = 0; i < 4; ++i) query[0][d][i] ^= scale.sign;
-        }
+        load_query<most>(query[0], queries, scale.negative);
       }
 #pragma unroll 1
-      for (int at = 0; at < min(share, end - begin); at += positions) {
+      for (int at = 0; at < min(share<T>, end - begin); at += positions) {
         const int position = begin + at;
         const bool whole = !scale.of_scores && position + positions <= whole_end;
-        const bool ragged = !whole && min(position + positions, static_cast<int>(e.positions)) > whole_end &&
-                            not_finite<most, 32, positions>(values + at * pitch<most>);
+        // 16 bits take a product with what is not finite, unless somebody does not see it.
+        const bool unseen = !whole && min(position + positions, static_cast<int>(e.positions)) > whole_end;
+        const bool ragged =
+            (unseen || sizeof(T) == sizeof(float)) && not_finite<most, 32, positions>(values + at * pitch<most, T>);
         Scores<positions / 8> scores[1] = {};
-        score<most>(scores, query, keys + at * pitch<most>, 1);
-        int seen[2];
+        score<most>(scores, query, keys + at * pitch<most, T>, 1);
+        int seen[2] = {positions, positions};
         if (!whole) {
           mask_scores(scores[0], rows, first + lane / 4, mask, position, scale.scores, positions / 8, seen);
         }
         softmax.template weigh<false>(scores[0], outputs[0], scale.unit, positions / 8);
         if (ragged) {
-          multiply_seen<most>(outputs[0], scores[0], values + at * pitch<most>, seen);
+          multiply_seen<most>(outputs[0], scores[0], values + at * pitch<most, T>, seen);
         } else {
-          multiply<most>(outputs, scores, values + at * pitch<most>, 1);
+          multiply<most>(outputs, scores, values + at * pitch<most, T>, 1);
         }
       }
     }
@@ -173,8 +175,10 @@ __global__ void __launch_bounds__(threads, most == 64 ? 2 : 1)
 
 }  // namespace
 
-int attention_split_shared_bytes(const AttentionExtents& e) {
-  return std::max(e.depth, e.width) <= 64 ? shared_bytes<64> : shared_bytes<128>;
+int attention_split_shared_bytes(DType dtype, const AttentionExtents& e) {
+  int bytes = 0;
+  with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) { bytes = shared_bytes<most, T>; });
+  return bytes;
 }
 
 void attention_split(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
@@ -183,10 +187,10 @@ void attention_split(int device, DType dtype, const AttentionExtents& e, const A
   const DeviceGuard guard(device);
   with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) {
     const auto kernel = attention_split_kernel<most, T>;
-    reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), shared_bytes<most>);
+    reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), shared_bytes<most, T>);
     const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, block_rows);
     const dim3 grid(grid_for(blocks, 1), static_cast<unsigned>(std::min<std::int64_t>(pairs, 65535)));
-    launch_kernel(kernel, {.grid = grid, .block = dim3(threads), .shared_bytes = shared_bytes<most>}, stream,
+    launch_kernel(kernel, {.grid = grid, .block = dim3(threads), .shared_bytes = shared_bytes<most, T>}, stream,
                   static_cast<const T*>(p.q), static_cast<const T*>(p.k), static_cast<const T*>(p.v),
                   static_cast<const T*>(p.mask), static_cast<T*>(p.output), e);
   });

@@ -10,15 +10,22 @@
 #include "lamina/cuda/ptx/shared.cuh"
 
 /// What a warp of attention on tensor cores does with a tile of keys or values, `eights` times 8 positions: rows of
-/// `most` elements in shared memory, `pitch` apart. Fragments and accumulators are those of mma.m16n8k16: lane 4g + t
-/// has rows g and g + 8.
+/// `most` elements in shared memory, `pitch` apart. Fragments and accumulators are those of mma.sync: lane 4g + t has
+/// rows g and g + 8, and of a fragment of queries, which has 32 bytes of each, words t and t + 4. Products of 16 bits
+/// are here, those of f32 in attention_tile_f32.cuh.
 namespace lamina::cuda {
 
-inline constexpr int chunk = 8;
+/// Elements of 16 bytes.
+template <class T>
+inline constexpr int chunk = Pack<T>::size;
 
 /// Rows are 16 bytes longer than they need be, so that the 8 rows that ldmatrix reads fall into different banks.
-template <int most>
-inline constexpr int pitch = most + chunk;
+template <int most, class T>
+inline constexpr int pitch = most + chunk<T>;
+
+/// 16 rows of queries.
+template <int most, class T>
+using Query = std::uint32_t[most / (2 * chunk<T>)][4];
 
 /// The scores or weights of 16 rows and a tile's positions.
 template <int eights>
@@ -31,14 +38,14 @@ using Outputs = float[most / 8][4];
 /// `threads` together, a block or a warp.
 template <int Rows, int most, int threads, bool aligned, class T, class At>
 __device__ inline void load_rows(T* to, const T* from, int count, int columns, const At& at) {
-  constexpr int chunks = most / chunk;
+  constexpr int chunks = most / chunk<T>;
   static_assert(Rows * chunks % threads == 0, "all threads copy alike");
   int thread = static_cast<int>(threadIdx.x) % threads;
   ptx::pin(thread);  // addresses would take the registers of the products otherwise
 #pragma unroll(threads == 32 ? 4 : Rows * chunks / threads)  // a warp's many copies would be more code than work
   for (int i = 0; i < Rows * chunks / threads; ++i) {
-    const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk;
-    T* const here = to + row * pitch<most> + column;
+    const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk<T>;
+    T* const here = to + row * pitch<most, T> + column;
     const T* const there = from + at(row) + column;
     if constexpr (aligned) {
       const bool valid = row < count && column < columns;
@@ -46,16 +53,48 @@ __device__ inline void load_rows(T* to, const T* from, int count, int columns, c
     } else {
       Pack<T> pack;
 #pragma unroll
-      for (int j = 0; j < chunk; ++j) pack.values[j] = row < count && column + j < columns ? there[j] : T(0.0f);
+      for (int j = 0; j < chunk<T>; ++j) pack.values[j] = row < count && column + j < columns ? there[j] : T(0.0f);
       *reinterpret_cast<Pack<T>*>(here) = pack;
     }
   }
+}
+
+/// The fragments of 16 rows of queries in shared memory, or of what they are multiplied by -1.
+template <int most, class T>
+__device__ __forceinline__ void load_query(Query<most, T>& query, const T* rows, bool negative) {
+  const std::uint32_t sign = !negative ? 0 : sizeof(T) == 2 ? 0x80008000u : 0x80000000u;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int d = 0; d < most / (2 * chunk<T>); ++d) {
+    const int column = (2 * d + lane / 16) * chunk<T>;
+    ptx::load_matrices(query[d], ptx::shared_address(rows + lane % 16 * pitch<most, T> + column));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) query[d][i] ^= sign;
+  }
+}
+
+/// The keys of 16 positions, to go with a fragment of queries: the first two words are those of the first 8.
+template <int most, class T>
+__device__ __forceinline__ void load_keys(std::uint32_t (&b)[4], const T* keys, int d) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int row = lane / 16 * 8 + lane % 8, column = (2 * d + lane / 8 % 2) * chunk<T>;
+  ptx::load_matrices(b, ptx::shared_address(keys + row * pitch<most, T> + column));
 }
 
 template <class T>
 __device__ __forceinline__ std::uint32_t packed(float low, float high) {
   const Pack<T, 2> pack = {from_f32<T>(low), from_f32<T>(high)};
   return *reinterpret_cast<const std::uint32_t*>(&pack);
+}
+
+/// Stores two neighbouring elements.
+template <class T>
+__device__ __forceinline__ void store_pair(T* to, float low, float high) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    *reinterpret_cast<float2*>(to) = {low, high};
+  } else {
+    *reinterpret_cast<std::uint32_t*>(to) = packed<T>(low, high);
+  }
 }
 
 /// 2^x within 2 ulp; what would be a subnormal number is 0.
@@ -73,17 +112,15 @@ __device__ __forceinline__ float over_row(float value, Combine combine) {
 
 /// scores = queries * keys' of the first `sixteens` times 16 positions, for `tiles` times 16 rows.
 template <int most, int tiles, int eights, class T>
-__device__ __forceinline__ void score(float (&scores)[tiles][eights][4],
-                                      const std::uint32_t (&query)[tiles][most / 16][4], const T* keys, int sixteens) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
+requires(sizeof(T) == 2) __device__ __forceinline__
+    void score(float (&scores)[tiles][eights][4], const Query<most, T> (&query)[tiles], const T* keys, int sixteens) {
 #pragma unroll
   for (int i = 0; i < eights / 2; ++i) {
     if (i >= sixteens) break;
 #pragma unroll
     for (int d = 0; d < most / 16; ++d) {
       std::uint32_t b[4];
-      const int row = 16 * i + lane / 16 * 8 + lane % 8, column = 16 * d + lane / 8 % 2 * 8;
-      ptx::load_matrices(b, ptx::shared_address(keys + row * pitch<most> + column));
+      load_keys<most>(b, keys + 16 * i * pitch<most, T>, d);
       const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
@@ -97,8 +134,9 @@ __device__ __forceinline__ void score(float (&scores)[tiles][eights][4],
 /// outputs += weights * values of those positions, as tensor cores do it: a weight of 0 makes a NaN of what is not
 /// finite.
 template <int most, int tiles, int eights, class T>
-__device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const float (&weights)[tiles][eights][4],
-                                         const T* values, int sixteens) {
+requires(sizeof(T) == 2) __device__ __forceinline__
+    void multiply(Outputs<most> (&outputs)[tiles], const float (&weights)[tiles][eights][4], const T* values,
+                  int sixteens) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int i = 0; i < eights / 2; ++i) {
@@ -114,7 +152,7 @@ __device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const 
     for (int j = 0; j < most / 16; ++j) {
       std::uint32_t b[4];
       const int row = 16 * i + lane % 16, column = 16 * j + lane / 16 * 8;
-      ptx::load_transposed(b, ptx::shared_address(values + row * pitch<most> + column));
+      ptx::load_transposed(b, ptx::shared_address(values + row * pitch<most, T> + column));
       const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
 #pragma unroll
       for (int t = 0; t < tiles; ++t) {
@@ -140,7 +178,7 @@ __device__ inline void multiply_seen(Outputs<most>& outputs, const Scores<eights
         const float low = __shfl_sync(0xffffffffu, weights[i][h], lane / 4 * 4 + t);
         const float high = __shfl_sync(0xffffffffu, weights[i][2 + h], lane / 4 * 4 + t);
         const int position = 8 * i + 2 * t + h;
-        const T* const row = values + position * pitch<most> + lane % 4 * 2;
+        const T* const row = values + position * pitch<most, T> + lane % 4 * 2;
 #pragma unroll
         for (int j = 0; j < most / 8; ++j) {
           const float x = to_f32(row[8 * j]), y = to_f32(row[8 * j + 1]);
@@ -157,9 +195,12 @@ __device__ inline void multiply_seen(Outputs<most>& outputs, const Scores<eights
 /// Whether some value of a tile is not finite; for all threads of the block, or of the warp.
 template <int most, int threads, int positions, class T>
 __device__ inline bool not_finite(const T* values) {
+  constexpr int chunks = most / chunk<T>;
   bool found = false;
-  for (int i = static_cast<int>(threadIdx.x) % threads; i < positions * most; i += threads) {
-    found = found || !isfinite(to_f32(values[i / most * pitch<most> + i % most]));
+  for (int i = static_cast<int>(threadIdx.x) % threads; i < positions * chunks; i += threads) {
+    const auto pack = *reinterpret_cast<const Pack<T>*>(values + i / chunks * pitch<most, T> + i % chunks * chunk<T>);
+#pragma unroll
+    for (int j = 0; j < chunk<T>; ++j) found = found || !isfinite(to_f32(pack.values[j]));
   }
   return threads == 32 ? __any_sync(0xffffffffu, found) != 0 : __syncthreads_or(found) != 0;
 }

@@ -77,7 +77,7 @@ std::int64_t most_depth(const AttentionProblem& problem, const Preparation& p) {
 }
 
 bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
-  return detail::is_attention(problem, p) && is_half(dtype_of(p)) && p.device.architecture >= 80 &&
+  return detail::is_attention(problem, p) && is_activation(dtype_of(p)) && p.device.architecture >= 80 &&
          most_depth(problem, p) <= cuda::attention_mma_most_depth &&
          detail::attention_extents(problem, p).positions <= cuda::attention_mma_most_positions;
 }
@@ -87,8 +87,9 @@ bool takes_attention_split(const AttentionProblem& problem, const Preparation& p
   if (!takes_attention_mma(problem, p) || p.batch_invariant) return false;
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   const auto aligned = [](const View& view) { return view.alignment % 16 == 0; };
-  return cuda::attention_has_chunks(e) && std::ranges::all_of(p.inputs, aligned) &&
-         std::ranges::all_of(p.outputs, aligned) && cuda::attention_split_shared_bytes(e) <= p.device.shared_bytes;
+  return cuda::attention_has_chunks(dtype_of(p), e) && std::ranges::all_of(p.inputs, aligned) &&
+         std::ranges::all_of(p.outputs, aligned) &&
+         cuda::attention_split_shared_bytes(dtype_of(p), e) <= p.device.shared_bytes;
 }
 
 /// Where blocks of 64 rows would leave multiprocessors idle, and there are several tiles of positions to share.

@@ -1,0 +1,106 @@
+// Attention of which one row of each image and head is read, as of the class token in a transformer's last block: of
+// that row's query alone.
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/compile/program.h"
+#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/layers/fixed.h"
+#include "lamina/layers/views.h"
+
+namespace lamina::detail {
+namespace {
+
+using Operation = Program::Operation;
+
+/// The row of a result [N, H, L, E] that a move takes of every image and head, and nothing else, in their order.
+std::optional<std::int64_t> one_row(const MoveProblem& move, const Shape& from, const Shape& to) {
+  if (from.rank() != 4) return std::nullopt;
+  const std::int64_t rows = from[0] * from[1], length = from[2], width = from[3];
+  if (length < 2 || width == 0 || rows == 0 || to.numel() != rows * width) return std::nullopt;
+  const auto place = [&](std::int64_t element) {
+    std::int64_t at = 0;
+    for (auto axis = move.axes.rbegin(); axis != move.axes.rend(); ++axis) {
+      const std::int64_t i = element % axis->extent;
+      element /= axis->extent;
+      if (!axis->offsets.empty() && axis->offsets[static_cast<std::size_t>(i)] < 0) return std::int64_t{-1};
+      at += axis->offsets.empty() ? i * axis->stride : axis->offsets[static_cast<std::size_t>(i)];
+    }
+    return at;
+  };
+  const std::int64_t row = place(0) / width;
+  for (std::int64_t i = 0; i < rows * width; ++i) {
+    if (place(i) != (i / width * length + row) * width + i % width) return std::nullopt;
+  }
+  return row;
+}
+
+class AttentionRows : Dataflow {
+ public:
+  AttentionRows(Program& program, const CompileOptions& options)
+      : Dataflow(program), program_(program), options_(options) {}
+
+  bool narrow() {
+    bool any = false;
+    for (Operation& op : program_.operations) any = narrow(op) || any;
+    finish();
+    return any;
+  }
+
+ private:
+  bool narrow(Operation& move) {
+    const auto taken = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
+    Operation* const attention = taken ? only_for(move.inputs[0]) : nullptr;
+    const auto problem =
+        attention == nullptr || attention->view ? std::nullopt : problem_of<AttentionProblem>(*attention);
+    if (!problem || problem->causal || attention->inputs.size() != 3) return false;
+    if (program_.value(attention->output).format.dtype != DType::f32) return false;  // a network's own f16
+    const auto row = one_row(*taken, shape(attention->output), shape(move.output));
+    if (!row) return false;
+
+    Operation query;
+    const int all = attention->inputs[0];
+    const Shape from = shape(all);
+    const std::int64_t length = from[2], depth = from[3];
+    MoveProblem some = {
+        .axes = {{from[0], from[1] * length * depth}, {from[1], length * depth}, {1, 0, {*row * depth}}, {depth, 1}}};
+    query.inputs = {all};
+    if (const int at = producer(all); at != none && !program_.operations[index(at)].view) {
+      const Operation& before = program_.operations[index(at)];
+      const auto first = before.inputs.size() == 1 ? problem_of<MoveProblem>(before) : std::nullopt;
+      const auto both = first ? composed(some, *first) : std::nullopt;
+      if (both) some = *both, query.inputs = before.inputs;
+    }
+    const Shape one{from[0], from[1], 1, depth}, result{from[0], from[1], 1, shape(attention->output)[3]};
+    query.name = program_.value(all).name + " (rows)";
+    query.module = std::make_shared<Fixed<MoveProblem>>(std::move(some), one, DType::f32);
+    query.output = new_value(query.name, one);
+    Operation narrower = *attention;
+    narrower.module = std::make_shared<Fixed<AttentionProblem>>(*problem, result, DType::f32);
+    narrower.inputs[0] = query.output;
+    const Shape before = std::exchange(program_.value(attention->output).shape, result);
+    if (!runs_in_some_format(program_, narrower, options_)) {
+      program_.value(attention->output).shape = before;
+      return false;
+    }
+    *attention = std::move(narrower);
+    move.module = std::make_shared<Reshape>(shape(move.output));
+    move.view = true;
+    insert(*attention, std::move(query));
+    return true;
+  }
+
+  Program& program_;
+  const CompileOptions& options_;
+};
+
+}  // namespace
+
+bool narrow_attention(Program& program, const CompileOptions& options) {
+  return AttentionRows(program, options).narrow();
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,214 @@
+// Rows that nobody reads: where a move takes some rows of what is computed row by row, as a classifier takes the class
+// token of a transformer's last block, they are taken before, and the others are not computed.
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/compile/program.h"
+#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/fixed.h"
+#include "lamina/layers/linear.h"
+#include "lamina/layers/views.h"
+
+namespace lamina::detail {
+namespace {
+
+using Operation = Program::Operation;
+
+std::int64_t rows_of(const Shape& shape) { return shape[-1] == 0 ? 0 : shape.numel() / shape[-1]; }
+
+Shape with_length(Shape rows, std::int64_t length) {
+  rows.set(-1, length);
+  return rows;
+}
+
+/// What takes whole rows of `length` elements, as the same of rows of `wanted`; nothing if it takes parts of rows.
+std::optional<MoveProblem> of_rows(MoveProblem problem, std::int64_t length, std::int64_t wanted) {
+  std::int64_t together = 1;
+  while (together < length && !problem.axes.empty()) {
+    const MoveProblem::Axis& last = problem.axes.back();
+    if (!last.offsets.empty() || (last.stride != together && last.extent != 1)) return std::nullopt;
+    together *= last.extent;
+    problem.axes.pop_back();
+  }
+  if (together != length) return std::nullopt;
+  const auto scale = [&](std::int64_t& offset) {
+    const bool whole = offset >= 0 && offset % length == 0;
+    offset = offset / length * wanted;
+    return whole;
+  };
+  for (MoveProblem::Axis& axis : problem.axes) {
+    if (!scale(axis.stride) || !std::ranges::all_of(axis.offsets, scale)) return std::nullopt;
+  }
+  problem.axes.push_back({.extent = wanted, .stride = 1});
+  return problem;
+}
+
+class Rows : Dataflow {
+ public:
+  Rows(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+
+  /// Whether there was a move to bring forward; the program is another then.
+  bool narrow() {
+    for (std::size_t i = program_.operations.size(); i-- > 0;) {
+      if (narrow(i)) {
+        finish();
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  Operation& operation(std::size_t i) { return program_.operations[i]; }
+
+  bool is_f32(int value) const { return program_.value(value).format.dtype == DType::f32; }
+
+  /// The rows of the result are made of the same rows of the operands, or of what is the same for all.
+  bool is_rowwise(const Operation& op) const {
+    const Shape &from = shape(op.inputs[0]), &to = shape(op.output);
+    if (from.rank() < 2 || to.rank() < 2 || rows_of(from) != rows_of(to)) return false;
+    if (!is_f32(op.output) || !std::ranges::all_of(op.inputs, [&](int input) { return is_f32(input); })) return false;
+    if (op.view) return from[-1] == to[-1];
+    if (const auto norm = problem_of<NormProblem>(op)) {
+      return norm->length == to[-1] && norm->inner == 1 && norm->channels == norm->length;
+    }
+    const bool known = std::all_of(op.inputs.begin() + 1, op.inputs.end(), [&](int input) {
+      const Tensor& constant = program_.value(input).constant;
+      if (!constant.defined()) return shape(input) == to;
+      return constant.numel() == 1 || (constant.numel() == to[-1] && shape(input)[-1] == to[-1]);
+    });
+    if (dynamic_cast<const Linear*>(op.module.get()) != nullptr) return known && from == with_length(to, from[-1]);
+    return dynamic_cast<const Elementwise*>(op.module.get()) != nullptr && known && from == to;
+  }
+
+  /// The operations before `end` whose results are read by the move there, and by each other, alone.
+  std::vector<std::size_t> read_by(std::size_t end) {
+    std::vector<bool> narrow(program_.operations.size(), false);
+    narrow[end] = true;
+    std::vector<std::size_t> found;
+    for (std::size_t i = end; i-- > 0;) {
+      const Operation& op = operation(i);
+      const auto reads_some = [&](int reader) { return reader != none && narrow[index(reader)]; };
+      const std::vector<int>& all = readers(op.output);
+      if (all.empty() || !std::ranges::all_of(all, reads_some) || !is_rowwise(op)) continue;
+      narrow[i] = true;
+      found.push_back(i);
+    }
+    return found;
+  }
+
+  /// The module for `rows` in place of those that there are.
+  std::shared_ptr<const Module> module_for(const Operation& op, const Shape& rows) const {
+    if (op.view) return std::make_shared<Reshape>(rows);
+    if (const auto norm = problem_of<NormProblem>(op))
+      return std::make_shared<Fixed<NormProblem>>(*norm, rows, DType::f32);
+    return op.module;
+  }
+
+  bool narrow(std::size_t end) {
+    const Operation& move = operation(end);
+    const auto problem = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
+    if (!problem) return false;
+    const Shape from = shape(move.inputs[0]), to = shape(move.output);
+    if (from.rank() < 2 || to.rank() < 2 || from[-1] != to[-1] || 2 * rows_of(to) > rows_of(from)) return false;
+    if (!of_rows(*problem, from[-1], from[-1])) return false;
+    const std::vector<std::size_t> found = read_by(end);
+    const auto works = [&](std::size_t i) { return dynamic_cast<const Linear*>(operation(i).module.get()) != nullptr; };
+    if (found.empty() || operation(found[0]).output != move.inputs[0] || std::ranges::none_of(found, works))
+      return false;
+
+    std::vector<Shape> before;
+    for (const std::size_t i : found) {
+      Shape& rows = program_.value(operation(i).output).shape;
+      before.push_back(rows);
+      rows = with_length(to, rows[-1]);
+    }
+    std::map<int, int> taken;          // some rows, by the value with all
+    std::map<int, std::size_t> first;  // that reads them
+    std::vector<Operation> moves, narrower;
+    bool runs = true;
+    for (const std::size_t i : found) {
+      Operation op = operation(i);
+      const Shape rows = shape(op.output);
+      op.module = module_for(op, rows);
+      for (int& input : op.inputs) {
+        const bool ready = producer(input) != none && std::ranges::find(found, index(producer(input))) != found.end();
+        if (ready || program_.value(input).constant.defined()) continue;
+        if (!taken.contains(input)) moves.push_back(take(input, *problem, to, taken));
+        input = taken.at(input);
+        first[input] = i;  // from the last to the first
+      }
+      runs = runs && (op.view || runs_in_some_format(program_, op, options_));
+      narrower.push_back(std::move(op));
+    }
+    if (!runs) {
+      for (std::size_t i = 0; i < found.size(); ++i) program_.value(operation(found[i]).output).shape = before[i];
+      return false;
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) operation(found[i]) = std::move(narrower[i]);
+    Operation& last = operation(found[0]);
+    last.output = move.output;
+    take_in(last, operation(end));
+    std::ranges::sort(moves, {}, [&](const Operation& some) { return first.at(some.output); });
+    for (Operation& some : moves) {
+      const std::size_t reader = first.at(some.output);
+      insert(operation(reader), std::move(some));
+    }
+    return true;
+  }
+
+  /// The move of some rows of a value, or of what that was moved from.
+  Operation take(int value, const MoveProblem& problem, const Shape& to, std::map<int, int>& taken) {
+    const std::int64_t length = shape(value)[-1];
+    const Shape rows = with_length(to, length);
+    MoveProblem some = *of_rows(problem, to[-1], length);
+    int source = value;
+    while (producer(source) != none && operation(index(producer(source))).view) {
+      source = operation(index(producer(source))).inputs[0];
+    }
+    if (producer(source) != none) {
+      const Operation& before = operation(index(producer(source)));
+      const auto first = before.inputs.size() == 1 ? problem_of<MoveProblem>(before) : std::nullopt;
+      const auto both = first ? composed(some, *first) : std::nullopt;
+      if (both) some = *both, source = before.inputs[0];
+    }
+    Operation op;
+    op.name = program_.value(value).name + " (rows)";
+    op.module = std::make_shared<Fixed<MoveProblem>>(std::move(some), rows, DType::f32);
+    op.inputs = {source};
+    op.output = new_value(op.name, rows);
+    taken[value] = op.output;
+    return op;
+  }
+
+  Program& program_;
+  const CompileOptions& options_;
+};
+
+/// Takes out what nobody reads.
+void drop_unread(Program& program) {
+  std::vector<bool> read(program.values.size(), false);
+  for (const int output : program.outputs) read[Dataflow::index(output)] = true;
+  for (auto op = program.operations.rbegin(); op != program.operations.rend(); ++op) {
+    if (!read[Dataflow::index(op->output)]) {
+      op->module = nullptr;
+      continue;
+    }
+    for (const int input : op->inputs) read[Dataflow::index(input)] = true;
+  }
+  std::erase_if(program.operations, [](const Operation& op) { return op.module == nullptr; });
+}
+
+}  // namespace
+
+void narrow_rows(Program& program, const CompileOptions& options) {
+  while (Rows(program, options).narrow()) drop_unread(program);
+  if (narrow_attention(program, options)) drop_unread(program);
+}
+
+}  // namespace lamina::detail
