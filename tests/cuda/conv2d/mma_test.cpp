@@ -112,7 +112,7 @@ TEST_F(Mma, EveryTile) {
   unsigned seed = 1000;
   for (const Precision precision : precisions) {
     for (std::size_t tile = 0; tile < cuda::mma::tiles(precision).size(); ++tile) {
-      for (const std::size_t i : {0u, 3u, 5u, 9u, 10u, 13u, 16u, 21u, 27u}) {
+      for (const std::size_t i : {0u, 3u, 4u, 5u, 6u, 9u, 10u, 13u, 16u, 21u, 27u}) {
         const ConvGeometry g = geometry_of(cases[i]);
         const KernelOptions options = options_for(precision, false, {}, {.tile = static_cast<int>(tile)});
         if (!takes(g, options)) continue;
@@ -138,7 +138,7 @@ TEST_F(Mma, Chains) {
 TEST_F(Mma, NanAndInfReachTheirGroupsAndWindowsAlone) {
   unsigned seed = 400;
   for (const Precision precision : precisions) {
-    for (const std::size_t i : {0u, 2u, 5u, 10u, 14u, 16u, 20u}) {
+    for (const std::size_t i : {0u, 2u, 4u, 5u, 10u, 14u, 16u, 20u}) {
       const ConvGeometry g = geometry_of(cases[i]);
       ConvData data = draw(g, normal, positive, ++seed);
       data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
@@ -176,7 +176,7 @@ TEST_F(Mma, Fp32HoldsOnAwkwardValues) {
 
 TEST_F(Mma, ANeighbourInTheBatchChangesNoBit) {
   for (const Precision precision : precisions) {
-    for (const std::size_t i : {2u, 20u, 16u}) {
+    for (const std::size_t i : {2u, 4u, 5u, 20u, 16u}) {
       Case c = cases[i];
       c.batch = 40;
       const ConvGeometry many = geometry_of(c);

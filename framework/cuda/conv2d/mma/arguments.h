@@ -50,8 +50,17 @@ struct Axis {
   int tile = 1, tiles = 1;  // outputs of a block, blocks
   int step = 1;             // pixels of the input
   int stride = 1, dilation = 1;
-  int halo = 1;  // inputs of a block
+  int halo = 1;   // inputs of a block
+  int apart = 0;  // of columns in shared memory, where every second one lies behind the others (windows of stride 2,
+                  // for neighbours to be in different banks): from one half to the other
+
+  __host__ __device__ int place(int input) const { return apart > 0 ? input % 2 * apart + input / 2 : input; }
+  __host__ __device__ int row() const { return apart > 0 ? 2 * apart : halo; }
 };
+
+/// Units of K that a window of 3 x 3 takes for each unit of channels: pairs of its first two columns, row by row, then
+/// its last column, and one that is zero.
+inline constexpr int window_slots = 10;
 
 struct Arguments {
   ConvGeometry geometry;
@@ -65,6 +74,8 @@ struct Arguments {
   Finish finish;
   Bundling bundling;
   Axis y, x;
+  bool window = false;    // rectangles of 8 columns, whose rows stay in registers for all taps: window.cuh
+  int run = 1;            // bundles whose results leave together
   int block_bundles = 1;  // of a block
   int bundle_blocks = 1;  // that share out the bundles
   bool shared = false;    // which have the same channels; else theirs follow each other
@@ -76,8 +87,18 @@ struct Arguments {
   int copy_bytes = 16;    // of one copy: 2, 4, 8 or 16
   // Copies of a pixel; blocks that share out bundles, columns and rows; columns of a tile; units of a tap; a window's.
   Divider by_pieces, by_bundle_blocks, by_tiles_x, by_tiles_y, by_tile_x, by_units, by_kernel_width;
-  int weight_offset = 0, stage_bytes = 0;
+  Divider by_columns, by_rectangles;  // of a block that has rectangles
+  // In shared memory: the table of units, biases, stages of pixels and weights, a Results for each warp.
+  int biases_offset = 0, ring_offset = 0, results_offset = 0;
+  int weight_offset = 0, stage_bytes = 0;  // within a stage; of it
   int stages = 1;
+  int store_width = 1;  // elements that every store of a window may have
+
+  /// Which unit of K unit `unit` of a chunk's channels is under a tap.
+  __host__ __device__ int slot(int down, int right, int unit) const {
+    if (!window) return (down * geometry.kernel_width + right) * units + unit;
+    return unit * window_slots + (right < 2 ? down * 2 + right : 6 + down);
+  }
 };
 
 /// Bytes of weights in one step of a bundle's chunk.
@@ -97,9 +118,28 @@ __host__ __device__ constexpr std::size_t place_of(Precision precision, int frag
          static_cast<std::size_t>(unit % 2);
 }
 
+/// Bundles whose results a warp stores together, so that rows are whole sectors of memory: of windows.
+__host__ __device__ constexpr int run_of(int element_bytes, int n) { return 8 * n * element_bytes < 32 ? 2 : 1; }
+
+/// Where a warp's sums lie on their way out: of some of its m fragments of 16 pixels at a time, those of `run` bundles
+/// one after the other; behind them which pixels of the image they are. From pixel to pixel is an odd number of 32
+/// bytes: what four lanes write.
+template <int m, int n, int run>
+struct Results {
+  static constexpr int fragments = n * run >= 8 ? 1 : m < 8 / (n * run) ? m : 8 / (n * run);
+  static constexpr int pixels = 16 * fragments;
+  static constexpr int pitch = (n * run | 1) * 32;
+  static constexpr int bytes = pixels * (pitch + static_cast<int>(sizeof(int)));
+  static_assert(run == 1 || fragments == m, "a run is stored at once");
+  static_assert(m % fragments == 0, "in whole parts");
+};
+
 /// One compiled tile: a warp multiplies 16 m pixels x 8 n filters; warps_m of the four lie side by side over pixels.
 struct Tile {
   int m = 1, n = 1, warps_m = 4;
+  int stride = 0;                // of a window of 3 x 3, over rectangles of 2 m rows x 8 columns; 0: any window
+  int run = 1;                   // bundles that a warp stores together
+  int results_bytes = 0;         // of a warp
   const void* kernel = nullptr;  // __global__ void(Arguments), `threads` threads a block
 
   int pixels() const { return 16 * m * warps_m; }

@@ -11,12 +11,13 @@
 // channels, and any two units are a step of K, whichever taps they are of. Filters with few channels are bundled until
 // a fragment of 8 filters and a unit of channels are full. Weights lie in memory as the fragments' registers.
 // Warps divide the block's pixels and, where bundles share channels, the bundles; where one chunk holds all channels
-// of a bundle, they go on to the block's other bundles.
-// Shared memory: a table of the units' offsets; 1 to 3 stages of y.halo * x.halo * pixel_bytes of pixels and the
-// weights of a chunk. pixel_bytes is an odd number of units, so that 8 pixels side by side are in different banks.
+// of a bundle, they go on to the block's other bundles. Windows of 3 x 3 have a loop of their own: window.cuh.
+// Shared memory: a table of the units' offsets; biases; 1 to 3 stages of the pixels, pixel_bytes each, and the weights
+// of a chunk; results on their way out. pixel_bytes is an odd number of units, so that 8 pixels side by side are in
+// different banks.
 // Preconditions: compute capability 8.0; Arguments filled in by mma.cpp.
 
-#include "lamina/cuda/conv2d/mma/store.cuh"
+#include "lamina/cuda/conv2d/mma/window.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
@@ -41,43 +42,15 @@ __device__ __forceinline__ void load_chunk(const Arguments& args, const Place& p
   }
 }
 
+/// Any window.
 template <class Op, int m, int n, int warps_m>
-__device__ __forceinline__ void convolve(const Arguments& args) {
+__device__ __forceinline__ void convolve(const Arguments& args, const Place& place, int channel,
+                                         unsigned char* memory) {
   constexpr int warps_n = threads / 32 / warps_m;
   using Weights = typename Op::Weights;
-  extern __shared__ __align__(16) unsigned char memory[];
   const ConvGeometry& g = args.geometry;
-  const Place place(args);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int channel = BundlePlace(g, args.bundling, place.bundle).channel;
-  const int table_bytes = args.steps * 2 * static_cast<int>(sizeof(int));
-  const std::uint32_t table = ptx::shared_address(memory);
-  const std::uint32_t ring = table + static_cast<std::uint32_t>((table_bytes + 15) / 16 * 16);
-
-  // Weights do not depend on the kernel before this one.
-  for (int stage = 0; stage < args.stages; ++stage) {
-    load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), false,
-                   true);
-  }
-  for (int i = thread; i < args.steps * 2; i += threads) {
-    const auto tap = args.by_units.quotient(static_cast<std::uint32_t>(i));
-    const int unit = i - static_cast<int>(tap) * args.units,
-              down = static_cast<int>(args.by_kernel_width.quotient(tap));
-    const int right = static_cast<int>(tap) - down * g.kernel_width;
-    // The unit that fills the last step meets weights of zero.
-    const bool real = down < g.kernel_height;
-    reinterpret_cast<int*>(memory)[i] =
-        real ? (down * args.y.dilation * args.x.halo + right * args.x.dilation) * args.pixel_bytes + unit * unit_bytes
-             : 0;
-  }
-  wait_for_predecessor();
-  for (int stage = 0; stage < args.stages; ++stage) {
-    load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), true,
-                   false);
-    ptx::copy_async_commit();
-  }
-#pragma unroll 1
-  for (int stage = args.stages; stage < max_stages; ++stage) ptx::copy_async_commit();  // as many groups as stages
+  const std::uint32_t table = ptx::shared_address(memory), ring = table + static_cast<std::uint32_t>(args.ring_offset);
 
   // What this lane reads of each fragment: one pixel, one of the two units.
   const int pixels = args.y.tile * args.x.tile, warp_m = warp % warps_m, warp_n = warp / warps_m;
@@ -151,21 +124,68 @@ __device__ __forceinline__ void convolve(const Arguments& args) {
   }
 }
 
+/// Where the units of K lie, seen from an output's first pixel.
+__device__ __forceinline__ void fill_table(const Arguments& args, int* table) {
+  for (int i = static_cast<int>(threadIdx.x); i < args.steps * 2; i += threads) {
+    const auto tap = args.by_units.quotient(static_cast<std::uint32_t>(i));
+    const int unit = i - static_cast<int>(tap) * args.units,
+              down = static_cast<int>(args.by_kernel_width.quotient(tap));
+    const int right = static_cast<int>(tap) - down * args.geometry.kernel_width;
+    // The unit that fills the last step meets weights of zero.
+    const bool real = down < args.geometry.kernel_height;
+    table[i] =
+        real ? (down * args.y.dilation * args.x.halo + right * args.x.dilation) * args.pixel_bytes + unit * unit_bytes
+             : 0;
+  }
+}
+
 /// Registers for two to four blocks on a multiprocessor.
-template <class Op, int m, int n, int warps_m>
+template <class Op, int m, int n, int warps_m, int stride>
 __global__ void __launch_bounds__(threads, Op::split   ? (m* n > 8 ? 2 : 3)
                                            : m* n > 16 ? 2
                                            : m * n > 8 ? 3
                                                        : 4) mma_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   let_successor_start();
-  convolve<Op, m, n, warps_m>(args);
+  extern __shared__ __align__(16) unsigned char memory[];
+  const Place place(args);
+  const int channel = BundlePlace(args.geometry, args.bundling, place.bundle).channel;
+  [[maybe_unused]] const std::uint32_t start = ptx::shared_address(memory);
+  const std::uint32_t ring = start + static_cast<std::uint32_t>(args.ring_offset);
+  // Weights and biases do not depend on the kernel before this one.
+  if constexpr (stride > 0) load_biases(args, place.bundle, start + static_cast<std::uint32_t>(args.biases_offset));
+  for (int stage = 0; stage < args.stages; ++stage) {
+    load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), false,
+                   true);
+  }
+  if constexpr (stride == 0) fill_table(args, reinterpret_cast<int*>(memory));
+  wait_for_predecessor();
+  for (int stage = 0; stage < args.stages; ++stage) {
+    load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), true,
+                   false);
+    ptx::copy_async_commit();
+  }
+  if constexpr (stride == 0) {
+#pragma unroll 1
+    for (int stage = args.stages; stage < max_stages; ++stage) ptx::copy_async_commit();  // as many groups as stages
+    convolve<Op, m, n, warps_m>(args, place, channel, memory);
+  } else {
+    convolve_window<Op, m, n, stride>(args, place, memory);
+  }
 #endif
 }
 
-template <class Op, int m, int n, int warps_m = 4>
+template <class Op, int m, int n, int warps_m = 4, int stride = 0>
 Tile make_tile() {
-  return {m, n, warps_m, reinterpret_cast<const void*>(&mma_kernel<Op, m, n, warps_m>)};
+  constexpr int element_bytes = static_cast<int>(sizeof(typename Op::Element));
+  constexpr int run = stride > 0 ? run_of(element_bytes, n) : 1;
+  return {.m = m,
+          .n = n,
+          .warps_m = warps_m,
+          .stride = stride,
+          .run = run,
+          .results_bytes = stride > 0 ? Results<m, n, run>::bytes : 0,
+          .kernel = reinterpret_cast<const void*>(&mma_kernel<Op, m, n, warps_m, stride>)};
 }
 
 template <class Op>
@@ -173,6 +193,15 @@ std::vector<Tile> make_tiles() {
   return {make_tile<Op, 1, 1>(), make_tile<Op, 2, 1>(), make_tile<Op, 1, 2>(), make_tile<Op, 2, 2>(),
           make_tile<Op, 1, 3>(), make_tile<Op, 2, 3>(), make_tile<Op, 1, 4>(), make_tile<Op, 2, 4>(),
           make_tile<Op, 1, 6>(), make_tile<Op, 1, 8>(), make_tile<Op, 2, 8>(), make_tile<Op, 4, 8, 2>()};
+}
+/// Those of windows of 3 x 3, of stride 1 and 2.
+template <class Op>
+std::vector<Tile> with_windows(std::vector<Tile> tiles) {
+  for (const Tile& tile : {make_tile<Op, 1, 1, 4, 1>(), make_tile<Op, 2, 1, 4, 1>(), make_tile<Op, 4, 1, 4, 1>(),
+                           make_tile<Op, 1, 1, 4, 2>(), make_tile<Op, 2, 1, 4, 2>()}) {
+    tiles.push_back(tile);
+  }
+  return tiles;
 }
 /// fp32 has sums and chains.
 template <class Op>

@@ -60,12 +60,12 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
     const int row = top + y * args.y.step;
     const bool row_inside = row >= 0 && row < g.in_height;
     const unsigned char* source = image + (row_inside ? row : 0) * (g.in_width * pitch);
-    const std::uint32_t line = to + static_cast<std::uint32_t>(y * args.x.halo * args.pixel_bytes);
+    const std::uint32_t line = to + static_cast<std::uint32_t>(y * args.x.row() * args.pixel_bytes);
     for (int i = team * 32 + lane; i < args.x.halo * pieces; i += 32 * teams) {
       const int x = static_cast<int>(args.by_pieces.quotient(static_cast<std::uint32_t>(i))), piece = i - x * pieces;
       const int column = left + x * args.x.step;
       const bool wanted = row_inside && column >= 0 && column < g.in_width && piece < real;
-      copy<bytes>(line + static_cast<std::uint32_t>(x * args.pixel_bytes + piece * bytes),
+      copy<bytes>(line + static_cast<std::uint32_t>(args.x.place(x) * args.pixel_bytes + piece * bytes),
                   source + (wanted ? column * pitch + piece * bytes : 0), wanted);
     }
   }
@@ -84,6 +84,15 @@ __device__ __forceinline__ void load_weights(const Arguments& args, int first_bu
     for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += threads * 16) {
       ptx::copy_async<16>(to + static_cast<std::uint32_t>(i), from + i);
     }
+  }
+}
+
+/// The biases of a block's bundles.
+__device__ __forceinline__ void load_biases(const Arguments& args, int first_bundle, std::uint32_t to) {
+  const int bundles = min(args.block_bundles, args.bundling.count - first_bundle);
+  const float* from = args.bias + first_bundle * args.fragments * 8;
+  for (int i = static_cast<int>(threadIdx.x) * 4; i < bundles * args.fragments * 8; i += threads * 4) {
+    ptx::copy_async<16>(to + static_cast<std::uint32_t>(i * 4), from + i);
   }
 }
 

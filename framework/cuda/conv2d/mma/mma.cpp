@@ -1,5 +1,7 @@
 #include "lamina/cuda/conv2d/mma/mma.h"
 
+#include <numeric>
+
 #include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/mma/choice.h"
 #include "lamina/cuda/runtime/check.h"
@@ -27,6 +29,10 @@ class Mma final : public Operator {
     const View& output = p.output();
     args.output_pitch = static_cast<int>(output.is_slice() ? output.channels : problem.geometry.out_channels);
     args.paired = args.output_pitch % 2 == 0 && output.alignment % (2 * size_of(output.format.dtype)) == 0;
+    std::size_t alignment = output.alignment;
+    if (residual_) alignment = std::gcd(alignment, p.inputs[1].alignment);
+    args.store_width = std::gcd(std::gcd(args.store_width, args.output_pitch),
+                                static_cast<int>(alignment / size_of(output.format.dtype)));
     args.weight = weight_.data();
     args.bias = bias_.as<float>();
     args.ranges = ranges_.as<FilterRange>();

@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "lamina/cuda/conv2d/mma/arguments.h"
+#include "lamina/cuda/ptx/half_step.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/tf32.h"
 #include "lamina/cuda/tensor_core/split_tf32.cuh"
@@ -29,6 +30,14 @@ struct Halves {
         const std::uint32_t pair[2] = {b[j].x, b[j].y};
 #pragma unroll
         for (int i = 0; i < m; ++i) ptx::mma<T>(sum[i][j], a[i], pair, sum[i][j]);
+      }
+    }
+    /// Of half a step.
+    __device__ __forceinline__ void multiply(std::uint32_t (&a)[m][2], const std::uint32_t (&b)[n]) {
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+#pragma unroll
+        for (int i = 0; i < m; ++i) ptx::mma<T>(sum[i][j], a[i], b[j], sum[i][j]);
       }
     }
     __device__ __forceinline__ void end() {}

@@ -27,8 +27,9 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int bundle, int f
       static_cast<const Element*>(args.weight) + static_cast<std::size_t>(bundle * args.chunks) * chunk_words;
   float sum = 0.0f;
   for (int tap = 0; tap < g.kernel_height * g.kernel_width; ++tap) {
-    const int y = row * g.stride_height - g.padding_height + tap / g.kernel_width * g.dilation_height;
-    const int x = column * g.stride_width - g.padding_width + tap % g.kernel_width * g.dilation_width;
+    const int down = tap / g.kernel_width, right = tap % g.kernel_width;
+    const int y = row * g.stride_height - g.padding_height + down * g.dilation_height;
+    const int x = column * g.stride_width - g.padding_width + right * g.dilation_width;
     if (y < 0 || y >= g.in_height || x < 0 || x >= g.in_width) continue;
     const auto* pixel = static_cast<const Element*>(args.input) +
                         ((static_cast<std::int64_t>(image) * g.in_height + y) * g.in_width + x) * g.in_channels +
@@ -37,7 +38,7 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int bundle, int f
     for (int channel = first; channel < first + in; ++channel) {
       const int unit = channel / unit_elements, chunk = unit / args.units;
       const Element* w = weight + static_cast<std::size_t>(chunk) * chunk_words +
-                         place_of(Op::precision, args.fragments, tap * args.units + unit - chunk * args.units,
+                         place_of(Op::precision, args.fragments, args.slot(down, right, unit - chunk * args.units),
                                   channel % unit_elements, filter);
       float value = to_f32(*w);
       if constexpr (Op::split) value += w[2];

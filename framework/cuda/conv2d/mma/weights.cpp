@@ -54,7 +54,8 @@ Packed pack(const Arguments& args, Precision precision, const float* weight, con
               result.weights.data() + (bundle * chunks + static_cast<std::size_t>(chunk)) * chunk_bytes;
           for (int tap = 0; tap < taps; ++tap) {
             put(precision, words,
-                place_of(precision, args.fragments, tap * args.units + unit - chunk * args.units,
+                place_of(precision, args.fragments,
+                         args.slot(tap / g.kernel_width, tap % g.kernel_width, unit - chunk * args.units),
                          (first + c) % unit_elements, i),
                 shift == 0 ? *w : std::ldexp(*w, shift));
             ++w;

@@ -2,6 +2,6 @@
 
 namespace lamina::cuda::mma {
 
-std::vector<Tile> tiles_bf16() { return make_tiles<Bf16>(); }
+std::vector<Tile> tiles_bf16() { return with_windows<Bf16>(make_tiles<Bf16>()); }
 
 }  // namespace lamina::cuda::mma

@@ -2,6 +2,6 @@
 
 namespace lamina::cuda::mma {
 
-std::vector<Tile> tiles_fp16() { return make_tiles<Fp16>(); }
+std::vector<Tile> tiles_fp16() { return with_windows<Fp16>(make_tiles<Fp16>()); }
 
 }  // namespace lamina::cuda::mma
