@@ -16,7 +16,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, first_layer::prepare},
+constexpr Kernel<ConvProblem> table[] = {{"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},
                                          {"mma", mma::takes, mma::prepare, nullptr, true},
