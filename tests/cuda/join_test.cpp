@@ -133,8 +133,8 @@ TEST_P(CudaJoin, ADenseBlockBehindTheFirstLayer) {
   Graph g;
   const Value x = g.input("input", {batch, 3, 48, 40});
   const Value stem = g.add("stem", Conv2d({.in = 3, .out = 64, .kernel = 7, .stride = 2, .padding = 3}), x);
-  dense_block(g,
-              g.add("pool", MaxPool2d({.kernel = 3, .stride = 2, .padding = 1}), g.add("stem.relu", ReLU(), stem)), 64);
+  dense_block(g, g.add("pool", MaxPool2d({.kernel = 3, .stride = 2, .padding = 1}), g.add("stem.relu", ReLU(), stem)),
+              64);
   expect_right(g, gpu(), 0);
 }
 
