@@ -25,6 +25,7 @@ class Assignment {
 
   std::vector<int> assign() {
     count_readers();
+    find_neighbours();
     for (const int input : program_.inputs) {
       new_buffer(input, 0);
       buffer(buffer_of(input)).input = true;
@@ -36,7 +37,8 @@ class Assignment {
         buffer_of(op.output) = buffer_of(op.inputs[static_cast<std::size_t>(operand)]);
       } else if (buffer_of(op.output) == none) {  // a whole has one as soon as a slice of it is written
         const int whole = program_.value(op.output).whole;
-        if (whole == none || buffer_of(whole) == none) new_buffer(whole == none ? op.output : whole, step);
+        if (whole == none || buffer_of(whole) == none)
+          new_buffer(whole == none ? op.output : whole, first_beside_[static_cast<std::size_t>(step)]);
         if (whole != none) buffer_of(op.output) = buffer_of(whole);
       }
       // A result written over its operand has readers of its own; a view's were counted with its source.
@@ -46,8 +48,9 @@ class Assignment {
       }
       if (is_shared_[static_cast<std::size_t>(op.output)])
         shares_[static_cast<std::size_t>(buffer_of(op.output))] = true;
-      for (const int input : op.inputs) extend(input, step);
-      extend(op.output, step);
+      const int last = last_beside_[static_cast<std::size_t>(step)];
+      for (const int input : op.inputs) extend(input, last);
+      extend(op.output, last);
     }
     for (const int output : program_.outputs) extend(output, end());
     for (const auto& [name, value] : program_.kept) extend(value, end());
@@ -111,6 +114,19 @@ class Assignment {
     return last && own && !is_shared_[static_cast<std::size_t>(op.output)] ? operand : none;
   }
 
+  /// Operations side by side use their memory at the same time.
+  void find_neighbours() {
+    const auto count = program_.operations.size();
+    first_beside_.resize(count), last_beside_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      first_beside_[i] = program_.operations[i].beside ? first_beside_[i - 1] : static_cast<int>(i);
+    }
+    for (std::size_t i = count; i-- > 0;) {
+      const bool more = i + 1 < count && program_.operations[i + 1].beside;
+      last_beside_[i] = more ? last_beside_[i + 1] : static_cast<int>(i);
+    }
+  }
+
   /// How many operations, or the caller, read a value or a view of it.
   void count_readers() {
     reads_of_class_.assign(program_.values.size(), 0);
@@ -125,11 +141,12 @@ class Assignment {
 
   const Program& program_;
   Plan::Impl& plan_;
-  std::vector<int> buffer_of_;       // by value
-  std::vector<int> reads_of_class_;  // by value, see count_readers
-  std::vector<int> readers_;         // those that are left, by buffer
-  std::vector<bool> is_shared_;      // by value: a slice, or what has slices
-  std::vector<bool> shares_;         // by buffer: of such a value
+  std::vector<int> buffer_of_;                   // by value
+  std::vector<int> reads_of_class_;              // by value, see count_readers
+  std::vector<int> readers_;                     // those that are left, by buffer
+  std::vector<int> first_beside_, last_beside_;  // by step: of those that it stands beside
+  std::vector<bool> is_shared_;                  // by value: a slice, or what has slices
+  std::vector<bool> shares_;                     // by buffer: of such a value
 };
 
 }  // namespace

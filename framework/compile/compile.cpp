@@ -51,6 +51,7 @@ class Compiler {
     program_ = detail::negotiate(detail::fuse(graph_, plan_->options, release_), plan_->options);
     detail::join_in_place(program_, plan_->options);
     detail::stride_in_place(program_, plan_->options);
+    detail::gather_neighbours(program_, plan_->options);
     buffer_of_ = detail::assign_buffers(program_, *plan_);
     prepare_steps();
     place_buffers();
@@ -84,10 +85,22 @@ class Compiler {
       plan_->memory.parameters += parameter_bytes(op, *step.op);
 
       const std::size_t number = plan_->steps.size();
+      step.beside = op.beside && step.op->heeds_neighbours() && plan_->steps.back().op->heeds_neighbours();
       for (std::size_t slot = 0; slot < shapes.size(); ++slot) use(op.inputs[slot], number, static_cast<int>(slot));
       use(op.output, number, none);
       plan_->steps.push_back(std::move(step));
       op.module.reset();  // and with it weights of its own that were packed: or all of them would be there twice
+    }
+    settle_neighbours();
+  }
+
+  /// A step beside another is launched when that one begins, not before; for a product this takes longer than to wait
+  /// for the end of one other.
+  void settle_neighbours() {
+    std::vector<Plan::Impl::Step>& steps = plan_->steps;
+    for (std::size_t i = 1; i < steps.size(); ++i) {
+      const bool pair = steps[i].beside && !steps[i - 1].beside && (i + 1 == steps.size() || !steps[i + 1].beside);
+      if (pair && steps[i].flops > 0) steps[i].beside = false;
     }
   }
 

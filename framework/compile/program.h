@@ -34,6 +34,7 @@ struct Program {
     std::vector<int> inputs;  ///< values
     int output = -1;          ///< a value
     bool view = false;        ///< the output is the input's memory
+    bool beside = false;      ///< neither it nor the operation before it needs the other, or other memory of it
     Format input_format;      ///< of all inputs that have a choice
   };
 
@@ -135,5 +136,8 @@ void join_in_place(Program& program, const CompileOptions& options);
 /// Makes what a move writes strided views of what it reads, or the other way round, where the kernels that read or
 /// write it can step so: nothing is moved then. Formats must be settled.
 void stride_in_place(Program& program, const CompileOptions& options);
+
+/// Puts operations that do not need each other side by side (Operation::beside), for devices whose kernels overlap.
+void gather_neighbours(Program& program, const CompileOptions& options);
 
 }  // namespace lamina::detail

@@ -87,10 +87,15 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
                                    .input = p.input().format.layout,
                                    .output = p.output().format.layout,
                                    .pixel_pitch = p.output().pixel_pitch()};
-  return make_operator("each window by one thread", [problem, format, device = index(p)](Inputs inputs, Outputs outputs,
-                                                                                         const Execution& execution) {
-    cuda::pool2d(device, problem.kind, problem.geometry, format, inputs[0].raw(), outputs[0].raw(), execution.stream);
-  });
+  const bool heeds = problem.kind != PoolKind::adaptive && format.input == format.output;
+  return make_operator(
+      "each window by one thread", {.heeds_neighbours = heeds},
+      [problem, format, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        cuda::PoolFormat stored = format;
+        stored.neighbours = execution.neighbours;
+        cuda::pool2d(device, problem.kind, problem.geometry, stored, inputs[0].raw(), outputs[0].raw(),
+                     execution.stream);
+      });
 }
 
 template <class Problem>

@@ -38,10 +38,10 @@ __device__ inline std::int64_t in_pixels(const PoolGeometry& g) { return std::in
 /// Planes or images, whichever lie apart: an output pixel has `inner` packs of N elements side by side.
 template <PoolKind kind, class Batch, int N, class T, class Index>
 __global__ void __launch_bounds__(threads)
-    pool2d_kernel(PoolGeometry g, std::int64_t outer, Index inner, Index out_pitch,
+    pool2d_kernel(PoolGeometry g, std::int64_t outer, Index inner, Index out_pitch, const Neighbours neighbours,
                   const T* __restrict__ input,  // [outer, H, W, inner * N]
                   T* __restrict__ output) {     // [outer, OH, OW, inner * N of out_pitch * N]
-  let_successor_start();
+  let_successor_start(neighbours);
   const auto width = static_cast<Index>(g.out_width), height = static_cast<Index>(g.out_height);
   const Index count = static_cast<Index>(outer) * height * width * inner;
   const std::int64_t pitch = static_cast<std::int64_t>(inner) * N;
@@ -55,13 +55,14 @@ __global__ void __launch_bounds__(threads)
     Window window = window_of<kind>(g, static_cast<int>(row % height), static_cast<int>(column));
     if (!waited) {
       asm volatile("" : "+l"(first), "+r"(window.rows.begin), "+r"(window.columns.begin));
-      wait_for_predecessor();
+      wait_for_predecessor(neighbours);
     }
     waited = true;
     reinterpret_cast<Pack<T, N>*>(output)[static_cast<std::int64_t>(pixel) * out_pitch + pack] =
         pool<kind, Batch, N>(g, window, first, pitch);
   }
-  if (!waited) wait_for_predecessor();
+  if (!waited) wait_for_predecessor(neighbours);
+  end_beside(neighbours);
 }
 
 /// `from_planes`: nchw to nhwc; else nhwc to nchw. The grid is [images, channel tiles, pixel tiles], z first: no
@@ -113,15 +114,16 @@ __global__ void __launch_bounds__(tile* tile)
 }
 
 template <PoolKind kind, int N, class T>
-void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::int64_t out_pitch, const T* input,
-            T* output, cudaStream_t stream) {
+void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::int64_t out_pitch,
+            const Neighbours& neighbours, const T* input, T* output, cudaStream_t stream) {
   const std::int64_t count = outer * g.out_pixels() * inner;
   // Few outputs: small blocks reach more multiprocessors.
   const int block = count < few_outputs ? least_threads : threads;
   const dim3 grid(grid_for(count, block));
   const auto start = [&](auto kernel, auto index) {
     launch_kernel(kernel, {grid, dim3(static_cast<unsigned>(block))}, stream, g, outer,
-                  static_cast<decltype(index)>(inner), static_cast<decltype(index)>(out_pitch), input, output);
+                  static_cast<decltype(index)>(inner), static_cast<decltype(index)>(out_pitch), neighbours, input,
+                  output);
   };
   // Divisions in 32 bits are several times cheaper; the stride beyond the count must fit too.
   if (count + std::int64_t{grid.x} * block > most_int) {
@@ -148,11 +150,12 @@ void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* outpu
     launch_kernel(pool2d_turning_kernel<kind, T>, {grid, dim3(tile, few ? tile : tile_rows)}, stream, g, f.channels,
                   f.input == Layout::nchw, input, output);
   } else if (f.input == Layout::nchw || f.channels == 1) {
-    launch<kind, 1>(g, g.planes, 1, 1, input, output, stream);
+    launch<kind, 1>(g, g.planes, 1, 1, f.neighbours, input, output, stream);
   } else if (f.channels % widest == 0 && aligned_to_16(input) && aligned_to_16(output)) {
-    launch<kind, widest>(g, g.planes / f.channels, f.channels / widest, f.pixel_pitch / widest, input, output, stream);
+    launch<kind, widest>(g, g.planes / f.channels, f.channels / widest, f.pixel_pitch / widest, f.neighbours, input,
+                         output, stream);
   } else {
-    launch<kind, 1>(g, g.planes / f.channels, f.channels, f.pixel_pitch, input, output, stream);
+    launch<kind, 1>(g, g.planes / f.channels, f.channels, f.pixel_pitch, f.neighbours, input, output, stream);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/neighbours.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/tensor/format.h"
 
@@ -14,6 +15,7 @@ struct PoolFormat {
   Layout input = Layout::nchw;
   Layout output = Layout::nchw;
   std::int64_t pixel_pitch = 1;  ///< of an nhwc output, elements from one pixel to the next
+  Neighbours neighbours = {};    ///< heeded where both sides have the same layout, but for means of whole images
 };
 
 /// Enqueues the pooling. A pitch other than the channels is for nhwc on both sides, in whole packs of 16 bytes. Both

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "lamina/kernel/neighbours.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/tensor/tensor.h"
 
@@ -17,6 +18,7 @@ struct LAMINA_API Execution {
   ThreadPool* pool = nullptr;  ///< on the CPU
   void* stream = nullptr;      ///< on a GPU: a cudaStream_t
   void* workspace = nullptr;   ///< workspace_bytes() on the operator's device
+  Neighbours neighbours = {};  ///< of an operator that heeds them
 
   /// Calls body(index, worker) once for every index in [0, count) and returns when all are done, on the threads of the
   /// Plan that runs the operator: `worker` is in [0, threads), as many as Preparation::threads says. The first
@@ -44,6 +46,8 @@ class LAMINA_API Operator {
   virtual std::size_t workspace_bytes() const { return 0; }
   /// Bytes of packed copies of the parameters that this operator owns.
   virtual std::size_t parameter_bytes() const { return 0; }
+  /// On a GPU: it is one kernel, and does as Execution::neighbours says. Others run alone.
+  virtual bool heeds_neighbours() const { return false; }
 
   /// Computes `outputs` from `inputs`, all on the operator's device, as the Views say that it was prepared for. A
   /// tensor has its logical shape; its address is where the elements begin, in the order of its layout. On a GPU the

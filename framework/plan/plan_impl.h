@@ -32,6 +32,7 @@ struct Plan::Impl {
     std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
     Shape output_shape;
     std::size_t output_buffer = 0;
+    bool beside = false;  ///< the step before it: both may run at the same time
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
     Tensor output;

@@ -8,8 +8,10 @@ namespace lamina {
 
 void Plan::Impl::run_steps(void* stream) {
   const ThreadPool::Turn turn(*pool);
-  const Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
-  for (Step& step : steps) {
+  Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    Step& step = steps[i];
+    execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};
     const cuda::ProfilerRange range(step.name.c_str());
     step.op->run(step.inputs, {&step.output, 1}, execution);
   }

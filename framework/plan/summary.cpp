@@ -13,7 +13,7 @@ std::string Plan::Impl::summary() const {
     table.add({step.name, step.fused, step.output_shape.to_string(), detail::concat(step.output_format),
                step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes),
                buffer.offset ? std::to_string(*buffer.offset) : "caller's"},
-              step.op->description());
+              step.op->description() + (step.beside ? ", beside the step before" : ""));
   }
   const std::string threads = options.device.is_cpu() ? detail::concat(", ", options.threads, " threads") : "";
   return detail::concat(table.to_string(), "on ", options.device, ", ", name(options.precision), ", batch ",

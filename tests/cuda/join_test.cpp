@@ -102,13 +102,9 @@ TEST_P(CudaJoin, BranchesWriteWhereTheyAreJoined) {
   expect_right(g, gpu(), 1);
 }
 
-TEST_P(CudaJoin, ADenseBlockIsOneImage) {
-  Graph g;
-  const Value x = g.input("input", {batch, 3, 24, 20});
-  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 48, 7));
-  const Value first = convolved(g, "first", stem, 48, 48, 1);
-  std::vector<Value> features = {g.add("pool", AvgPool2d({.kernel = 2, .stride = 2}), first)};
-  int channels = 48;
+/// Four layers that read everything before them, and what follows.
+void dense_block(Graph& g, Value first, int channels) {
+  std::vector<Value> features = {first};
   for (int layer = 0; layer < 4; ++layer) {
     const std::string name = "layer" + std::to_string(layer);
     const Value joined = layer == 0 ? features[0] : g.add(name + ".joined", std::make_shared<Concat>(1), features);
@@ -121,6 +117,24 @@ TEST_P(CudaJoin, ADenseBlockIsOneImage) {
   const Value joined = g.add("joined", std::make_shared<Concat>(1), features);
   const Value scaled = g.add("relu", ReLU(), g.add("norm", BatchNorm2d({.channels = channels}), joined));
   end(g, convolved(g, "head", scaled, channels, 16, 1));
+}
+
+TEST_P(CudaJoin, ADenseBlockIsOneImage) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 24, 20});
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", x, 3, 48, 7));
+  const Value first = convolved(g, "first", stem, 48, 48, 1);
+  dense_block(g, g.add("pool", AvgPool2d({.kernel = 2, .stride = 2}), first), 48);
+  expect_right(g, gpu(), 0);
+}
+
+/// As DenseNet begins: the first layer, which pools its map, writes into the block.
+TEST_P(CudaJoin, ADenseBlockBehindTheFirstLayer) {
+  Graph g;
+  const Value x = g.input("input", {batch, 3, 48, 40});
+  const Value stem = g.add("stem", Conv2d({.in = 3, .out = 64, .kernel = 7, .stride = 2, .padding = 3}), x);
+  dense_block(g, g.add("pool", MaxPool2d({.kernel = 3, .stride = 2, .padding = 1}), g.add("stem.relu", ReLU(), stem)),
+              64);
   expect_right(g, gpu(), 0);
 }
 

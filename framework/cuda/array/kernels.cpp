@@ -81,9 +81,9 @@ std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Prepara
   const std::int64_t row = output.is_slice() ? output.shape[1] : 1;
   const std::int64_t gap = output.is_slice() ? output.channels - row : 0;
   cuda::Move move(index(p), detail::move_plan(problem, p), size_of(dtype), alignment, row, gap);
-  return make_operator("copies", {.parameters = move.parameter_bytes()},
+  return make_operator("copies", {.parameters = move.parameter_bytes(), .heeds_neighbours = true},
                        [move](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         move.run(inputs[0], outputs[0], execution.stream);
+                         move.run(inputs[0], outputs[0], execution.neighbours, execution.stream);
                        });
 }
 

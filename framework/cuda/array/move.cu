@@ -58,14 +58,16 @@ struct Target {
 template <class T>
 __global__ void __launch_bounds__(threads)
     move_kernel(const __grid_constant__ Source source, const __grid_constant__ Target target,
-                const T* __restrict__ input, T* __restrict__ output, T fill, std::int64_t count) {
-  let_successor_start();
-  wait_for_predecessor();
+                const T* __restrict__ input, T* __restrict__ output, T fill, std::int64_t count,
+                const Neighbours neighbours) {
+  let_successor_start(neighbours);
+  wait_for_predecessor(neighbours);
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
     const std::int64_t offset = source.offset(i);
     output[target.place(i)] = offset < 0 ? fill : input[offset];
   }
+  end_beside(neighbours);
 }
 
 /// Tiles of the turned axis, along which input elements are neighbours, and the innermost one.
@@ -80,11 +82,12 @@ struct Tiles {
 };
 
 template <class T>
-__global__ void __launch_bounds__(threads) turn_kernel(const __grid_constant__ Tiles t, const T* __restrict__ input,
-                                                       T* __restrict__ output, T fill, std::int64_t tiles) {
+__global__ void __launch_bounds__(threads)
+    turn_kernel(const __grid_constant__ Tiles t, const T* __restrict__ input, T* __restrict__ output, T fill,
+                std::int64_t tiles, const Neighbours neighbours) {
   __shared__ T shared[(1 << tile_bits) + (1 << (tile_bits - least_bits))];
-  let_successor_start();
-  wait_for_predecessor();
+  let_successor_start(neighbours);
+  wait_for_predecessor(neighbours);
   const int width = 1 << t.bits, height = 1 << (tile_bits - t.bits), pitch = width + 1;
   for (std::int64_t number = blockIdx.x; number < tiles; number += gridDim.x) {
     const std::int64_t place = number / (t.turned_tiles * t.inner_tiles);
@@ -105,6 +108,7 @@ __global__ void __launch_bounds__(threads) turn_kernel(const __grid_constant__ T
     }
     __syncthreads();
   }
+  end_beside(neighbours);
 }
 
 /// The bits of a tile along the turned axis: half of them, or as few as either axis needs.
@@ -188,7 +192,7 @@ void Move::widen(std::size_t alignment) {
   }
 }
 
-void Move::run(const Tensor& input, Tensor& output, Stream stream) const {
+void Move::run(const Tensor& input, Tensor& output, const Neighbours& neighbours, Stream stream) const {
   if (plan_.count == 0) return;
   const DeviceGuard guard(device_);
   const bool wide = plan_.count >= narrow_count;
@@ -226,11 +230,11 @@ void Move::run(const Tensor& input, Tensor& output, Stream stream) const {
       tiles.inner_tiles = detail::ceil_div(tiles.inner, std::int64_t{1} << (tile_bits - tiles.bits));
       const std::int64_t count = plan_.count / tiles.turned / tiles.inner * tiles.turned_tiles * tiles.inner_tiles;
       launch_kernel(turn_kernel<T>, {.grid = dim3(grid_for(count, 1)), .block = dim3(threads)}, stream, tiles, from, to,
-                    fill, count);
+                    fill, count, neighbours);
       return;
     }
     launch_kernel(move_kernel<T>, {.grid = dim3(grid_for(plan_.count, threads)), .block = dim3(threads)}, stream,
-                  source, target, from, to, fill, plan_.count);
+                  source, target, from, to, fill, plan_.count, neighbours);
   });
 }
 

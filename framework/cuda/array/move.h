@@ -2,6 +2,7 @@
 
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/neighbours.h"
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/tensor/tensor.h"
 
@@ -20,7 +21,7 @@ class Move {
        std::int64_t gap = 0);
 
   std::size_t parameter_bytes() const { return tables_.bytes(); }
-  void run(const Tensor& input, Tensor& output, Stream stream) const;
+  void run(const Tensor& input, Tensor& output, const Neighbours& neighbours, Stream stream) const;
 
  private:
   void widen(std::size_t alignment);

@@ -19,7 +19,7 @@ namespace {
 using namespace cuda;
 
 constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare},
-                                         {"first_layer", first_layer::takes, first_layer::prepare},
+                                         {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
                                          {"narrow", narrow::takes, narrow::prepare, narrow::pays, true},
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},

@@ -169,7 +169,7 @@ bool takes_depthwise(const ConvProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_depthwise(const ConvProblem& problem, const Preparation& p) {
   Depthwise depthwise(problem, p);
   const std::string description = depthwise.description();
-  const detail::OperatorMemory memory = {.workspace = depthwise.workspace_bytes() * static_cast<std::size_t>(p.threads),
+  const detail::OperatorTraits memory = {.workspace = depthwise.workspace_bytes() * static_cast<std::size_t>(p.threads),
                                          .parameters = depthwise.parameters()};
   return detail::make_operator(description, memory, std::move(depthwise));
 }

@@ -118,7 +118,7 @@ std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format
     ways.push_back(packed(*wider, input, engine, p.threads));
   }
   ways.push_back(packed(problem, input, engine, p.threads));
-  detail::OperatorMemory memory;
+  detail::OperatorTraits memory;
   for (const std::vector<Packed>& way : ways) {
     for (const Packed& part : way) {
       memory.workspace = std::max(memory.workspace, part.layer.workspace(p.threads));

@@ -140,7 +140,7 @@ bool begins_pair(const ConvProblem& first, const Preparation& p) {
 std::unique_ptr<Operator> prepare(const ConvProblem& first, Follower second, const Preparation& p) {
   Pair pair(first, std::move(second), p);
   const std::string description = pair.description();
-  const detail::OperatorMemory memory = {.workspace = pair.workspace_bytes() * static_cast<std::size_t>(p.threads),
+  const detail::OperatorTraits memory = {.workspace = pair.workspace_bytes() * static_cast<std::size_t>(p.threads),
                                          .parameters = pair.parameters()};
   return detail::make_operator(description, memory, std::move(pair));
 }

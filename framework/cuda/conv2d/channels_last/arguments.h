@@ -11,6 +11,7 @@
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/cuda/tensor_core/split_k.h"
 #include "lamina/kernel/conv_geometry.h"
+#include "lamina/kernel/neighbours.h"
 #include "lamina/tensor/dtype.h"
 
 /// What the host and the device code of the channels-last convolution agree on. docs/channels_last.md has the pictures.
@@ -125,6 +126,7 @@ struct Arguments {
   bool in_ring = false;  // where their sums land
   int log2_buffers = 1;  // of each warpgroup, for its outputs and for what is added to them
   Halo halo = {};
+  Neighbours neighbours = {};
 };
 
 /// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
@@ -136,6 +138,7 @@ struct Tile {
   int helpers = 1;
   bool roomy = true;             // whether more than a clamp may be done to its sums
   bool pools = false;            // whether Arguments::pooled may be
+  int most_filters = 0;          // that a layer may have; 0: any number
   int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32

@@ -61,7 +61,7 @@ class ChannelsLast final : public Operator {
     args_.finish = finish_of(problem.epilogue, output_);
     args_.chained = chained(args_.finish, output_);
     Demands demands = demands_of(problem.epilogue, output_);
-    args_.adds = demands.adds, args_.pooled = demands.pooled;
+    args_.adds = demands.adds, args_.pooled = demands.pooled, demands.sum = sum != nullptr;
     const Operand stored = preparation.precision == Precision::bf16 ? Operand::bf16 : Operand::fp16;  // of a sum
     const int second_steps = sum == nullptr ? 0 : step_count(sum->second, stored);
     auto choice =
@@ -77,8 +77,8 @@ class ChannelsLast final : public Operator {
     if (!choice) lamina::detail::fail("channels_last: no tile fits this device or these weights");
     choice_ = *choice;
     reserve_shared_memory(device_, choice_.tile.kernel, preparation.device.shared_bytes);
-    images_ = geometry.batch;
-    args_.geometry = geometry;
+    args_.geometry = choice_.tile.teams > 0 && !demands.pooled ? in_rectangles(geometry) : geometry;
+    images_ = args_.geometry.batch;
     args_.geometry.batch = choice_.images;
     args_.output_type = output_;
     args_.out_pitch =
@@ -136,6 +136,8 @@ class ChannelsLast final : public Operator {
     return is_scaled(choice_.tile.operand) ? scaled_bytes().workspace() : 0;
   }
 
+  bool heeds_neighbours() const override { return !is_scaled(choice_.tile.operand); }
+
   std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ranges_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
@@ -147,6 +149,7 @@ class ChannelsLast final : public Operator {
                       out_bytes = static_cast<std::size_t>(g.out_pixels() * args_.out_pitch) * size_of(output_);
     for (std::int64_t first = 0; first < images_; first += choice_.images) {
       Arguments args = args_;
+      args.neighbours = execution.neighbours;
       args.geometry.batch = std::min<std::int64_t>(choice_.images, images_ - first);
       args.pixels = static_cast<int>(args.geometry.batch * g.out_pixels());
       args.n_tiles = choice_.tile.teams > 0 ? static_cast<int>(args.geometry.batch) * args.halo.across * args.halo.down

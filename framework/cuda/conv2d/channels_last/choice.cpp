@@ -93,6 +93,11 @@ double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sha
   if (waves == 1 && demands.longer) wave += finish_of_pixel * tile.pixels / sharing.splits;
   // Behind a ring that holds all steps nobody waits for a stage to be emptied; later waves find the ring in use anyway.
   if (waves == 1) wave += stage_missing * std::max(0, own - stages.count);
+  // A warpgroup has nothing to multiply while it stores, which shows where there is but one and it multiplies little.
+  constexpr int few_steps = 4;
+  constexpr double store = 300, store_of_pixel = 15;
+  if (geometry.out_channels <= block_filters && own <= few_steps)
+    wave += (store + store_of_pixel * tile.pixels) * (1 - 1 / waves);
   return beginning + waves * wave;
 }
 
@@ -221,12 +226,12 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
     if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy) ||
-        (demands.pooled && !tile.pools))
+        (demands.pooled && !tile.pools) || (tile.most_filters > 0 && geometry.out_channels > tile.most_filters))
       continue;
     if (tile.teams > 0) {
       if (wanted.multicast > 1 || wanted.splits > 1 || (like != nullptr && !like->adds_up_like({.tile = tile})))
         continue;
-      const auto choice = fit_rectangles(geometry, tile, preparation.device, demands.adds);
+      const auto choice = fit_rectangles(geometry, tile, preparation.device, demands);
       if (choice && choice->cycles < best_cycles) best_cycles = choice->cycles, best = choice;
       continue;
     }

@@ -44,6 +44,7 @@ struct Demands {
   bool longer = false;  // more than a clamp is done to its sums
   bool adds = false;    // Arguments::adds
   bool pooled = false;  // Arguments::pooled
+  bool sum = false;     // a second product
 };
 
 Demands demands_of(const Epilogue& epilogue, DType output);

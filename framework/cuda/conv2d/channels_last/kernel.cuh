@@ -41,7 +41,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const Span span(args, rank);
   // Copies wait by themselves, but what is added may be read here.
-  if (roomy<groups, n> && args.adds) wait_for_predecessor();
+  if (roomy<groups, n> && args.adds) wait_for_predecessor(args.neighbours);
   Store<T, roomy<groups, n>, n, chunk, Run> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
@@ -90,7 +90,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   constexpr int helper_registers = groups == 4 ? 64 : groups == 3 || split<T> || scaled<T> ? 56 : 72;
   constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
   constexpr int consumer_registers = taken < 240 ? taken : 240;
-  let_successor_start();
+  let_successor_start(args.neighbours);
   const Shared<T, groups, n> shared(memory, args, chunk * step_bytes);
   const int cluster = args.multicast * args.splits;
   const int rank = cluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0;
@@ -141,6 +141,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     }
     __syncwarp();
     if (args.splits > 1) meet(args);
+    end_beside(args.neighbours);
   } else {
     if constexpr (!ample) ptx::take_registers<consumer_registers>();
     consume<T, groups, n, chunk>(args, output, shared, rank);

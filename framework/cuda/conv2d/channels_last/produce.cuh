@@ -110,7 +110,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     ptx::Corner second_corner = corner;
     if (!in_f32<T> && first_steps < span.count) second_corner = corner_of(args.second, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
-    if (!waited) wait_for_predecessor();
+    if (!waited) wait_for_predecessor(args.neighbours);
     waited = true;
     Tap<T> tap(g, span.first);
     for (int step = 0; step < span.count; ++step, source += block_bytes, filling.next(tap, g)) {
@@ -162,7 +162,7 @@ template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
                                             const Shared<T, groups, n>& shared, int rank) {
   constexpr unsigned buffers = n / (in_f32<T> ? chunk / 2 : chunk);
-  wait_for_predecessor();
+  wait_for_predecessor(args.neighbours);
   unsigned turn = 0;
   for (Walk walk(args, rank); walk.more(); walk.next(), turn += buffers) {
     bring_added<T, groups, n, chunk>(args, residual, shared, Run{walk.pixel_tile() * n},

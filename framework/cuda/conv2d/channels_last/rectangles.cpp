@@ -10,10 +10,15 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-/// Windows that overlap: stride 1 and several taps, in a box that TMA can bring.
-bool overlap(const ConvGeometry& g, const Halo& halo) {
+bool is_of_pixels(const ConvGeometry& g) {
+  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
+         g.padding_height == 0 && g.padding_width == 0;
+}
+
+/// Stride 1, and windows that overlap or are single pixels, in a box that TMA can bring.
+bool fits_boxes(const ConvGeometry& g, const Halo& halo) {
   constexpr int longest_side = 256;
-  return g.stride_height == 1 && g.stride_width == 1 && g.kernel_height * g.kernel_width > 1 &&
+  return g.stride_height == 1 && g.stride_width == 1 && (g.kernel_height * g.kernel_width > 1 || is_of_pixels(g)) &&
          halo.width <= longest_side && halo.height <= longest_side;
 }
 
@@ -37,13 +42,13 @@ double mean_steps(const ConvGeometry& g, const Tile& tile, const Halo& halo) {
 double expected_cycles(const ConvGeometry& g, const Tile& tile, const Choice& choice, std::int64_t tiles) {
   constexpr double beginning = 3130, l2_bytes_per_cycle = 45, of_step = 30, of_tile = 900;
   const double steps = mean_steps(g, tile, choice.halo), slabs = slab_count(g, tile.operand);
-  const double weights = steps * tile.groups * block_bytes,
+  const double weights = steps * tile.stage_bytes,
                boxes = (choice.halo.by_tap ? steps : slabs) * choice.halo.box_bytes();
   const double products = 2.0 * tile.groups * tile.pixels * steps;
   const double brought = (boxes + (choice.halo.resident ? 0 : weights)) / l2_bytes_per_cycle;
   // One team stores while another multiplies.
-  const double of_one =
-      tile.teams > 1 ? std::max(products * 1.08, brought) : std::max(products, brought) + steps * of_step + of_tile;
+  const double alone_in_block = std::max(products, brought) + steps * of_step + of_tile;
+  const double of_one = tile.teams > 1 ? std::max({products * 1.08, brought, alone_in_block / 2}) : alone_in_block;
   const double rounds = static_cast<double>(ceil_div<std::int64_t>(tiles, choice.blocks));
   const double alone = tile.teams > 1 ? of_tile : 0;
   return beginning + (choice.halo.resident ? weights / l2_bytes_per_cycle / 4 : 0) + rounds * of_one + alone;
@@ -65,12 +70,12 @@ void grow(int& value, int most, HasRoom&& has_room) {
 
 /// How a block's shared memory is laid out; false if it is too small. Weights stay if they can; a ring of them is read
 /// by one team alone. What is added comes as far ahead as there is room.
-bool arrange(Choice& choice, int steps, bool adds, const DeviceDescription& device) {
+bool arrange(Choice& choice, int steps, bool single, bool adds, const DeviceDescription& device) {
   constexpr int least_stages = 4;
   const Tile& tile = choice.tile;
   Halo& halo = choice.halo;
   const int least_log2 = tile.store_pixels == tile.pixels && !adds ? 0 : 1,
-            most_boxes = halo.by_tap ? max_boxes : 4 / tile.teams;
+            most_boxes = halo.by_tap ? max_boxes : (single ? max_boxes : 4) / tile.teams;
   const auto room = [&] { return has_room(choice, adds, device); };
   const auto fits = [&](bool resident, int log2_buffers) {
     halo.resident = resident, choice.log2_buffers = log2_buffers;
@@ -98,8 +103,24 @@ int rectangles_shared_bytes(const Tile& tile, const Halo& halo, int stages, bool
          (2 * max_boxes + 2 * max_halo_stages + (adds ? 2 * buffers : 0)) * barrier_bytes;
 }
 
-std::optional<Choice> fit_rectangles(const ConvGeometry& g, const Tile& tile, const DeviceDescription& device,
-                                     bool adds) {
+ConvGeometry in_rectangles(const ConvGeometry& g) {
+  const std::int64_t pixels = g.batch * g.out_pixels();
+  if (!is_of_pixels(g) || pixels % rectangle_width != 0) return g;
+  ConvGeometry rows = g;
+  rows.batch = 1;
+  rows.in_height = rows.out_height = static_cast<int>(pixels / rectangle_width);
+  rows.in_width = rows.out_width = rectangle_width;
+  return rows;
+}
+
+std::optional<Choice> fit_rectangles(const ConvGeometry& geometry, const Tile& tile, const DeviceDescription& device,
+                                     const Demands& demands) {
+  const bool single = is_of_pixels(geometry), adds = demands.adds;
+  // Single pixels would come again for other filters; and pools are of images.
+  if (single && (demands.sum || demands.pooled || geometry.out_channels > tile.groups * block_filters)) {
+    return std::nullopt;
+  }
+  const ConvGeometry g = in_rectangles(geometry);
   const int height = tile.pixels / rectangle_width, steps = step_count(g, tile.operand);
   Choice choice = {.tile = tile, .images = static_cast<int>(g.batch)};
   Halo& halo = choice.halo;
@@ -110,9 +131,9 @@ std::optional<Choice> fit_rectangles(const ConvGeometry& g, const Tile& tile, co
   const int filter_tiles = ceil_div(ceil_div(g.out_channels, block_filters), tile.groups);
   const std::int64_t tiles = g.batch * halo.across * halo.down * filter_tiles;
   if (tiles > std::numeric_limits<int>::max()) return std::nullopt;
-  if (!overlap(g, halo) || !arrange(choice, steps, adds, device)) {
+  if (!fits_boxes(g, halo) || !arrange(choice, steps, single, adds, device)) {
     halo.width = rectangle_width, halo.height = height, halo.by_tap = true;
-    if (!overlap(g, halo) || !arrange(choice, steps, adds, device)) return std::nullopt;
+    if (!fits_boxes(g, halo) || !arrange(choice, steps, single, adds, device)) return std::nullopt;
   }
   // Where weights stay, all tiles of a block are of the same filters.
   const int most = halo.resident ? device.multiprocessors / filter_tiles * filter_tiles : device.multiprocessors;

@@ -80,11 +80,21 @@ class FirstLayer final : public Operator {
 
 }  // namespace
 
+namespace {
+
+/// A pooled map may be a slice of the channels of another, 16 bytes at a time.
+bool slices_fit(const ConvProblem& problem, const Preparation& p) {
+  return !p.has_slices() || (problem.epilogue.pool && !p.input().is_slice() && p.output().alignment % 16 == 0 &&
+                             p.output().channels < std::int64_t{1} << 20);
+}
+
+}  // namespace
+
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const auto stored = [&](const View& view) {
     return view.format.dtype == DType::f32 || view.format.dtype == storage_type(p.precision);
   };
-  if (!p.device.wgmma || !stored(p.input()) || !stored(p.output())) return false;
+  if (!p.device.wgmma || !stored(p.input()) || !stored(p.output()) || !slices_fit(problem, p)) return false;
   if (!is_short(problem.epilogue, p.output().format.dtype) || problem.scaled || !expressible(problem.geometry)) {
     return false;
   }

@@ -100,7 +100,7 @@ struct Params {
   const float* bias;            // [splits * filters_per_block], zeros where there is none
   const float* exact_weights;   // [C * KH * KW, padded to exact_unroll][splits * filters_per_block]
   const std::uint8_t* inexact;  // [splits * filters_per_block]: 1 where a filter does not survive packing
-  void* output;                 // [N, OC, OH, OW] or [N, OH, OW, OC], or pooled [N, pool_height, pool_width, OC]
+  void* output;  // [N, OC, OH, OW] or [N, OH, OW, OC], or pooled [N, pool_height, pool_width, pool_pitch]
 
   int channels, in_height, in_width;
   int out_channels, out_height, out_width;
@@ -139,6 +139,7 @@ struct Params {
   int tolerated;     // values of a window that may be smaller than the fast path likes; see exact.cuh
   // Square windows that reach at most one row into the next ones; pool_kernel 0: no pooling.
   int pool_kernel, pool_stride, pool_padding, pool_height, pool_width;
+  int pool_pitch;  // elements from one pixel of the pooled map to the next: more than OC in a slice of another
   Divider by_pool_height;
 
   Divider by_taps, by_kernel_width;

@@ -74,14 +74,15 @@ Params shape_params(const ConvGeometry& g, Format input, int strip_width) {
   return p;
 }
 
-void add_epilogue(Params& p, const ConvProblem& problem, const Format& output) {
-  const Finish finish = finish_of(problem.epilogue, output.dtype);
+void add_epilogue(Params& p, const ConvProblem& problem, const View& output) {
+  const Finish finish = finish_of(problem.epilogue, output.format.dtype);
   p.function = finish.kind, p.low = finish.low, p.high = finish.high;
-  p.nhwc = output.layout == Layout::nhwc;
+  p.nhwc = output.format.layout == Layout::nhwc;
   if (!problem.epilogue.pool) return;
   const PoolGeometry& pool = *problem.epilogue.pool;
   p.pool_kernel = pool.kernel_height, p.pool_stride = pool.stride_height, p.pool_padding = pool.padding_height;
   p.pool_height = pool.out_height, p.pool_width = pool.out_width;
+  p.pool_pitch = static_cast<int>(output.pixel_pitch());
   p.by_pool_height = Divider(p.pool_height);
   p.units = static_cast<int>(problem.geometry.batch) * p.pool_height;
 }
@@ -104,7 +105,7 @@ std::optional<Plan> fit(const ConvProblem& problem, const Preparation& preparati
   plan.split = preparation.precision == Precision::fp32;
   plan.filters = filters;
   Params& p = plan.params = shape_params(g, preparation.input().format, strip_width);
-  add_epilogue(p, problem, preparation.output().format);
+  add_epilogue(p, problem, preparation.output());
   order_steps(p);
   p.splits = ceil_div(g.out_channels, filters);
   p.one_run = p.nhwc && p.contiguous && g.out_channels == filters;

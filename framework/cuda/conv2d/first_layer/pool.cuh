@@ -64,7 +64,7 @@ struct PooledRow {
         row = larger<Out>(row, load(position + inside, unit));
       }
       const uint4 so_far = fresh ? row : larger<Out>(largest[i], row);
-      if (output != nullptr) *reinterpret_cast<uint4*>(output + pixel * p.out_channels) = so_far;
+      if (output != nullptr) *reinterpret_cast<uint4*>(output + pixel * p.pool_pitch) = so_far;
       largest[i] = next ? row : so_far;
     }
   }
@@ -97,7 +97,7 @@ __device__ __forceinline__ void pool_rows(const Params& p, SharedControl& contro
   wait_for_predecessor();  // it may still read what this one writes
   while (at < last) {
     const Segment segment(p, at, last);
-    const std::int64_t row_elements = std::int64_t{p.pool_width} * p.out_channels;
+    const std::int64_t row_elements = std::int64_t{p.pool_width} * p.pool_pitch;
     Out* output = static_cast<Out*>(p.output) + (segment.image * p.pool_height + segment.first_pooled) * row_elements;
     int top = segment.first_pooled * p.pool_stride - p.pool_padding;  // of the window at hand
     const auto bottom = [&] { return min(top + p.pool_kernel, p.out_height) - 1; };

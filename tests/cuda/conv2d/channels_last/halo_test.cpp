@@ -41,6 +41,8 @@ const std::vector<Case> cases = {
      .kernel = {3, 5},
      .padding = {20, 24},
      .dilation = {23, 12}},
+    {.batch = 5, .in = 128, .height = 56, .width = 52, .out = 32, .kernel = {3, 3}, .padding = {1, 1}},
+    {.batch = 3, .in = 72, .height = 29, .width = 24, .out = 24, .kernel = {3, 3}, .padding = {0, 1}},
 };
 
 /// Calls `test(options)` with each tile of that kind which takes the layer.
@@ -92,7 +94,7 @@ TEST_F(NhwcHalo, Epilogues) {
                                    {{.function = Pointwise::silu}},
                                    {{.function = Pointwise::gelu}, {.function = Pointwise::relu}}};
   for (const Precision precision : of_16_bits) {
-    for (const std::size_t i : {0u, 1u, 5u}) {
+    for (const std::size_t i : {0u, 1u, 5u, 11u}) {
       if (reduced() && i != 5u) continue;
       const ConvGeometry g = geometry_of(cases[i]);
       const ConvData data = draw(g, normal, normal, 41);

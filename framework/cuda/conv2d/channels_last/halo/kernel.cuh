@@ -36,9 +36,9 @@ __device__ __forceinline__ Walk walk_of(const Arguments& args, int team) {
 
 /// What a block keeps in shared memory. Each team has boxes of its own: one that passed over others' would not know
 /// which phase their barriers are in.
-template <class T, int groups, int teams, int chunk>
+template <class T, int groups, int teams, int chunk, int rows>
 struct Memory : StoreBuffers {
-  static constexpr int stage_bytes = groups * block_bytes;
+  static constexpr int stage_bytes = groups * rows * step_bytes;
   unsigned char *boxes, *weights;
   std::uint64_t *box_full, *box_empty, *full, *empty;
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ void bring_boxes(const Arguments& args, const CUtenso
                                             int team, int height) {
   const ConvGeometry& g = args.geometry;
   const int slabs = slab_count(g, Operand::fp16), bytes = args.halo.box_bytes();
-  wait_for_predecessor();
+  wait_for_predecessor(args.neighbours);
   Ring ring{args.halo.boxes};
   const int first = team * args.halo.boxes;
   const auto bring = [&](int slab, const ptx::Corner& corner) {
@@ -116,7 +116,8 @@ __device__ __forceinline__ void bring_weights(const Arguments& args, const Memor
     unsigned char* to = memory.weights + ring.stage * Memory::stage_bytes;
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
-      ptx::bulk_load(to + group * block_bytes, source + static_cast<std::size_t>(group) * block_stride, block_bytes,
+      constexpr int bytes = Memory::stage_bytes / groups;  // half of what a block has, if no more filters exist
+      ptx::bulk_load(to + group * bytes, source + static_cast<std::size_t>(group) * block_stride, bytes,
                      memory.full + ring.stage);
     }
     ring.advance();
@@ -140,7 +141,7 @@ __device__ __forceinline__ void bring_weights(const Arguments& args, const Memor
 /// The thread that brings what is added to the sums.
 template <class T, int groups, int teams, int n, int chunk, class Memory>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual, const Memory& memory) {
-  wait_for_predecessor();
+  wait_for_predecessor(args.neighbours);
   int count = 0;
   for (Walk walk(args, 0); walk.more(); walk.next(), ++count) {
     channels_last::bring_added<T, groups, n, chunk>(args, residual, memory,
@@ -163,7 +164,8 @@ __device__ __forceinline__ void multiply(const Arguments& args, const Memory& me
   const int own_boxes = team * args.halo.boxes;
   const int taps = args.halo.by_tap ? 1 : g.kernel_height * g.kernel_width;  // out of one box
   const std::uint32_t first_box = ptx::shared_address(memory.boxes), pitch = args.halo.width * step_bytes,
-                      first_weights = ptx::shared_address(memory.weights) + static_cast<unsigned>(group * block_bytes);
+                      first_weights = ptx::shared_address(memory.weights) +
+                                      static_cast<unsigned>(group * (Memory::stage_bytes / groups));
   Ring read = boxes;
   int tap = 0, column = 0, released = 0;
   std::uint32_t row = 0;  // address of the tap's row in the box
@@ -218,7 +220,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
 }
 
-template <class T, int groups, int teams, int n, int chunk>
+template <class T, int groups, int teams, int n, int chunk, int rows>
 __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output,
                                          const CUtensorMap& residual) {
   extern __shared__ __align__(1024) unsigned char bytes[];
@@ -227,8 +229,8 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   constexpr int consumers = groups * teams, at_launch = 65536 / ((consumers + 1) * 128) / 8 * 8,
                 producer_registers = 72;
   constexpr int taken = at_launch + (at_launch - producer_registers) / consumers / 8 * 8;
-  let_successor_start();
-  const Memory<T, groups, teams, chunk> memory(bytes, args);
+  let_successor_start(args.neighbours);
+  const Memory<T, groups, teams, chunk, rows> memory(bytes, args);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == consumers * 128) {
     for (int box = 0; box < teams * args.halo.boxes; ++box) {
@@ -249,7 +251,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   if (thread < consumers * 128) {
     ptx::take_registers<(taken < 240 ? taken : 240)>();
     // Copies wait by themselves, but what is added may be read here.
-    if (args.adds) wait_for_predecessor();
+    if (args.adds) wait_for_predecessor(args.neighbours);
     return consume<T, groups, teams, n, chunk>(args, output, memory);
   }
   ptx::give_registers_back<producer_registers>();
@@ -259,20 +261,22 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   for (int team = 0; team < teams; ++team) {
     if (thread == consumers * 128 + 64 + team * 32) bring_boxes<teams>(args, input, memory, team, n / rectangle_width);
   }
+  end_beside(args.neighbours);
 }
 
-template <class T, int groups, int teams, int n, int chunk>
+template <class T, int groups, int teams, int n, int chunk, int rows>
 __global__ void __launch_bounds__((groups * teams + 1) * 128, 1)
     halo_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
                 const __grid_constant__ CUtensorMap output, const __grid_constant__ CUtensorMap residual) {
   if constexpr (ptx::wgmma_compiled) {
-    convolve<T, groups, teams, n, chunk>(args, input, output, residual);
+    convolve<T, groups, teams, n, chunk, rows>(args, input, output, residual);
   } else {
     __trap();  // never launched: DeviceDescription::wgmma
   }
 }
 
-template <class T, int groups, int teams, int n>
+/// `rows`: filters whose weights are brought. Of 32, wgmma multiplies what follows, too: sums that nobody looks at.
+template <class T, int groups, int teams, int n, int rows = block_filters>
 Tile make_tile() {
   constexpr int chunk = teams > 1 ? n : 32;
   return {.operand = operand_of<T>,
@@ -280,15 +284,17 @@ Tile make_tile() {
           .pixels = n,
           .teams = teams,
           .pools = n % 64 == 0,
-          .stage_bytes = groups * block_bytes,
+          .most_filters = rows == block_filters ? 0 : rows,
+          .stage_bytes = Memory<T, groups, teams, chunk, rows>::stage_bytes,
           .store_pixels = chunk,
-          .kernel = reinterpret_cast<const void*>(&halo_kernel<T, groups, teams, n, chunk>)};
+          .kernel = reinterpret_cast<const void*>(&halo_kernel<T, groups, teams, n, chunk, rows>)};
 }
 
 /// For layers whose weights stay in shared memory, and for wider ones. Heights of 14 and 28 divide 56, 112 and 224.
 template <class T>
 std::vector<Tile> make_tiles() {
-  return {make_tile<T, 1, 2, 112>(), make_tile<T, 1, 2, 128>(), make_tile<T, 2, 1, 224>(), make_tile<T, 2, 1, 256>()};
+  return {make_tile<T, 1, 2, 112>(), make_tile<T, 1, 2, 128>(), make_tile<T, 2, 1, 224>(), make_tile<T, 2, 1, 256>(),
+          make_tile<T, 1, 2, 112, 32>()};
 }
 
 }  // namespace lamina::cuda::channels_last::halo

@@ -1,0 +1,85 @@
+// Operations that do not need each other, side by side: a GPU runs those of them at the same time that can.
+
+#include <algorithm>
+#include <utility>
+
+#include "lamina/compile/program.h"
+
+namespace lamina::detail {
+namespace {
+
+class Gatherer {
+ public:
+  explicit Gatherer(Program& program)
+      : program_(program), left_(std::move(program.operations)), waits_for_(program.values.size(), 0) {
+    for (const Operation& op : left_) ++waits_for_[index(op.output)];
+  }
+
+  void gather() {
+    program_.operations.clear();
+    while (!left_.empty()) {
+      take_views();
+      if (!left_.empty()) take_neighbours();
+    }
+  }
+
+ private:
+  using Operation = Program::Operation;
+
+  /// Operations that stand side by side at most, and that are looked at beyond the first: what comes early is kept
+  /// long.
+  static constexpr std::size_t most = 8, reach = 16;
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  bool is_ready(const Operation& op) const {
+    return std::ranges::all_of(op.inputs, [&](int input) { return waits_for_[index(input)] == 0; });
+  }
+
+  void take(std::size_t place, bool beside) {
+    left_[place].beside = beside;
+    program_.operations.push_back(std::move(left_[place]));
+    left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+
+  /// Views of what is there are there too.
+  void take_views() {
+    for (std::size_t i = 0; i < std::min(left_.size(), reach);) {
+      if (!left_[i].view || !is_ready(left_[i])) {
+        ++i;
+        continue;
+      }
+      --waits_for_[index(left_[i].output)];
+      take(i, false);
+      i = 0;
+    }
+  }
+
+  void take_neighbours() {
+    const std::size_t first = program_.operations.size();
+    for (std::size_t i = 0, seen = 0; i < left_.size() && seen < reach; ++seen) {
+      if (program_.operations.size() - first == most) break;
+      if (left_[i].view || !is_ready(left_[i])) {
+        ++i;
+      } else {
+        take(i, program_.operations.size() > first);
+      }
+    }
+    for (std::size_t i = first; i < program_.operations.size(); ++i) {
+      --waits_for_[index(program_.operations[i].output)];
+    }
+  }
+
+  Program& program_;
+  std::vector<Operation> left_;
+  std::vector<int> waits_for_;  // by value: operations that write it and are left
+};
+
+}  // namespace
+
+void gather_neighbours(Program& program, const CompileOptions& options) {
+  if (options.keep_all || !options.fuse || options.description->architecture < 90) return;
+  Gatherer(program).gather();
+}
+
+}  // namespace lamina::detail
