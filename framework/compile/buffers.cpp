@@ -46,6 +46,10 @@ class Assignment {
       }
       if (is_shared_[static_cast<std::size_t>(op.output)])
         shares_[static_cast<std::size_t>(buffer_of(op.output))] = true;
+      if (op.second_output != none) {
+        new_buffer(op.second_output, step);
+        readers_.back() = reads_of_class_[static_cast<std::size_t>(op.second_output)];
+      }
       for (const int input : op.inputs) extend(input, step);
       extend(op.output, step);
     }

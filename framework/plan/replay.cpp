@@ -11,7 +11,7 @@ void Plan::Impl::run_steps(void* stream) {
   const Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
   for (Step& step : steps) {
     const cuda::ProfilerRange range(step.name.c_str());
-    step.op->run(step.inputs, {&step.output, 1}, execution);
+    step.op->run(step.inputs, step.outputs, execution);
   }
 }
 
