@@ -128,5 +128,20 @@ TEST_P(CudaBlocks, WideMapsAreNarrowedWhereTheyAre) {
   }
 }
 
+// Needs no GPU.
+TEST(WideMaps, AreNarrowedWhereThatPays) {
+  const Graph g = residual();
+  const auto joined = [&](const CompileOptions& options) { return count(g.plan_summary(options), "bottleneck"); };
+  CompileOptions options = {
+      .device = Device::cuda(), .batch = 256, .precision = Precision::fp16, .description = test::h200()};
+  EXPECT_EQ(joined(options), 3);
+  options.keep_all = true;
+  EXPECT_EQ(joined(options), 0);
+  options.keep_all = false, options.precision = Precision::bf16;
+  EXPECT_EQ(joined(options), 0);
+  options.precision = Precision::fp16, options.description = test::as_ampere(test::h200());
+  EXPECT_EQ(joined(options), 0);
+}
+
 }  // namespace
 }  // namespace lamina
