@@ -48,9 +48,15 @@ class Assignment {
       }
       if (is_shared_[static_cast<std::size_t>(op.output)])
         shares_[static_cast<std::size_t>(buffer_of(op.output))] = true;
+      if (op.second_output != none) {
+        new_buffer(op.second_output, first_beside_[static_cast<std::size_t>(step)]);
+        readers_.back() = reads_of_class_[static_cast<std::size_t>(op.second_output)];
+      }
       const int last = last_beside_[static_cast<std::size_t>(step)];
       for (const int input : op.inputs) extend(input, last);
-      extend(op.output, last);
+      for (const int result : {op.output, op.second_output}) {
+        if (result != none) extend(result, last);
+      }
     }
     for (const int output : program_.outputs) extend(output, end());
     for (const auto& [name, value] : program_.kept) extend(value, end());

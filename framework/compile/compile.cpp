@@ -68,8 +68,8 @@ class Compiler {
       step.name = op.name;
       step.fused = op.fused;
       step.input_format = views.inputs[0].format;
-      step.output_format = views.output.format;
-      step.output_shape = views.output.shape;
+      step.output_format = views.outputs[0].format;
+      step.output_shape = views.outputs[0].shape;
       step.output_buffer = static_cast<std::size_t>(buffer_of(op.output));
       std::vector<Shape> shapes;
       for (const View& input : views.inputs) shapes.push_back(input.shape);
@@ -87,7 +87,9 @@ class Compiler {
       const std::size_t number = plan_->steps.size();
       step.beside = op.beside && step.op->heeds_neighbours() && plan_->steps.back().op->heeds_neighbours();
       for (std::size_t slot = 0; slot < shapes.size(); ++slot) use(op.inputs[slot], number, static_cast<int>(slot));
-      use(op.output, number, none);
+      step.outputs.resize(views.outputs.size());
+      use(op.output, number, -1);
+      if (op.second_output != none) use(op.second_output, number, -2);
       plan_->steps.push_back(std::move(step));
       op.module.reset();  // and with it weights of its own that were packed: or all of them would be there twice
     }
@@ -116,8 +118,10 @@ class Compiler {
     for (const int input : op.inputs) {
       bytes += detail::bytes_of(program_.value(input).shape, program_.value(input).format);
     }
-    const Program::Value& output = program_.value(op.output);
-    return bytes + detail::bytes_of(output.shape, output.format);
+    for (const int result : {op.output, op.second_output}) {
+      if (result != none) bytes += detail::bytes_of(program_.value(result).shape, program_.value(result).format);
+    }
+    return bytes;
   }
 
   std::set<const void*> parameters_of_graph() const {

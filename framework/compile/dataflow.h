@@ -22,6 +22,7 @@ class Dataflow {
     for (std::size_t i = 0; i < program_.operations.size(); ++i) {
       const Operation& op = program_.operations[i];
       producer_[index(op.output)] = static_cast<int>(i);
+      if (op.second_output != none) producer_[index(op.second_output)] = static_cast<int>(i);
       for (const int input : op.inputs) readers_[index(input)].push_back(static_cast<int>(i));
     }
     for (const int output : program_.outputs) readers_[index(output)].push_back(none);

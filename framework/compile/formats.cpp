@@ -146,6 +146,7 @@ class Negotiator {
     // If nothing takes any format, preparing it in the one that modules always take says why.
     for (int& input : op.inputs) input = in_format(input, format_of_input(program_.value(input), op.input_format));
     settled_.value(op.output).format = best_output;
+    if (op.second_output >= 0) settled_.value(op.second_output).format = best_output;
     settled_.operations.push_back(std::move(op));
   }
 

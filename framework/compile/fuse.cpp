@@ -212,6 +212,7 @@ Program fuse(const Graph& graph, const CompileOptions& options, const Release& r
     sum_convolutions(program, options);
     pair_convolutions(program, options);
     find_gates(program, options);
+    narrow_wide_maps(program, options);
   }
   return program;
 }

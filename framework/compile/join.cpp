@@ -22,6 +22,7 @@ class Joiner {
       const Operation& op = program_.operations[i];
       for (const int input : op.inputs) users_[index(input)].push_back(static_cast<int>(i));
       users_[index(op.output)].push_back(static_cast<int>(i));
+      if (op.second_output != none) users_[index(op.second_output)].push_back(static_cast<int>(i));
       // A view has no memory but its operand's.
       if (op.view) fixed_[index(op.inputs[0])] = fixed_[index(op.output)] = true;
     }

@@ -12,7 +12,7 @@ class Gatherer {
  public:
   explicit Gatherer(Program& program)
       : program_(program), left_(std::move(program.operations)), waits_for_(program.values.size(), 0) {
-    for (const Operation& op : left_) ++waits_for_[index(op.output)];
+    for (const Operation& op : left_) count(op, 1);
   }
 
   void gather() {
@@ -32,6 +32,11 @@ class Gatherer {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
+  void count(const Operation& op, int writers) {
+    waits_for_[index(op.output)] += writers;
+    if (op.second_output >= 0) waits_for_[index(op.second_output)] += writers;
+  }
+
   bool is_ready(const Operation& op) const {
     return std::ranges::all_of(op.inputs, [&](int input) { return waits_for_[index(input)] == 0; });
   }
@@ -49,7 +54,7 @@ class Gatherer {
         ++i;
         continue;
       }
-      --waits_for_[index(left_[i].output)];
+      count(left_[i], -1);
       take(i, false);
       i = 0;
     }
@@ -65,9 +70,7 @@ class Gatherer {
         take(i, program_.operations.size() > first);
       }
     }
-    for (std::size_t i = first; i < program_.operations.size(); ++i) {
-      --waits_for_[index(program_.operations[i].output)];
-    }
+    for (std::size_t i = first; i < program_.operations.size(); ++i) count(program_.operations[i], -1);
   }
 
   Program& program_;

@@ -32,9 +32,10 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
     inputs.push_back(view(input));
     values_.push_back(&program.value(input));
   }
-  output = view(op.output);
+  outputs.push_back(view(op.output));
+  if (op.second_output >= 0) outputs.push_back(view(op.second_output));
   preparation = {.inputs = inputs,
-                 .outputs = {&output, 1},
+                 .outputs = outputs,
                  .device = *options.description,
                  .precision = options.precision,
                  .algorithm = options.algorithm,
@@ -47,7 +48,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
 
 Preparation& PreparedViews::with(Format in, Format out) {
   for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].format = format_of_input(*values_[i], in);
-  output.format = out;
+  for (View& output : outputs) output.format = out;
   return preparation;
 }
 

@@ -33,6 +33,7 @@ struct Program {
     std::shared_ptr<const Module> module;
     std::vector<int> inputs;  ///< values
     int output = -1;          ///< a value
+    int second_output = -1;   ///< a value that it computes besides, stored as the first is; -1: none
     bool view = false;        ///< the output is the input's memory
     bool beside = false;      ///< neither it nor the operation before it needs the other, or other memory of it
     Format input_format;      ///< of all inputs that have a choice
@@ -79,11 +80,10 @@ struct PreparedViews {
   PreparedViews(const PreparedViews&) = delete;
   PreparedViews& operator=(const PreparedViews&) = delete;
 
-  /// Other formats of all inputs and of the output.
+  /// Other formats of all inputs and of the results.
   Preparation& with(Format input, Format output);
 
-  std::vector<View> inputs;
-  View output;
+  std::vector<View> inputs, outputs;
   Preparation preparation;
 
  private:
@@ -121,6 +121,10 @@ void sum_convolutions(Program& program, const CompileOptions& options);
 
 /// Puts one operation in the place of a convolution and a depthwise one of its result.
 void pair_convolutions(Program& program, const CompileOptions& options);
+
+/// Puts one operation in the place of a convolution of single pixels and one of several readers of its result, which
+/// narrows it.
+void narrow_wide_maps(Program& program, const CompileOptions& options);
 
 /// Puts one operation in the place of an image's means, two layers of them, and the image times what these give.
 void find_gates(Program& program, const CompileOptions& options);

@@ -1,7 +1,7 @@
 #include "lamina/module/layer.h"
 
+#include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
-#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/squeeze_excite.h"
 
@@ -42,6 +42,7 @@ std::unique_ptr<Operator> Layer<Problem>::prepare(const Preparation& preparation
 
 template class Layer<AffineProblem>;
 template class Layer<AttentionProblem>;
+template class Layer<BottleneckProblem>;
 template class Layer<ConcatProblem>;
 template class Layer<ConvPairProblem>;
 template class Layer<ConvProblem>;

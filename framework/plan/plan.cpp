@@ -61,8 +61,8 @@ void Plan::Impl::bind(std::size_t index, const Tensor& target) {
   buffer.bound = target;
   for (const Use& use : buffer.uses) {
     Step& step = steps[use.step];
-    (use.slot < 0 ? step.output : step.inputs[static_cast<std::size_t>(use.slot)]) =
-        view(index, use.shape, use.dtype, use.offset);
+    (use.slot < 0 ? step.outputs[static_cast<std::size_t>(-1 - use.slot)]
+                  : step.inputs[static_cast<std::size_t>(use.slot)]) = view(index, use.shape, use.dtype, use.offset);
   }
 }
 

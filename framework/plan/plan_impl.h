@@ -35,13 +35,13 @@ struct Plan::Impl {
     bool beside = false;  ///< the step before it: both may run at the same time
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
-    Tensor output;
+    std::vector<Tensor> outputs;
   };
 
   /// A tensor inside a step that looks at a buffer.
   struct Use {
     std::size_t step;
-    int slot;  ///< input number, or -1 for the output
+    int slot;  ///< input number, or -1 for the output, -2 for a second one
     Shape shape;
     DType dtype;
     std::size_t offset = 0;  ///< bytes

@@ -13,7 +13,7 @@ void Plan::Impl::run_steps(void* stream) {
     Step& step = steps[i];
     execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};
     const cuda::ProfilerRange range(step.name.c_str());
-    step.op->run(step.inputs, {&step.output, 1}, execution);
+    step.op->run(step.inputs, step.outputs, execution);
   }
 }
 

@@ -1,4 +1,4 @@
-// Blocks of mobile networks on a GPU, several layers to a kernel, against the CPU layer by layer.
+// Blocks of mobile and of residual networks on a GPU, several layers to a kernel, against the CPU layer by layer.
 
 #include <gtest/gtest.h>
 
@@ -55,6 +55,15 @@ int count(const std::string& text, const std::string& what) {
   return found;
 }
 
+double relative_error(const Tensor& found, const Tensor& expected) {
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+    const double a = found.values<float>()[i], b = expected.values<float>()[i];
+    error += (a - b) * (a - b), norm += b * b;
+  }
+  return std::sqrt(error / norm);
+}
+
 TEST_P(CudaBlocks, AreAsLayerByLayer) {
   for (const char* function : {"Relu", "HardSwish"}) {
     const Graph g = mobile(function);
@@ -70,17 +79,68 @@ TEST_P(CudaBlocks, AreAsLayerByLayer) {
           EXPECT_EQ(count(plan.summary(), "pair (mma.sync)"), narrow ? 3 : 0) << plan.summary();
           EXPECT_EQ(count(plan.summary(), "cluster of"), narrow && options.description->architecture >= 90 ? 3 : 0);
           const Tensor found = plan.run(x.clone()).clone();
-          double error = 0, norm = 0;
-          for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
-            const double a = found.values<float>()[i], b = expected.values<float>()[i];
-            error += (a - b) * (a - b), norm += b * b;
-          }
           const double bound = precision == Precision::fp32 ? 2e-5 : precision == Precision::bf16 ? 3e-2 : 4e-3;
-          EXPECT_LT(std::sqrt(error / norm), bound) << function << ", " << images << ", " << name(precision);
+          EXPECT_LT(relative_error(found, expected), bound) << function << ", " << images << ", " << name(precision);
         }
       }
     }
   }
+}
+
+/// Four blocks with a narrow middle, of which two begin with a convolution in the shortcut; the third's wide map is
+/// read by the caller too.
+Graph residual() {
+  Graph g;
+  const auto conv = [&](const std::string& name, Value x, const Conv2dOptions& o) { return g.add(name, Conv2d(o), x); };
+  const auto block = [&](const std::string& name, Value from, int in, int middle, int out, int stride) {
+    Value x = g.add(name + ".a", ReLU(), conv(name + ".narrow", from, {.in = in, .out = middle}));
+    x = g.add(name + ".b", ReLU(),
+              conv(name + ".filter", x, {.in = middle, .out = middle, .kernel = 3, .stride = stride, .padding = 1}));
+    x = conv(name + ".widen", x, {.in = middle, .out = out});
+    const Value beside = in == out ? from : conv(name + ".shortcut", from, {.in = in, .out = out, .stride = stride});
+    return g.add(name + ".c", ReLU(), g.add(name + ".sum", Add(), {x, beside}));
+  };
+  Value x = block("a", g.input("input", {batch, 64, 28, 28}), 64, 64, 256, 1);
+  x = block("b", x, 256, 64, 256, 1);
+  x = block("c", x, 256, 128, 512, 2);
+  g.output(x);
+  g.output(g.add("end", AdaptiveAvgPool2d(1), block("d", x, 512, 128, 512, 1)));
+  test::seed_parameters(g);
+  return g;
+}
+
+TEST_P(CudaBlocks, WideMapsAreNarrowedWhereTheyAre) {
+  const Graph g = residual();
+  constexpr std::int64_t images = 40;
+  const Tensor x = test::random_tensor({images, 64, 28, 28}, 4);
+  Plan plain = g.compile({.batch = images, .threads = 1, .fuse = false});
+  const auto expected = plain.run({&x, 1});
+  for (const bool invariant : {false, true}) {
+    const CompileOptions options = {
+        .device = gpu(), .batch = images, .precision = Precision::fp16, .batch_invariant = invariant};
+    Plan plan = g.compile(options);
+    const bool joined = describe(gpu()).wgmma && !invariant;
+    EXPECT_TRUE(!joined || count(plan.summary(), "bottleneck") >= 2) << plan.summary();
+    for (int run = 0; run < 3; ++run) {  // the third is a captured graph's
+      const auto found = plan.run({&x, 1});
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_LT(relative_error(found[i], expected[i]), 4e-3) << i;
+    }
+  }
+}
+
+// Needs no GPU.
+TEST(WideMaps, AreNarrowedWhereThatPays) {
+  const Graph g = residual();
+  const auto joined = [&](const CompileOptions& options) { return count(g.plan_summary(options), "bottleneck"); };
+  CompileOptions options = {
+      .device = Device::cuda(), .batch = 256, .precision = Precision::fp16, .description = test::h200()};
+  EXPECT_EQ(joined(options), 3);
+  options.keep_all = true;
+  EXPECT_EQ(joined(options), 0);
+  options.keep_all = false, options.precision = Precision::bf16;
+  EXPECT_EQ(joined(options), 0);
+  options.precision = Precision::fp16, options.description = test::as_ampere(test::h200());
+  EXPECT_EQ(joined(options), 0);
 }
 
 }  // namespace

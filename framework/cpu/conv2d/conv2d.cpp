@@ -8,8 +8,8 @@
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
-#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/squeeze_excite.h"
@@ -184,6 +184,12 @@ std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
 /// Here the factors are a prologue of the convolution behind them (ConvProblem::scaled).
 template <>
 std::span<const Kernel<SqueezeExciteProblem>> Kernels<SqueezeExciteProblem>::cpu() {
+  return {};
+}
+
+/// Maps pass from layer to layer through the caches.
+template <>
+std::span<const Kernel<BottleneckProblem>> Kernels<BottleneckProblem>::cpu() {
   return {};
 }
 

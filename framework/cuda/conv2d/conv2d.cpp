@@ -1,6 +1,7 @@
 // The convolutions of a GPU: the table, the fastest first. Tensor cores if they take it; `tiled` is the fastest of the
 // five textbook kernels by measurement (docs/kernels.md), and im2col the only one that has TF32.
 
+#include "lamina/cuda/conv2d/channels_last/bottleneck/bottleneck.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
@@ -10,6 +11,7 @@
 #include "lamina/cuda/conv2d/narrow/narrow.h"
 #include "lamina/cuda/conv2d/pair/pair.h"
 #include "lamina/cuda/conv2d/stem/stem.h"
+#include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
 
@@ -33,6 +35,9 @@ constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare},
 
 constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum}};
 
+constexpr Kernel<BottleneckProblem> bottlenecks[] = {
+    {"bottleneck", channels_last::bottleneck::takes, channels_last::bottleneck::prepare}};
+
 constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", pair::takes, pair::prepare}};
 
 }  // namespace
@@ -45,6 +50,11 @@ std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cuda() {
 template <>
 std::span<const Kernel<ConvSumProblem>> Kernels<ConvSumProblem>::cuda() {
   return sums;
+}
+
+template <>
+std::span<const Kernel<BottleneckProblem>> Kernels<BottleneckProblem>::cuda() {
+  return bottlenecks;
 }
 
 template <>

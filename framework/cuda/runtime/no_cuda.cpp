@@ -5,8 +5,8 @@
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/peak.h"
 #include "lamina/cuda/runtime/stream.h"
+#include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
-#include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/squeeze_excite.h"
 #include "lamina/tensor/device_memory.h"
@@ -92,6 +92,7 @@ std::span<const Kernel<Problem>> Kernels<Problem>::cuda() {
 
 template struct Kernels<AffineProblem>;
 template struct Kernels<AttentionProblem>;
+template struct Kernels<BottleneckProblem>;
 template struct Kernels<ConcatProblem>;
 template struct Kernels<ConvPairProblem>;
 template struct Kernels<ConvProblem>;

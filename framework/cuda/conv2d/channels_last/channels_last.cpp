@@ -28,13 +28,6 @@ std::string operand_note(Operand operand) {
   return operand == Operand::scaled_pairs ? " by pairs of f16" : operand == Operand::scaled_f16 ? " by f16" : "";
 }
 
-/// For the rule: a layer of as many steps of K, as channels of single pixels.
-ConvGeometry of_steps(ConvGeometry g, Operand operand, int steps) {
-  g.kernel_height = g.kernel_width = 1;
-  g.in_channels = steps * step_terms(operand);
-  return g;
-}
-
 /// The weights of both products in the order of the steps of K, block of filters by block of filters.
 std::vector<unsigned char> side_by_side(const std::vector<unsigned char>& a, const std::vector<unsigned char>& b,
                                         int filter_blocks) {

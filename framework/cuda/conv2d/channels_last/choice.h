@@ -49,6 +49,13 @@ struct Demands {
 
 Demands demands_of(const Epilogue& epilogue, DType output);
 
+/// For the rule: a layer of as many steps of K, as channels of single pixels.
+inline ConvGeometry of_steps(ConvGeometry geometry, Operand operand, int steps) {
+  geometry.kernel_height = geometry.kernel_width = 1;
+  geometry.in_channels = steps * step_terms(operand);
+  return geometry;
+}
+
 /// Whether sums go through store_chained: functions other than a clamp are inlined for 16 bits alone.
 inline bool chained(const Finish& finish, DType output) {
   return finish.kind == Finish::Kind::chain || (finish.kind != Finish::Kind::clamp && size_of(output) > 2);

@@ -1,0 +1,71 @@
+// Wide maps that are narrowed again, as between the windows of two residual blocks: one operation computes both maps,
+// where a kernel does, and the wide one is not read for it.
+
+#include <optional>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/kernel/bottleneck.h"
+#include "lamina/layers/conv2d.h"
+#include "lamina/layers/fixed.h"
+
+namespace lamina::detail {
+namespace {
+
+class Narrower : Dataflow {
+ public:
+  Narrower(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+
+  void narrow() {
+    for (Operation& op : program_.operations) {
+      // One that nobody else reads need not be stored at all.
+      if (op.module == nullptr || readers(op.output).size() < 2) continue;
+      const auto wide = widening(op);
+      if (!wide) continue;
+      for (const int reader : readers(op.output)) {
+        if (reader != none && join(op, *wide, program_.operations[index(reader)])) break;
+      }
+    }
+    finish();
+  }
+
+ private:
+  /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
+  std::optional<ConvProblem> convolution(const Operation& op) const {
+    const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
+    if (conv == nullptr || op.view || !conv->weight().defined()) return std::nullopt;
+    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
+    const auto problem = problem_of<ConvProblem>(op);
+    return problem->scaled || problem->geometry.kernel_height * problem->geometry.kernel_width != 1 ? std::nullopt
+                                                                                                    : problem;
+  }
+
+  std::optional<ConvSumProblem> widening(const Operation& op) const {
+    if (op.inputs.size() > 2 || op.second_output != none) return std::nullopt;
+    if (const auto sum = problem_of<ConvSumProblem>(op)) return sum;
+    const auto plain = convolution(op);
+    return plain ? std::optional(ConvSumProblem{.first = *plain, .second = {}}) : std::nullopt;
+  }
+
+  bool join(Operation& op, const ConvSumProblem& wide, Operation& reader) {
+    if (reader.module == nullptr || reader.inputs.size() != 1 || reader.second_output != none) return false;
+    const auto narrow = convolution(reader);
+    if (!narrow) return false;
+    Operation both = op;
+    both.second_output = reader.output;
+    both.module =
+        std::make_shared<Fixed<BottleneckProblem>>(BottleneckProblem{wide, *narrow}, shape(op.output), DType::f32);
+    if (!runs_in_some_format(program_, both, options_)) return false;
+    take_in(both, reader);
+    op = std::move(both);
+    return true;
+  }
+
+  Program& program_;
+  const CompileOptions& options_;
+};
+
+}  // namespace
+
+void narrow_wide_maps(Program& program, const CompileOptions& options) { Narrower(program, options).narrow(); }
+
+}  // namespace lamina::detail

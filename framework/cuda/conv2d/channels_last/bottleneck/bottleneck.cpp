@@ -1,0 +1,258 @@
+#include "lamina/cuda/conv2d/channels_last/bottleneck/bottleneck.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/channels_last/bottleneck/arguments.h"
+#include "lamina/cuda/conv2d/channels_last/choice.h"
+#include "lamina/cuda/conv2d/channels_last/maps.h"
+#include "lamina/cuda/conv2d/channels_last/takes.h"
+#include "lamina/cuda/conv2d/channels_last/weights.h"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/make_operator.h"
+
+namespace lamina::cuda::channels_last::bottleneck {
+namespace {
+
+using lamina::detail::ceil_div;
+
+struct Choice {
+  Tile tile;
+  Arguments args;
+  double cycles = 0;  // expected
+};
+
+/// What a launch takes in clock cycles: its chunks one after the other, each by its products, or by its weights' way
+/// into shared memory, and by what it does to its sums. Within 16 % of those of ResNet50 at N = 32 and 256.
+double expected_cycles(const Tile& tile, const Arguments& args, int multiprocessors) {
+  constexpr double beginning = 3130, weights = stage_bytes / 62.0, finish = 1400, finish_of_pixel = 20;
+  const double stages = args.steps + tile.blocks;
+  const double chunk = std::max(4.0 * tile.pixels, weights) * stages + finish + finish_of_pixel * tile.pixels;
+  return beginning + ceil_div(args.tiles, multiprocessors) * args.chunks * chunk;
+}
+
+/// Adds to `value` while there is room.
+bool grow(int& value, int most, const Choice& choice, int shared_bytes) {
+  if (value >= most) return false;
+  ++value;
+  if (choice.tile.shared_bytes(choice.args) <= shared_bytes) return true;
+  --value;
+  return false;
+}
+
+/// Divides a block's shared memory; false if it is too small.
+bool arrange(Choice& choice, int shared_bytes) {
+  Arguments& args = choice.args;
+  const int all = args.chunks * (args.steps + choice.tile.blocks);
+  const auto fits = [&] { return choice.tile.shared_bytes(args) <= shared_bytes; };
+  args.pixel_slots = args.steps, args.map_slots = 2 * groups, args.stages = std::min(all, 4);
+  if (args.pixel_slots > max_pixel_slots || !fits()) return false;
+  // Weights stay where enough is left for a tile's pixels and maps to come ahead.
+  if (all <= max_stages) {
+    const Arguments ring = args;
+    args.stages = all, args.pixel_slots = args.steps + 1, args.map_slots = 3 * groups, args.resident = true;
+    if (!fits()) args = ring;
+  }
+  for (bool grown = true; grown;) {
+    grown = grow(args.map_slots, max_map_slots, choice, shared_bytes);
+    grown |= grow(args.pixel_slots, std::min(2 * args.steps, max_pixel_slots), choice, shared_bytes);
+    grown |= grow(args.stages, std::min(all, max_stages), choice, shared_bytes);
+  }
+  return true;
+}
+
+std::optional<Choice> choose(const BottleneckProblem& problem, const Preparation& p) {
+  const ConvGeometry &g = problem.wide.first.geometry, &narrow = problem.narrow.geometry;
+  std::optional<Choice> best;
+  const auto all = tiles_fp16();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Tile& tile = all[i];
+    if (p.tuning.tile >= 0 && static_cast<std::size_t>(p.tuning.tile) != i) continue;
+    if (narrow.out_channels != tile.blocks * block_filters) continue;
+    Choice choice = {.tile = tile, .args = {}};
+    Arguments& args = choice.args;
+    args.chunks = g.out_channels / chunk_filters;
+    args.first_steps = slab_count(g, Operand::fp16);
+    args.steps = args.first_steps + (problem.sums() ? slab_count(problem.wide.second, Operand::fp16) : 0);
+    args.tiles = static_cast<int>(ceil_div<std::int64_t>(g.batch * g.out_pixels(), tile.pixels));
+    args.wide.adds = problem.wide.first.epilogue.reads_operands();
+    if (!arrange(choice, p.device.shared_bytes)) continue;
+    choice.cycles = expected_cycles(tile, args, p.device.multiprocessors);
+    if (!best || choice.cycles < best->cycles) best = choice;
+  }
+  return best;
+}
+
+bool is_of_pixels(const ConvGeometry& g) {
+  return g.groups == 1 && g.kernel_height == 1 && g.kernel_width == 1 && g.padding_height == 0 && g.padding_width == 0;
+}
+
+/// In the order of Arguments::weight.
+std::vector<unsigned char> pack(const BottleneckProblem& problem, const Arguments& args, int blocks) {
+  const ConvGeometry& g = problem.wide.first.geometry;
+  const int wide_blocks = args.chunks * groups;
+  std::vector<FilterRange> ranges;
+  const auto packed = [&](const ConvGeometry& of, const Tensor& weight, int filter_blocks) {
+    return pack_weights(of, Operand::fp16, filter_blocks, lamina::detail::floats(weight), {}, ranges);
+  };
+  const auto first = packed(g, problem.wide.first.weight, wide_blocks),
+             second = problem.sums() ? packed(problem.wide.second, problem.wide.second_weight, wide_blocks)
+                                     : std::vector<unsigned char>(),
+             narrow = packed(problem.narrow.geometry, problem.narrow.weight, blocks);
+  std::vector<unsigned char> all;
+  all.reserve(first.size() + second.size() + narrow.size());
+  const auto put = [&](const std::vector<unsigned char>& from, int block, int steps, int step) {
+    const auto at = from.begin() + std::ptrdiff_t{block * steps + step} * block_bytes;
+    all.insert(all.end(), at, at + block_bytes);
+  };
+  for (int chunk = 0; chunk < args.chunks; ++chunk) {
+    for (int step = 0; step < args.steps; ++step) {
+      for (int group = 0; group < groups; ++group) {
+        const int block = chunk * groups + group;
+        if (step < args.first_steps) {
+          put(first, block, args.first_steps, step);
+        } else {
+          put(second, block, args.steps - args.first_steps, step - args.first_steps);
+        }
+      }
+    }
+    for (int block = 0; block < blocks; ++block) {
+      for (int slab = 0; slab < groups; ++slab) put(narrow, block, wide_blocks, chunk * groups + slab);
+    }
+  }
+  return all;
+}
+
+Constant bias_of(int device, const ConvProblem& problem) {
+  std::vector<float> biases(static_cast<std::size_t>(problem.geometry.out_channels));
+  if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
+  return Constant(device, biases.data(), biases.size() * sizeof(float));
+}
+
+class Bottleneck final : public Operator {
+ public:
+  Bottleneck(const BottleneckProblem& problem, const Preparation& p) : device_(p.device.device.index) {
+    const auto choice = choose(problem, p);
+    if (!choice) lamina::detail::fail("bottleneck: no tile fits this device");
+    tile_ = choice->tile, args_ = choice->args;
+    reserve_shared_memory(device_, tile_.kernel, p.device.shared_bytes);
+    blocks_ = std::min(args_.tiles, p.device.multiprocessors);
+    const auto packed = pack(problem, args_, tile_.blocks);
+    weight_ = Constant(device_, packed.data(), packed.size());
+    wide_bias_ = bias_of(device_, problem.wide.first), narrow_bias_ = bias_of(device_, problem.narrow);
+    args_.weight = weight_.data();
+    args_.wide.geometry = problem.wide.first.geometry, args_.wide.second = problem.wide.second;
+    args_.wide.bias = wide_bias_.as<float>();
+    args_.wide.finish = finish_of(problem.wide.first.epilogue, DType::f16);
+    args_.narrow.geometry = problem.narrow.geometry;
+    args_.narrow.bias = narrow_bias_.as<float>();
+    args_.narrow.finish = finish_of(problem.narrow.epilogue, DType::f16);
+  }
+
+  std::string description() const override {
+    return lamina::detail::concat(
+        "bottleneck (wgmma, fp16): ", args_.chunks * chunk_filters, " filters and ", tile_.blocks * block_filters,
+        " of their map x ", tile_.pixels, " pixels per block, K in ", args_.steps, " steps of 128 bytes",
+        args_.first_steps < args_.steps ? " of two inputs" : "", args_.resident ? ", weights stay" : "", ", ring of ",
+        args_.stages, ", ", args_.pixel_slots, " slots for pixels, ", args_.map_slots, " for maps, ", blocks_,
+        " blocks");
+  }
+
+  std::size_t parameter_bytes() const override { return weight_.bytes() + wide_bias_.bytes() + narrow_bias_.bytes(); }
+
+  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
+    const DeviceGuard guard(device_);
+    Arguments args = args_;
+    const ConvGeometry &wide = args.wide.geometry, &narrow = args.narrow.geometry;
+    const auto map = [](const ConvGeometry& g, int pixels, const void* data) {
+      return output_map(g, DType::f16, pixels, g.out_channels, const_cast<void*>(data));
+    };
+    CUtensorMap first = input_map(wide, Operand::fp16, tile_.pixels, inputs[0].raw());
+    CUtensorMap to_wide = map(wide, tile_.pixels, outputs[0].raw()), beside = to_wide,
+                to_narrow = map(narrow, tile_.narrow_columns, outputs[1].raw());
+    if (args.first_steps < args.steps) {
+      beside = input_map(args.wide.second, Operand::fp16, tile_.pixels, inputs[1].raw());
+    }
+    if (args.wide.adds) beside = map(wide, tile_.pixels, inputs[1].raw());
+    void* arguments[] = {&args, &first, &beside, &to_wide, &to_narrow};
+    launch_kernel(tile_.kernel,
+                  {.grid = dim3(static_cast<unsigned>(blocks_)),
+                   .block = dim3(static_cast<unsigned>(Tile::threads())),
+                   .shared_bytes = static_cast<std::size_t>(tile_.shared_bytes(args))},
+                  execution.stream, arguments);
+  }
+
+ private:
+  int device_, blocks_ = 0;
+  Tile tile_;
+  Arguments args_;
+  Constant weight_, wide_bias_, narrow_bias_;
+};
+
+/// Whether `problem` is a convolution of single pixels that channels_last takes, with a clamp at most behind it.
+bool is_plain(const ConvProblem& problem, const Preparation& p) {
+  return is_of_pixels(problem.geometry) && !problem.epilogue.pool && takes_windows(problem, p) &&
+         finish_of(problem.epilogue, DType::f16).kind == Finish::Kind::clamp;
+}
+
+/// Whether one launch for both is expected to gain. Where batches must not matter both have to add up in one piece of K
+/// apart as well: whether they are apart may then follow the batch.
+bool pays(const BottleneckProblem& problem, const Preparation& p, const Choice& both) {
+  const ConvGeometry &g = problem.wide.first.geometry, &n = problem.narrow.geometry;
+  const bool adds = problem.wide.first.epilogue.reads_operands();
+  const auto wide = channels_last::choose(of_steps(g, Operand::fp16, both.args.steps), p, {.adds = adds}),
+             narrow = channels_last::choose(n, p);
+  if (!wide || !narrow || (p.batch_invariant && wide->splits * narrow->splits != 1)) return false;
+  // The rule of channels_last knows nothing of memory; a layer in a network takes a quarter more than either says, and
+  // its launch something besides.
+  constexpr double beginning = 3130, bytes_per_cycle = 2100, slower = 1.25, launch = 2500;
+  const auto apart = [&](double cycles, std::int64_t elements) {
+    return std::max(cycles, beginning + static_cast<double>(elements) * 2 / bytes_per_cycle);
+  };
+  std::int64_t read = g.input_size() + (adds ? g.output_size() : 0);
+  if (problem.sums()) read += g.batch * g.out_pixels() * problem.wide.second.in_channels;
+  const double both_apart =
+      apart(wide->cycles, read + g.output_size()) + apart(narrow->cycles, n.input_size() + n.output_size());
+  return both.cycles < slower * both_apart + launch;
+}
+
+/// Whether some tile fits, and pays unless it was asked for.
+bool worth(const BottleneckProblem& problem, const Preparation& p) {
+  const auto choice = choose(problem, p);
+  return choice && (p.tuning.tile >= 0 || pays(problem, p, *choice));
+}
+
+}  // namespace
+
+bool takes(const BottleneckProblem& problem, const Preparation& p) {
+  if (!p.algorithm.empty() && p.algorithm != "channels_last") return false;
+  if (p.precision != Precision::fp16 || p.outputs.size() != 2 || p.has_slices() || p.has_strides()) return false;
+  for (const View& view : p.outputs) {
+    if (view.format != Format{DType::f16, Layout::nhwc}) return false;
+  }
+  Preparation first = p, narrow = p, second = p;
+  first.outputs = p.outputs.first(1), second.outputs = first.outputs;
+  narrow.inputs = first.outputs, narrow.outputs = p.outputs.subspan(1);
+  if (problem.sums()) {
+    if (p.inputs.size() != 2 || problem.wide.first.epilogue.reads_operands()) return false;
+    first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
+    ConvProblem other = problem.wide.first;
+    other.geometry = problem.wide.second;
+    if (!is_plain(other, second)) return false;
+  }
+  const ConvGeometry& g = problem.narrow.geometry;
+  return is_plain(problem.wide.first, first) && is_plain(problem.narrow, narrow) && g.stride_height == 1 &&
+         g.stride_width == 1 && g.in_channels % chunk_filters == 0 && g.out_channels % block_filters == 0 &&
+         worth(problem, p);
+}
+
+std::unique_ptr<Operator> prepare(const BottleneckProblem& problem, const Preparation& p) {
+  return std::make_unique<Bottleneck>(problem, p);
+}
+
+}  // namespace lamina::cuda::channels_last::bottleneck
