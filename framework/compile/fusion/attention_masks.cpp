@@ -1,4 +1,4 @@
-#include "lamina/compile/attention_masks.h"
+#include "lamina/compile/fusion/attention_masks.h"
 
 #include <numeric>
 
