@@ -101,7 +101,8 @@ class Rows final : public Operator {
 /// Rows up to which Rows is the fastest, by measurement (docs/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
-  if (problem.in > linear_max_terms || p.batch_invariant || !problem.epilogue.is_simple()) return false;
+  if (problem.in > linear_max_terms || p.batch_invariant) return false;
+  if (!is_short(problem.epilogue, p.output().format.dtype)) return false;
   if (linear_stream_takes(problem, p)) return problem.rows == 1;
   return problem.rows <= (storage_type(p.precision) == DType::f32 ? linear_rows_at_once : 4);
 }
