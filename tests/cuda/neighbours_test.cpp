@@ -52,7 +52,7 @@ int count(const std::string& text, const std::string& what) {
   return found;
 }
 
-constexpr const char* beside = "beside the step before";
+constexpr const char* beside = "beside";  // the step before: lines may end in between
 
 // Of seven steps of a module two begin something: what reads its input, and what reads that.
 TEST(Neighbours, BranchesStandSideBySide) {

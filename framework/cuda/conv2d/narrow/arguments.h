@@ -8,6 +8,7 @@
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
+#include "lamina/kernel/neighbours.h"
 
 /// What the host and the device code of 1x1 convolutions to few filters agree on.
 namespace lamina::cuda::narrow {
@@ -29,6 +30,7 @@ struct Arguments {
   int splits = 1;                             // warps that share the chunks of a tile: 1, 2, 4 or 8
   int tiles = 0;                              // of pixels, of a whole block's warps
   Divider by_slices, by_image;                // by_image: pixels of an image
+  Neighbours neighbours = {};
 };
 
 /// Of a slice's parameters: fragments [chunks, n, lane] of 16 bytes, and biases [8 n] in f32.

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
 #if __CUDA_ARCH__ >= 800
   constexpr int stages = stages_of(m);
   extern __shared__ __align__(16) unsigned char memory[];
-  let_successor_start();
+  let_successor_start(args.neighbours);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int split = warp % args.splits, group = warp / args.splits, groups = warps / args.splits;
   const int begins = static_cast<int>(args.by_slices.quotient(blockIdx.x));
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
   }
   const int from = args.chunks * split / args.splits, last = args.chunks * (split + 1) / args.splits;
   const auto* bias = reinterpret_cast<const float*>(memory + bias_offset(args.chunks, n));
-  wait_for_predecessor();
+  wait_for_predecessor(args.neighbours);
   for (int tile = begins; tile < args.tiles; tile += step) {
     const int first = (tile * groups + group) * 16 * m;
     const Rows<T, m, scaled> rows(args, first);
@@ -202,6 +202,7 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
       store_together<T, m, n>(args, first, slice * 8 * n, bias, reinterpret_cast<float4*>(memory + bytes), sum);
     }
   }
+  end_beside(args.neighbours);
 #endif
 }
 

@@ -65,6 +65,8 @@ class Narrow final : public Operator {
         (choice_.shared_bytes + 1023) / 1024, " KB shared memory, ", choice_.blocks, " blocks");
   }
 
+  bool heeds_neighbours() const override { return true; }
+
   std::size_t parameter_bytes() const override { return weights_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
@@ -73,6 +75,7 @@ class Narrow final : public Operator {
     Arguments args = choice_.args;
     args.input = inputs[0].raw();
     args.output = outputs[0].raw();
+    args.neighbours = execution.neighbours;
     if (choice_.tile.scaled) args.factors = inputs[1].raw();
     if (residual_ > 0) args.finish.residual = inputs[residual_].raw();
     void* arguments[] = {&args};
