@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "lamina/compile/fusion/attention_masks.h"
 #include "lamina/compile/dataflow.h"
+#include "lamina/compile/fusion/attention_masks.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/rules/move_compose.h"
 #include "lamina/layers/elementwise.h"
