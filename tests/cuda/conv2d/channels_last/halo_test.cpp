@@ -43,6 +43,7 @@ const std::vector<Case> cases = {
      .dilation = {23, 12}},
     {.batch = 5, .in = 128, .height = 56, .width = 52, .out = 32, .kernel = {3, 3}, .padding = {1, 1}},
     {.batch = 3, .in = 72, .height = 29, .width = 24, .out = 24, .kernel = {3, 3}, .padding = {0, 1}},
+    {.batch = 3, .in = 136, .height = 17, .width = 8, .out = 56},  // single pixels, of all images
 };
 
 /// Calls `test(options)` with each tile of that kind which takes the layer.
@@ -207,8 +208,8 @@ TEST_F(NhwcHalo, SameBitsAsRunsOfPixels) {
   }
 }
 
-TEST_F(NhwcHalo, LeavesWindowsThatDoNotOverlap) {
-  for (const Case& c : {Case{.in = 64, .height = 56, .width = 56, .out = 64},
+TEST_F(NhwcHalo, LeavesWhatWouldComeTwice) {
+  for (const Case& c : {Case{.in = 64, .height = 56, .width = 56, .out = 512},  // again for other filters
                         Case{.in = 64, .height = 56, .width = 56, .out = 64, .kernel = {3, 3}, .stride = {2, 1}},
                         Case{.in = 64, .height = 56, .width = 56, .out = 64, .kernel = {3, 3}, .stride = {1, 3}}}) {
     on_every_rectangle(geometry_of(c), options_for(Precision::fp16), [&](const KernelOptions& o) {
