@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -73,13 +74,19 @@ class Dataflow {
     inserted_.emplace_back(&before - program_.operations.data(), std::move(op));
   }
 
-  /// Puts in what was inserted, in the order of their places, and takes out what is not needed any more.
+  /// Puts in what was inserted, and takes out what is not needed any more.
   void finish() {
-    for (auto next = inserted_.rbegin(); next != inserted_.rend(); ++next) {
-      program_.operations.insert(program_.operations.begin() + next->first, std::move(next->second));
+    std::ranges::stable_sort(inserted_, {}, [](const auto& some) { return some.first; });
+    std::vector<Operation> all;
+    auto next = inserted_.begin();
+    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
+      for (; next != inserted_.end() && index(static_cast<int>(next->first)) == i; ++next) {
+        all.push_back(std::move(next->second));
+      }
+      if (program_.operations[i].module != nullptr) all.push_back(std::move(program_.operations[i]));
     }
     inserted_.clear();
-    std::erase_if(program_.operations, [](const Operation& op) { return op.module == nullptr; });
+    program_.operations = std::move(all);
   }
 
  private:

@@ -1,7 +1,10 @@
 // Operations that do not need each other, side by side: a GPU runs those of them at the same time that can.
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "lamina/compile/program.h"
 
@@ -11,7 +14,9 @@ namespace {
 class Gatherer {
  public:
   explicit Gatherer(Program& program)
-      : program_(program), left_(std::move(program.operations)), waits_for_(program.values.size(), 0) {
+      : program_(program),
+        left_(std::make_move_iterator(program.operations.begin()), std::make_move_iterator(program.operations.end())),
+        waits_for_(program.values.size(), 0) {
     for (const Operation& op : left_) count(op, 1);
   }
 
@@ -74,7 +79,7 @@ class Gatherer {
   }
 
   Program& program_;
-  std::vector<Operation> left_;
+  std::deque<Operation> left_;  // of which the first go
   std::vector<int> waits_for_;  // by value: operations that write it and are left
 };
 

@@ -96,6 +96,19 @@ void expect_same(const Graph& graph) {
 
 using Counts = std::vector<std::int64_t>;
 
+/// Each of them is brought forward in one pass over the operations.
+TEST(Rows, ManyMovesAreBroughtForwardTogether) {
+  Graph g;
+  const Value x = g.input("x", {batch, length, width});
+  Value sum = row(g, linear(g, x, width, width, 0), 0);
+  constexpr int branches = 300;
+  for (int i = 1; i < branches; ++i) {
+    sum = op(g, "Add", {sum, row(g, linear(g, x, width, width, static_cast<unsigned>(i)), i % length)});
+  }
+  g.output(sum);
+  EXPECT_EQ(rows_of_layers(g), std::vector<std::int64_t>(branches, images));
+}
+
 TEST(Rows, OfAClassTokenAreTakenBeforeTheLastBlock) {
   for (const std::int64_t which : {0, 4}) {
     Graph g;

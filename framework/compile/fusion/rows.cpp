@@ -2,8 +2,10 @@
 // token of a transformer's last block, they are taken before, and the others are not computed.
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "lamina/compile/dataflow.h"
@@ -50,17 +52,15 @@ std::optional<MoveProblem> of_rows(MoveProblem problem, std::int64_t length, std
 
 class Rows : Dataflow {
  public:
-  Rows(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+  Rows(Program& program, const CompileOptions& options)
+      : Dataflow(program), program_(program), options_(options), changed_(program.operations.size(), false) {}
 
-  /// Whether there was a move to bring forward; the program is another then.
+  /// Whether there were moves to bring forward; the program is another then.
   bool narrow() {
-    for (std::size_t i = program_.operations.size(); i-- > 0;) {
-      if (narrow(i)) {
-        finish();
-        return true;
-      }
-    }
-    return false;
+    bool any = false;
+    for (std::size_t i = program_.operations.size(); i-- > 0;) any = narrow(i) || any;
+    finish();
+    return any;
   }
 
  private:
@@ -86,18 +86,29 @@ class Rows : Dataflow {
     return dynamic_cast<const Elementwise*>(op.module.get()) != nullptr && known && from == to;
   }
 
-  /// The operations before `end` whose results are read by the move there, and by each other, alone.
-  std::vector<std::size_t> read_by(std::size_t end) {
-    std::vector<bool> narrow(program_.operations.size(), false);
-    narrow[end] = true;
+  /// The operations before `end` whose results are read by the move there, and by each other, alone, the last first;
+  /// none if some of them are others by now.
+  std::vector<std::size_t> read_by(std::size_t end) const {
+    std::set<int> narrow = {static_cast<int>(end)};
+    std::set<int, std::greater<>> coming;  // who computes what these read: all that read it are looked at before
     std::vector<std::size_t> found;
-    for (std::size_t i = end; i-- > 0;) {
-      const Operation& op = operation(i);
-      const auto reads_some = [&](int reader) { return reader != none && narrow[index(reader)]; };
-      const std::vector<int>& all = readers(op.output);
-      if (all.empty() || !std::ranges::all_of(all, reads_some) || !is_rowwise(op)) continue;
-      narrow[i] = true;
-      found.push_back(i);
+    const auto add_producers = [&](std::size_t i) {
+      for (const int input : program_.operations[i].inputs) {
+        if (producer(input) != none) coming.insert(producer(input));
+      }
+    };
+    add_producers(end);
+    while (!coming.empty()) {
+      const int i = *coming.begin();
+      coming.erase(coming.begin());
+      const Operation& op = program_.operations[index(i)];
+      const auto reads_some = [&](int reader) { return narrow.contains(reader); };
+      if (!std::ranges::all_of(readers(op.output), reads_some)) continue;
+      if (changed_[index(i)]) return {};
+      if (!is_rowwise(op)) continue;
+      narrow.insert(i);
+      found.push_back(index(i));
+      add_producers(index(i));
     }
     return found;
   }
@@ -112,6 +123,7 @@ class Rows : Dataflow {
 
   bool narrow(std::size_t end) {
     const Operation& move = operation(end);
+    if (changed_[end]) return false;
     const auto problem = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
     if (!problem) return false;
     const Shape from = shape(move.inputs[0]), to = shape(move.output);
@@ -132,12 +144,13 @@ class Rows : Dataflow {
     std::map<int, std::size_t> first;  // that reads them
     std::vector<Operation> moves, narrower;
     bool runs = true;
+    const std::set<std::size_t> narrowed(found.begin(), found.end());
     for (const std::size_t i : found) {
       Operation op = operation(i);
       const Shape rows = shape(op.output);
       op.module = module_for(op, rows);
       for (int& input : op.inputs) {
-        const bool ready = producer(input) != none && std::ranges::find(found, index(producer(input))) != found.end();
+        const bool ready = producer(input) != none && narrowed.contains(index(producer(input)));
         if (ready || program_.value(input).constant.defined()) continue;
         if (!taken.contains(input)) moves.push_back(take(input, *problem, to, taken));
         input = taken.at(input);
@@ -150,7 +163,13 @@ class Rows : Dataflow {
       for (std::size_t i = 0; i < found.size(); ++i) program_.value(operation(found[i]).output).shape = before[i];
       return false;
     }
-    for (std::size_t i = 0; i < found.size(); ++i) operation(found[i]) = std::move(narrower[i]);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      operation(found[i]) = std::move(narrower[i]);
+      changed_[found[i]] = true;
+    }
+    for (const Operation& some : moves) {  // one more reads these
+      if (producer(some.inputs[0]) != none) changed_[index(producer(some.inputs[0]))] = true;
+    }
     Operation& last = operation(found[0]);
     last.output = move.output;
     take_in(last, operation(end));
@@ -188,6 +207,7 @@ class Rows : Dataflow {
 
   Program& program_;
   const CompileOptions& options_;
+  std::vector<bool> changed_;  // by operation: it, or who reads its result, is not what Dataflow knows
 };
 
 /// Takes out what nobody reads.
@@ -207,7 +227,9 @@ void drop_unread(Program& program) {
 }  // namespace
 
 void narrow_rows(Program& program, const CompileOptions& options) {
-  while (Rows(program, options).narrow()) drop_unread(program);
+  // What one move was brought past may stand between another and its operations. Few networks have two such moves.
+  constexpr int passes = 4;
+  for (int pass = 0; pass < passes && Rows(program, options).narrow(); ++pass) drop_unread(program);
   if (narrow_attention(program, options)) drop_unread(program);
 }
 
