@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/compile/program.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/module/layer.h"
 
 namespace lamina::detail {
@@ -51,6 +52,16 @@ class Dataflow {
     std::vector<Shape> inputs;
     for (const int input : op.inputs) inputs.push_back(shape(input));
     return layer->problem(inputs);
+  }
+
+  /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
+  std::optional<ConvProblem> convolution(const Operation& op) const {
+    const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
+    if (conv == nullptr || op.view || !conv->weight().defined()) return std::nullopt;
+    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
+    auto problem = problem_of<ConvProblem>(op);
+    if (problem->scaled) problem.reset();
+    return problem;
   }
 
   /// A value of f32 that no operation computes yet.

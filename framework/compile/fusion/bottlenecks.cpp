@@ -29,26 +29,22 @@ class Narrower : Dataflow {
   }
 
  private:
-  /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
-  std::optional<ConvProblem> convolution(const Operation& op) const {
-    const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-    if (conv == nullptr || op.view || !conv->weight().defined()) return std::nullopt;
-    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-    const auto problem = problem_of<ConvProblem>(op);
-    return problem->scaled || problem->geometry.kernel_height * problem->geometry.kernel_width != 1 ? std::nullopt
-                                                                                                    : problem;
+  std::optional<ConvProblem> of_pixels(const Operation& op) const {
+    auto problem = convolution(op);
+    if (problem && problem->geometry.kernel_height * problem->geometry.kernel_width != 1) problem.reset();
+    return problem;
   }
 
   std::optional<ConvSumProblem> widening(const Operation& op) const {
     if (op.inputs.size() > 2 || op.second_output != none) return std::nullopt;
     if (const auto sum = problem_of<ConvSumProblem>(op)) return sum;
-    const auto plain = convolution(op);
+    const auto plain = of_pixels(op);
     return plain ? std::optional(ConvSumProblem{.first = *plain, .second = {}}) : std::nullopt;
   }
 
   bool join(Operation& op, const ConvSumProblem& wide, Operation& reader) {
     if (reader.module == nullptr || reader.inputs.size() != 1 || reader.second_output != none) return false;
-    const auto narrow = convolution(reader);
+    const auto narrow = of_pixels(reader);
     if (!narrow) return false;
     Operation both = op;
     both.second_output = reader.output;

@@ -24,25 +24,19 @@ class Summer : Dataflow {
   }
 
  private:
-  /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
-  std::optional<ConvProblem> convolution(const Operation& op) const {
-    const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-    if (conv == nullptr || op.view || !conv->weight().defined()) return std::nullopt;
-    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-    std::vector<Shape> inputs;
-    for (const int input : op.inputs) inputs.push_back(shape(input));
-    ConvProblem problem = conv->problem(inputs);
-    if (problem.scaled || problem.epilogue.pool) return std::nullopt;
+  std::optional<ConvProblem> unpooled(const Operation& op) const {
+    auto problem = convolution(op);
+    if (problem && problem->epilogue.pool) problem.reset();
     return problem;
   }
 
   /// The convolution whose result another convolution begins its epilogue with, if nobody else reads it.
   Operation* summand(const Operation& op) {
-    const auto problem = op.inputs.size() == 2 ? convolution(op) : std::nullopt;
+    const auto problem = op.inputs.size() == 2 ? unpooled(op) : std::nullopt;
     if (!problem || problem->epilogue.chain.empty() || !problem->epilogue.is_residual()) return nullptr;
     if (problem->epilogue.chain[0].operand != 1) return nullptr;
     Operation* const other = only_for(op.inputs[1]);
-    const auto plain = other != nullptr && other->inputs.size() == 1 ? convolution(*other) : std::nullopt;
+    const auto plain = other != nullptr && other->inputs.size() == 1 ? unpooled(*other) : std::nullopt;
     return plain && plain->epilogue.chain.empty() ? other : nullptr;
   }
 
