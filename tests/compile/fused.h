@@ -1,10 +1,15 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lamina/compile/program.h"
 #include "lamina/kernel/device_description.h"
+#include "lamina/plan/plan.h"
 
 namespace lamina::test {
 
@@ -18,6 +23,20 @@ inline std::vector<std::string> fused(const Graph& graph, const DeviceDescriptio
     result.push_back(std::string(operation.module->op()) + ": " + operation.fused);
   }
   return result;
+}
+
+/// What a plan of a batch of `images` gives is what one with no step fused gives.
+inline void expect_same_unfused(const Graph& graph, std::int64_t images, const std::vector<Tensor>& inputs) {
+  Plan together = graph.compile({.batch = images, .threads = 1});
+  Plan apart = graph.compile({.batch = images, .threads = 1, .fuse = false});
+  const std::span<const Tensor> x = together.run(inputs), y = apart.run(inputs);
+  ASSERT_EQ(x.size(), y.size());
+  for (std::size_t o = 0; o < x.size(); ++o) {
+    ASSERT_EQ(x[o].shape(), y[o].shape());
+    for (std::size_t i = 0; i < x[o].values<float>().size(); ++i) {
+      ASSERT_NEAR(x[o].values<float>()[i], y[o].values<float>()[i], 1e-4f) << "output " << o << ", element " << i;
+    }
+  }
 }
 
 }  // namespace lamina::test

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "compile/fused.h"
 #include "lamina/compile/program.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
@@ -64,16 +64,7 @@ int count_copies(const Graph& graph) {
 }
 
 void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
-  Plan together = graph.compile({.batch = images, .threads = 1});
-  Plan apart = graph.compile({.batch = images, .threads = 1, .fuse = false});
-  const std::span<const Tensor> x = together.run(inputs), y = apart.run(inputs);
-  ASSERT_EQ(x.size(), y.size());
-  for (std::size_t o = 0; o < x.size(); ++o) {
-    ASSERT_EQ(x[o].shape(), y[o].shape());
-    for (std::size_t i = 0; i < x[o].values<float>().size(); ++i) {
-      ASSERT_NEAR(x[o].values<float>()[i], y[o].values<float>()[i], 1e-4f) << "output " << o << ", element " << i;
-    }
-  }
+  test::expect_same_unfused(graph, images, inputs);
 }
 
 /// ShuffleNet's: the halves of the shuffled channels are moves of the image itself, which may be channels last, and not

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <span>
 #include <string>
 #include <vector>
 
+#include "compile/fused.h"
 #include "lamina/compile/program.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
@@ -81,17 +81,7 @@ std::vector<std::int64_t> rows_of_layers(const Graph& graph) {
 }
 
 void expect_same(const Graph& graph) {
-  const std::vector<Tensor> inputs = {random_tensor({images, length, width}, 1)};
-  Plan together = graph.compile({.batch = images, .threads = 1});
-  Plan apart = graph.compile({.batch = images, .threads = 1, .fuse = false});
-  const std::span<const Tensor> x = together.run(inputs), y = apart.run(inputs);
-  ASSERT_EQ(x.size(), y.size());
-  for (std::size_t o = 0; o < x.size(); ++o) {
-    ASSERT_EQ(x[o].shape(), y[o].shape());
-    for (std::size_t i = 0; i < x[o].values<float>().size(); ++i) {
-      ASSERT_NEAR(x[o].values<float>()[i], y[o].values<float>()[i], 1e-4f) << "output " << o << ", element " << i;
-    }
-  }
+  test::expect_same_unfused(graph, images, {random_tensor({images, length, width}, 1)});
 }
 
 using Counts = std::vector<std::int64_t>;

@@ -5,7 +5,6 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/bottleneck.h"
-#include "lamina/layers/conv2d.h"
 #include "lamina/layers/fixed.h"
 
 namespace lamina::detail {

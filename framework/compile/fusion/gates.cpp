@@ -7,7 +7,6 @@
 #include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/squeeze_excite.h"
-#include "lamina/layers/conv2d.h"
 #include "lamina/layers/fixed.h"
 
 namespace lamina::detail {
@@ -43,12 +42,10 @@ class Gates : Dataflow {
     return conv && conv->scaled;
   }
 
-  /// What a convolution of one pixel solves; nothing if the operation is none, or not known yet.
+  /// What a convolution of one pixel solves.
   std::optional<ConvProblem> of_a_pixel(const Operation* op) const {
-    const auto* conv = op == nullptr ? nullptr : dynamic_cast<const Conv2d*>(op->module.get());
-    if (conv == nullptr || op->view || op->inputs.size() != 1 || !conv->weight().defined()) return std::nullopt;
-    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-    const auto problem = problem_of<ConvProblem>(*op);
+    const auto problem = op == nullptr || op->inputs.size() != 1 ? std::nullopt : convolution(*op);
+    if (!problem) return std::nullopt;
     const ConvGeometry& g = problem->geometry;
     return g.in_pixels() == 1 && g.out_pixels() == 1 && g.kernel_height == 1 && g.kernel_width == 1 ? problem
                                                                                                     : std::nullopt;

@@ -7,19 +7,10 @@
 #include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/conv_pair.h"
-#include "lamina/layers/conv2d.h"
 #include "lamina/layers/fixed.h"
 
 namespace lamina::detail {
 namespace {
-
-/// What a convolution of one input solves; nothing if the operation is none, or not known yet.
-std::optional<ConvProblem> convolution(const Dataflow& flow, const Program::Operation& op) {
-  const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-  if (conv == nullptr || op.view || op.inputs.size() != 1 || !conv->weight().defined()) return std::nullopt;
-  if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-  return flow.problem_of<ConvProblem>(op);
-}
 
 bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
 
@@ -28,10 +19,10 @@ bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g
 void pair_convolutions(Program& program, const CompileOptions& options) {
   Dataflow flow(program);
   for (Program::Operation& op : program.operations) {
-    const auto second = convolution(flow, op);
+    const auto second = op.inputs.size() == 1 ? flow.convolution(op) : std::nullopt;
     if (!second || !is_depthwise(second->geometry)) continue;
     Program::Operation* const before = flow.only_for(op.inputs[0]);
-    const auto first = before != nullptr ? convolution(flow, *before) : std::nullopt;
+    const auto first = before != nullptr && before->inputs.size() == 1 ? flow.convolution(*before) : std::nullopt;
     if (!first) continue;
     Program::Operation pair = op;
     pair.inputs = before->inputs;

@@ -6,7 +6,6 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/conv_sum.h"
-#include "lamina/layers/conv2d.h"
 #include "lamina/layers/fixed.h"
 
 namespace lamina::detail {
