@@ -109,7 +109,7 @@ void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--precision", precision, "arithmetic; tf32 and fp16 need a GPU")
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
-  command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/kernels.md explains them")
+  command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/inside/kernels.md explains them")
       ->check(algorithm_name({"auto"}))
       ->capture_default_str();
   command

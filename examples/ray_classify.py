@@ -7,7 +7,7 @@
 
 PHOTOS is a directory, or Parquet with a column `path`. Of a directory the files are read by Ray and decoded on CPU
 actors; the network runs on a GPU for each actor, or on CPU actors where the cluster has no GPU. Of Parquet the paths
-alone travel, and each actor of the network reads and decodes for itself, which costs far less (docs/scale.md). All
+alone travel, and each actor of the network reads and decodes for itself, which costs far less (docs/inside/scale.md). All
 machines must see PHOTOS, OUT and the model under the same path (or URL, of those that pyarrow knows).
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how far Lamina and PyTorch, both in fp32, are from float64 on whole networks: docs/precision.md's table.
+"""Measures how far Lamina and PyTorch, both in fp32, are from float64 on whole networks: docs/inside/precision.md's table.
 
     python3 scripts/measure_error.py build/release/bin/lamina torchvision.models:alexnet torchvision.models:resnet18
 

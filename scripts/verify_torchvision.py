@@ -7,7 +7,7 @@
 Weights are random from a fixed seed (batch norms get statistics as if trained), and saved by torch.save in its zip and
 in its legacy container. Forward hooks record what every layer makes of a random batch on the CPU in fp32. Then
 `lamina verify --arch NETWORK --weights FILE.pth` computes the same: every node by itself, and the output of the compiled
-plan. Every node of the network is compared, or the run fails; the tolerances are verify's own (docs/precision.md). With
+plan. Every node of the network is compared, or the run fails; the tolerances are verify's own (docs/inside/precision.md). With
 --device cuda PyTorch computes in the same precision too, on the GPU in NHWC, and its error stands beside Lamina's.
 "Worst error" is the largest of any element of any node, as a fraction of that node's root mean square.
 

@@ -131,7 +131,7 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
-  command->add_option("--algorithm", options->algorithms, "docs/kernels.md explains them")
+  command->add_option("--algorithm", options->algorithms, "docs/inside/kernels.md explains them")
       ->delimiter(',')
       ->check(algorithm_name({"all", "auto"}))
       ->capture_default_str();
@@ -149,7 +149,7 @@ void add_bench(CLI::App& app) {
       "channels-last ones always inside one. % copy and % GEMM: of what this machine was measured to reach just "
       "before.\n"
       "The error is measured on sampled outputs against double precision; \"bound\" is the largest error as a part\n"
-      "of what the precision contract allows (docs/precision.md).\n"
+      "of what the precision contract allows (docs/inside/precision.md).\n"
       "Example:\n"
       "  lamina bench conv2d --device cpu --threads 1 --batch 1\n"
       "  lamina bench conv2d --in 64 --out 192 --size 27 --kernel 5 --stride 1 --layout nhwc --precision fp16 "

@@ -27,7 +27,7 @@ struct Tolerance {
   double atol = 0;  // a fraction of the expected tensor's root mean square
 };
 
-/// What whole networks need in each precision: docs/precision.md has the measurements.
+/// What whole networks need in each precision: docs/inside/precision.md has the measurements.
 Tolerance usual_tolerance(Precision precision) {
   switch (precision) {
     case Precision::fp32: return {1e-4, 3e-5};
@@ -60,7 +60,7 @@ double root_mean_square(std::span<const double> values) {
 
 /// An element near 0 is a sum of large terms that cancel: its rounding error is in proportion to them, not to itself,
 /// and their size shows in the other elements. So the absolute tolerance is a fraction of the tensor's typical value.
-/// docs/precision.md has the measurements.
+/// docs/inside/precision.md has the measurements.
 Comparison compare(const Tensor& actual, const Tensor& expected, const Tolerance& tolerance) {
   const std::span<const float> a = actual.values<float>();
   const std::span<const double> b = expected.values<double>();

@@ -10,7 +10,7 @@
 /// The truth that every convolution kernel is measured against, by the tests and by `lamina bench`.
 namespace lamina::cpu {
 
-/// One output in double precision, and Σ|w·x| + |b|, the scale of the precision contract (docs/precision.md).
+/// One output in double precision, and Σ|w·x| + |b|, the scale of the precision contract (docs/inside/precision.md).
 struct ReferenceValue {
   double value = 0;
   double scale = 0;

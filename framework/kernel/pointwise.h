@@ -9,7 +9,7 @@
 /// Functions of one element of each operand, and chains of them.
 namespace lamina {
 
-/// value = f(value), f(value, x) or f(value, x, y). What each computes is in docs/ops.md and, to read, in
+/// value = f(value), f(value, x) or f(value, x, y). What each computes is in docs/inside/ops.md and, to read, in
 /// cpu/array/pointwise.cpp. The order is that of `pointwise_functions`.
 enum class Pointwise : std::uint8_t {
   // of one

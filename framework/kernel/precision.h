@@ -7,7 +7,7 @@
 
 namespace lamina {
 
-/// Arithmetic of a plan; docs/precision.md states the error bound that each one promises.
+/// Arithmetic of a plan; docs/inside/precision.md states the error bound that each one promises.
 enum class Precision { fp32, tf32, fp16, bf16 };
 
 LAMINA_API std::string_view name(Precision precision);

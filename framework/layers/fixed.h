@@ -11,7 +11,8 @@
 
 namespace lamina::detail {
 
-/// A module for one problem whose shapes are known: what the ops of docs/ops.md become when a network is compiled.
+/// A module for one problem whose shapes are known: what the ops of docs/inside/ops.md become when a network is
+/// compiled.
 template <class Problem>
 class Fixed final : public Layer<Problem> {
  public:

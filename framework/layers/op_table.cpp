@@ -193,7 +193,7 @@ std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
   }
   if (make == nullptr) {
     fail("unknown op ", quote(op), "; register_op added ", registered.empty() ? "none" : registered,
-         "; beside the ops of docs/ops.md Lamina knows ", known);
+         "; beside the ops of docs/inside/ops.md Lamina knows ", known);
   }
   return made(op, make, spec);
 }

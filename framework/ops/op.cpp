@@ -15,7 +15,8 @@ Shape Constant::output_shape(std::span<const Shape> inputs) const {
 std::unique_ptr<Operator> Constant::prepare(const Preparation&) const { fail("Constant: computes nothing"); }
 
 Op::Op(std::string name, Attributes attributes) : name_(std::move(name)), attributes_(std::move(attributes)) {
-  if (detail::find_op(name_) == nullptr) fail("there is no op ", name_, "; docs/ops.md lists those that there are");
+  if (detail::find_op(name_) == nullptr)
+    fail("there is no op ", name_, "; docs/inside/ops.md lists those that there are");
 }
 
 Shape Op::output_shape(std::span<const Shape>) const {

@@ -32,9 +32,9 @@ class LAMINA_API Constant final : public Module {
   std::unique_ptr<Operator> prepare(const Preparation&) const override;
 };
 
-/// An operation of docs/ops.md, by its name and attributes: those of ONNX, in the meaning of its newest operator set.
-/// What it is made of is decided when the network is compiled and the shapes and values of its operands are known: the
-/// modules of framework/layers, and what framework/ops adds to them.
+/// An operation of docs/inside/ops.md, by its name and attributes: those of ONNX, in the meaning of its newest operator
+/// set. What it is made of is decided when the network is compiled and the shapes and values of its operands are known:
+/// the modules of framework/layers, and what framework/ops adds to them.
 ///
 ///   x = graph.add("act", lamina::Op("HardSwish"), x);
 ///   y = graph.add("mean", lamina::Op("ReduceMean", {{"keepdims", std::int64_t{0}}}), {x, axes});

@@ -7,7 +7,7 @@ namespace lamina::detail {
 
 class Expansion;
 
-/// One op of docs/ops.md: its name, and what it becomes.
+/// One op of docs/inside/ops.md: its name, and what it becomes.
 struct OpRow {
   std::string_view name;
   /// Adds nodes and says which is the result. Throws Error, in the user's words, for operands or attributes that do not

@@ -188,7 +188,8 @@ void bind_graph(nb::module_& m) {
           "add", &add_node, nb::arg("name"), nb::arg("op"), nb::arg("inputs"), nb::arg("fields"),
           nb::sig("def add(self, name: str, op: str, inputs: Value | collections.abc.Sequence[Value | None], **fields: "
                   "typing.Any) -> Value"),
-          "Adds a node. op and its attributes are those of model files (docs/formats.md, docs/ops.md), e.g. \"conv2d\" "
+          "Adds a node. op and its attributes are those of model files (docs/formats.md, docs/inside/ops.md), e.g. "
+          "\"conv2d\" "
           "with stride,\npadding, dilation, groups. weight, bias, running_mean and running_var are arrays, or shapes "
           "whose values load() brings.\nNone among the inputs leaves out an optional operand.")
       .def(

@@ -16,7 +16,7 @@ class CompileOptions(TypedDict, total=False):
     batch: int
     """Images that run together; 1"""
     precision: Literal["fp32", "tf32", "fp16", "bf16"]
-    """Of the arithmetic, docs/precision.md; a CPU has fp32 and bf16"""
+    """Of the arithmetic, docs/inside/precision.md; a CPU has fp32 and bf16"""
     linear_weights: Literal["f32", "bf16", "f16"]
     """On the CPU: how fully connected layers keep theirs"""
     threads: int

@@ -5,7 +5,7 @@
     rows = pictures.map_batches(lamina.ray.Classifier, fn_constructor_args=(model,), concurrency=2, num_gpus=1)
     rows.write_parquet(out)          # path, classes, scores, error
 
-Where all machines see the files, the paths alone need travel, and each actor decodes for itself (docs/scale.md):
+Where all machines see the files, the paths alone need travel, and each actor decodes for itself (docs/inside/scale.md):
 
     rows = ray.data.read_parquet(paths).map_batches(
         lamina.ray.Classifier, fn_constructor_args=(model,), fn_constructor_kwargs={"decoders": 16}, batch_size=1024,

@@ -8,7 +8,7 @@
 #     --logs DIR        where the output of every test is left (build/sanitize)
 # Says at the end what each tool found in which test, and which tests had no time. Exits with 1 if a tool found something
 # or a test failed, with 3 if something had no time and the rest was clean. Needs compute-sanitizer, and a GPU.
-# docs/reliability.md says what the tools do not see.
+# docs/inside/reliability.md says what the tools do not see.
 set -euo pipefail
 
 usage() {

@@ -21,7 +21,7 @@
 #include "support/reference.h"
 
 /// One convolution, or one fully connected layer (a 1x1 convolution of 1x1 images), on one kernel of the tables of a
-/// GPU: between guards, against the double reference, under the contract of docs/precision.md.
+/// GPU: between guards, against the double reference, under the contract of docs/inside/precision.md.
 namespace lamina::test {
 
 /// LAMINA_TEST_REDUCED=1: a part of the cases and no large ones, for runs under compute-sanitizer.

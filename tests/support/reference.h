@@ -37,7 +37,7 @@ inline void reference_conv2d_at(const ConvGeometry& g, const float* x, const flo
   scale = result.scale;
 }
 
-/// The contract's bound for one output, as docs/precision.md gives it.
+/// The contract's bound for one output, as docs/inside/precision.md gives it.
 inline double error_bound(const ConvGeometry& g, Precision precision, double scale) {
   return cpu::error_bound(precision, g.reduction(), scale);
 }

@@ -69,7 +69,7 @@ Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads)
   best.row_pitch =
       round_up(std::int64_t{g.out_width - 1} * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1, line);
   // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again against idle
-  // threads. Copies and weights come from memory, at rates that docs/cpu.md fits to measured divisions.
+  // threads. Copies and weights come from memory, at rates that docs/inside/cpu.md fits to measured divisions.
   const double row_cost = 0.5 * static_cast<double>(g.reduction()) * g.out_width;
   const double copy_cost = copies(g) ? g.group_in_channels() * (8.0 + 1.2 * static_cast<double>(best.row_pitch)) : 0.0;
   const double weight_cost = 0.16 * static_cast<double>(g.reduction()) * kernel.lanes;

@@ -10,7 +10,7 @@
 ///
 /// A tile is P neighbouring output pixels times V vectors of L filters, and stays in registers while it runs through
 /// the reduction: each step loads V vectors of packed weights, broadcasts P input values straight from the image rows,
-/// and issues P x V multiply-adds. docs/cpu.md derives the tile and shows what it reaches.
+/// and issues P x V multiply-adds. docs/inside/cpu.md derives the tile and shows what it reaches.
 namespace lamina::cpu {
 
 /// Part of one image's output: some rows, of the filters of one block.

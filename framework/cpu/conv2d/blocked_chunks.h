@@ -7,7 +7,7 @@
 
 /// How the register-blocked convolution cuts its reduction: into chunks of at most 128 terms, whose sums are added up.
 /// A single chain over a long reduction rounds the same way every time on a flat image, and breaks the fp32 contract
-/// (docs/precision.md). A chunk's weights stay in the L1 cache while all tiles of some rows pass.
+/// (docs/inside/precision.md). A chunk's weights stay in the L1 cache while all tiles of some rows pass.
 namespace lamina::cpu {
 
 /// The longest chain of multiply-adds.

@@ -18,7 +18,7 @@
 ///
 /// A tile is P neighbouring output pixels times V vectors of filters, and stays in registers while it runs through a
 /// chunk of the reduction [KH, KW, C / groups]: each step loads V vectors of packed weights, broadcasts P input values
-/// straight from the image, and issues P x V multiply-adds. docs/cpu.md has the reasons.
+/// straight from the image, and issues P x V multiply-adds. docs/inside/cpu.md has the reasons.
 namespace lamina::cpu {
 
 /// Neighbouring terms of a reduction that are neighbours in every pixel's memory too.

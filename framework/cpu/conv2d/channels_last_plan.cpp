@@ -18,7 +18,7 @@ using detail::SeenTaps;
 
 /// Floats in a cache line: buffers start on one.
 constexpr std::int64_t line = 16;
-/// The longest chain of multiply-adds: docs/precision.md.
+/// The longest chain of multiply-adds: docs/inside/precision.md.
 constexpr std::int64_t chunk_terms = 128;
 /// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
 /// chunk of its input: each half of a 1 MB L2. Of that chunk alone, read where the image lies, a
@@ -120,7 +120,7 @@ void ChannelsLastConv::divide() {
   const std::int64_t blocks = std::int64_t{g.groups} * blocks_;
   const std::int64_t copied_row = (g.in_width + 2 * std::int64_t{g.padding_width}) * g.in_channels;
   // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again, copying rows and
-  // reading weights, against idle threads. docs/cpu.md has the rates.
+  // reading weights, against idle threads. docs/inside/cpu.md has the rates.
   const double block_cost = 0.5 * k * block_vectors(0);
   const double weight_cost = 0.16 * k * block_size(0);
   const double read_cost = copies() ? 0.0 : 0.2 * k;

@@ -17,7 +17,7 @@ using detail::round_up;
 constexpr std::int64_t line = 16;
 /// Of an image that the layer before has left in the caches.
 constexpr std::int64_t cached_floats = 3 << 19;
-/// The longest chain of multiply-adds: docs/precision.md.
+/// The longest chain of multiply-adds: docs/inside/precision.md.
 constexpr int chunk_terms = 128;
 
 int part_begin(int count, int n, int index) { return static_cast<int>(std::int64_t{count} * index / n); }

@@ -3,8 +3,8 @@
 // A tile is R rows of inputs times O rows of weights: R * O vectors of sums. Chains are of at most 32 terms a lane;
 // what they give is added up lane by lane, and across the lanes at the end. Weights are read where they lie, row by
 // row, once for all rows of a job. For few rows that is all the time there is: up to eight rows of weights are read
-// side by side, since one stream of cache lines reaches half of the memory's rate (docs/cpu.md). A block of O rows of
-// weights stays in the L1 cache while tiles of inputs pass it.
+// side by side, since one stream of cache lines reaches half of the memory's rate (docs/inside/cpu.md). A block of O
+// rows of weights stays in the L1 cache while tiles of inputs pass it.
 
 #include "lamina/cpu/simd_targets.h"
 

@@ -10,7 +10,8 @@
 namespace lamina::cpu {
 
 struct MatMulTile {
-  /// The longest chain of multiply-adds: longer ones drift on flat data, beyond the contract (docs/precision.md).
+  /// The longest chain of multiply-adds: longer ones drift on flat data, beyond the contract
+  /// (docs/inside/precision.md).
   static constexpr int chain = 128;
 
   const float* a = nullptr;   // [terms, R], as pack_rows() writes it

@@ -1,5 +1,5 @@
 // The convolutions of a GPU: the table, the fastest first. Tensor cores if they take it; `tiled` is the fastest of the
-// five textbook kernels by measurement (docs/kernels.md), and im2col the only one that has TF32.
+// five textbook kernels by measurement (docs/inside/kernels.md), and im2col the only one that has TF32.
 
 #include "lamina/cuda/conv2d/channels_last/bottleneck/bottleneck.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"

@@ -98,7 +98,7 @@ class Rows final : public Operator {
   Constant scales_;       // [out] of weights in scaled f16, or nothing
 };
 
-/// Rows up to which Rows is the fastest, by measurement (docs/plans.md): on Hopper `stream` takes over early.
+/// Rows up to which Rows is the fastest, by measurement (docs/inside/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
   if (problem.in > linear_max_terms || p.batch_invariant) return false;

@@ -9,8 +9,8 @@
 // Weights are [out, in], or for one row packed as stream.cuh reads them, so that plans of one and of more rows
 // share a copy: eight threads read the 128 bytes that a step of K has of a row.
 // For one row 8 blocks find registers on a multiprocessor: all blocks of 4096 outputs run at once. A ring in shared
-// memory that each thread fills ahead with cp.async (docs/plans.md) was slower: 26 us for 20 in AlexNet's first layer.
-// A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than max_chain.
+// memory that each thread fills ahead with cp.async (docs/inside/plans.md) was slower: 26 us for 20 in AlexNet's first
+// layer. A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than max_chain.
 // Preconditions: rows <= Rows, in <= linear_max_terms. Rows that do not start on 16 bytes go element by element.
 
 #include "lamina/cuda/elements.cuh"

@@ -10,7 +10,8 @@
 /// f32 activations for f16 tensor cores: block floating point. A block, 64 or 128 neighbouring channels of one pixel,
 /// is multiplied by a power of two that brings its largest magnitude into [2^14, 2^15), and rounded: x = (high + low /
 /// 2^11) / power, where `high` and `low` are f16. With both words 22 bits are left of what is not below 2^-28 of the
-/// block's largest; with the first alone, the 11 bits of TF32. docs/channels_last.md says what becomes of the others.
+/// block's largest; with the first alone, the 11 bits of TF32. docs/inside/channels_last.md says what becomes of the
+/// others.
 namespace lamina::cuda {
 
 /// The low words are stored multiplied by this, so that they are as far from f16's smallest as the high ones.

@@ -6,7 +6,7 @@
 #include "lamina/cuda/ptx/shared.cuh"
 
 /// fp32 as TF32 words for three products of tensor cores. Source: Ootomo and Yokota, "Recovering single precision
-/// accuracy from Tensor Cores" (2022). docs/implicit_gemm.md has the argument for the scale.
+/// accuracy from Tensor Cores" (2022). docs/inside/implicit_gemm.md has the argument for the scale.
 namespace lamina::cuda {
 
 /// An fp32 word cut in two TF32 words: value = high + low / split_scale, to within 2^-21 of itself. The low word is

@@ -206,7 +206,7 @@ TEST_P(CpuBf16, MagnitudesFarApartKeepTheContract) {
   }
 }
 
-// Of docs/precision.md: the instructions for bf16 take subnormal operands for 0, f32 multiply-adds do not.
+// Of docs/inside/precision.md: the instructions for bf16 take subnormal operands for 0, f32 multiply-adds do not.
 TEST_P(CpuBf16, SubnormalOperandsAreZeroOrThemselves) {
   const ConvGeometry g = geometry_of(square(1, 40, 3, 3, 5, 1));
   test::ConvData data = test::draw(g, test::constant(1e-39f), test::constant(1.0f), 1);

@@ -11,7 +11,7 @@
 #include "lamina/kernel/rules/live_window.h"
 #include "lamina/tensor/format.h"
 
-/// Convolutions of bf16 as products of matrices, around any engine. docs/cpu.md explains how.
+/// Convolutions of bf16 as products of matrices, around any engine. docs/inside/cpu.md explains how.
 ///
 /// A task is a band of output rows and a part of the filters of one image and group. It copies the rows that it reads
 /// to blocks of 32 channels, between the zeros of the padding, where output positions that are neighbours, also from

@@ -14,7 +14,8 @@
 #include "lamina/kernel/neighbours.h"
 #include "lamina/tensor/dtype.h"
 
-/// What the host and the device code of the channels-last convolution agree on. docs/channels_last.md has the pictures.
+/// What the host and the device code of the channels-last convolution agree on. docs/inside/channels_last.md has the
+/// pictures.
 namespace lamina::cuda::channels_last {
 
 inline constexpr int block_filters = 64;                        // the rows of one wgmma; what one warpgroup owns

@@ -6,7 +6,7 @@
 #include "lamina/kernel/operator.h"
 
 /// Convolution between channels-last activations by Hopper's TMA and tensor cores: the inner layers of a network.
-/// docs/channels_last.md explains it.
+/// docs/inside/channels_last.md explains it.
 namespace lamina::cuda::channels_last {
 
 /// A device with wgmma; input of the precision's storage type and output of it or f32, both nhwc; one group; channels

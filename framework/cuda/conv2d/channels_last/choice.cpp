@@ -27,7 +27,7 @@ std::int64_t cluster_count(const ConvGeometry& geometry, const Tile& tile, const
 }
 
 // The constants below are fitted to 1,188 measured combinations of layer, batch, tile and sharing
-// (docs/channels_last.md).
+// (docs/inside/channels_last.md).
 
 /// The same for scaled operands, fitted to 1,100 more. `chains`: of K, for each step. `beside`: blocks that share a
 /// multiprocessor, of which one multiplies while the other adds.

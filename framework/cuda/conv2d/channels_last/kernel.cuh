@@ -9,12 +9,11 @@
 // filters x n pixels each, sums in registers.
 // Two or four blocks of a CTA cluster may hold different pixels and bring the weights for each other (multicast), or a
 // cluster's blocks share one tile, each with a piece of K (split-K, reduce.cuh).
-// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers; docs/channels_last.md
-// draws it.
-// What is added to the sums comes by TMA too, into the store buffers, up to two tiles ahead of their sums. Or a second
-// product is: its steps follow those of the first. `beside` is the map of either.
-// Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp.
-// Sources: PTX ISA for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
+// Shared memory: a ring of stages of (64 * groups + n) * 128 bytes, store buffers, barriers;
+// docs/inside/channels_last.md draws it. What is added to the sums comes by TMA too, into the store buffers, up to two
+// tiles ahead of their sums. Or a second product is: its steps follow those of the first. `beside` is the map of
+// either. Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp. Sources: PTX ISA
+// for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
 #include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"

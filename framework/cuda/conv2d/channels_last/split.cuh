@@ -2,8 +2,8 @@
 
 // fp32 on TF32 tensor cores: x = high + low on both sides, three products. A warpgroup of its own writes the pixels'
 // low words beside them as they land; the weights are split in the registers of those who multiply. Source: Ootomo and
-// Yokota, "Recovering single precision accuracy from Tensor Cores" (2022). docs/implicit_gemm.md has the argument for
-// the scales and for what is left to the exact path.
+// Yokota, "Recovering single precision accuracy from Tensor Cores" (2022). docs/inside/implicit_gemm.md has the
+// argument for the scales and for what is left to the exact path.
 
 #include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/ptx/wgmma.cuh"

@@ -6,7 +6,7 @@
 #include "lamina/kernel/problems.h"
 
 /// Conv2d with a filter for each channel, between channels-last activations of the precision's storage type, any
-/// geometry, sums in f32. See kernel.cuh and docs/grouped.md.
+/// geometry, sums in f32. See kernel.cuh and docs/inside/grouped.md.
 namespace lamina::cuda::depthwise {
 
 bool takes(const ConvProblem& problem, const Preparation& preparation);

@@ -5,7 +5,7 @@
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/problems.h"
 
-/// The convolution for few input channels on Hopper's tensor cores, a network's first layer: docs/first_layer.md
+/// The convolution for few input channels on Hopper's tensor cores, a network's first layer: docs/inside/first_layer.md
 /// explains it.
 namespace lamina::cuda::first_layer {
 

@@ -4,7 +4,7 @@
 #include "lamina/cuda/conv2d/first_layer/roles.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
-/// Implicit GEMM for few input channels on Hopper. docs/first_layer.md has the pictures and the clock budget.
+/// Implicit GEMM for few input channels on Hopper. docs/inside/first_layer.md has the pictures and the clock budget.
 ///
 /// Block: persistent, one per SM; owns `filters` output channels (their packed weights stay in shared memory) and a
 /// contiguous range of 64-pixel tiles. Staging warpgroups fill the ring of input rows; computing warpgroups take

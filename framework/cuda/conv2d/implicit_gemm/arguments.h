@@ -13,7 +13,7 @@
 #include "lamina/kernel/precision.h"
 #include "lamina/tensor/format.h"
 
-/// What the host and the device code of the implicit GEMM agree on. docs/implicit_gemm.md has the pictures.
+/// What the host and the device code of the implicit GEMM agree on. docs/inside/implicit_gemm.md has the pictures.
 namespace lamina::cuda::implicit_gemm {
 
 inline constexpr int max_kernel = 127;  // per axis: what fits the fields of Position::bounds

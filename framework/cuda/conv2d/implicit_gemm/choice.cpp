@@ -22,7 +22,7 @@ double products_of_a_step(const Tile& tile, int terms) {
 
 /// What a launch is expected to take, in clock cycles. Tiles are worked on in waves, `resident` to a multiprocessor. A
 /// step takes what the tensor cores need for all tiles there, but each also waits: for its barrier, for its operands.
-/// No launch is faster than memory moves its `bytes`. The constants are measured (docs/implicit_gemm.md).
+/// No launch is faster than memory moves its `bytes`. The constants are measured (docs/inside/implicit_gemm.md).
 double expected_cycles(const Tile& tile, std::int64_t tiles, int resident, int multiprocessors, int terms_per_step,
                        int steps, int splits, double outputs, double bytes) {
   constexpr double waiting = 270, launch = 3300, an_output = 0.15, reduction = 4300, bytes_per_cycle = 3060,

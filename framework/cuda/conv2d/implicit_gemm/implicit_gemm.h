@@ -6,7 +6,7 @@
 #include "lamina/kernel/problems.h"
 
 /// Convolution on tensor cores for any geometry: a matrix product that gathers its second operand as it goes, by
-/// mma.sync and cp.async. docs/implicit_gemm.md explains it.
+/// mma.sync and cp.async. docs/inside/implicit_gemm.md explains it.
 namespace lamina::cuda::implicit_gemm {
 
 /// A device of compute capability 8.0 or more, f32 or the precision's storage type, an output of nhwc, a kernel of at

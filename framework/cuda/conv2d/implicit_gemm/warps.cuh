@@ -12,7 +12,7 @@
 namespace lamina::cuda::implicit_gemm {
 
 /// m filters x n pixels for a block, warp_m x warp_n for a warp, in fragments of 8 filters x 16 pixels: mma.sync's rows
-/// are pixels. Both operands come by ldmatrix from 128-byte rows; docs/implicit_gemm.md shows the lanes.
+/// are pixels. Both operands come by ldmatrix from 128-byte rows; docs/inside/implicit_gemm.md shows the lanes.
 template <class Operand, int m, int n, int warp_m, int warp_n, int depth = 3>
 struct WarpTile {
   using Op = Operand;

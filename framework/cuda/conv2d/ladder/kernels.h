@@ -6,7 +6,7 @@
 #include "lamina/kernel/conv_geometry.h"
 
 /// The launchers of the textbook ladder: each enqueues one kernel on the current device and checks the launch.
-/// conv2d.cpp decides which to call; docs/kernels.md explains them. All tensors are f32 in device memory.
+/// conv2d.cpp decides which to call; docs/inside/kernels.md explains them. All tensors are f32 in device memory.
 namespace lamina::cuda {
 
 struct Conv2dArguments {

@@ -5,7 +5,8 @@
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/problems.h"
 
-/// The five textbook algorithms: nchw f32, every geometry, in fp32, im2col also in TF32. docs/kernels.md teaches them.
+/// The five textbook algorithms: nchw f32, every geometry, in fp32, im2col also in TF32. docs/inside/kernels.md teaches
+/// them.
 namespace lamina::cuda::ladder {
 
 bool takes(const ConvProblem& problem, const Preparation& preparation);

@@ -12,7 +12,7 @@
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/kernel/precision.h"
 
-/// What the host and the device code of the convolution by mma.sync agree on. docs/grouped.md has the pictures.
+/// What the host and the device code of the convolution by mma.sync agree on. docs/inside/grouped.md has the pictures.
 namespace lamina::cuda::mma {
 
 inline constexpr int threads = 128;

@@ -7,7 +7,7 @@
 
 /// A 1x1 convolution and the depthwise one behind it, as mobile networks' blocks begin, between channels-last
 /// activations of 16 bits: what lies between them stays in shared memory. Compute capability 8.0 and up. See kernel.cuh
-/// and docs/grouped.md.
+/// and docs/inside/grouped.md.
 namespace lamina::cuda::pair {
 
 bool takes(const ConvPairProblem& problem, const Preparation& preparation);

@@ -7,7 +7,7 @@
 
 /// The end of a residual block and the beginning of the next in one launch, between channels-last activations of f16 on
 /// compute capability 9.0: the wide map is narrowed out of shared memory while it is stored. See kernel.cuh and
-/// docs/channels_last.md.
+/// docs/inside/channels_last.md.
 namespace lamina::cuda::channels_last::bottleneck {
 
 bool takes(const BottleneckProblem& problem, const Preparation& preparation);

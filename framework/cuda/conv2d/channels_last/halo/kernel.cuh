@@ -12,7 +12,7 @@
 // one what is added to the sums, in the order of the tiles. Shared memory: a ring of boxes, a ring of 8 KB of weights *
 // groups, store buffers, barriers. Preconditions: compute capability 9.0; Arguments and maps filled in by
 // channels_last.cpp. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply", "Tensors: tiled mode"; the
-// operand that is read in place, shifted from tap to tap, is the first layer's (docs/first_layer.md).
+// operand that is read in place, shifted from tap to tap, is the first layer's (docs/inside/first_layer.md).
 
 #include "lamina/cuda/conv2d/channels_last/halo/pool.cuh"
 #include "lamina/cuda/conv2d/channels_last/multiply.cuh"
