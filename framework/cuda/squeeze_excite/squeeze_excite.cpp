@@ -1,17 +1,13 @@
 #include "lamina/cuda/squeeze_excite/squeeze_excite.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <vector>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/kernel.h"
-#include "lamina/kernel/make_operator.h"
 
 namespace lamina {
 namespace cuda::squeeze_excite {
@@ -50,25 +46,23 @@ int images_of(const Arguments& args, const DeviceDescription& device) {
 }
 
 /// The parameters of all blocks; zeros where there are no more values.
-std::vector<unsigned char> packed(const SqueezeExciteProblem& problem, const Arguments& args, DType type) {
-  const int bytes = args.squeeze.bytes() + args.excite.bytes();
-  std::vector<unsigned char> result(static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes));
-  const auto put = [&](std::int64_t at, const auto& value) { std::memcpy(result.data() + at, &value, sizeof(value)); };
-  const auto bits = [&](float w) { return type == DType::f16 ? to_half(w).bits : to_bfloat16(w).bits; };
+Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, DType type) {
+  const std::int64_t bytes = args.squeeze.bytes() + args.excite.bytes();
+  Packed packed(blocks * bytes);
   const auto put_layer = [&](const ConvProblem& conv, const Layer& layer, int offset, int count) {
     const float* weights = lamina::detail::floats(conv.weight);
     for (int i = 0; i < count; ++i) {
-      const std::int64_t at = std::int64_t{i / layer.rows} * bytes + offset;
+      const std::int64_t at = i / layer.rows * bytes + offset;
       const int row = i % layer.rows;
       for (int k = 0; k < layer.terms; ++k) {
-        put(at + row * layer.pitch() + k * 2, bits(weights[std::int64_t{i} * layer.terms + k]));
+        packed.put(at + row * layer.pitch() + k * 2, bits16(weights[std::int64_t{i} * layer.terms + k], type));
       }
-      if (conv.bias.defined()) put(at + layer.weight_bytes() + row * 4, lamina::detail::floats(conv.bias)[i]);
+      if (conv.bias.defined()) packed.put(at + layer.weight_bytes() + row * 4, lamina::detail::floats(conv.bias)[i]);
     }
   };
   put_layer(problem.squeeze, args.squeeze, 0, args.hidden);
   put_layer(problem.excite, args.excite, args.squeeze.bytes(), args.channels);
-  return result;
+  return packed;
 }
 
 bool is_layer(const ConvProblem& problem, const Preparation& p) {
@@ -99,35 +93,24 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {
-  const int device = p.device.device.index;
   const DType type = p.output().format.dtype;
   Arguments args = arguments_of(problem, p.input());
   args.squeeze_finish = finish_of(problem.squeeze.epilogue, type);
   args.excite_finish = finish_of(problem.excite.epilogue, type);
-  const std::vector<unsigned char> all = packed(problem, args, type);
-  const Constant parameters(device, all.data(), all.size());
+  Constants constants(p.device.device.index);
+  args.parameters = constants.add(pack_layers(problem, args, type).bytes());
   const int images = images_of(args, p.device);
+  const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
   const void* const function = kernel(type, images, problem.multiplies);
-  reserve_shared_memory(device, function, p.device.shared_bytes);
-  return lamina::detail::make_operator(
-      lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ", args.hidden, " between",
-                             images > 1 ? ", several images" : "", problem.multiplies ? "" : ", factors alone"),
-      {.parameters = parameters.bytes()},
-      [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        if (outputs[0].numel() == 0) return;  // an empty batch
-        const DeviceGuard guard(device);
-        Arguments with = args;
-        with.input = inputs[0].raw(), with.output = outputs[0].raw();
-        with.parameters = parameters.as<unsigned char>();  // which the operator keeps
-        void* arguments[] = {&with};
-        const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
-        launch_kernel(function,
-                      {.grid = dim3(static_cast<unsigned>(clusters * blocks)),
-                       .block = dim3(threads),
-                       .shared_bytes = static_cast<std::size_t>(shared_bytes(with, images)),
-                       .cluster = blocks},
-                      execution.stream, arguments);
-      });
+  reserve_shared_memory(p.device.device.index, function, p.device.shared_bytes);
+  return make_launched<Arguments>(
+      {.description = lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ",
+                                             args.hidden, " between", images > 1 ? ", several images" : "",
+                                             problem.multiplies ? "" : ", factors alone"),
+       .kernel = function,
+       .how = of_blocks(clusters * blocks, threads, shared_bytes(args, images), blocks),
+       .args = args,
+       .constants = constants});
 }
 
 }  // namespace cuda::squeeze_excite

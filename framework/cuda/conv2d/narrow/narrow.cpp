@@ -1,14 +1,11 @@
 #include "lamina/cuda/conv2d/narrow/narrow.h"
 
-#include <cstring>
 #include <limits>
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/narrow/choice.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch.h"
-#include "lamina/kernel/make_operator.h"
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 
@@ -16,13 +13,9 @@ namespace lamina::cuda::narrow {
 namespace {
 
 /// What slice_bytes describes, of all slices; zeros where there are no more filters or channels.
-std::vector<unsigned char> pack(const ConvProblem& problem, const Arguments& args, int n, DType type) {
-  const int bytes = slice_bytes(args.chunks, n);
-  std::vector<unsigned char> packed(static_cast<std::size_t>(args.slices) * static_cast<std::size_t>(bytes));
-  const auto put = [&](int slice, std::int64_t at, const auto& value) {
-    std::memcpy(packed.data() + std::int64_t{slice} * bytes + at, &value, sizeof(value));
-  };
-  const auto bits = [&](float w) { return type == DType::f16 ? to_half(w).bits : to_bfloat16(w).bits; };
+Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type) {
+  const std::int64_t bytes = slice_bytes(args.chunks, n);
+  Packed packed(args.slices * bytes);
   const float* weight = lamina::detail::floats(problem.weight);
   for (int slice = 0; slice < args.slices; ++slice) {
     for (int j = 0; j < n; ++j) {
@@ -31,67 +24,16 @@ std::vector<unsigned char> pack(const ConvProblem& problem, const Arguments& arg
         if (filter >= args.filters) continue;
         for (int k = 0; k < args.channels; ++k) {
           const int lane = column * 4 + k % chunk / 8;
-          put(slice, std::int64_t{k / chunk * n + j} * fragment_bytes + lane * 16 + k % 8 * 2,
-              bits(weight[std::int64_t{filter} * args.channels + k]));
+          packed.put(slice * bytes + std::int64_t{k / chunk * n + j} * fragment_bytes + lane * 16 + k % 8 * 2,
+                     bits16(weight[std::int64_t{filter} * args.channels + k], type));
         }
-        const float bias = problem.bias.defined() ? lamina::detail::floats(problem.bias)[filter] : 0.0f;
-        put(slice, bias_offset(args.chunks, n) + own * 4, bias);
+        if (!problem.bias.defined()) continue;
+        packed.put(slice * bytes + bias_offset(args.chunks, n) + own * 4, lamina::detail::floats(problem.bias)[filter]);
       }
     }
   }
   return packed;
 }
-
-class Narrow final : public Operator {
- public:
-  Narrow(const ConvProblem& problem, const Preparation& p)
-      : device_(p.device.device.index), residual_(problem.epilogue.reads_operands() ? (problem.scaled ? 2u : 1u) : 0u) {
-    const auto choice = choose(problem, p);
-    if (!choice) lamina::detail::fail("narrow: no tile fits this device");
-    choice_ = *choice;
-    const DType type = p.output().format.dtype;
-    reserve_shared_memory(device_, choice_.tile.kernel, p.device.shared_bytes);
-    const auto packed = pack(problem, choice_.args, choice_.tile.n, type);
-    weights_ = Constant(device_, packed.data(), packed.size());
-    choice_.args.weights = weights_.as<unsigned char>();
-    choice_.args.finish = finish_of(problem.epilogue, type);
-  }
-
-  std::string description() const override {
-    const Arguments& a = choice_.args;
-    return lamina::detail::concat(
-        "narrow (mma.sync): ", choice_.tile.scaled ? "scaled, " : "", 16 * choice_.tile.m, " pixels x ",
-        8 * choice_.tile.n, " filters per warp, ", a.splits, a.splits == 1 ? " part of K, " : " parts of K, ",
-        (choice_.shared_bytes + 1023) / 1024, " KB shared memory, ", choice_.blocks, " blocks");
-  }
-
-  bool heeds_neighbours() const override { return true; }
-
-  std::size_t parameter_bytes() const override { return weights_.bytes(); }
-
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
-    if (outputs[0].numel() == 0) return;  // an empty batch
-    const DeviceGuard guard(device_);
-    Arguments args = choice_.args;
-    args.input = inputs[0].raw();
-    args.output = outputs[0].raw();
-    args.neighbours = execution.neighbours;
-    if (choice_.tile.scaled) args.factors = inputs[1].raw();
-    if (residual_ > 0) args.finish.residual = inputs[residual_].raw();
-    void* arguments[] = {&args};
-    launch_kernel(choice_.tile.kernel,
-                  {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
-                   .block = dim3(threads),
-                   .shared_bytes = static_cast<std::size_t>(choice_.shared_bytes)},
-                  execution.stream, arguments);
-  }
-
- private:
-  int device_;
-  std::size_t residual_;  // which input; 0: none
-  Choice choice_;
-  Constant weights_;
-};
 
 /// Wider layers are channels_last's.
 constexpr int most_filters = 320;
@@ -153,8 +95,31 @@ bool pays(const ConvProblem& problem, const Preparation& p) {
          (linear && products(problem, p) <= most_products);
 }
 
-std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
-  return std::make_unique<Narrow>(problem, preparation);
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+  auto choice = choose(problem, p);
+  if (!choice) lamina::detail::fail("narrow: no tile fits this device");
+  Arguments& args = choice->args;
+  const Tile& tile = choice->tile;
+  const DType type = p.output().format.dtype;
+  reserve_shared_memory(p.device.device.index, tile.kernel, p.device.shared_bytes);
+  Constants constants(p.device.device.index);
+  args.weights = constants.add(pack(problem, args, tile.n, type).bytes());
+  args.finish = finish_of(problem.epilogue, type);
+  const std::size_t operands = problem.scaled ? 2 : 1;
+  return make_launched<Arguments>(
+      {.description = lamina::detail::concat(
+           "narrow (mma.sync): ", tile.scaled ? "scaled, " : "", 16 * tile.m, " pixels x ", 8 * tile.n,
+           " filters per warp, ", args.splits, args.splits == 1 ? " part of K, " : " parts of K, ",
+           (choice->shared_bytes + 1023) / 1024, " KB shared memory, ", choice->blocks, " blocks"),
+       .kernel = tile.kernel,
+       .how = of_blocks(choice->blocks, threads, choice->shared_bytes),
+       .args = args,
+       .constants = constants,
+       .residual = problem.epilogue.reads_operands() ? operands : 0},
+      [scaled = problem.scaled](Arguments& a, std::span<const Tensor> inputs, std::span<Tensor>) {
+        if (scaled) a.factors = inputs[1].raw();
+        return std::tuple();
+      });
 }
 
 }  // namespace lamina::cuda::narrow

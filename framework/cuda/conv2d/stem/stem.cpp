@@ -1,18 +1,14 @@
 #include "lamina/cuda/conv2d/stem/stem.h"
 
-#include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/stem/arguments.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
-#include "lamina/kernel/make_operator.h"
+#include "lamina/cuda/tensor_core/packing.h"
 
 namespace lamina::cuda::stem {
 namespace {
@@ -62,11 +58,9 @@ Choice choose(const ConvGeometry& g, const Instance& instance, const DeviceDescr
 }
 
 /// Weights as Arguments says; zeros where there are no more filters, channels or pixels of the window.
-std::vector<unsigned char> pack(const ConvProblem& problem, const Arguments& args, int n, DType type) {
-  std::vector<unsigned char> packed(static_cast<std::size_t>(args.slices) * kernel_side * static_cast<std::size_t>(n) *
-                                    fragment_bytes);
+Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type) {
+  Packed packed(std::int64_t{args.slices} * kernel_side * n * fragment_bytes);
   const float* weight = lamina::detail::floats(problem.weight);
-  const auto bits = [&](float w) { return type == DType::f16 ? to_half(w).bits : to_bfloat16(w).bits; };
   for (int filter = 0; filter < args.filters; ++filter) {
     // A lane has 2 n neighbouring filters: columns 2 t and 2 t + 1 of fragment j are its filters 2 j and 2 j + 1.
     const int slice = filter / (8 * n), t = filter % (8 * n) / (2 * n), own = filter % (2 * n);
@@ -77,8 +71,8 @@ std::vector<unsigned char> pack(const ConvProblem& problem, const Arguments& arg
           // The fragments of mma.m16n8k16, PTX ISA: lane 4 n + k / 2 % 4 holds k, k + 1, k + 8, k + 9 of column n.
           const int k = kw * most_channels + c, lane = column * 4 + k % 8 / 2, element = k / 8 * 2 + k % 2;
           const int fragment = (slice * kernel_side + kh) * n + j;
-          const auto value = bits(weight[((filter * args.channels + c) * kernel_side + kh) * kernel_side + kw]);
-          std::memcpy(packed.data() + fragment * fragment_bytes + lane * 8 + element * 2, &value, sizeof(value));
+          packed.put(fragment * fragment_bytes + lane * 8 + element * 2,
+                     bits16(weight[((filter * args.channels + c) * kernel_side + kh) * kernel_side + kw], type));
         }
       }
     }
@@ -102,37 +96,25 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  const int device = p.device.device.index;
   const DType type = p.output().format.dtype;
   const auto instance = instance_for(problem.geometry.out_channels, p.input().format.dtype, type);
   if (!instance) lamina::detail::fail("stem: no kernel for ", problem.geometry.out_channels, " filters");
   Choice choice = choose(problem.geometry, *instance, p.device);
-  const int n = instance->n;
-  reserve_shared_memory(device, instance->kernel, p.device.shared_bytes);
-  const auto packed = pack(problem, choice.args, n, type);
-  std::vector<float> biases(static_cast<std::size_t>(choice.args.slices * 8 * n));
-  if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
-  const Constant weights(device, packed.data(), packed.size());
-  const Constant bias(device, biases.data(), biases.size() * sizeof(float));
-  choice.args.finish = finish_of(problem.epilogue, type);
-  return lamina::detail::make_operator(
-      lamina::detail::concat("stem (mma.sync): ", 8 * n, " filters of ", choice.args.rows, " x ", choice.args.columns,
-                             " pixels per block, ", (choice.shared_bytes + 1023) / 1024, " KB shared memory, ",
-                             choice.blocks, " blocks"),
-      {.parameters = weights.bytes() + bias.bytes()},
-      [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        if (outputs[0].numel() == 0) return;  // an empty batch
-        const DeviceGuard guard(device);
-        Arguments args = choice.args;
-        args.input = inputs[0].raw(), args.output = outputs[0].raw();
-        args.weights = weights.as<unsigned char>(), args.bias = bias.as<float>();  // which the operator keeps
-        void* arguments[] = {&args};
-        launch_kernel(choice.instance.kernel,
-                      {.grid = dim3(static_cast<unsigned>(choice.blocks)),
-                       .block = dim3(threads),
-                       .shared_bytes = static_cast<std::size_t>(choice.shared_bytes)},
-                      execution.stream, arguments);
-      });
+  Arguments& args = choice.args;
+  const int filters = 8 * instance->n;
+  reserve_shared_memory(p.device.device.index, instance->kernel, p.device.shared_bytes);
+  Constants constants(p.device.device.index);
+  args.weights = constants.add(pack(problem, args, instance->n, type).bytes());
+  args.bias = constants.add(padded_biases(problem.bias, std::int64_t{args.slices} * filters));
+  args.finish = finish_of(problem.epilogue, type);
+  return make_launched<Arguments>(
+      {.description = lamina::detail::concat("stem (mma.sync): ", filters, " filters of ", args.rows, " x ",
+                                             args.columns, " pixels per block, ", (choice.shared_bytes + 1023) / 1024,
+                                             " KB shared memory, ", choice.blocks, " blocks"),
+       .kernel = instance->kernel,
+       .how = of_blocks(choice.blocks, threads, choice.shared_bytes),
+       .args = args,
+       .constants = constants});
 }
 
 }  // namespace lamina::cuda::stem

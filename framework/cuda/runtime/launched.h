@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/make_operator.h"
+
+/// Operators that are one launch of one kernel: most of those whose weights are packed.
+namespace lamina::cuda {
+
+/// A grid and blocks of one dimension.
+inline Launch of_blocks(std::int64_t blocks, int threads, std::int64_t shared_bytes = 0, int cluster = 1) {
+  return {.grid = dim3(static_cast<unsigned>(blocks)),
+          .block = dim3(static_cast<unsigned>(threads)),
+          .shared_bytes = static_cast<std::size_t>(shared_bytes),
+          .cluster = cluster};
+}
+
+/// What a kernel's arguments point to besides activations. Cheap to copy.
+class Constants {
+ public:
+  explicit Constants(int device) : device_(device) {}
+
+  /// The address of a copy on the device, which this keeps. Throws Error if memory runs out.
+  template <class Value>
+  const Value* add(const std::vector<Value>& values) {
+    return all_.emplace_back(device_, values.data(), values.size() * sizeof(Value)).template as<Value>();
+  }
+
+  int device() const { return device_; }
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const Constant& each : all_) sum += each.bytes();
+    return sum;
+  }
+
+ private:
+  int device_;
+  std::vector<Constant> all_;
+};
+
+template <class Arguments>
+struct Launched {
+  std::string description;
+  const void* kernel = nullptr;  ///< __global__ void(Arguments, more...)
+  Launch how;
+  Arguments args;            ///< all but the addresses of activations
+  Constants constants;       ///< what they point to
+  std::size_t residual = 0;  ///< the input that args.finish adds; 0: none
+};
+
+/// The operator of one launch. It fills in `input`, `output`, `finish.residual` and `neighbours`, those of them that
+/// Arguments has; `more(args, inputs, outputs)` fills in what else depends on addresses, and gives a tuple of the
+/// kernel's parameters behind Arguments.
+template <class Arguments, class More>
+std::unique_ptr<Operator> make_launched(Launched<Arguments> it, More more) {
+  constexpr bool beside = requires(Arguments & a) { a.neighbours; };
+  std::string description = std::move(it.description);
+  return lamina::detail::make_operator(
+      std::move(description), {.parameters = it.constants.bytes(), .heeds_neighbours = beside},
+      [it = std::move(it), more = std::move(more)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                   const Execution& execution) {
+        if (outputs[0].numel() == 0) return;  // an empty batch
+        const DeviceGuard guard(it.constants.device());
+        Arguments args = it.args;
+        if constexpr (requires { args.input; }) args.input = inputs[0].raw();
+        if constexpr (requires { args.output; }) args.output = outputs[0].raw();
+        if constexpr (requires { args.finish.residual; }) {
+          if (it.residual > 0) args.finish.residual = inputs[it.residual].raw();
+        }
+        if constexpr (beside) args.neighbours = execution.neighbours;
+        auto others = more(args, inputs, outputs);
+        std::apply(
+            [&](auto&... other) {
+              void* addresses[] = {&args, &other...};
+              launch_kernel(it.kernel, it.how, execution.stream, addresses);
+            },
+            others);
+      });
+}
+
+template <class Arguments>
+std::unique_ptr<Operator> make_launched(Launched<Arguments> it) {
+  return make_launched(std::move(it), [](auto&, auto, auto) { return std::tuple(); });
+}
+
+}  // namespace lamina::cuda
