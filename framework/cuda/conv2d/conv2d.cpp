@@ -9,7 +9,6 @@
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/narrow/narrow.h"
-#include "lamina/cuda/conv2d/pair/pair.h"
 #include "lamina/cuda/conv2d/stem/stem.h"
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
@@ -38,7 +37,7 @@ constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::take
 constexpr Kernel<BottleneckProblem> bottlenecks[] = {
     {"bottleneck", channels_last::bottleneck::takes, channels_last::bottleneck::prepare}};
 
-constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", pair::takes, pair::prepare}};
+constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", depthwise::takes_pair, depthwise::prepare_pair}};
 
 }  // namespace
 

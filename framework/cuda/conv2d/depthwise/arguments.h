@@ -24,15 +24,41 @@ struct Arguments {
   void* output = nullptr;         // [N, OH, OW, C]
   Finish finish;
   // Of the tiled kernels:
-  int lanes = 0;                        // packs of channels of a block
-  int threads_x = 0, threads_y = 0;     // of a block, besides
-  int tiles_x = 0, tiles_y = 0;         // of an image
-  int chunks = 0;                       // of channels: lanes packs each
-  int tile_width = 0, tile_height = 0;  // of the input, in shared memory
+  int slice = 0, slices = 0;            // of the channels: so many each
+  int across = 0, down = 0;             // threads' tiles of outputs in a block's
+  int tiles_x = 0, tiles_y = 0;         // blocks' tiles in an image
+  int halo_width = 0, halo_height = 0;  // of the map whose windows a block adds up, in shared memory
   int pixel_bytes = 0;                  // from pixel to pixel there
-  int copy_bytes = 16;                  // of one cp.async: 4, 8 or 16
+  int copy_bytes = 16;                  // of one copy of the input: 4, 8 or 16
   int pieces = 0;                       // such copies of a pixel
-  Divider by_pieces;
+  Divider by_pieces, by_slices, by_tiles_x, by_tiles_y;
+  Divider by_lanes, by_across;  // packs of channels of a slice; threads' tiles side by side
+};
+
+inline constexpr int unit_bytes = 16;       // of channels: what a row of an 8 x 8 matrix of ldmatrix holds
+inline constexpr int fragment_bytes = 256;  // of weights: 16 channels of 8 filters
+inline constexpr int max_fragments = 4;     // that a warp multiplies its pixels with at a time
+
+/// Of the pair of a 1x1 convolution and the depthwise one behind it, whose input is [N, H, W, K].
+struct PairArguments : Arguments {
+  const unsigned char* parameters = nullptr;  // [slices, ParametersOf::bytes], in place of weight and bias
+  Finish between;                             // of the first, which is short
+  int terms = 0, steps = 0;                   // K; of 16 channels
+  int most_pixels = 0;                        // of the input, that a block reads
+  int input_bytes = 0;                        // from pixel to pixel of the input in shared memory
+  bool wide = false;                          // a warp takes 32 pixels at a time and not 16
+  Divider by_units, by_halo_width;            // of the map: units of 16 bytes of a pixel
+};
+
+/// Where the parameters of a pair's slice lie, a multiple of 8 channels: weights of the first as fragments of mma.sync,
+/// [steps, slice / 8, lane, 4] of 16 bits, and in f32 its bias, the second's weights [KH, KW, slice] and its bias.
+struct ParametersOf {
+  int bias, taps, last, bytes;
+  __host__ __device__ ParametersOf(int steps, int slice, int kernel)
+      : bias(steps * (slice / 8) * fragment_bytes),
+        taps(bias + slice * 4),
+        last(taps + kernel * kernel * slice * 4),
+        bytes(last + slice * 4) {}
 };
 
 /// One compiled kernel: `pack` channels, `columns` x `rows` outputs of a thread. kernel 0: any geometry.
@@ -40,12 +66,14 @@ struct Instance {
   int kernel = 0, stride = 0;
   int pack = 1;
   int columns = 1, rows = 1;
-  const void* function = nullptr;  // __global__ void(Arguments)
+  const void* function = nullptr;  // __global__ void(Arguments), of pairs void(PairArguments)
 };
 
 /// All of one storage type, the widest packs first.
 std::vector<Instance> instances_f32();
 std::vector<Instance> instances_f16();
 std::vector<Instance> instances_bf16();
+std::vector<Instance> pairs_f16();
+std::vector<Instance> pairs_bf16();
 
 }  // namespace lamina::cuda::depthwise

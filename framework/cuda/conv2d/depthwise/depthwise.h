@@ -2,15 +2,19 @@
 
 #include <memory>
 
+#include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/problems.h"
 
 /// Conv2d with a filter for each channel, between channels-last activations of the precision's storage type, any
-/// geometry, sums in f32. See kernel.cuh and docs/inside/grouped.md.
+/// geometry, sums in f32; in 16 bits also behind a 1x1 convolution, as mobile networks' blocks begin: what lies between
+/// the two stays in shared memory (compute capability 8.0 and up). See kernel.cuh and docs/inside/grouped.md.
 namespace lamina::cuda::depthwise {
 
 bool takes(const ConvProblem& problem, const Preparation& preparation);
-/// Throws Error if memory runs out.
+bool takes_pair(const ConvPairProblem& problem, const Preparation& preparation);
+/// Throw Error if memory runs out.
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& preparation);
 
 }  // namespace lamina::cuda::depthwise

@@ -4,7 +4,7 @@
 // Preconditions: Arguments filled in by depthwise.cpp.
 
 #include "lamina/cuda/conv2d/depthwise/arguments.h"
-#include "lamina/cuda/conv2d/windows.cuh"
+#include "lamina/cuda/conv2d/depthwise/windows.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"
 

@@ -1,11 +1,11 @@
 #pragma once
 
 // What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
-// pixels in shared memory. The depthwise convolution's, and of the pair of a convolution and a depthwise one.
+// pixels in shared memory.
 
 #include "lamina/cuda/finish.cuh"
 
-namespace lamina::cuda {
+namespace lamina::cuda::depthwise {
 
 template <class T, int pack>
 __device__ __forceinline__ void to_floats(const unsigned char* from, float (&to)[pack]) {
@@ -113,4 +113,4 @@ __device__ __forceinline__ void store_windows(const Finish& finish, const float 
   }
 }
 
-}  // namespace lamina::cuda
+}  // namespace lamina::cuda::depthwise

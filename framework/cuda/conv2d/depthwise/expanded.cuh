@@ -1,0 +1,191 @@
+#pragma once
+
+// The map whose windows are added up is what a 1x1 convolution makes of the input, between channels-last tensors of 16
+// bits. A block brings the input pixels that its windows see, all channels of them, into shared memory, multiplies them
+// with the slice's filters by mma.sync, rounds what comes to the storage type, as the map would be, and puts it into
+// shared memory. There: the slice's parameters; most_pixels * input_bytes; halo_height * halo_width * pixel_bytes. From
+// pixel to pixel is an odd number of units of 16 bytes, so that 8 neighbours are in different banks.
+//
+// The order of sums is K from first to last, then tap by tap: no bit depends on tiles or the batch.
+
+#include "lamina/cuda/conv2d/depthwise/tile.cuh"
+#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
+
+namespace lamina::cuda::depthwise {
+
+/// Finishes a warp's sums of m times 16 pixels from `first` on, and of up to max_fragments times 8 filters, and stores
+/// them as activations at `between`, where the rectangle's first pixel and the first of these filters belong.
+template <class T, int m>
+__device__ __forceinline__ void store_between(const PairArguments& args, const Rectangle& from, int first,
+                                              int fragments, unsigned char* between,
+                                              float (&sum)[m][max_fragments][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float per_width = __frcp_rn(static_cast<float>(from.width));
+  const auto finish = [&](auto kind) {
+#pragma unroll
+    for (int i = 0; i < m; ++i) {
+#pragma unroll
+      for (int j = 0; j < max_fragments; ++j) {
+#pragma unroll
+        for (float& value : sum[i][j]) value = finished<kind.value, T>(args.between, value);
+      }
+    }
+  };
+  using Kind = Finish::Kind;
+  if (args.between.kind == Kind::silu) {
+    finish(std::integral_constant<Kind, Kind::silu>());
+  } else if (args.between.kind == Kind::hard_swish) {
+    finish(std::integral_constant<Kind, Kind::hard_swish>());
+  } else {
+    finish(std::integral_constant<Kind, Kind::clamp>());
+  }
+#pragma unroll
+  for (int i = 0; i < 2 * m; ++i) {
+    const int pixel = first + i * 8 + lane / 4;
+    if (pixel >= from.pixels()) continue;
+    // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
+    const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
+    unsigned char* const to = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * 4;
+#pragma unroll
+    for (int j = 0; j < max_fragments; ++j) {
+      if (j >= fragments) continue;
+      const float* pair = &sum[i / 2][j][i % 2 * 2];
+      *reinterpret_cast<Pack<T, 2>*>(to + j * 16) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
+    }
+  }
+}
+
+/// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs.
+template <class T, int m>
+__device__ __forceinline__ void expand(const PairArguments& args, const Rectangle& from, std::uint32_t pixels,
+                                       const unsigned char* parameters, int bias_offset, unsigned char* between) {
+  constexpr int warps = max_threads / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int all = args.slice / 8, chunks = (all + max_fragments - 1) / max_fragments;
+  const int groups = (from.pixels() + 16 * m - 1) / (16 * m);
+  if (groups == 0) return;
+  for (int group = warp, chunk = 0;; group += warps) {
+    for (; group >= groups; group -= groups) ++chunk;
+    if (chunk >= chunks) break;
+    const int first = group * 16 * m, fragment = chunk * max_fragments;
+    const int fragments = min(all - fragment, max_fragments);
+    std::uint32_t source[m];
+#pragma unroll
+    for (int i = 0; i < m; ++i) {
+      const int pixel = min(first + i * 16 + lane % 16, from.pixels() - 1);
+      source[i] = pixels + static_cast<std::uint32_t>(pixel * args.input_bytes + lane / 16 * unit_bytes);
+    }
+    float sum[m][max_fragments][4] = {};
+    const unsigned char* weights = parameters + fragment * fragment_bytes + lane * 8;
+#pragma unroll 2
+    for (int step = 0; step < args.steps; ++step) {
+      std::uint32_t a[m][4];
+#pragma unroll
+      for (int i = 0; i < m; ++i) {
+        ptx::load_matrices(a[i], source[i]);
+        source[i] += 2 * unit_bytes;
+      }
+#pragma unroll
+      for (int j = 0; j < max_fragments; ++j) {
+        if (j >= fragments) continue;
+        const uint2 word = *reinterpret_cast<const uint2*>(weights + j * fragment_bytes);
+        const std::uint32_t b[2] = {word.x, word.y};
+#pragma unroll
+        for (int i = 0; i < m; ++i) ptx::mma<T>(sum[i][j], a[i], b, sum[i][j]);
+      }
+      weights += all * fragment_bytes;
+    }
+#pragma unroll
+    for (int j = 0; j < max_fragments; ++j) {
+      if (j >= fragments) continue;
+      const auto* biases = reinterpret_cast<const float*>(parameters + bias_offset) + (fragment + j) * 8 + lane % 4 * 2;
+      const float2 bias = *reinterpret_cast<const float2*>(biases);
+#pragma unroll
+      for (int i = 0; i < m; ++i) {
+        sum[i][j][0] += bias.x, sum[i][j][1] += bias.y;
+        sum[i][j][2] += bias.x, sum[i][j][3] += bias.y;
+      }
+    }
+    store_between<T, m>(args, from, first, fragments, between + fragment * 16, sum);
+  }
+}
+
+/// Zeros where the map has no pixels.
+__device__ __forceinline__ void pad(const PairArguments& args, const Rectangle& inside, int top, int left,
+                                    unsigned char* map) {
+  if (inside.pixels() == args.halo_height * args.halo_width) return;
+  const int units = args.pixel_bytes / unit_bytes, all = args.halo_height * args.halo_width * units;
+  for (int i = static_cast<int>(threadIdx.x); i < all; i += max_threads) {
+    const auto pixel = args.by_units.quotient(static_cast<std::uint32_t>(i));
+    const int y = static_cast<int>(args.by_halo_width.quotient(pixel));
+    const int row = top + y, column = left + static_cast<int>(pixel) - y * args.halo_width;
+    if (row >= inside.top && row < inside.top + inside.height && column >= inside.left &&
+        column < inside.left + inside.width) {
+      continue;
+    }
+    *reinterpret_cast<uint4*>(map + i * unit_bytes) = {};
+  }
+}
+
+template <class T>
+struct Expanded {
+  using Element = T;
+  using Arguments = PairArguments;
+  static constexpr bool expands = true;
+
+  const Arguments& args;
+  const Place& place;
+  const ParametersOf offset;
+  const int top, left;
+  unsigned char *const memory, *const pixels, *const map;
+  const float *const taps, *const biases;
+  Rectangle from;  // of the input
+
+  __device__ __forceinline__ Expanded(const Arguments& args_, const Place& place_, int kernel, int top_, int left_,
+                                      unsigned char* memory_)
+      : args(args_),
+        place(place_),
+        offset(args_.steps, args_.slice, kernel),
+        top(top_),
+        left(left_),
+        memory(memory_),
+        pixels(memory_ + offset.bytes),
+        map(pixels + args_.most_pixels * args_.input_bytes),
+        taps(reinterpret_cast<const float*>(memory_ + offset.taps)),
+        biases(reinterpret_cast<const float*>(memory_ + offset.last)),
+        from{max(top_, 0), max(left_, 0), 0, 0} {
+    from.height = max(min(top + args.halo_height, args.geometry.in_height) - from.top, 0);
+    from.width = max(min(left + args.halo_width, args.geometry.in_width) - from.left, 0);
+  }
+
+  template <int pack>
+  __device__ __forceinline__ void load_parameters(int) const {
+    const std::uint32_t to = ptx::shared_address(memory);
+    const auto* parameters = args.parameters + static_cast<std::int64_t>(place.slice) * offset.bytes;
+    for (int i = static_cast<int>(threadIdx.x) * 16; i < offset.bytes; i += max_threads * 16) {
+      ptx::copy_async<16>(to + static_cast<std::uint32_t>(i), parameters + i);
+    }
+    pad(args, from, top, left, map);
+  }
+
+  __device__ __forceinline__ void load() const {
+    const ConvGeometry& g = args.geometry;
+    const std::int64_t pitch = args.terms * 2;
+    const auto* source = static_cast<const unsigned char*>(args.input) + place.image * g.in_height * g.in_width * pitch;
+    load_pixels<true>(args, from, source, pitch, args.terms * 2, ptx::shared_address(pixels), args.input_bytes);
+  }
+
+  __device__ __forceinline__ void expand() const {
+    unsigned char* const inside = map + ((from.top - top) * args.halo_width + from.left - left) * args.pixel_bytes;
+    if (args.wide) {
+      depthwise::expand<T, 2>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside);
+    } else {
+      depthwise::expand<T, 1>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside);
+    }
+    __syncthreads();
+  }
+};
+
+}  // namespace lamina::cuda::depthwise

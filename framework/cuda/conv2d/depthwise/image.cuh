@@ -1,0 +1,57 @@
+#pragma once
+
+// The map whose windows are added up is the input. Shared memory: halo_height * halo_width * pixel_bytes, and behind
+// them, unless they are in registers, weights [KH, KW, slice] of f32.
+
+#include "lamina/cuda/conv2d/depthwise/tile.cuh"
+#include "lamina/cuda/conv2d/depthwise/windows.cuh"
+
+namespace lamina::cuda::depthwise {
+
+template <class T>
+struct Image {
+  using Element = T;
+  using Arguments = depthwise::Arguments;
+  static constexpr bool expands = false;
+
+  const Arguments& args;
+  const Place& place;
+  const Rectangle halo;
+  unsigned char* const map;
+  float* const taps;  // of the slice
+  const float* const biases;
+
+  __device__ __forceinline__ Image(const Arguments& args_, const Place& place_, int, int top, int left,
+                                   unsigned char* memory)
+      : args(args_),
+        place(place_),
+        halo{top, left, args_.halo_height, args_.halo_width},
+        map(memory),
+        taps(reinterpret_cast<float*>(memory + halo.pixels() * args_.pixel_bytes)),
+        biases(args_.bias + place_.channel) {}
+
+  template <int pack>
+  __device__ __forceinline__ void load_parameters(int kernel) const {
+    const int lanes = args.slice / pack, channels = args.geometry.in_channels;
+    for (int i = static_cast<int>(threadIdx.x); i < kernel * kernel * lanes; i += static_cast<int>(blockDim.x)) {
+      const int tap = static_cast<int>(args.by_lanes.quotient(static_cast<std::uint32_t>(i)));
+      const int channel = place.channel + (i - tap * lanes) * pack;
+      if (channel >= channels) continue;
+      ptx::copy_async<pack * 4>(ptx::shared_address(taps + i * pack), args.weight + tap * channels + channel, true);
+    }
+  }
+
+  __device__ __forceinline__ void load() const {
+    constexpr int size = sizeof(T);
+    const ConvGeometry& g = args.geometry;
+    const auto pitch = static_cast<std::int64_t>(g.in_channels) * size;
+    const auto* source = static_cast<const unsigned char*>(args.input) +
+                         place.image * g.in_height * g.in_width * pitch + place.channel * size;
+    const int real = min(args.slice, g.in_channels - place.channel) * size;
+    load_pixels<false>(args, halo, source, pitch, real, ptx::shared_address(map), args.pixel_bytes);
+  }
+
+  __device__ __forceinline__ void expand() const {}
+};
+
+}  // namespace lamina::cuda::depthwise
