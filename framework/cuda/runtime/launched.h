@@ -63,8 +63,9 @@ template <class Arguments, class More>
 std::unique_ptr<Operator> make_launched(Launched<Arguments> it, More more) {
   constexpr bool beside = requires(Arguments & a) { a.neighbours; };
   std::string description = std::move(it.description);
+  const lamina::detail::OperatorTraits traits = {.parameters = it.constants.bytes(), .heeds_neighbours = beside};
   return lamina::detail::make_operator(
-      std::move(description), {.parameters = it.constants.bytes(), .heeds_neighbours = beside},
+      std::move(description), traits,
       [it = std::move(it), more = std::move(more)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                    const Execution& execution) {
         if (outputs[0].numel() == 0) return;  // an empty batch
