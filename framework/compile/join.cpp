@@ -13,6 +13,8 @@ namespace lamina::detail {
 namespace {
 
 constexpr int none = -1;
+// What reads and writes a value, and what is joined at once: all of them are asked about each other.
+constexpr std::size_t most_users = 256;
 
 class Joiner {
  public:
@@ -48,7 +50,8 @@ class Joiner {
 
   bool joins_channels(const Operation& op) const {
     const auto* module = dynamic_cast<const Layer<ConcatProblem>*>(op.module.get());
-    if (module == nullptr || op.view || program_.value(op.output).shape.rank() != 4) return false;
+    if (module == nullptr || op.view || op.inputs.size() > most_users || program_.value(op.output).shape.rank() != 4)
+      return false;
     std::vector<Shape> shapes;
     for (const int input : op.inputs) shapes.push_back(program_.value(input).shape);
     return module->problem(shapes).dim == 1;
@@ -85,11 +88,13 @@ class Joiner {
   /// Makes a value a slice if its format is that of the whole, and all that write and read it can.
   void place(int value, int whole, std::int64_t channel) {
     Program::Value& v = program_.value(value);
-    if (fixed_[index(value)] || value == whole || v.format != program_.value(whole).format) return;
+    const std::vector<int>& users = users_[index(value)];
+    if (fixed_[index(value)] || users.size() > most_users || value == whole || v.format != program_.value(whole).format)
+      return;
     v.whole = whole;
     v.first_channel = channel;
     const auto runs = [&](int user) { return runs_in_place(program_, program_.operations[index(user)], options_); };
-    if (std::ranges::all_of(users_[index(value)], runs)) return;
+    if (std::ranges::all_of(users, runs)) return;
     v.whole = none;
     v.first_channel = 0;
   }

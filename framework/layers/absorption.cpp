@@ -18,7 +18,7 @@ const PointwiseChain* chain_of(const Module& module) {
 
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands) {
   const PointwiseChain* following = chain_of(next);
-  if (following == nullptr) return false;
+  if (following == nullptr || chain.size() + following->size() > longest_chain) return false;
   PointwiseChain steps = *following;
   const auto is_own = [&](int input) {
     return input >= 0 && operands[static_cast<std::size_t>(input)].input == Module::Operand::own;

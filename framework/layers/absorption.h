@@ -10,8 +10,12 @@
 /// What layers do with those that they absorb.
 namespace lamina::detail {
 
+/// Steps of a chain that layers make of what follows them: time is to grow with the network, so a longer one is
+/// several.
+inline constexpr std::size_t longest_chain = 64;
+
 /// The chain with `next` behind it, whose inputs are `operands`; false if that is no function of f32 elements, or not
-/// of the chain's value.
+/// of the chain's value, or too long.
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands);
 
 /// What a module that follows does, if that is scale x + shift with a known number for each of `channels` along

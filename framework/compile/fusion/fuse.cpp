@@ -10,6 +10,7 @@ namespace lamina::detail {
 namespace {
 
 constexpr int none = -1;
+constexpr std::size_t most_operands = 64;  // of what may become a part: those of one are looked at for each of them
 
 class Fuser {
  public:
@@ -58,7 +59,7 @@ class Fuser {
 
   /// Work that reads values, before it is known whether an operation of its own does it.
   struct Work {
-    std::string name;  // with those of what is part of it
+    std::string_view name, fused;  // and what is part of it
     std::shared_ptr<const Module> module;
     std::vector<int> inputs;
     Shape shape;
@@ -103,17 +104,17 @@ class Fuser {
   /// input.
   bool fold(int i) {
     const Network::Node& node = network_[i];
-    int value = merge({node.name, node.module, values_of(node.inputs), node.shape, readers_[index(i)]});
+    int value = merge({node.name, {}, node.module, values_of(node.inputs), node.shape, readers_[index(i)]});
     if (value == none) return false;
     // x f(x) may have become one function of x, and that a part of what computes x.
     const int at = producer_[index(value)];
     const Operation& op = operation(at);
-    if (op.inputs.size() == 1 && !op.view) {
-      const std::string names = op.name + ", " + op.fused;
-      if (const int earlier = merge({names, op.module, op.inputs, node.shape, readers_[index(i)]}); earlier != none) {
-        operation(at).module = nullptr;
-        value = earlier;
-      }
+    const bool is_one = op.inputs.size() == 1 && !op.view;
+    const int earlier =
+        is_one ? merge({op.name, op.fused, op.module, op.inputs, node.shape, readers_[index(i)]}) : none;
+    if (earlier != none) {
+      operation(at) = {};
+      value = earlier;
     }
     value_of_.back() = value;
     return true;
@@ -121,6 +122,7 @@ class Fuser {
 
   /// The value that an operation now gives which does this work as well; none if there is no such operation.
   int merge(const Work& work) {
+    if (work.inputs.size() > most_operands) return none;
     std::vector<std::size_t> places;
     for (std::size_t place = 0; place < work.inputs.size(); ++place) {
       const int input = work.inputs[place];
@@ -140,7 +142,9 @@ class Fuser {
 
   bool merge(const Work& work, std::size_t place) {
     const int source = work.inputs[place], at = producer_[index(source)];
-    Operation longer = operation(at);
+    const Operation& op = operation(at);
+    Operation longer;  // but for its names
+    longer.inputs = op.inputs, longer.output = op.output, longer.view = op.view;
     Program::Value& result = program_.value(longer.output);
     if (work.inputs.size() > 1 && (longer.view || result.shape != work.shape)) return false;
     std::vector<Module::Operand> operands(work.inputs.size());
@@ -152,11 +156,10 @@ class Fuser {
       operands[i] = {static_cast<int>(known - longer.inputs.begin()), program_.value(input).constant};
       known == longer.inputs.end() ? longer.inputs.push_back(input) : read_twice.push_back(input);
     }
-    const Module& module = *operation(at).module;
     try {
-      const Module::Absorbed absorbed = module.absorb(*work.module, operands);
+      const Module::Absorbed absorbed = op.module->absorb(*work.module, operands);
       longer.module = absorbed.module;
-      if (absorbed.parameters) longer.inputs = operation(at).inputs;
+      if (absorbed.parameters) longer.inputs = op.inputs;
     } catch (const Error& error) {
       fail(work.name, ": ", error.what());
     }
@@ -167,15 +170,23 @@ class Fuser {
       result.shape = shape;
       return false;
     }
-    if (operation(at).view) {
-      longer.name = work.name;  // what follows a view takes it in, and the operation is its own from then on
-    } else {
-      longer.fused += (longer.fused.empty() ? "" : ", ") + work.name;
-    }
     for (const int input : read_twice) --uses_[index(input)];
     uses_[index(longer.output)] = work.readers;
+    name(longer, std::move(operation(at)), work);
     place_operation(at, std::move(longer));
     return true;
+  }
+
+  /// The names of an operation and of what it takes in.
+  static void name(Operation& longer, Operation&& op, const Work& work) {
+    if (op.view) {  // what follows a view takes it in, and the operation is its own from then on
+      longer.name = work.name, longer.fused = work.fused;
+      return;
+    }
+    longer.name = std::move(op.name), longer.fused = std::move(op.fused);
+    for (const std::string_view names : {work.name, work.fused}) {
+      if (!names.empty()) longer.fused.append(longer.fused.empty() ? "" : ", ").append(names);
+    }
   }
 
   /// In the place of operation `at` or, if it reads more than that one did, behind all others.
@@ -184,7 +195,7 @@ class Fuser {
       operation(at) = std::move(longer);
       return;
     }
-    operation(at).module = nullptr;
+    operation(at) = {};
     producer_[index(longer.output)] = static_cast<int>(program_.operations.size());
     program_.operations.push_back(std::move(longer));
   }
