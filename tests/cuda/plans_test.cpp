@@ -1,0 +1,34 @@
+// What is planned for GPUs that need not be there; tests/compile/plans_test.cpp has CPUs.
+
+#include "lamina/cuda/runtime/architectures.h"
+#include "support/devices.h"
+#include "support/plans/golden_plans.h"
+
+namespace lamina::test {
+namespace {
+
+class GpuPlans : public testing::TestWithParam<std::string_view> {
+ protected:
+  static void check(const std::string& device, const DeviceDescription& description) {
+    using enum Precision;
+    check_plans(std::string(GetParam()),
+                {{device, description, fp32, 1},
+                 {device, description, fp32, 32},
+                 {device, description, fp16, 1},
+                 {device, description, fp16, 32}},
+                {0, 3});
+  }
+};
+
+TEST_P(GpuPlans, OfAnH200AreAsWritten) {
+  if (!cuda::compiled_for_90a()) GTEST_SKIP() << "this build has no sm_90a code";
+  check("h200", h200());
+}
+
+TEST_P(GpuPlans, OfAnA100AreAsWritten) { check("a100", a100()); }
+
+INSTANTIATE_TEST_SUITE_P(Networks, GpuPlans, testing::ValuesIn(structures),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+}  // namespace
+}  // namespace lamina::test
