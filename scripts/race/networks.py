@@ -39,9 +39,10 @@ def build(name):
     return model.eval()
 
 
-def export(name, path):
+def export(name, path, module=None):
+    """Writes the network, or `module`, which is it with other weights."""
     import torch
     warnings.simplefilter("ignore")
-    torch.onnx.export(build(name), (torch.zeros(1, 3, 224, 224),), path + ".part", input_names=["x"], output_names=["y"],
+    torch.onnx.export(module or build(name), (torch.zeros(1, 3, 224, 224),), path + ".part", input_names=["x"], output_names=["y"],
                       dynamic_axes={"x": {0: "N"}, "y": {0: "N"}}, opset_version=17, dynamo=False)
     os.replace(path + ".part", path)

@@ -6,8 +6,8 @@
         --precision fp32,bf16 --batch 1,8 --device cpu --jobs 1 --rounds 5
 
 A network is one of `lamina bench model --arch` (random weights), one of tests/golden/structures (weights are drawn into
---work), or a model file. A cell is a network, a precision and a batch; its time the median of `lamina bench model`. The
-builds take turns at the device, base first and then last. Processes of --jobs cells load and compile at the same time, and
+--work), or a model file. A cell is a network, a precision and a batch; its time the median of `lamina bench model`, on a CPU the
+10th percentile. The builds take turns at the device, base first and then last. Processes of --jobs cells load and compile at the same time, and
 begin to be timed, one by one, when all of them are ready, so that nothing else runs meanwhile. A cell whose builds differ by
 more than half of --tolerance is timed --rounds times more, and has each build's best.
 
@@ -104,6 +104,7 @@ class Run:
                    "--turns", self.lock.name, "--json", "-"]
         self.out = tempfile.TemporaryFile("w+", dir=folder)
         self.process = subprocess.Popen(command, stdout=self.out, stderr=subprocess.STDOUT)
+        self.on_cpu = options.device == "cpu"
         self.spent, self.since = -1, time.monotonic()
 
     def ready(self):
@@ -127,7 +128,7 @@ class Run:
             self.cell.error = f"{self.side}: {' '.join(text.split())[-300:]}"
             return
         said = json.loads(text[text.index("{"):])
-        milliseconds = said["p10" if said["threads"] > 1 else "ms"]
+        milliseconds = said["p10" if self.on_cpu else "ms"]
         if milliseconds < min(self.cell.times[self.side], default=float("inf")):
             self.cell.steps[self.side] = said.get("steps", [])
         self.cell.times[self.side].append(milliseconds)

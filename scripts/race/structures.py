@@ -35,7 +35,7 @@ def tensor_of(text, random):
         values += np.float32(mean - deviation * 3**0.5)
         return "F32", values
     values = np.array([int(n) if kind[0] in "iub" else float(n) for n in numbers], dtype=DTYPES[kind])
-    return STORED[kind], np.broadcast_to(values, shape) if values.size == 1 else values.reshape(shape)
+    return STORED[kind], np.broadcast_to(values[0], shape) if values.size == 1 else values.reshape(shape)
 
 
 def read(name):

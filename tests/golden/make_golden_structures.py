@@ -78,6 +78,19 @@ def structure(path):
     return [json.dumps(line, separators=(",", ":")) for line in [first] + lines]
 
 
+def as_if_trained(module):
+    """Batch norms get the statistics of a random image, without which timm's initial weights overflow f16."""
+    import torch
+    norms = [part for part in module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = 1
+        norm.train()
+    with torch.no_grad():
+        module(torch.randn(4, 3, 224, 224))
+    return module.eval()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", required=True, help="the lamina command, built with ONNX")
@@ -97,7 +110,10 @@ def main():
                 export_torch.export(networks.build(network), model, [(3, 224, 224)])
             else:
                 onnx = os.path.join(options.onnx or folder, name + ".onnx")
-                if not os.path.exists(onnx):
+                if network.startswith("timm:"):
+                    onnx = os.path.join(folder, name + ".onnx")
+                    networks.export(network, onnx, as_if_trained(networks.build(network)))
+                elif not os.path.exists(onnx):
                     networks.export(network, onnx)
                 subprocess.run([options.lamina, "convert", onnx, model], check=True, stdout=subprocess.DEVNULL)
             path = os.path.join(options.out, name + ".jsonl")
