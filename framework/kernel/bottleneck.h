@@ -8,6 +8,7 @@ namespace lamina {
 /// and that map narrowed again for the next block. Both maps are results; the wide one need not be read again.
 struct BottleneckProblem {
   static constexpr std::string_view what = "bottleneck";
+  static constexpr bool of_convolutions = true;
   ConvSumProblem wide;  ///< single pixels; its second convolution has no channels where there is none
   ConvProblem narrow;   ///< of single pixels of the wide map, to the second output
 

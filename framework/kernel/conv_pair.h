@@ -8,6 +8,7 @@ namespace lamina {
 /// block begins. What lies between them need not meet memory as a whole.
 struct ConvPairProblem {
   static constexpr std::string_view what = "convolution and depthwise convolution";
+  static constexpr bool of_convolutions = true;
   ConvProblem first, second;
 
   double flops() const { return first.geometry.flops() + second.geometry.flops(); }

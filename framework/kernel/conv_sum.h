@@ -8,6 +8,7 @@ namespace lamina {
 /// product over both, whose sums neither meet memory nor are rounded between.
 struct ConvSumProblem {
   static constexpr std::string_view what = "sum of convolutions";
+  static constexpr bool of_convolutions = true;
   ConvProblem first;          ///< its bias and its epilogue are the sum's
   ConvGeometry second;        ///< windows of one pixel without padding, to the same outputs
   Tensor second_weight = {};  ///< [OC, C, 1, 1]

@@ -17,13 +17,14 @@ namespace lamina {
 template <class Problem>
 struct Kernel {
   std::string_view name;  ///< what --algorithm, `inspect` and errors call it
-  /// Whether it solves this problem, in these formats, on this device. Cheap: a Plan asks for every combination of
-  /// formats before it settles on one. Looks at nothing but its arguments.
+  /// Whether it solves this problem, in these formats, on this device: right or wrong, nothing about speed, and nothing
+  /// about what was asked for. Cheap: a Plan asks for every combination of formats before it settles on one. Looks at
+  /// nothing but its arguments.
   bool (*takes)(const Problem& problem, const Preparation& preparation);
   /// Packs the weights and puts them where they are needed. Throws Error if memory runs out.
   std::unique_ptr<Operator> (*prepare)(const Problem& problem, const Preparation& preparation);
-  /// Whether it is also the fastest where the rows above it are not; null: always. What nothing pays for is taken by
-  /// the first row that takes it.
+  /// Of what it takes, whether it is also the fastest where the rows above it are not, or worth it at all where one
+  /// operation takes the place of several; null: always.
   bool (*pays)(const Problem& problem, const Preparation& preparation) = nullptr;
   /// It knows Views that are slices of the channels of an image; `takes` says which it takes.
   bool slices = false;
@@ -51,24 +52,40 @@ std::span<const Kernel<Problem>> kernels(DeviceType device) {
   return device == DeviceType::cuda ? Kernels<Problem>::cuda() : Kernels<Problem>::cpu();
 }
 
-/// The name of the kernel that was asked for; empty: the rule decides.
+/// The name of the kernel that was asked for; empty: the rule decides. What has convolutions in it obeys, too.
 template <class Problem>
 std::string_view asked_for(const Preparation& preparation) {
-  return std::is_same_v<Problem, ConvProblem> ? preparation.algorithm : std::string_view();
+  constexpr bool obeys = std::is_same_v<Problem, ConvProblem> || requires { Problem::of_convolutions; };
+  return obeys ? preparation.algorithm : std::string_view();
 }
 
-/// The kernel that was asked for, or else the first that takes the problem and pays; null if none does.
+/// Whether that kernel solves the problem and no other was asked for.
+template <class Problem>
+bool may_run(const Kernel<Problem>& kernel, const Problem& problem, const Preparation& preparation) {
+  const std::string_view asked = asked_for<Problem>(preparation);
+  return (asked.empty() || kernel.name == asked) && kernel.solves(problem, preparation);
+}
+
+/// The first kernel that takes the problem and pays; null if none does. That of a single convolution need not pay if it
+/// was asked for. A Plan puts one operation in the place of several, and settles on formats, for nothing less.
+template <class Problem>
+const Kernel<Problem>* paying_kernel(const Problem& problem, const Preparation& preparation) {
+  const bool asked = std::is_same_v<Problem, ConvProblem> && !preparation.algorithm.empty();
+  for (const Kernel<Problem>& kernel : kernels<Problem>(preparation.device.device.type)) {
+    if (!may_run(kernel, problem, preparation)) continue;
+    if (asked || kernel.pays == nullptr || kernel.pays(problem, preparation)) return &kernel;
+  }
+  return nullptr;
+}
+
+/// The same or, where none pays, the first that takes the problem; null if none does.
 template <class Problem>
 const Kernel<Problem>* find_kernel(const Problem& problem, const Preparation& preparation) {
-  const std::string_view asked = asked_for<Problem>(preparation);
-  const Kernel<Problem>* fallback = nullptr;
+  if (const Kernel<Problem>* paying = paying_kernel(problem, preparation)) return paying;
   for (const Kernel<Problem>& kernel : kernels<Problem>(preparation.device.device.type)) {
-    if (!asked.empty() && kernel.name != asked) continue;
-    if (!kernel.solves(problem, preparation)) continue;
-    if (!asked.empty() || kernel.pays == nullptr || kernel.pays(problem, preparation)) return &kernel;
-    if (fallback == nullptr) fallback = &kernel;
+    if (may_run(kernel, problem, preparation)) return &kernel;
   }
-  return fallback;
+  return nullptr;
 }
 
 namespace detail {

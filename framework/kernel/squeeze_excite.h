@@ -8,6 +8,7 @@ namespace lamina {
 /// that two small layers make of the means of all its channels.
 struct SqueezeExciteProblem {
   static constexpr std::string_view what = "squeeze and excitation";
+  static constexpr bool of_convolutions = true;
   ConvProblem squeeze, excite;  ///< of images of one pixel: the means to fewer values, those to the factors
   /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image.
   bool multiplies = true;

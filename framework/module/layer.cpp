@@ -20,7 +20,7 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 template <class Problem>
 bool Layer<Problem>::takes(const Preparation& preparation) const {
   const Problem what = problem(shapes_of(preparation.inputs));
-  const Kernel<Problem>* const kernel = find_kernel(what, preparation);
+  const Kernel<Problem>* const kernel = paying_kernel(what, preparation);
   if (kernel == nullptr || !preparation.has_slices()) return kernel != nullptr;
   const auto whole = [](std::span<const View> views) {
     std::vector<View> result(views.begin(), views.end());
@@ -30,7 +30,7 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
   const std::vector<View> inputs = whole(preparation.inputs), outputs = whole(preparation.outputs);
   Preparation without = preparation;
   without.inputs = inputs, without.outputs = outputs;
-  return find_kernel(what, without) == kernel;
+  return paying_kernel(what, without) == kernel;
 }
 
 template <class Problem>

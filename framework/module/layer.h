@@ -14,6 +14,7 @@ class LAMINA_API Layer : public Module {
 
   /// Each kernel says whether it does.
   bool knows_gaps() const override { return true; }
+  /// Whether a kernel takes it and pays.
   bool takes(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };

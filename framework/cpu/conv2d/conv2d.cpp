@@ -120,8 +120,9 @@ std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Prep
                        });
 }
 
+/// Nothing else turns the layout on its way.
 bool blocked_pays(const ConvProblem& problem, const Preparation& p) {
-  return cpu::conv2d_blocked_pays(problem.geometry, p.device.instructions);
+  return p.output().format.layout == Layout::nhwc || cpu::conv2d_blocked_pays(problem.geometry, p.device.instructions);
 }
 
 std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {

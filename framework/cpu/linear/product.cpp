@@ -62,7 +62,9 @@ bool takes(const LinearProblem& problem, const Preparation& p) {
   return find_kernel(conv.problem, conv.preparation) != nullptr;
 }
 
-bool pays(const LinearProblem& problem, const Preparation& p) { return problem.rows / p.images >= 16; }
+bool pays(const LinearProblem& problem, const Preparation& p) {
+  return problem.rows / p.images >= 16 || !problem.epilogue.is_simple();  // which `dot` would not take
+}
 
 std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& p) {
   const AsConvolution conv(problem, p);

@@ -9,6 +9,7 @@
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/narrow/narrow.h"
+#include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/conv2d/stem/stem.h"
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
@@ -19,9 +20,9 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare},
+constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare, preference::stem},
                                          {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
-                                         {"narrow", narrow::takes, narrow::prepare, narrow::pays, true},
+                                         {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
                                          {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
                                          {"depthwise", depthwise::takes, depthwise::prepare},
                                          {"mma", mma::takes, mma::prepare, nullptr, true},
@@ -34,8 +35,9 @@ constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare},
 
 constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum}};
 
-constexpr Kernel<BottleneckProblem> bottlenecks[] = {
-    {"bottleneck", channels_last::bottleneck::takes, channels_last::bottleneck::prepare}};
+constexpr Kernel<BottleneckProblem> bottlenecks[] = {{"channels_last", channels_last::bottleneck::takes,
+                                                      channels_last::bottleneck::prepare,
+                                                      channels_last::bottleneck::pays}};
 
 constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", depthwise::takes_pair, depthwise::prepare_pair}};
 

@@ -13,10 +13,6 @@ namespace lamina {
 namespace cuda::squeeze_excite {
 namespace {
 
-/// An image of more takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
-/// and some 3 us for each launch.
-constexpr std::int64_t most_bytes = 2 << 20;
-
 Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   Arguments args;
   args.images = input.shape[0];
@@ -74,8 +70,8 @@ bool is_layer(const ConvProblem& problem, const Preparation& p) {
 
 bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
   const Format stored = {storage_type(p.precision), Layout::nhwc};
-  if (p.device.architecture < 90 || !p.algorithm.empty() || p.inputs.size() != 1 || size_of(stored.dtype) != 2 ||
-      p.input().format != stored || p.output().format.dtype != stored.dtype) {
+  if (p.device.architecture < 90 || p.inputs.size() != 1 || size_of(stored.dtype) != 2 || p.input().format != stored ||
+      p.output().format.dtype != stored.dtype) {
     return false;
   }
   const Shape& shape = p.input().shape;
@@ -83,13 +79,21 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
                          : p.output().shape != Shape{shape[0], shape[1], 1, 1}) {
     return false;
   }
-  if (shape[1] % pack != 0 || shape[1] > std::int64_t{threads} * pack || shape[2] * shape[3] > most_bytes ||
-      shape[1] * shape[2] * shape[3] * 2 > most_bytes || p.input().alignment % 16 != 0 ||
+  if (shape[1] % pack != 0 || shape[1] > std::int64_t{threads} * pack ||
+      shape[1] * shape[2] * shape[3] > std::numeric_limits<int>::max() || p.input().alignment % 16 != 0 ||
       p.output().alignment % 16 != 0) {
     return false;
   }
   return is_layer(problem.squeeze, p) && is_layer(problem.excite, p) &&
          shared_bytes(arguments_of(problem, p.input()), 1) <= p.device.shared_bytes;
+}
+
+/// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
+/// and some 3 us for each launch.
+bool pays(const SqueezeExciteProblem&, const Preparation& p) {
+  constexpr std::int64_t max_bytes = 2 << 20;
+  const Shape& shape = p.input().shape;
+  return shape[1] * shape[2] * shape[3] * 2 <= max_bytes;
 }
 
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {
@@ -118,7 +122,7 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
 template <>
 std::span<const Kernel<SqueezeExciteProblem>> Kernels<SqueezeExciteProblem>::cuda() {
   static constexpr Kernel<SqueezeExciteProblem> table[] = {
-      {"squeeze_excite", cuda::squeeze_excite::takes, cuda::squeeze_excite::prepare}};
+      {"squeeze_excite", cuda::squeeze_excite::takes, cuda::squeeze_excite::prepare, cuda::squeeze_excite::pays}};
   return table;
 }
 

@@ -47,6 +47,8 @@ int shared_bytes(const Arguments& args, int images);
 const void* kernel(DType type, int images, bool multiplies);
 
 bool takes(const SqueezeExciteProblem& problem, const Preparation& preparation);
+/// Whether the image is small enough for the few blocks that it gets.
+bool pays(const SqueezeExciteProblem& problem, const Preparation& preparation);
 /// Throws Error if memory runs out.
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& preparation);
 

@@ -89,7 +89,6 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
 
 bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;
-  if (!p.algorithm.empty() && p.algorithm != "channels_last") return false;
   Preparation first = p, second = p;
   first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
   return !problem.first.epilogue.reads_operands() && takes_windows(problem.first, first) &&

@@ -7,7 +7,6 @@
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
-#include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::narrow {
 namespace {
@@ -35,19 +34,6 @@ Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type
   return packed;
 }
 
-/// Wider layers are channels_last's.
-constexpr int most_filters = 320;
-/// Of up to so many filters it takes a half to a quarter of channels_last's time, whose tiles have 64.
-constexpr int few_filters = 32;
-/// Products from which on wgmma gains: for its own sake, and over a step that multiplies the image by its factors.
-constexpr double most_products = 5e8, most_scaled_products = 1.2e9;
-
-/// The layer in a usual plan where batches must not matter.
-double products(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  return (p.batch_invariant ? lamina::detail::of_images(g, p, 32) : g).flops() / 2;
-}
-
 /// The output may be a slice of channels.
 bool slices_fit(const Preparation& p) {
   return !p.has_slices() || (!p.input().is_slice() && p.output().pixel_pitch() % 8 == 0);
@@ -65,15 +51,12 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const bool pointwise = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
                          g.padding_height == 0 && g.padding_width == 0 && g.groups == 1;
   if (p.device.architecture < 80 || size_of(type) != 2 || !pointwise || g.in_channels % 8 != 0 ||
-      g.out_channels % 8 != 0 || g.out_channels > most_filters || p.inputs.size() < operands ||
+      g.out_channels % 8 != 0 || p.inputs.size() < operands ||
       g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels()) ||
       !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
     return false;
   }
-  if (problem.scaled &&
-      (!fit(p.inputs[1], 1) || (g.out_channels > few_filters && products(problem, p) > most_scaled_products))) {
-    return false;
-  }
+  if (problem.scaled && !fit(p.inputs[1], 1)) return false;
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
       finish_of(epilogue, type).kind != Finish::Kind::clamp ||
@@ -82,17 +65,6 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return false;
   }
   return choose(problem, p).has_value();
-}
-
-/// In a network it counts what runs beside it, too: among dense layers, which end in a ReLU, its blocks leave
-/// channels_last's no registers to begin with, and ResNet50 at N = 1 took 7 % longer (experiment D11). Linear
-/// bottlenecks (Sandler et al., "MobileNetV2", 2018) come behind depthwise layers, which it suits.
-bool pays(const ConvProblem& problem, const Preparation& p) {
-  if (p.device.architecture < 90) return false;
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const bool linear = chain.empty() || (chain.size() == 1 && chain[0].operand >= 0);
-  return problem.scaled || problem.geometry.out_channels <= few_filters ||
-         (linear && products(problem, p) <= most_products);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {

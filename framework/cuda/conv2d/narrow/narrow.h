@@ -10,8 +10,6 @@
 namespace lamina::cuda::narrow {
 
 bool takes(const ConvProblem& problem, const Preparation& preparation);
-/// Whether it is expected to take less time than channels_last.
-bool pays(const ConvProblem& problem, const Preparation& preparation);
 /// Throws Error if memory runs out.
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 

@@ -1,5 +1,6 @@
 #include "lamina/cuda/conv2d/stem/stem.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -88,11 +89,11 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const Format in = p.input().format;
   return p.device.architecture >= 80 && size_of(type) == 2 && g.groups == 1 && g.in_channels <= most_channels &&
          g.kernel_height == kernel_side && g.kernel_width == kernel_side && g.stride_height == stride &&
-         g.stride_width == stride && g.dilation_height == 1 && g.dilation_width == 1 && g.out_channels <= 64 &&
-         !problem.scaled && !problem.epilogue.pool && is_short(problem.epilogue, type) && p.inputs.size() == 1 &&
+         g.stride_width == stride && g.dilation_height == 1 && g.dilation_width == 1 && !problem.scaled &&
+         !problem.epilogue.pool && is_short(problem.epilogue, type) && p.inputs.size() == 1 &&
          in.layout == Layout::nchw && instance_for(g.out_channels, in.dtype, type) &&
          p.output().format == Format{type, Layout::nhwc} && p.output().alignment % 16 == 0 &&
-         g.batch * g.out_pixels() < std::numeric_limits<int>::max() / 64;
+         g.batch * g.out_pixels() < std::numeric_limits<int>::max() / std::max(64, g.out_channels);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {

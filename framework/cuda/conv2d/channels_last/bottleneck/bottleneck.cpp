@@ -11,6 +11,7 @@
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/channels_last/takes.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
+#include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
@@ -200,37 +201,9 @@ bool is_plain(const ConvProblem& problem, const Preparation& p) {
          finish_of(problem.epilogue, DType::f16).kind == Finish::Kind::clamp;
 }
 
-/// Whether one launch for both is expected to gain. Where batches must not matter both have to add up in one piece of K
-/// apart as well: whether they are apart may then follow the batch.
-bool pays(const BottleneckProblem& problem, const Preparation& p, const Choice& both) {
-  const ConvGeometry &g = problem.wide.first.geometry, &n = problem.narrow.geometry;
-  const bool adds = problem.wide.first.epilogue.reads_operands();
-  const auto wide = channels_last::choose(of_steps(g, Operand::fp16, both.args.steps), p, {.adds = adds}),
-             narrow = channels_last::choose(n, p);
-  if (!wide || !narrow || (p.batch_invariant && wide->splits * narrow->splits != 1)) return false;
-  // The rule of channels_last knows nothing of memory; a layer in a network takes a quarter more than either says, and
-  // its launch something besides.
-  constexpr double beginning = 3130, bytes_per_cycle = 2100, slower = 1.25, launch = 2500;
-  const auto apart = [&](double cycles, std::int64_t elements) {
-    return std::max(cycles, beginning + static_cast<double>(elements) * 2 / bytes_per_cycle);
-  };
-  std::int64_t read = g.input_size() + (adds ? g.output_size() : 0);
-  if (problem.sums()) read += g.batch * g.out_pixels() * problem.wide.second.in_channels;
-  const double both_apart =
-      apart(wide->cycles, read + g.output_size()) + apart(narrow->cycles, n.input_size() + n.output_size());
-  return both.cycles < slower * both_apart + launch;
-}
-
-/// Whether some tile fits, and pays unless it was asked for.
-bool worth(const BottleneckProblem& problem, const Preparation& p) {
-  const auto choice = choose(problem, p);
-  return choice && (p.tuning.tile >= 0 || pays(problem, p, *choice));
-}
-
 }  // namespace
 
 bool takes(const BottleneckProblem& problem, const Preparation& p) {
-  if (!p.algorithm.empty() && p.algorithm != "channels_last") return false;
   if (p.precision != Precision::fp16 || p.outputs.size() != 2 || p.has_slices() || p.has_strides()) return false;
   for (const View& view : p.outputs) {
     if (view.format != Format{DType::f16, Layout::nhwc}) return false;
@@ -248,7 +221,19 @@ bool takes(const BottleneckProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.narrow.geometry;
   return is_plain(problem.wide.first, first) && is_plain(problem.narrow, narrow) && g.stride_height == 1 &&
          g.stride_width == 1 && g.in_channels % chunk_filters == 0 && g.out_channels % block_filters == 0 &&
-         worth(problem, p);
+         choose(problem, p).has_value();
+}
+
+/// Where batches must not matter both have to add up in one piece of K apart as well: whether they are apart may then
+/// follow the batch.
+bool pays(const BottleneckProblem& problem, const Preparation& p) {
+  const auto both = choose(problem, p);
+  const ConvProblem& first = problem.wide.first;
+  const auto wide = channels_last::choose(of_steps(first.geometry, Operand::fp16, both->args.steps), p,
+                                          {.adds = first.epilogue.reads_operands()}),
+             narrow = channels_last::choose(problem.narrow.geometry, p);
+  if (!wide || !narrow || (p.batch_invariant && wide->splits * narrow->splits != 1)) return false;
+  return preference::bottleneck(problem, {.both = both->cycles, .wide = wide->cycles, .narrow = narrow->cycles});
 }
 
 std::unique_ptr<Operator> prepare(const BottleneckProblem& problem, const Preparation& p) {

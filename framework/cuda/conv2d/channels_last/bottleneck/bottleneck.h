@@ -11,6 +11,8 @@
 namespace lamina::cuda::channels_last::bottleneck {
 
 bool takes(const BottleneckProblem& problem, const Preparation& preparation);
+/// Of what it takes: whether one launch for both is expected to gain.
+bool pays(const BottleneckProblem& problem, const Preparation& preparation);
 /// Throws Error if memory runs out.
 std::unique_ptr<Operator> prepare(const BottleneckProblem& problem, const Preparation& preparation);
 

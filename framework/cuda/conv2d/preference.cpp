@@ -1,0 +1,55 @@
+#include "lamina/cuda/conv2d/preference.h"
+
+#include <algorithm>
+
+#include "lamina/kernel/rules/order_of_sums.h"
+
+namespace lamina::cuda::preference {
+namespace {
+
+/// Multiply-adds of the layer, in a usual plan where batches must not matter.
+double products(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return (p.batch_invariant ? lamina::detail::of_images(g, p, 32) : g).flops() / 2;
+}
+
+}  // namespace
+
+/// Beside first_layer and the implicit products: more filters are several slices, each of which reads the image again.
+bool stem(const ConvProblem& problem, const Preparation&) { return problem.geometry.out_channels <= 64; }
+
+/// Beside channels_last, whose tiles have 64 filters: of few it takes a half to a quarter of that one's time, and
+/// beyond some products wgmma gains, for its own sake and over a step that multiplies the image by its factors, which
+/// no other row does as it reads.
+///
+/// In a network it counts what runs beside it, too: among dense layers, which end in a ReLU, its blocks leave
+/// channels_last's no registers to begin with, and ResNet50 at N = 1 took 7 % longer (experiment D11). Linear
+/// bottlenecks (Sandler et al., "MobileNetV2", 2018) come behind depthwise layers, which it suits.
+bool narrow(const ConvProblem& problem, const Preparation& p) {
+  constexpr int few_filters = 32, max_filters = 320;
+  constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
+  const int filters = problem.geometry.out_channels;
+  if (filters > max_filters) return false;
+  if (problem.scaled) return filters <= few_filters || products(problem, p) <= max_scaled_products;
+  if (p.device.architecture < 90) return false;
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const bool linear = chain.empty() || (chain.size() == 1 && chain[0].operand >= 0);
+  return filters <= few_filters || (linear && products(problem, p) <= max_products);
+}
+
+/// Beside two launches of channels_last, whose rule knows nothing of memory; a layer in a network takes a quarter more
+/// than either says, and its launch something besides.
+bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expected) {
+  constexpr double beginning = 3130, bytes_per_cycle = 2100, slower = 1.25, launch = 2500;
+  const ConvGeometry &g = problem.wide.first.geometry, &n = problem.narrow.geometry;
+  const auto apart = [&](double cycles, std::int64_t elements) {
+    return std::max(cycles, beginning + static_cast<double>(elements) * 2 / bytes_per_cycle);
+  };
+  std::int64_t read = g.input_size() + (problem.wide.first.epilogue.reads_operands() ? g.output_size() : 0);
+  if (problem.sums()) read += g.batch * g.out_pixels() * problem.wide.second.in_channels;
+  const double both_apart =
+      apart(expected.wide, read + g.output_size()) + apart(expected.narrow, n.input_size() + n.output_size());
+  return expected.both < slower * both_apart + launch;
+}
+
+}  // namespace lamina::cuda::preference

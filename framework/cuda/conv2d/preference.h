@@ -1,0 +1,21 @@
+#pragma once
+
+#include "lamina/kernel/bottleneck.h"
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+
+/// Which family of convolutions is the faster one where several are right: all thresholds between them stand in
+/// preference.cpp, side by side. The tables of conv2d.cpp name these rules as a row's `pays`; where a rule needs what
+/// the family expects of its own choice of a tile, the family's `pays` works that out and asks here.
+namespace lamina::cuda::preference {
+
+bool stem(const ConvProblem& problem, const Preparation& preparation);
+bool narrow(const ConvProblem& problem, const Preparation& preparation);
+
+/// What a launch for both maps is expected to take, and what one for each does, in clock cycles.
+struct BottleneckCycles {
+  double both = 0, wide = 0, narrow = 0;
+};
+bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expected);
+
+}  // namespace lamina::cuda::preference
