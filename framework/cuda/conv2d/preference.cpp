@@ -37,6 +37,13 @@ bool narrow(const ConvProblem& problem, const Preparation& p) {
   return filters <= few_filters || (linear && products(problem, p) <= max_products);
 }
 
+/// Beside a launch for the map and one that reads it and writes a quarter: rectangles divide some layers worse.
+bool pooled(const ConvProblem& problem, const PooledCycles& expected) {
+  constexpr double launch = 3000, bytes_per_cycle = 2600;
+  const double step = launch + static_cast<double>(problem.geometry.output_size()) * 2 * 1.25 / bytes_per_cycle;
+  return expected.with < expected.without + step;
+}
+
 /// Beside two launches of channels_last, whose rule knows nothing of memory; a layer in a network takes a quarter more
 /// than either says, and its launch something besides.
 bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expected) {

@@ -12,6 +12,12 @@ namespace lamina::cuda::preference {
 bool stem(const ConvProblem& problem, const Preparation& preparation);
 bool narrow(const ConvProblem& problem, const Preparation& preparation);
 
+/// What a layer of channels_last is expected to take with its pooling in the same launch, and without, in clock cycles.
+struct PooledCycles {
+  double with = 0, without = 0;
+};
+bool pooled(const ConvProblem& problem, const PooledCycles& expected);
+
 /// What a launch for both maps is expected to take, and what one for each does, in clock cycles.
 struct BottleneckCycles {
   double both = 0, wide = 0, narrow = 0;
