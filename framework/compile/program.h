@@ -15,6 +15,8 @@
 /// between them, each in the format that its producer and its readers agreed on.
 namespace lamina::detail {
 
+struct Answers;
+
 struct Program {
   struct Value {
     std::string name;  ///< of the node that computes it
@@ -25,6 +27,7 @@ struct Program {
     std::int64_t first_channel = 0;  ///< of the channels of that image, of which this is a slice
     Shape strides = {};              ///< or, if not of rank 0, how its elements lie there (View::strides)
     std::int64_t first = 0;          ///< and which of its elements comes first
+    Quantization quantization = {};  ///< of whole numbers that stand for others
   };
 
   struct Operation {
@@ -37,6 +40,7 @@ struct Program {
     bool view = false;        ///< the output is the input's memory
     bool beside = false;      ///< neither it nor the operation before it needs the other, or other memory of it
     Format input_format;      ///< of all inputs that have a choice
+    mutable std::shared_ptr<Answers> answers = {};  ///< of its module, which PreparedViews asks once
   };
 
   std::vector<Value> values;
@@ -82,11 +86,15 @@ struct PreparedViews {
 
   /// Other formats of all inputs and of the results.
   Preparation& with(Format input, Format output);
+  /// Whether the operation's module takes them as they are. It is asked once; what it finds, its `prepare` is told.
+  bool are_taken();
+  bool are_taken(Format input, Format output) { return with(input, output), are_taken(); }
 
   std::vector<View> inputs, outputs;
   Preparation preparation;
 
  private:
+  const Program::Operation& op_;
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
