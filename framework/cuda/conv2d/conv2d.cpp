@@ -41,7 +41,8 @@ constexpr Kernel<BottleneckProblem> bottlenecks[] = {{"channels_last", channels_
                                                       channels_last::bottleneck::prepare,
                                                       channels_last::bottleneck::pays}};
 
-constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", depthwise::takes_pair, depthwise::prepare_pair}};
+constexpr Kernel<ConvPairProblem> pairs[] = {
+    {"depthwise", depthwise::takes_pair, depthwise::prepare_pair, depthwise::pays_pair}};
 
 }  // namespace
 

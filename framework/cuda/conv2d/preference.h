@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lamina/kernel/bottleneck.h"
+#include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 
@@ -23,5 +24,8 @@ struct BottleneckCycles {
   double both = 0, wide = 0, narrow = 0;
 };
 bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expected);
+
+/// `cycles`: what a launch for both is expected to take.
+bool pair(const ConvPairProblem& problem, double cycles);
 
 }  // namespace lamina::cuda::preference
