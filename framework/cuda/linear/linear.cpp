@@ -5,7 +5,6 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
-#include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream.h"
@@ -219,10 +218,10 @@ constexpr Layout nhwc = Layout::nhwc;
 
 constexpr Kernel<LinearProblem> table[] = {
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
-    {"mma", convolution_takes<mma::takes, nhwc>, prepare_convolution<mma::prepare, nhwc>, narrow},
+    {"mma", convolution_takes<mma::resident::takes, nhwc>, prepare_convolution<mma::resident::prepare, nhwc>, narrow},
     {"channels_last", convolution_takes<channels_last::takes, nhwc>, prepare_convolution<channels_last::prepare, nhwc>,
      many_rows},
-    {"implicit_gemm", convolution_takes<implicit_gemm::takes, nhwc>, prepare_convolution<implicit_gemm::prepare, nhwc>,
+    {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
      many_rows},
     {"rows", rows_take, prepare<Rows>, rows_pay},
     {"cublas", product_takes, prepare<Product>, many_rows}};
