@@ -19,18 +19,19 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare, preference::stem},
-                                         {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
-                                         {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
-                                         {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
-                                         {"depthwise", depthwise::takes, depthwise::prepare},
-                                         {"mma", mma::resident::takes, mma::resident::prepare, nullptr, true},
-                                         {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, nullptr, true},
-                                         {"tiled", ladder::takes, ladder::prepare_tiled},
-                                         {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
-                                         {"direct_fixed", ladder::takes, ladder::prepare_fixed},
-                                         {"direct_padded", ladder::takes, ladder::prepare_padded},
-                                         {"direct", ladder::takes, ladder::prepare_direct}};
+constexpr Kernel<ConvProblem> table[] = {
+    {"stem", stem::takes, stem::prepare, preference::stem},
+    {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
+    {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
+    {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
+    {"depthwise", depthwise::takes, depthwise::prepare},
+    {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, true},
+    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, true},
+    {"tiled", ladder::takes, ladder::prepare_tiled},
+    {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
+    {"direct_fixed", ladder::takes, ladder::prepare_fixed},
+    {"direct_padded", ladder::takes, ladder::prepare_padded},
+    {"direct", ladder::takes, ladder::prepare_direct}};
 
 constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum}};
 

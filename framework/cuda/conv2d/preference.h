@@ -11,6 +11,8 @@ namespace lamina::cuda::preference {
 
 bool stem(const ConvProblem& problem, const Preparation& preparation);
 bool narrow(const ConvProblem& problem, const Preparation& preparation);
+bool mma(const ConvProblem& problem, const Preparation& preparation);
+bool implicit_gemm(const ConvProblem& problem, const Preparation& preparation);
 
 /// What a launch for both maps is expected to take, and what one for each does, in clock cycles.
 struct BottleneckCycles {

@@ -6,7 +6,6 @@
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"
-#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::mma::gathered {
 namespace {
@@ -80,22 +79,11 @@ struct Gathered {
   }
 };
 
-/// On Hopper patches in 16 bits are for channels_last, the conversion of the picture included, unless this kernel is
-/// asked for by name.
-bool left_to_others(const ConvGeometry& g, const Preparation& p) {
-  constexpr int whole = 8;  // channels that TMA steps by
-  return p.device.wgmma && p.algorithm.empty() && size_of(storage_type(p.precision)) == 2 &&
-         lamina::detail::is_patches(g) && g.in_channels * g.kernel_width % whole == 0 && g.out_channels % whole == 0;
-}
-
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  // On Hopper it is for what the faster kernels leave, and what those fuse is not to end here.
-  const bool fused =
-      p.device.wgmma && p.algorithm.empty() ? problem.epilogue.is_simple() : finish_takes(problem.epilogue, p);
-  return !left_to_others(g, p) && p.device.architecture >= 80 && fused && !problem.scaled && formats_fit(g, p) &&
+  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && !problem.scaled && formats_fit(g, p) &&
          g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
          product_of(g, p).images_per_launch(p.workspace_limit) > 0;
 }

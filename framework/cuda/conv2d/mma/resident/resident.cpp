@@ -8,17 +8,6 @@
 namespace lamina::cuda::mma::resident {
 namespace {
 
-/// What other kernels do better has to be asked for by name: dense layers but for those whose channels fill no units of
-/// 16 bytes, images of few channels, and large windows over groups that are wide enough for implicit_gemm.
-bool left_to_it(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  if (g.groups > 1) return g.group_out_channels() < 128 || g.kernel_height * g.kernel_width == 1;
-  // To add something here instead of in a step behind channels_last takes more time than it saves.
-  if (p.device.wgmma) return !problem.epilogue.reads_operands() && (g.in_channels > 4 || g.in_pixels() == 1);
-  return g.in_channels > 4 &&
-         static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
-}
-
 /// Slices are written, not read.
 bool slices_fit(const Preparation& p) {
   return !p.has_slices() || (p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc);
@@ -31,9 +20,8 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const auto fit = [&](const View& view, std::int64_t pixels) {
     return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1);
   };
-  return (left_to_it(problem, p) || !p.algorithm.empty()) && p.device.architecture >= 80 &&
-         finish_takes(problem.epilogue, p) && !problem.scaled && fit(p.input(), g.in_pixels()) &&
-         fit(p.output(), g.out_pixels()) && slices_fit(p) && choose(g, p).has_value();
+  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && !problem.scaled &&
+         fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels()) && slices_fit(p) && choose(g, p).has_value();
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
