@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "lamina/cuda/conv2d/mma/gathered/product.h"
+#include "lamina/cuda/conv2d/mma/gathered/layout.h"
 #include "lamina/kernel/preparation.h"
 
 /// Which of the compiled tiles a convolution runs on. By rule, not by trial.

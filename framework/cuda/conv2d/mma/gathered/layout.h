@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "lamina/cuda/conv2d/mma/gathered/arguments.h"
-#include "lamina/kernel/precision.h"
+#include "lamina/kernel/preparation.h"
 #include "lamina/tensor/format.h"
 
-/// How the operands of the implicit GEMM lie in memory.
+/// What the implicit GEMM multiplies: host logic, and the rearrangement of what it cannot read as it is.
 namespace lamina::cuda::mma::gathered {
 
 /// How the operands of a convolution lie in memory.
@@ -32,6 +32,23 @@ struct Layout {
 ConvGeometry folded(const ConvGeometry& geometry, Precision precision, Fold& fold);
 
 Layout make_layout(const ConvGeometry& geometry, Precision precision);
+
+/// What is multiplied, and how many images at once.
+struct Product {
+  ConvGeometry geometry;  // of the input as the kernel reads it
+  Layout layout;
+  bool in_place = false;  // it reads the activation as it is: its channels lie together, in whole units
+  Fold fold = {};
+
+  /// Images of one launch: all, or as many as the workspace, 32-bit offsets and the grid allow; 0 if not even one.
+  std::int64_t images_per_launch(std::size_t workspace_limit) const;
+
+  /// Bytes of the staged input of so many images, aligned for what follows it; 0 if it is read in place.
+  std::size_t staged_bytes(std::int64_t images) const;
+};
+
+/// The same for all batches but for geometry.batch.
+Product product_of(const ConvGeometry& geometry, const Preparation& preparation);
 
 /// Every tap of K in its order, filled up to whole steps. `geometry`: as it is multiplied.
 std::vector<Position> make_taps(const ConvGeometry& geometry, const Layout& layout);

@@ -2,9 +2,9 @@
 
 // From a warp's sums to the output: bias, the chain of functions, rounding, and the sums that have to be found again.
 
+#include "lamina/cuda/conv2d/finish_all.cuh"
 #include "lamina/cuda/conv2d/mma/resident/load.cuh"
 #include "lamina/cuda/conv2d/mma/resident/sums.cuh"
-#include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/tensor_core/exact.cuh"
 
 namespace lamina::cuda::mma::resident {
@@ -46,40 +46,6 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int bundle, int f
     exact.end_chain();
   }
   return exact.sum * scale;
-}
-
-/// The functions, once for all of a warp's sums, bias included: code that is run once for each pair of them would take
-/// more time than the products. `load(i, j, to)` gives what is added to a pair.
-template <class T, int m, int n, class Load>
-__device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[m][n][4], const Load& load) {
-  const auto each = [&](auto f) {
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-#pragma unroll
-      for (int i = 0; i < 2 * m; ++i) f(i, j, &sum[i / 2][j][i % 2 * 2]);
-    }
-  };
-  if (finish.kind == Finish::Kind::chain) {
-    each([&](int i, int j, float* pair) {
-      float v[2] = {pair[0], pair[1]}, residual[2] = {};
-      load(i, j, residual);
-      apply<T>(finish, v, residual);
-      pair[0] = v[0], pair[1] = v[1];
-    });
-    return;
-  }
-  if (finish.residual != nullptr) {
-    each([&](int i, int j, float* pair) {
-      float residual[2] = {};
-      load(i, j, residual);
-      pair[0] += residual[0], pair[1] += residual[1];
-    });
-  }
-  with_kind(finish.kind, [&](auto kind) {
-    each([&](int, int, float* pair) {
-      pair[0] = finished<kind.value, T>(finish, pair[0]), pair[1] = finished<kind.value, T>(finish, pair[1]);
-    });
-  });
 }
 
 /// Stores 16 m pixels x 8 n filters of bundle `bundle`. `pixel`: this lane's 2 m outputs of the image; negative: none.
@@ -131,14 +97,19 @@ __device__ __forceinline__ void store(const Arguments& args, const Place& block,
 #pragma unroll
     for (int i = 0; i < 2 * m; ++i) sum[i / 2][j][i % 2 * 2] += bias.x, sum[i / 2][j][i % 2 * 2 + 1] += bias.y;
   }
-  finish_all<Element>(args.finish, sum, [&](int i, int j, float(&to)[2]) {
-    if (!is_there(i, j) || args.finish.residual == nullptr) return;
-    const auto* from = static_cast<const Element*>(args.finish.residual) + index(i, j);
-    if (paired) {
-      load_residual<Element>(args.finish, index(i, j), to);
-    } else {
-      to[0] = to_f32(from[0]);
-      if (is_there(i, j, 1)) to[1] = to_f32(from[1]);
+  finish_all<Element>(args.finish, [&](auto f) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2 * m; ++i) {
+        f(reinterpret_cast<float(&)[2]>(sum[i / 2][j][i % 2 * 2]), [&](float(&to)[2]) {
+          if (!is_there(i, j) || args.finish.residual == nullptr) return;
+          if (paired) return load_residual<Element>(args.finish, index(i, j), to);
+          const auto* from = static_cast<const Element*>(args.finish.residual) + index(i, j);
+          to[0] = to_f32(from[0]);
+          if (is_there(i, j, 1)) to[1] = to_f32(from[1]);
+        });
+      }
     }
   });
 #pragma unroll
