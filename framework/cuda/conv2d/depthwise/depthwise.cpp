@@ -7,6 +7,7 @@
 #include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
+#include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 
@@ -57,10 +58,9 @@ Packed pack(const ConvPairProblem& problem, const PairArguments& args, int kerne
     const std::int64_t slice = std::int64_t{filter / args.slice} * offset.bytes;
     const int column = filter % args.slice;
     for (int k = 0; k < args.terms; ++k) {
-      // The fragments of mma.m16n8k16, PTX ISA: lane 4 n + k / 2 % 4 holds k, k + 1, k + 8, k + 9 of column n.
+      const FragmentPlace place = fragment_place(2, k % 16, column % 8);
       const int fragment = k / 16 * (args.slice / 8) + column / 8;
-      const int lane = column % 8 * 4 + k % 8 / 2, element = k % 16 / 8 * 2 + k % 2;
-      packed.put(slice + std::int64_t{fragment} * fragment_bytes + lane * 8 + element * 2,
+      packed.put(slice + std::int64_t{fragment} * fragment_bytes + place.lane * 8 + place.element * 2,
                  bits16(floats(problem.first.weight)[std::int64_t{filter} * args.terms + k], type));
     }
     for (int tap = 0; tap < taps; ++tap) {
