@@ -12,7 +12,7 @@ namespace {
 
 class Narrower : Dataflow {
  public:
-  Narrower(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+  using Dataflow::Dataflow;
 
   void narrow() {
     for (Operation& op : program_.operations) {
@@ -21,7 +21,7 @@ class Narrower : Dataflow {
       const auto wide = widening(op);
       if (!wide) continue;
       for (const int reader : readers(op.output)) {
-        if (reader != none && join(op, *wide, program_.operations[index(reader)])) break;
+        if (reader != none && narrow(op, *wide, operation(reader))) break;
       }
     }
     finish();
@@ -41,22 +41,16 @@ class Narrower : Dataflow {
     return plain ? std::optional(ConvSumProblem{.first = *plain, .second = {}}) : std::nullopt;
   }
 
-  bool join(Operation& op, const ConvSumProblem& wide, Operation& reader) {
+  bool narrow(Operation& op, const ConvSumProblem& wide, Operation& reader) {
     if (reader.module == nullptr || reader.inputs.size() != 1 || reader.second_output != none) return false;
-    const auto narrow = of_pixels(reader);
-    if (!narrow) return false;
+    const auto narrower = of_pixels(reader);
+    if (!narrower) return false;
     Operation both = op;
     both.second_output = reader.output;
     both.module =
-        std::make_shared<Fixed<BottleneckProblem>>(BottleneckProblem{wide, *narrow}, shape(op.output), DType::f32);
-    if (!runs_in_some_format(program_, both, options_)) return false;
-    take_in(both, reader);
-    op = std::move(both);
-    return true;
+        std::make_shared<Fixed<BottleneckProblem>>(BottleneckProblem{wide, *narrower}, shape(op.output), DType::f32);
+    return join(op, std::move(both), {&reader});
   }
-
-  Program& program_;
-  const CompileOptions& options_;
 };
 
 }  // namespace

@@ -12,11 +12,9 @@
 namespace lamina::detail {
 namespace {
 
-using Operation = Program::Operation;
-
 class Gates : Dataflow {
  public:
-  Gates(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+  using Dataflow::Dataflow;
 
   void find() {
     for (Operation& op : program_.operations) {
@@ -76,12 +74,8 @@ class Gates : Dataflow {
   bool replace(Operation& op, Operation by, const Gate& gate, const Shape& result) {
     by.inputs = {gate.mean->inputs[0]};
     by.module = std::make_shared<Fixed<SqueezeExciteProblem>>(gate.problem, result, DType::f32);
-    if (!runs_in_some_format(program_, by, options_)) return false;
-    for (Operation* part : {gate.mean, gate.first, gate.second}) {
-      if (part != &op) take_in(by, *part);
-    }
-    op = std::move(by);
-    return true;
+    if (gate.second == &op) return join(op, std::move(by), {gate.mean, gate.first});
+    return join(op, std::move(by), {gate.mean, gate.first, gate.second});
   }
 
   bool join_product(Operation& op, int image, int factors) {
@@ -96,9 +90,6 @@ class Gates : Dataflow {
     Operation& second = *gate->second;
     replace(second, second, *gate, shape(second.output));
   }
-
-  Program& program_;
-  const CompileOptions& options_;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g
 }  // namespace
 
 void pair_convolutions(Program& program, const CompileOptions& options) {
-  Dataflow flow(program);
+  Dataflow flow(program, options);
   for (Program::Operation& op : program.operations) {
     const auto second = op.inputs.size() == 1 ? flow.convolution(op) : std::nullopt;
     if (!second || !is_depthwise(second->geometry)) continue;
@@ -28,9 +28,7 @@ void pair_convolutions(Program& program, const CompileOptions& options) {
     pair.inputs = before->inputs;
     pair.module =
         std::make_shared<Fixed<ConvPairProblem>>(ConvPairProblem{*first, *second}, flow.shape(op.output), DType::f32);
-    if (!runs_in_some_format(program, pair, options)) continue;
-    Dataflow::take_in(pair, *before);
-    op = std::move(pair);
+    flow.join(op, std::move(pair), {before});
   }
   flow.finish();
 }

@@ -13,11 +13,11 @@ namespace {
 
 class Summer : Dataflow {
  public:
-  Summer(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+  using Dataflow::Dataflow;
 
   void sum() {
     for (Operation& op : program_.operations) {
-      if (Operation* const other = summand(op)) join(op, *other);
+      if (Operation* const other = summand(op)) add(op, *other);
     }
     finish();
   }
@@ -51,7 +51,7 @@ class Summer : Dataflow {
     return result;
   }
 
-  void join(Operation& op, Operation& other) {
+  void add(Operation& op, Operation& other) {
     ConvProblem a = *convolution(op), b = *convolution(other);
     Epilogue epilogue = a.epilogue;
     epilogue.chain.erase(epilogue.chain.begin());
@@ -63,13 +63,8 @@ class Summer : Dataflow {
     problem.first.epilogue = epilogue;
     problem.first.bias = sum_of(a.bias, b.bias);
     longer.module = std::make_shared<Fixed<ConvSumProblem>>(problem, shape(op.output), DType::f32);
-    if (!runs_in_some_format(program_, longer, options_)) return;
-    take_in(longer, other);
-    op = std::move(longer);
+    join(op, std::move(longer), {&other});
   }
-
-  Program& program_;
-  const CompileOptions& options_;
 };
 
 }  // namespace
