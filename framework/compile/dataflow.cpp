@@ -21,9 +21,9 @@ std::vector<Shape> Dataflow::shapes(const std::vector<int>& values) const {
   return result;
 }
 
-std::optional<ConvProblem> Dataflow::convolution(const Operation& op) const {
+std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_t operands) const {
   const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-  if (conv == nullptr || op.view || !conv->weight().defined()) return std::nullopt;
+  if (conv == nullptr || op.view || op.inputs.size() != operands || !conv->weight().defined()) return std::nullopt;
   if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
   auto problem = problem_of<ConvProblem>(op);
   if (problem->scaled) problem.reset();

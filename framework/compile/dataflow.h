@@ -10,6 +10,7 @@
 
 #include "lamina/compile/program.h"
 #include "lamina/layers/conv2d.h"
+#include "lamina/layers/fixed.h"
 #include "lamina/module/layer.h"
 
 namespace lamina::detail {
@@ -48,8 +49,9 @@ class Dataflow {
     const auto* layer = dynamic_cast<const Layer<Problem>*>(op.module.get());
     return layer == nullptr ? std::nullopt : std::optional(layer->problem(shapes(op.inputs)));
   }
-  /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
-  std::optional<ConvProblem> convolution(const Operation& op) const;
+  /// What a convolution of so many operands solves; nothing if the operation is none such, or of scaled channels, or
+  /// not known yet.
+  std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
 
   /// Whether a kernel runs it.
   bool runs(const Operation& op) const { return runs_in_some_format(program_, op, options_); }
@@ -64,6 +66,14 @@ class Dataflow {
   void drop(Operation& op);
   /// `longer` in the place of `op`, which does what `parts` did as well; nothing, and false, if no kernel runs it.
   bool join(Operation& op, Operation longer, std::initializer_list<Operation*> parts);
+  template <class Problem>
+  bool join(Operation& op, std::vector<int> inputs, Problem problem, std::initializer_list<Operation*> parts,
+            int second_output = none) {
+    Operation longer = op;
+    longer.module = std::make_shared<Fixed<Problem>>(std::move(problem), shape(op.output), DType::f32);
+    longer.inputs = std::move(inputs), longer.second_output = second_output;
+    return join(op, std::move(longer), parts);
+  }
   /// Whoever read `from` reads `to`, which is computed before them.
   void read_instead(int from, int to);
   /// `op` is to run before `before`.
