@@ -240,8 +240,8 @@ Format format_of_input(const Program::Value& value, Format format) {
   return format;
 }
 
-Program negotiate(Program program, const CompileOptions& options) {
-  return Negotiator(std::move(program), options).negotiate();
+void settle_formats(Program& program, const CompileOptions& options) {
+  program = Negotiator(std::move(program), options).negotiate();
 }
 
 }  // namespace lamina::detail

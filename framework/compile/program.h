@@ -104,12 +104,15 @@ bool runs_in_some_format(const Program& program, const Program::Operation& op, c
 /// Whether an operation can run with its operands and its result where they have been placed in other values.
 bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
-/// The operations that are left of a network once modules have absorbed those that follow them, all values nchw and f32
-/// or of the type that they have. `release` is told of the graph's modules that are not needed any more.
-Program fuse(const Graph& graph, const CompileOptions& options, const Release& release = {});
+/// A value and an operation for each node of a network that somebody needs, none of them part of another yet; all
+/// values nchw and f32, or of the type that they have.
+Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions& options);
 
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
-void simplify_moves(Resolved& resolved);
+void simplify_moves(Program& program, const CompileOptions& options);
+
+/// Makes operations part of those before them, whose modules absorb theirs.
+void fold(Program& program, const CompileOptions& options);
 
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
@@ -117,9 +120,8 @@ void find_attention(Program& program, const CompileOptions& options);
 /// Takes some rows of what is computed row by row before that, and not after.
 void narrow_rows(Program& program, const CompileOptions& options);
 
-/// Computes attention of one row where but one is read of each image and head. Whether there was any; the queries of
-/// the others may be read by nobody then.
-bool narrow_attention(Program& program, const CompileOptions& options);
+/// Computes attention of one row where but one is read of each image and head.
+void narrow_attention(Program& program, const CompileOptions& options);
 
 /// Leaves out the taps of convolutions that see nothing but padding.
 void narrow_windows(Program& program, const CompileOptions& options);
@@ -139,7 +141,7 @@ void find_gates(Program& program, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
-Program negotiate(Program program, const CompileOptions& options);
+void settle_formats(Program& program, const CompileOptions& options);
 
 /// Makes what is joined along the channels slices of the result, where the kernels that write and read them can: they
 /// are not copied then. Formats must be settled.
