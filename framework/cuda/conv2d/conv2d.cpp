@@ -5,7 +5,6 @@
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
-#include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/narrow/narrow.h"
@@ -26,8 +25,8 @@ constexpr Kernel<ConvProblem> table[] = {
     {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
     {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays, true},
     {"depthwise", depthwise::takes, depthwise::prepare},
-    {"mma", mma::takes, mma::prepare, nullptr, true},
-    {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare, nullptr, true},
+    {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, true},
+    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, true},
     {"tiled", ladder::takes, ladder::prepare_tiled},
     {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
@@ -41,7 +40,8 @@ constexpr Kernel<BottleneckProblem> bottlenecks[] = {{"channels_last", channels_
                                                       channels_last::bottleneck::prepare,
                                                       channels_last::bottleneck::pays}};
 
-constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", depthwise::takes_pair, depthwise::prepare_pair}};
+constexpr Kernel<ConvPairProblem> pairs[] = {
+    {"depthwise", depthwise::takes_pair, depthwise::prepare_pair, depthwise::pays_pair}};
 
 }  // namespace
 
