@@ -1,21 +1,13 @@
 // Graphs drawn at random: the plan gives what it gives with nothing fused, in the same shapes.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <span>
-
 #include "support/random_graph.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::random_tensor;
 
 TEST(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
   for (unsigned seed = 0; seed < 3000; ++seed) {
-    const test::RandomGraph drawing(seed, seed % 16 == 0 ? test::wide_extents() : test::RandomExtents());
+    const RandomGraph drawing(seed, seed % 16 == 0 ? wide_extents() : RandomExtents());
     const Tensor input = random_tensor(drawing.input_shape, seed);
     Plan together = drawing.graph.compile({.threads = 1});
     Plan apart = drawing.graph.compile({.threads = 1, .fuse = false});
@@ -34,4 +26,4 @@ TEST(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test
