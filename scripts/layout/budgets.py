@@ -1,0 +1,73 @@
+"""How much code each room may have: scripts/check-layout.py holds the tree to it.
+
+Counted are lines that are neither blank nor comments, of C++, CUDA and Python. Whoever needs more raises the room's
+line, says why behind it, and lowers another one if the table is then above what it may have as a whole. A folder counts
+for the longest name here that it lies in.
+"""
+
+import re
+
+EVERY_BUILD = {
+    "framework": 30,
+    "framework/base": 1_234,
+    "framework/compile": 2_405,
+    "framework/cpu": 1_027,
+    "framework/cpu/array": 1_437,
+    "framework/cpu/conv2d": 4_548,
+    "framework/cpu/linear": 484,
+    "framework/cpu/lookup": 706,
+    "framework/cpu/pool2d": 519,
+    "framework/cpu/product": 1_527,
+    "framework/cuda": 1_658,
+    "framework/cuda/array": 1_538,
+    "framework/cuda/conv2d": 11_416,
+    "framework/cuda/linear": 1_059,
+    "framework/cuda/lookup": 1_010,
+    "framework/cuda/product": 1_575,
+    "framework/cuda/ptx": 476,
+    "framework/cuda/runtime": 1_044,
+    "framework/cuda/squeeze_excite": 372,
+    "framework/cuda/tensor_core": 442,
+    "framework/files": 2_316,
+    "framework/graph": 1_200,
+    "framework/images": 1_636,
+    "framework/kernel": 2_149,
+    "framework/layers": 1_335,
+    "framework/module": 428,
+    "framework/ops": 2_989,
+    "framework/plan": 605,
+    "framework/pool": 587,
+    "framework/tensor": 729,
+}
+# Rooms that a build can leave out are counted apart.
+LEFT_OUT = {
+    "framework/onnx": 2_104,
+}
+TESTS = {"tests": 26_150}
+# What a table may have as a whole.
+TABLES = ((EVERY_BUILD, 48_481), (LEFT_OUT, 5_000), (TESTS, 26_150))
+ALL = EVERY_BUILD | LEFT_OUT | TESTS
+
+COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+def code_lines(name, text):
+    """Lines that are neither blank nor comments."""
+    if name.endswith(".py"):
+        return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith("#"))
+    text = COMMENTS.sub(lambda m: '""' if m[0].startswith('"') else re.sub(r"[^\n]", "", m[0]), text)
+    return sum(1 for line in text.splitlines() if line.strip())
+
+
+def sums():
+    """The tables that are above what they may have as a whole."""
+    return [f"scripts/layout/budgets.py:1: {', '.join(list(table)[:2])} ...: {total:,} lines, more than {most:,}"
+            for table, most in TABLES if (total := sum(table.values())) > most]
+
+
+def show(code):
+    """Prints what each room has; `code` holds its lines."""
+    for table, most in TABLES:
+        for room, budget in table.items():
+            print(f"{code.get(room, 0):7,} of {budget:6,}  {room}")
+        print(f"{sum(code.get(room, 0) for room in table):7,} of {most:6,}\n")
