@@ -1,36 +1,51 @@
-# lamina_sources([SMALL] [EXCEPT FILE...]): every source of this folder becomes part of the library. A new file is found
-# without being listed. Kernels that need wgmma, which only 90a has, are called *.hopper.cu: no other architecture parses
-# them. SMALL: what runs once, and is half of the library, is better small than fast.
+# lamina_sources([APART] [SMALL [FILE...]] [EXCEPT FILE...]): every source of this folder becomes part of the library. A
+# new file is found without being listed. Kernels that need wgmma, which only 90a has, are called *.hopper.cu: no other
+# architecture parses them. SMALL: what runs once, and is half of the library, is better small than fast; all files, or
+# those named. APART: not compiled together with LAMINA_UNITY, as loops that are timed are compiled in one way only.
 function(lamina_sources)
-  cmake_parse_arguments(arg "SMALL" "" "EXCEPT" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  cmake_parse_arguments(arg "APART" "" "SMALL;EXCEPT" ${ARGN})
+  file(GLOB fast CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(TRANSFORM arg_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  list(REMOVE_ITEM fast ${arg_EXCEPT})
+  set(small ${arg_SMALL})
+  list(TRANSFORM small PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  if(SMALL IN_LIST arg_KEYWORDS_MISSING_VALUES)
+    set(small ${fast})
+  endif()
+  list(REMOVE_ITEM fast ${small})
+  target_sources(lamina_objects PRIVATE ${fast})
+  target_sources(lamina_small PRIVATE ${small})
+  if(NOT arg_APART)
+    lamina_together(${fast})
+  endif()
+  lamina_together(${small})
   if(LAMINA_WITH_CUDA)
     file(GLOB device CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
     set(hopper ${device})
     list(FILTER hopper INCLUDE REGEX "\\.hopper\\.cu$")
     list(FILTER device EXCLUDE REGEX "\\.hopper\\.cu$")
-    if(hopper)
-      target_sources(lamina_hopper PRIVATE ${hopper})
-    endif()
-    list(APPEND sources ${device})
-  endif()
-  foreach(file IN LISTS arg_EXCEPT)
-    list(REMOVE_ITEM sources "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
-  endforeach()
-  if(sources)
-    target_sources(lamina_objects PRIVATE ${sources})
-  endif()
-  if(arg_SMALL)
-    lamina_small(${sources})
+    target_sources(lamina_hopper PRIVATE ${hopper})
+    target_sources(lamina_objects PRIVATE ${device})
   endif()
 endfunction()
 
-# lamina_small(FILE...): what runs seldom is better small than fast.
-function(lamina_small)
-  set(options -Os)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND options -Wno-maybe-uninitialized)  # false alarms in std::optional
-  endif()
-  set_source_files_properties(${ARGN} TARGET_DIRECTORY lamina_objects
-                              PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${options}>")
+# lamina_together(FILE...): with LAMINA_UNITY the files of a folder are compiled some at a time, as most of what a file
+# takes is to parse its headers. Names in unnamed namespaces are therefore different in the files of a folder.
+function(lamina_together)
+  set(most 8)
+  list(LENGTH ARGN count)
+  math(EXPR groups "(${count} + ${most} - 1) / ${most}")
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/framework" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(MAKE_C_IDENTIFIER "${folder}" folder)
+  set(place 0)
+  foreach(file IN LISTS ARGN)
+    math(EXPR group "${place} * ${groups} / ${count}")
+    math(EXPR place "${place} + 1")
+    set_property(SOURCE ${file} TARGET_DIRECTORY lamina_objects PROPERTY UNITY_GROUP "${folder}_${group}")
+  endforeach()
+endfunction()
+
+# lamina_alone(FILE...): not compiled together with others.
+function(lamina_alone)
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY lamina_objects PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

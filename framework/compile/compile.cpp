@@ -15,9 +15,8 @@ namespace lamina {
 namespace {
 
 using detail::fail;
+using detail::none;
 using detail::Program;
-
-constexpr int none = -1;
 
 class Compiler {
  public:

@@ -12,7 +12,6 @@
 namespace lamina::detail {
 namespace {
 
-constexpr int none = -1;
 // What reads and writes a value, and what is joined at once: all of them are asked about each other.
 constexpr std::size_t most_users = 256;
 
