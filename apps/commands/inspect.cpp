@@ -16,7 +16,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string file;
   std::vector<std::string> input_shapes;
   std::int64_t batch = 1;
@@ -76,14 +76,14 @@ void print_preprocess(const Preprocess& p) {
       p.std[1], p.std[2]);
 }
 
-void print_plan(const Model& model, const Options& options) {
+void print_plan(const Model& model, const InspectOptions& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
   compile.input_shapes = parse_shapes(options.input_shapes, model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   fmt::print("{}", model.graph.plan_summary(compile));
 }
 
-void print_model(const Model& model, const Options& options) {
+void print_model(const Model& model, const InspectOptions& options) {
   print_warnings(model);
   CompileOptions shapes = {.batch = options.batch};
   shapes.input_shapes = parse_shapes(options.input_shapes, model.graph);
@@ -96,7 +96,7 @@ void print_model(const Model& model, const Options& options) {
   if (!model.description.empty()) fmt::print("for: {}\n", detail::printable(model.description));
 }
 
-void inspect(const Options& options) {
+void inspect(const InspectOptions& options) {
   if (detail::is_onnx_file(options.file)) {
     const Model model = open_model(options.file);
     if (options.plan) return print_plan(model, options);
@@ -119,7 +119,7 @@ void inspect(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
   command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")->required();
