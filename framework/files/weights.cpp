@@ -55,7 +55,7 @@ void require_prefix(const Weights& weights, const std::string& prefix, const std
 
 }  // namespace
 
-Weights Weights::open(const std::filesystem::path& path, const OpenOptions& options) {
+Weights Weights::open(const std::string& path, const OpenOptions& options) {
   detail::StoredTensors stored = read_any(detail::MappedFile::open(path), options.key);
   Weights result;
   result.notes_ = std::move(stored.notes);
@@ -137,7 +137,7 @@ Weights Weights::without_prefix(std::string_view prefix) const {
   return result;
 }
 
-void Weights::save(const std::filesystem::path& path) const {
+void Weights::save(const std::string& path) const {
   std::vector<detail::OutputTensor> outputs;
   for (const Entry& entry : entries_) {
     const detail::StoredTensor& stored = entry.stored;
