@@ -36,8 +36,7 @@ std::shared_ptr<const detail::MappedFile> detail::MappedFile::open(const std::st
   void* memory = nullptr;
   if (::posix_memalign(&memory, page, bytes.size()) != 0) throw std::bad_alloc();
   std::memcpy(memory, bytes.data(), bytes.size());
-  return std::shared_ptr<const MappedFile>(
-      new MappedFile(path, {static_cast<std::byte*>(memory), bytes.size()}));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<std::byte*>(memory), bytes.size()}));
 }
 
 void detail::MappedFile::forget(std::span<const std::byte>) const {}  // there is no file to read it from again

@@ -9,7 +9,6 @@
 namespace lamina::detail {
 namespace {
 
-constexpr int none = -1;
 constexpr std::size_t most_operands = 64;  // of what may become a part: those of one are looked at for each of them
 
 class Fuser {
