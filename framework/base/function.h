@@ -22,6 +22,7 @@ class Function<Result(Arguments...)> {
            std::is_invocable_r_v<Result, Callable&, Arguments...>) Function(Callable&& callable)
       : call_(std::make_shared<Call<std::decay_t<Callable>>>(std::forward<Callable>(callable))) {}
 
+  bool operator==(std::nullptr_t) const { return call_ == nullptr; }
   explicit operator bool() const { return call_ != nullptr; }
   Result operator()(Arguments... arguments) const { return (*call_)(std::forward<Arguments>(arguments)...); }
 

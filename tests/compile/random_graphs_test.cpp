@@ -13,8 +13,13 @@ namespace {
 
 using test::random_tensor;
 
-TEST(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
-  for (unsigned seed = 0; seed < 3000; ++seed) {
+constexpr unsigned graphs = 3000, parts = 8;
+
+class RandomGraphs : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Parts, RandomGraphs, testing::Range(0u, parts));
+
+TEST_P(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
+  for (unsigned seed = GetParam() * graphs / parts; seed < (GetParam() + 1) * graphs / parts; ++seed) {
     const test::RandomGraph drawing(seed, seed % 16 == 0 ? test::wide_extents() : test::RandomExtents());
     const Tensor input = random_tensor(drawing.input_shape, seed);
     Plan together = drawing.graph.compile({.threads = 1});
