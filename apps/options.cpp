@@ -7,7 +7,8 @@
 #include <charconv>
 
 #include "lamina/cuda/runtime/device.h"
-#include "lamina/kernel/limited_gpu.h"
+#include "lamina/kernel/device_description.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::app {
@@ -66,7 +67,16 @@ CLI::Validator algorithm_name(std::vector<std::string> words) {
       if (std::find(words.begin(), words.end(), name) == words.end()) words.emplace_back(name);
     }
   }
-  return one_of(std::move(words));
+  CLI::Validator known = one_of(words);
+  known.operation([words, check = known](std::string& text) {
+    const std::string_view successor = successor_of(text);
+    if (std::find(words.begin(), words.end(), text) == words.end() && !successor.empty()) {
+      fmt::print(stderr, "lamina: algorithm {} is part of {} now\n", text, successor);
+      text = successor;
+    }
+    return check(text);
+  });
+  return known;
 }
 
 CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
@@ -110,7 +120,7 @@ void RunOptions::add_to(CLI::App& command, bool several) {
       ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
       ->capture_default_str();
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/inside/kernels.md explains them")
-      ->check(algorithm_name({"auto"}))
+      ->transform(algorithm_name({"auto"}))
       ->capture_default_str();
   command
       .add_option("--architecture", architecture,

@@ -1,9 +1,9 @@
-# lamina_sources([APART] [SMALL [FILE...]] [EXCEPT FILE...]): every source of this folder becomes part of the library. A
+# lamina_sources([SMALL [FILE...]] [EXCEPT FILE...]): every source of this folder becomes part of the library. A
 # new file is found without being listed. Kernels that need wgmma, which only 90a has, are called *.hopper.cu: no other
 # architecture parses them. SMALL: what runs once, and is half of the library, is better small than fast; all files, or
-# those named. APART: not compiled together with LAMINA_UNITY, as loops that are timed are compiled in one way only.
+# those named.
 function(lamina_sources)
-  cmake_parse_arguments(arg "APART" "" "SMALL;EXCEPT" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SMALL;EXCEPT" ${ARGN})
   file(GLOB fast CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(TRANSFORM arg_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   list(REMOVE_ITEM fast ${arg_EXCEPT})
@@ -17,7 +17,7 @@ function(lamina_sources)
   target_sources(lamina_small PRIVATE ${small})
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/framework" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(MAKE_C_IDENTIFIER "${folder}" folder)
-  if(NOT arg_APART)
+  if(NOT LAMINA_APART)
     lamina_together(lamina_objects ${folder} ${fast})
   endif()
   lamina_together(lamina_small ${folder} ${small})

@@ -47,8 +47,8 @@ THIRD_PARTY = {
 }
 INCLUDES = {  # (file, included file or folder) -> why
     ("framework/cuda/linear/linear.cpp", "cuda/conv2d/channels_last/"): "a linear layer runs as a 1x1 convolution",
-    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/implicit_gemm/"): "the same",
     ("framework/cuda/linear/linear.cpp", "cuda/conv2d/mma/"): "the same",
+    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/preference.h"): "what pays as such a convolution",
 }
 
 SOURCE = (".h", ".cpp", ".cu", ".cuh")

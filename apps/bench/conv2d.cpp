@@ -133,7 +133,7 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--algorithm", options->algorithms, "docs/inside/kernels.md explains them")
       ->delimiter(',')
-      ->check(algorithm_name({"all", "auto"}))
+      ->transform(algorithm_name({"all", "auto"}))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")
       ->check(CLI::Range(0, 1024))

@@ -24,10 +24,6 @@ DType float_type(std::string_view text) {
   throw Error(fmt::format("dtype: expected f32, f16 or bf16, got \"{}\"", text));
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
-}
-
 /// Throws Error if a finite number became infinite.
 void require_in_range(const std::string& name, const Tensor& before, const Tensor& after) {
   const Tensor a = before.to(DType::f64), b = after.to(DType::f64);

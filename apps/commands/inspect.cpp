@@ -9,6 +9,7 @@
 #include "inputs.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
+#include "lamina/compile/passes.h"
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
@@ -20,7 +21,7 @@ struct InspectOptions {
   std::string file;
   std::vector<std::string> input_shapes;
   std::int64_t batch = 1;
-  bool plan = false, photos = false;
+  bool plan = false, passes = false, photos = false;
   RunOptions run;
   OpenOptions open;
 };
@@ -76,11 +77,24 @@ void print_preprocess(const Preprocess& p) {
       p.std[1], p.std[2]);
 }
 
-void print_plan(const Model& model, const InspectOptions& options) {
+CompileOptions compile_options(const Model& model, const InspectOptions& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
   compile.input_shapes = parse_shapes(options.input_shapes, model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
-  fmt::print("{}", model.graph.plan_summary(compile));
+  return compile;
+}
+
+void print_plan(const Model& model, const InspectOptions& options) {
+  fmt::print("{}", model.graph.plan_summary(compile_options(model, options)));
+}
+
+/// Of a file of weights alone there is nothing to compile.
+void print_passes(const InspectOptions& options) {
+  if (!detail::is_onnx_file(options.file) &&
+      !open_weights(options.file, options.open).metadata().contains("lamina.graph"))
+    return fmt::print("{}", detail::describe_passes());
+  const Model model = open_model(options.file);
+  fmt::print("{}", detail::describe_passes(model.graph, compile_options(model, options)));
 }
 
 void print_model(const Model& model, const InspectOptions& options) {
@@ -97,6 +111,7 @@ void print_model(const Model& model, const InspectOptions& options) {
 }
 
 void inspect(const InspectOptions& options) {
+  if (options.passes) return print_passes(options);
   if (detail::is_onnx_file(options.file)) {
     const Model model = open_model(options.file);
     if (options.plan) return print_plan(model, options);
@@ -130,6 +145,9 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--plan", options->plan,
                     "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
+  command->add_flag("--passes", options->passes,
+                    "only the passes that make a plan of a model, in order: what each does, and how many steps there "
+                    "are after it");
   command->add_flag("--photos", options->photos, "a plan that takes 8-bit pictures, as classify runs it");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");

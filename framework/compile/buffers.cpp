@@ -1,9 +1,10 @@
-#include "lamina/compile/buffers.h"
+// Which activations share memory, and where it is.
 
 #include <algorithm>
 #include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/compile/passes.h"
 
 namespace lamina::detail {
 namespace {
@@ -155,6 +156,20 @@ class Assignment {
 
 }  // namespace
 
-std::vector<int> assign_buffers(const Program& program, Plan::Impl& plan) { return Assignment(program, plan).assign(); }
+void assign_buffers(Compilation& c) { c.buffers = Assignment(c.program, *c.plan).assign(); }
+
+void place_buffers(Compilation& c) {
+  // A CPU plan reads its inputs where the caller has them; on a GPU they may have to be uploaded to somewhere.
+  std::vector<Lifetime> lives;
+  for (std::size_t b = 0; b < c.plan->buffers.size(); ++b) {
+    const Plan::Impl::Buffer& buffer = c.plan->buffers[b];
+    if (buffer.constant.defined() || (buffer.input && c.plan->options.device.is_cpu())) continue;
+    lives.push_back(buffer.life);
+    c.homed.push_back(b);
+  }
+  c.arena = plan_arena(lives);
+  for (std::size_t i = 0; i < c.homed.size(); ++i) c.plan->buffers[c.homed[i]].offset = c.arena.offsets[i];
+  c.plan->memory.activations = c.arena.bytes;
+}
 
 }  // namespace lamina::detail

@@ -1,110 +1,103 @@
 #pragma once
 
-#include <algorithm>
+#include <initializer_list>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lamina/compile/program.h"
 #include "lamina/layers/conv2d.h"
+#include "lamina/layers/fixed.h"
 #include "lamina/module/layer.h"
 
 namespace lamina::detail {
 
-/// Who computes and who reads each value of a Program, for passes that look past single operations. One that is not
-/// needed any more has no module until `finish`.
+/// Who computes and who reads each value of a Program, kept right while a pass changes it: what all passes that look
+/// past single operations work on. An operation that is not needed any more has no module until `finish`.
 class Dataflow {
  public:
   using Operation = Program::Operation;
   static constexpr int none = -1;
 
-  explicit Dataflow(Program& program)
-      : program_(program), readers_(program.values.size()), producer_(program.values.size(), none) {
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& op = program_.operations[i];
-      producer_[index(op.output)] = static_cast<int>(i);
-      if (op.second_output != none) producer_[index(op.second_output)] = static_cast<int>(i);
-      for (const int input : op.inputs) readers_[index(input)].push_back(static_cast<int>(i));
-    }
-    for (const int output : program_.outputs) readers_[index(output)].push_back(none);
-  }
+  Dataflow(Program& program, const CompileOptions& options);
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  Operation& operation(int i) { return program_.operations[index(i)]; }
+  const Operation& operation(int i) const { return program_.operations[index(i)]; }
   const Shape& shape(int value) const { return program_.value(value).shape; }
+  std::vector<Shape> shapes(const std::vector<int>& values) const;
 
-  /// The operations that read a value, `none` for the caller.
-  const std::vector<int>& readers(int value) const { return readers_[index(value)]; }
+  /// The operations that read a value, in order, `none` for the caller. One that reads it twice is there twice.
+  const std::multiset<int>& readers(int value) const { return readers_[index(value)]; }
+  bool is_output(int value) const { return readers(value).contains(none); }
+  /// The operation that reads a value, which nobody else does; `none` if there is none such.
+  int only_reader(int value) const { return readers(value).size() == 1 ? *readers(value).begin() : none; }
   /// The operation that computes a value; `none` of inputs and constants.
   int producer(int value) const { return producer_[index(value)]; }
-
+  const Operation* computes(int value) const { return producer(value) == none ? nullptr : &operation(producer(value)); }
   /// The operation that computes a value which only one other reads.
   Operation* only_for(int value) {
-    if (readers(value).size() != 1 || producer(value) == none) return nullptr;
-    return &program_.operations[index(producer(value))];
+    return readers(value).size() == 1 && producer(value) != none ? &operation(producer(value)) : nullptr;
   }
 
   /// What an operation does, if it is of that kind.
   template <class Problem>
   std::optional<Problem> problem_of(const Operation& op) const {
     const auto* layer = dynamic_cast<const Layer<Problem>*>(op.module.get());
-    if (layer == nullptr) return std::nullopt;
-    std::vector<Shape> inputs;
-    for (const int input : op.inputs) inputs.push_back(shape(input));
-    return layer->problem(inputs);
+    return layer == nullptr ? std::nullopt : std::optional(layer->problem(shapes(op.inputs)));
   }
+  /// What a convolution of so many operands solves; nothing if the operation is none such, or of scaled channels, or
+  /// not known yet.
+  std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
 
-  /// What a convolution solves; nothing if the operation is none, or of scaled channels, or not known yet.
-  std::optional<ConvProblem> convolution(const Operation& op) const {
-    const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-    if (conv == nullptr || op.view || !conv->weight().defined()) return std::nullopt;
-    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-    auto problem = problem_of<ConvProblem>(op);
-    if (problem->scaled) problem.reset();
-    return problem;
-  }
+  /// Whether a kernel runs it.
+  bool runs(const Operation& op) const { return runs_in_some_format(program_, op, options_); }
 
   /// A value of f32 that no operation computes yet.
-  int new_value(std::string name, const Shape& shape, Tensor constant = {}) {
-    program_.values.push_back({std::move(name), shape, {}, std::move(constant)});
-    readers_.emplace_back();
-    producer_.push_back(none);
-    return static_cast<int>(program_.values.size()) - 1;
+  int new_value(std::string name, const Shape& shape, Tensor constant = {});
+  /// Another operation in the place of one. What nobody reads then reads nothing itself.
+  void replace(Operation& op, Operation by);
+  /// Another module, inputs and shape of what an operation gives.
+  void replace(Operation& op, std::shared_ptr<const Module> module, std::vector<int> inputs, const Shape& to);
+  /// An operation is not needed any more.
+  void drop(Operation& op);
+  /// `longer` in the place of `op`, which does what `parts` did as well; nothing, and false, if no kernel runs it.
+  bool join(Operation& op, Operation longer, std::initializer_list<Operation*> parts);
+  template <class Problem>
+  bool join(Operation& op, std::vector<int> inputs, Problem problem, std::initializer_list<Operation*> parts,
+            int second_output = none) {
+    Operation longer = op;
+    longer.module = std::make_shared<Fixed<Problem>>(std::move(problem), shape(op.output), DType::f32);
+    longer.inputs = std::move(inputs), longer.second_output = second_output;
+    return join(op, std::move(longer), parts);
   }
-
-  /// `op` does what `part` did, which is not needed any more.
-  static void take_in(Operation& op, Operation& part) {
-    for (const std::string& names : {part.name, part.fused}) {
-      if (!names.empty()) op.fused += (op.fused.empty() ? "" : ", ") + names;
-    }
-    part.module = nullptr;
-  }
-
+  /// Whoever read `from` reads `to`, which is computed before them.
+  void read_instead(int from, int to);
   /// `op` is to run before `before`.
-  void insert(const Operation& before, Operation op) {
-    inserted_.emplace_back(&before - program_.operations.data(), std::move(op));
-  }
+  void insert(const Operation& before, Operation op);
+  /// Puts in what was inserted, and takes out what nobody needs.
+  void finish();
 
-  /// Puts in what was inserted, and takes out what is not needed any more.
-  void finish() {
-    std::ranges::stable_sort(inserted_, {}, [](const auto& some) { return some.first; });
-    std::vector<Operation> all;
-    auto next = inserted_.begin();
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      for (; next != inserted_.end() && index(static_cast<int>(next->first)) == i; ++next) {
-        all.push_back(std::move(next->second));
-      }
-      if (program_.operations[i].module != nullptr) all.push_back(std::move(program_.operations[i]));
-    }
-    inserted_.clear();
-    program_.operations = std::move(all);
-  }
+ protected:
+  Program& program_;
+  const CompileOptions& options_;
 
  private:
-  Program& program_;
-  std::vector<std::vector<int>> readers_;  // by value
-  std::vector<int> producer_;              // by value
-  std::vector<std::pair<std::ptrdiff_t, Operation>> inserted_;
+  void enter(const std::vector<int>& values, int reader);
+  void leave(std::vector<int> values, int reader);
+  bool is_read(const Operation& op) const;
+  std::vector<int> take_out(Operation& op);
+  int number(const Operation& op) const { return static_cast<int>(&op - program_.operations.data()); }
+
+  std::vector<std::multiset<int>> readers_;  // by value
+  std::vector<int> producer_;                // by value
+  std::vector<std::pair<int, Operation>> inserted_;
 };
+
+/// `op` does what `part` did as well: their names.
+void take_names(Program::Operation& op, const Program::Operation& part);
 
 }  // namespace lamina::detail

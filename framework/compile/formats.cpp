@@ -96,7 +96,7 @@ class Negotiator {
   bool takes_any(const Operation& op) {
     PreparedViews views(program_, op, options_);
     return std::ranges::all_of(input_formats(op), [&](Format input) {
-      return op.module->takes(views.with(input, wished(op.output))) && op.module->extra_bytes(views.preparation) == 0;
+      return views.are_taken(input, wished(op.output)) && op.module->extra_bytes(views.preparation) == 0;
     });
   }
 
@@ -112,7 +112,7 @@ class Negotiator {
     const Format* best = nullptr;
     std::size_t least = 0;
     for (const Format& input : inputs) {
-      if (!op.module->takes(views.with(input, wish))) continue;
+      if (!views.are_taken(input, wish)) continue;
       const std::size_t extra = op.module->extra_bytes(views.preparation);
       if (extra == 0) return input;
       if (best == nullptr || extra < least) best = &input, least = extra;
@@ -120,7 +120,7 @@ class Negotiator {
     if (best != nullptr) return *best;
     for (const Format input : inputs) {
       for (const Format output : formats_of(op.output)) {
-        if (op.module->takes(views.with(input, output))) return input;
+        if (views.are_taken(input, output)) return input;
       }
     }
     return inputs.back();
@@ -136,7 +136,7 @@ class Negotiator {
         const std::size_t before = converted_operands(op, input);
         std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
         cost += op.module->extra_bytes(views.with(input, output));
-        if (std::pair(cost, before) >= least || !op.module->takes(views.with(input, output))) continue;
+        if (std::pair(cost, before) >= least || !views.are_taken(input, output)) continue;
         least = {cost, before};
         op.input_format = input;
         best_output = output;
@@ -240,8 +240,8 @@ Format format_of_input(const Program::Value& value, Format format) {
   return format;
 }
 
-Program negotiate(Program program, const CompileOptions& options) {
-  return Negotiator(std::move(program), options).negotiate();
+void settle_formats(Program& program, const CompileOptions& options) {
+  program = Negotiator(std::move(program), options).negotiate();
 }
 
 }  // namespace lamina::detail

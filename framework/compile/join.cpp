@@ -5,9 +5,7 @@
 
 #include <algorithm>
 
-#include "lamina/compile/program.h"
-#include "lamina/kernel/problems.h"
-#include "lamina/module/layer.h"
+#include "lamina/compile/dataflow.h"
 
 namespace lamina::detail {
 namespace {
@@ -15,15 +13,11 @@ namespace {
 // What reads and writes a value, and what is joined at once: all of them are asked about each other.
 constexpr std::size_t most_users = 256;
 
-class Joiner {
+class Joiner : Dataflow {
  public:
   Joiner(Program& program, const CompileOptions& options)
-      : program_(program), options_(options), users_(program.values.size()), fixed_(program.values.size(), false) {
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      const Operation& op = program_.operations[i];
-      for (const int input : op.inputs) users_[index(input)].push_back(static_cast<int>(i));
-      users_[index(op.output)].push_back(static_cast<int>(i));
-      if (op.second_output != none) users_[index(op.second_output)].push_back(static_cast<int>(i));
+      : Dataflow(program, options), fixed_(program.values.size(), false) {
+    for (const Operation& op : program_.operations) {
       // A view has no memory but its operand's.
       if (op.view) fixed_[index(op.inputs[0])] = fixed_[index(op.output)] = true;
     }
@@ -38,24 +32,12 @@ class Joiner {
 
   void join() {
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
-      if (joins_channels(*op)) join(*op);
+      const auto problem = op->view || op->inputs.size() > most_users ? std::nullopt : problem_of<ConcatProblem>(*op);
+      if (problem && problem->dim == 1 && shape(op->output).rank() == 4) join(*op);
     }
   }
 
  private:
-  using Operation = Program::Operation;
-
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-  bool joins_channels(const Operation& op) const {
-    const auto* module = dynamic_cast<const Layer<ConcatProblem>*>(op.module.get());
-    if (module == nullptr || op.view || op.inputs.size() > most_users || program_.value(op.output).shape.rank() != 4)
-      return false;
-    std::vector<Shape> shapes;
-    for (const int input : op.inputs) shapes.push_back(program_.value(input).shape);
-    return module->problem(shapes).dim == 1;
-  }
-
   void join(Operation& op) {
     take_operands_place(op);
     const Program::Value& output = program_.value(op.output);
@@ -87,27 +69,22 @@ class Joiner {
   /// Makes a value a slice if its format is that of the whole, and all that write and read it can.
   void place(int value, int whole, std::int64_t channel) {
     Program::Value& v = program_.value(value);
-    const std::vector<int>& users = users_[index(value)];
+    const std::multiset<int>& users = readers(value);
     if (fixed_[index(value)] || users.size() > most_users || value == whole || v.format != program_.value(whole).format)
       return;
     v.whole = whole;
     v.first_channel = channel;
-    const auto runs = [&](int user) { return runs_in_place(program_, program_.operations[index(user)], options_); };
-    if (std::ranges::all_of(users, runs)) return;
+    const auto runs = [&](int user) { return runs_in_place(program_, operation(user), options_); };
+    if (runs(producer(value)) && std::ranges::all_of(users, runs)) return;
     v.whole = none;
     v.first_channel = 0;
   }
 
-  Program& program_;
-  const CompileOptions& options_;
-  std::vector<std::vector<int>> users_;  // by value: the operations that write and read it
-  std::vector<bool> fixed_;              // by value: it stays where it is
+  std::vector<bool> fixed_;  // by value: it stays where it is
 };
 
 }  // namespace
 
-void join_in_place(Program& program, const CompileOptions& options) {
-  if (!options.keep_all && options.fuse) Joiner(program, options).join();
-}
+void join_in_place(Program& program, const CompileOptions& options) { Joiner(program, options).join(); }
 
 }  // namespace lamina::detail

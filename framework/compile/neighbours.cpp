@@ -86,7 +86,7 @@ class Gatherer {
 }  // namespace
 
 void gather_neighbours(Program& program, const CompileOptions& options) {
-  if (options.keep_all || !options.fuse || options.description->architecture < 90) return;
+  if (options.description->architecture < 90) return;
   Gatherer(program).gather();
 }
 

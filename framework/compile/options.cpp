@@ -15,10 +15,15 @@ void settle_device(CompileOptions& o) {
   if (o.description->device != o.device) {
     fail("compile: expected a description of ", o.device, ", got one of ", o.description->device);
   }
-  const auto algorithms = conv_algorithms(o.device.type);
-  if (o.algorithm.empty() || std::find(algorithms.begin(), algorithms.end(), o.algorithm) != algorithms.end()) return;
+  if (o.algorithm.empty()) return;
+  if (const std::string_view found = conv_algorithm(o.device.type, o.algorithm); !found.empty()) {
+    o.algorithm = found;
+    return;
+  }
   std::string known;
-  for (const std::string_view name : algorithms) known += (known.empty() ? "" : ", ") + std::string(name);
+  for (const std::string_view name : conv_algorithms(o.device.type)) {
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
   fail("compile: there is no convolution \"", o.algorithm, "\" on ", o.device, "; it has ", known);
 }
 
@@ -35,7 +40,7 @@ void settle_threads(CompileOptions& o) {
 }
 
 void check_format(const char* what, Format format) {
-  if (format.dtype == DType::f32 || format.dtype == DType::f16 || format.dtype == DType::bf16) return;
+  if (is_activation(format.dtype)) return;
   fail("compile: expected ", what, " of f32, f16 or bf16, got ", format.dtype);
 }
 

@@ -15,7 +15,7 @@
 /// between them, each in the format that its producer and its readers agreed on.
 namespace lamina::detail {
 
-inline constexpr int none = -1;  ///< in place of the number of a value, an operand or an operation
+struct Answers;
 
 struct Program {
   struct Value {
@@ -27,6 +27,7 @@ struct Program {
     std::int64_t first_channel = 0;  ///< of the channels of that image, of which this is a slice
     Shape strides = {};              ///< or, if not of rank 0, how its elements lie there (View::strides)
     std::int64_t first = 0;          ///< and which of its elements comes first
+    Quantization quantization = {};  ///< of whole numbers that stand for others
   };
 
   struct Operation {
@@ -39,6 +40,7 @@ struct Program {
     bool view = false;        ///< the output is the input's memory
     bool beside = false;      ///< neither it nor the operation before it needs the other, or other memory of it
     Format input_format;      ///< of all inputs that have a choice
+    mutable std::shared_ptr<Answers> answers = {};  ///< of its module, which PreparedViews asks once
   };
 
   std::vector<Value> values;
@@ -84,11 +86,15 @@ struct PreparedViews {
 
   /// Other formats of all inputs and of the results.
   Preparation& with(Format input, Format output);
+  /// Whether the operation's module takes them as they are. It is asked once; what it finds, its `prepare` is told.
+  bool are_taken();
+  bool are_taken(Format input, Format output) { return with(input, output), are_taken(); }
 
   std::vector<View> inputs, outputs;
   Preparation preparation;
 
  private:
+  const Program::Operation& op_;
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
@@ -98,12 +104,15 @@ bool runs_in_some_format(const Program& program, const Program::Operation& op, c
 /// Whether an operation can run with its operands and its result where they have been placed in other values.
 bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
-/// The operations that are left of a network once modules have absorbed those that follow them, all values nchw and f32
-/// or of the type that they have. `release` is told of the graph's modules that are not needed any more.
-Program fuse(const Graph& graph, const CompileOptions& options, const Release& release = {});
+/// A value and an operation for each node of a network that somebody needs, none of them part of another yet; all
+/// values nchw and f32, or of the type that they have.
+Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions& options);
 
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
-void simplify_moves(Resolved& resolved);
+void simplify_moves(Program& program, const CompileOptions& options);
+
+/// Makes operations part of those before them, whose modules absorb theirs.
+void fold(Program& program, const CompileOptions& options);
 
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
@@ -111,9 +120,8 @@ void find_attention(Program& program, const CompileOptions& options);
 /// Takes some rows of what is computed row by row before that, and not after.
 void narrow_rows(Program& program, const CompileOptions& options);
 
-/// Computes attention of one row where but one is read of each image and head. Whether there was any; the queries of
-/// the others may be read by nobody then.
-bool narrow_attention(Program& program, const CompileOptions& options);
+/// Computes attention of one row where but one is read of each image and head.
+void narrow_attention(Program& program, const CompileOptions& options);
 
 /// Leaves out the taps of convolutions that see nothing but padding.
 void narrow_windows(Program& program, const CompileOptions& options);
@@ -133,7 +141,7 @@ void find_gates(Program& program, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
-Program negotiate(Program program, const CompileOptions& options);
+void settle_formats(Program& program, const CompileOptions& options);
 
 /// Makes what is joined along the channels slices of the result, where the kernels that write and read them can: they
 /// are not copied then. Formats must be settled.

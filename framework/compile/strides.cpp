@@ -12,7 +12,7 @@ namespace {
 class Strider : Dataflow {
  public:
   Strider(Program& program, const CompileOptions& options)
-      : Dataflow(program), program_(program), options_(options), fixed_(program.values.size(), false) {
+      : Dataflow(program, options), fixed_(program.values.size(), false) {
     for (const int output : program_.outputs) fixed_[index(output)] = true;
     for (std::size_t v = 0; v < program_.values.size(); ++v) {
       const Program::Value& value = program_.values[v];
@@ -49,12 +49,12 @@ class Strider : Dataflow {
   }
 
   /// Puts a value where it lies in another, if all `users` can step so.
-  bool place(int value, int whole, const Placement& placement, const std::vector<int>& users) {
+  bool place(int value, int whole, const Placement& placement, const std::multiset<int>& users) {
     if (fixed_[index(value)] || users.empty()) return false;
     Program::Value& v = program_.value(value);
     v.whole = whole, v.first = placement.first, v.strides = placement.strides;
     const auto runs = [&](int user) {
-      const Operation& op = program_.operations[index(user)];
+      const Operation& op = operation(user);
       return !op.view && runs_in_place(program_, op, options_);
     };
     if (std::ranges::all_of(users, runs)) {
@@ -65,15 +65,11 @@ class Strider : Dataflow {
     return false;
   }
 
-  Program& program_;
-  const CompileOptions& options_;
   std::vector<bool> fixed_;  // by value: it stays where it is
 };
 
 }  // namespace
 
-void stride_in_place(Program& program, const CompileOptions& options) {
-  if (!options.keep_all && options.fuse) Strider(program, options).stride();
-}
+void stride_in_place(Program& program, const CompileOptions& options) { Strider(program, options).stride(); }
 
 }  // namespace lamina::detail

@@ -1,8 +1,6 @@
 // The tables of a CPU's smaller kernels: activations of f32 or bf16, nchw or nhwc. Those of arrays of any dtype and
 // shape are in array/, lookup/ and product/.
 
-#include "lamina/kernel/kernel.h"
-
 #include <algorithm>
 
 #include "lamina/cpu/affine.h"
@@ -14,27 +12,25 @@
 #include "lamina/cpu/pool2d/pool2d.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/extents.h"
 
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
+using namespace tables;
 
 template <class Problem>
 bool plain(const Problem&, const Preparation& p) {
   return p.is_plain();
 }
 
-bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
   const bool rows = p.input().format.layout == Layout::nhwc || !p.has_slices();
-  return p.keeps_format() && is_float(p.input().format.dtype) && problem.epilogue.is_simple() && rows;
+  return p.keeps_format() && is_computed(p.input().format.dtype) && problem.epilogue.is_simple() && rows;
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
@@ -82,7 +78,7 @@ bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const PoolGeometry& g = problem.geometry;
   const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
   const Format from = p.input().format, to = p.output().format;
-  return is_float(from.dtype) && to.dtype == from.dtype && from.layout == Layout::nhwc &&
+  return is_computed(from.dtype) && to.dtype == from.dtype && from.layout == Layout::nhwc &&
          (to.layout == Layout::nhwc || !p.output().is_slice()) && (problem.kind == PoolKind::largest || !dilated);
 }
 
@@ -100,11 +96,7 @@ std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const
 }
 
 bool takes_conversion(const ConversionProblem&, const Preparation& p) {
-  const auto known = [](const View& view) {
-    const DType dtype = view.format.dtype;
-    return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-  };
-  return known(p.input()) && known(p.output());
+  return is_activation(p.input().format.dtype) && is_activation(p.output().format.dtype);
 }
 
 std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Preparation& p) {

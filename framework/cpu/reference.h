@@ -48,11 +48,7 @@ inline ReferenceValue conv2d_reference(const ConvGeometry& g,
 /// The largest error that the contract allows for an output over K terms.
 inline double error_bound(Precision precision, std::int64_t terms, double scale) {
   const auto k = static_cast<double>(terms);
-  const double epsilon = precision == Precision::fp32   ? 3e-6
-                         : precision == Precision::tf32 ? 1e-3
-                         : precision == Precision::fp16 ? 2e-3
-                                                        : 1e-2;
-  return epsilon * scale * std::max(1.0, std::sqrt(k / 1024)) + 4 * k * 0x1p-126;
+  return row_of(precision).epsilon * scale * std::max(1.0, std::sqrt(k / 1024)) + 4 * k * 0x1p-126;
 }
 
 }  // namespace lamina::cpu

@@ -1,8 +1,6 @@
 // The tables of a GPU's smaller kernels: activations of f32, f16 or bf16, one row each. Those of arrays of any
 // dtype and shape are in array/, lookup/ and product/.
 
-#include "lamina/kernel/kernel.h"
-
 #include <algorithm>
 
 #include "lamina/base/math.h"
@@ -12,18 +10,14 @@
 #include "lamina/cuda/normalize.h"
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/softmax.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/extents.h"
 
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
-
-int index(const Preparation& p) { return p.device.device.index; }
+using namespace tables;
 
 template <class Problem>
 bool keeps_format(const Problem&, const Preparation& p) {

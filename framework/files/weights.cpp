@@ -66,12 +66,12 @@ Weights Weights::open(const std::string& path, const OpenOptions& options) {
     constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
     tensor.total = total = detail::checked_add(total, tensor.info.bytes).value_or(most);
     if (!result.index_.emplace(tensor.info.name, result.entries_.size()).second) {
-      detail::fail(path.string(), ": two tensors are named ", detail::quote(tensor.info.name));
+      detail::fail(path, ": two tensors are named ", detail::quote(tensor.info.name));
     }
     result.entries_.push_back({std::move(tensor), {}});
   }
   if (options.strip_prefix.empty()) return result;
-  require_prefix(result, options.strip_prefix, path.string());
+  require_prefix(result, options.strip_prefix, path);
   return result.without_prefix(options.strip_prefix);
 }
 

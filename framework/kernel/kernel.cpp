@@ -1,12 +1,26 @@
 #include "lamina/kernel/kernel.h"
 
-namespace lamina::detail {
+namespace lamina {
+namespace {
+
+/// What --algorithm still accepts. A name that a row of the device's table has means that row.
+constexpr struct { std::string_view gone, successor; } successors[] = {{"implicit_gemm", "mma"}, {"pair", "depthwise"}};
+
+}  // namespace
+
+std::string_view successor_of(std::string_view gone) {
+  for (const auto& row : successors) {
+    if (row.gone == gone) return row.successor;
+  }
+  return {};
+}
+
+namespace detail {
 
 void no_kernel(std::string_view problem, std::string_view asked, const std::string& others,
                const Preparation& preparation) {
   const Device device = preparation.device.device;
-  const bool computed = preparation.precision == Precision::fp32 || preparation.precision == Precision::bf16;
-  if (device.is_cpu() && !computed) {
+  if (device.is_cpu() && !row_of(preparation.precision).on_cpu) {
     fail(problem, ": the CPU computes in fp32 and bf16; precision ", name(preparation.precision),
          " needs a CUDA device");
   }
@@ -17,4 +31,5 @@ void no_kernel(std::string_view problem, std::string_view asked, const std::stri
        others.empty() ? std::string() : concat("; ", others, others.find(',') == std::string::npos ? " does" : " do"));
 }
 
-}  // namespace lamina::detail
+}  // namespace detail
+}  // namespace lamina

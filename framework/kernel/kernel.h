@@ -52,10 +52,13 @@ std::span<const Kernel<Problem>> kernels(DeviceType device) {
   return device == DeviceType::cuda ? Kernels<Problem>::cuda() : Kernels<Problem>::cpu();
 }
 
+/// The kernel that a convolution's kernel which is gone became part of; empty if there is none of that name.
+LAMINA_API std::string_view successor_of(std::string_view gone);
+
 /// The name of the kernel that was asked for; empty: the rule decides. What has convolutions in it obeys, too.
 template <class Problem>
 std::string_view asked_for(const Preparation& preparation) {
-  constexpr bool obeys = std::is_same_v<Problem, ConvProblem> || requires { Problem::of_convolutions; };
+  constexpr bool obeys = requires { Problem::of_convolutions; };
   return obeys ? preparation.algorithm : std::string_view();
 }
 

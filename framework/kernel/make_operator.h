@@ -50,3 +50,16 @@ inline const float* floats(const Tensor& tensor) { return static_cast<const floa
 inline float* floats(Tensor& tensor) { return static_cast<float*>(tensor.raw()); }
 
 }  // namespace lamina::detail
+
+/// What the sources that write a device's tables say again and again: `using namespace tables;`.
+namespace lamina::tables {
+
+using detail::floats;
+using detail::make_operator;
+using Inputs = std::span<const Tensor>;
+using Outputs = std::span<Tensor>;
+
+/// The GPU's.
+inline int index(const Preparation& p) { return p.device.device.index; }
+
+}  // namespace lamina::tables

@@ -12,6 +12,16 @@
 
 namespace lamina {
 
+struct Finding;
+
+/// What a stored whole number q stands for: scale * (q - zero_point). A scale of 0: nothing but itself.
+struct Quantization {
+  float scale = 0;
+  std::int32_t zero_point = 0;
+
+  friend bool operator==(const Quantization&, const Quantization&) = default;
+};
+
 /// How an operand or a result of an operator lies in memory.
 struct View {
   Shape shape;  ///< with the batch known; logical, whichever the layout
@@ -23,6 +33,9 @@ struct View {
   /// the other, as the layout says. Only kernels that say so (Kernel::strided) are given such a view.
   Shape strides = {};
   std::size_t alignment = 16;  ///< the address is a multiple of that many bytes
+  Quantization quantization = {};
+
+  friend bool operator==(const View&, const View&) = default;
 
   bool is_slice() const { return channels != 0; }
   bool is_strided() const { return strides.rank() != 0; }
@@ -51,6 +64,7 @@ struct Preparation {
   bool batch_invariant = false;       ///< and must not depend on how many they are: rules/order_of_sums.h
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes
   Tuning tuning = {};
+  Finding* finding = nullptr;  ///< where what is found out about this is kept; null: nowhere
 
   const View& input() const { return inputs[0]; }
   const View& output() const { return outputs[0]; }

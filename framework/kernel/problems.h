@@ -16,6 +16,7 @@ namespace lamina {
 
 struct ConvProblem {
   static constexpr std::string_view what = "conv2d";
+  static constexpr bool of_convolutions = true;  ///< Preparation::algorithm is about it
   ConvGeometry geometry = {};
   Tensor weight = {};  ///< [OC, C / groups, KH, KW]
   Tensor bias = {};    ///< [OC]

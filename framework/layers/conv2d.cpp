@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
-#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/live_window.h"
 #include "lamina/layers/absorption.h"
@@ -201,7 +201,7 @@ int Conv2d::in_place(const Preparation& preparation) const {
   if (chain_.empty() || chain_[0].function != Pointwise::add || chain_[0].operand < 0) return -1;
   std::vector<Shape> inputs;
   for (const View& view : preparation.inputs) inputs.push_back(view.shape);
-  const auto* const kernel = find_kernel(problem(inputs), preparation);
+  const auto* const kernel = found_kernel(problem(inputs), preparation);
   return kernel != nullptr && kernel->over_residual ? chain_[0].operand : -1;
 }
 
@@ -209,6 +209,14 @@ std::vector<std::string_view> conv_algorithms(DeviceType device) {
   std::vector<std::string_view> names;
   for (const auto& kernel : kernels<ConvProblem>(device)) names.push_back(kernel.name);
   return names;
+}
+
+std::string_view conv_algorithm(DeviceType device, std::string_view name) {
+  const std::vector<std::string_view> names = conv_algorithms(device);
+  for (const std::string_view asked : {name, successor_of(name)}) {
+    if (const auto found = std::ranges::find(names, asked); found != names.end()) return *found;
+  }
+  return {};
 }
 
 }  // namespace lamina

@@ -71,5 +71,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
 
 /// The names of the kernels that `device` has for convolutions, the fastest first.
 LAMINA_API std::vector<std::string_view> conv_algorithms(DeviceType device);
+/// The one of them that `name` asks for: of that name, or the kernel that took in one of that name; empty: none.
+LAMINA_API std::string_view conv_algorithm(DeviceType device, std::string_view name);
 
 }  // namespace lamina

@@ -1,9 +1,7 @@
 #include "lamina/module/layer.h"
 
-#include "lamina/kernel/bottleneck.h"
-#include "lamina/kernel/conv_pair.h"
-#include "lamina/kernel/kernel.h"
-#include "lamina/kernel/squeeze_excite.h"
+#include "lamina/kernel/all_problems.h"
+#include "lamina/kernel/finding.h"
 
 namespace lamina {
 namespace {
@@ -21,49 +19,32 @@ template <class Problem>
 bool Layer<Problem>::takes(const Preparation& preparation) const {
   const Problem what = problem(shapes_of(preparation.inputs));
   const Kernel<Problem>* const kernel = paying_kernel(what, preparation);
-  if (kernel == nullptr || !preparation.has_slices()) return kernel != nullptr;
-  const auto whole = [](std::span<const View> views) {
-    std::vector<View> result(views.begin(), views.end());
-    for (View& view : result) view.channels = 0;
-    return result;
-  };
-  const std::vector<View> inputs = whole(preparation.inputs), outputs = whole(preparation.outputs);
-  Preparation without = preparation;
-  without.inputs = inputs, without.outputs = outputs;
-  return paying_kernel(what, without) == kernel;
+  if (kernel == nullptr) return false;
+  if (preparation.has_slices()) {
+    const auto whole = [](std::span<const View> views) {
+      std::vector<View> result(views.begin(), views.end());
+      for (View& view : result) view.channels = 0;
+      return result;
+    };
+    const std::vector<View> inputs = whole(preparation.inputs), outputs = whole(preparation.outputs);
+    Preparation without = preparation;
+    without.inputs = inputs, without.outputs = outputs, without.finding = nullptr;
+    if (paying_kernel(what, without) != kernel) return false;
+  }
+  if (preparation.finding != nullptr) preparation.finding->kernel = kernel;
+  return true;
 }
 
 template <class Problem>
 std::unique_ptr<Operator> Layer<Problem>::prepare(const Preparation& preparation) const {
   require_parameters();
   const Problem what = problem(shapes_of(preparation.inputs));
-  return choose(what, preparation).prepare(what, preparation);
+  const Kernel<Problem>* const kernel = found_kernel(what, preparation);
+  return (kernel == nullptr ? choose(what, preparation) : *kernel).prepare(what, preparation);
 }
 
-template class Layer<AffineProblem>;
-template class Layer<AttentionProblem>;
-template class Layer<BottleneckProblem>;
-template class Layer<ConcatProblem>;
-template class Layer<ConvPairProblem>;
-template class Layer<ConvProblem>;
-template class Layer<ConvSumProblem>;
-template class Layer<ConversionProblem>;
-template class Layer<CumulativeProblem>;
-template class Layer<GatherProblem>;
-template class Layer<GridSampleProblem>;
-template class Layer<LinearProblem>;
-template class Layer<LocalResponseProblem>;
-template class Layer<MatMulProblem>;
-template class Layer<MoveProblem>;
-template class Layer<NormProblem>;
-template class Layer<NormalizationProblem>;
-template class Layer<PointwiseProblem>;
-template class Layer<PoolProblem>;
-template class Layer<ReduceProblem>;
-template class Layer<ResampleProblem>;
-template class Layer<ScatterProblem>;
-template class Layer<SoftmaxProblem>;
-template class Layer<SqueezeExciteProblem>;
-template class Layer<TopKProblem>;
+#define LAMINA_LAYER(Problem) template class Layer<Problem>;
+LAMINA_ALL_PROBLEMS(LAMINA_LAYER)
+#undef LAMINA_LAYER
 
 }  // namespace lamina

@@ -62,7 +62,7 @@ Model load_model(const std::string& path) {
   try {
     return model_from(weights);
   } catch (const Error& error) {
-    detail::fail(path.string(), ": ", error.what());
+    detail::fail(path, ": ", error.what());
   }
 }
 

@@ -24,10 +24,6 @@ int to_int(const Expansion& e, std::int64_t value) {
   return static_cast<int>(value);
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f64;
-}
-
 int as_f32(Expansion& e, int node) {
   if (!is_float(e.dtype(node))) e.refuse("expected an operand of floats, got ", e.dtype(node));
   return e.cast(node, DType::f32);

@@ -25,7 +25,6 @@ std::vector<std::int64_t> row_major_strides(const Shape& shape);
 /// As a number of a layer's options. Throws Error if it does not fit.
 int to_int(const Expansion& e, std::int64_t value);
 
-bool is_float(DType dtype);
 /// The node in f32, for what computes in nothing else. Throws Error unless it holds floats.
 int as_f32(Expansion& e, int node);
 /// An operand that must be known, in f32.

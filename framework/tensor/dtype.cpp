@@ -1,39 +1,12 @@
 #include "lamina/tensor/dtype.h"
 
-#include <array>
+#include <iterator>
 
 namespace lamina {
-namespace {
-
-struct Row {
-  std::string_view name;
-  std::size_t bytes;
-};
-
-// In the order of the enum.
-constexpr std::array<Row, 13> table = {{{"bool", 1},
-                                        {"u8", 1},
-                                        {"i8", 1},
-                                        {"u16", 2},
-                                        {"i16", 2},
-                                        {"u32", 4},
-                                        {"i32", 4},
-                                        {"u64", 8},
-                                        {"i64", 8},
-                                        {"f16", 2},
-                                        {"bf16", 2},
-                                        {"f32", 4},
-                                        {"f64", 8}}};
-
-}  // namespace
-
-std::size_t size_of(DType dtype) { return table[static_cast<std::size_t>(dtype)].bytes; }
-
-std::string_view name(DType dtype) { return table[static_cast<std::size_t>(dtype)].name; }
 
 std::optional<DType> find_dtype(std::string_view name) {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].name == name) return static_cast<DType>(i);
+  for (std::size_t i = 0; i < std::size(element_types); ++i) {
+    if (element_types[i].name == name) return static_cast<DType>(i);
   }
   return std::nullopt;
 }

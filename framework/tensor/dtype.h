@@ -14,11 +14,25 @@ namespace lamina {
 /// Element types a Tensor can hold. Arithmetic happens in f32, f16 and bf16; the others travel in files.
 enum class DType : std::uint8_t { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
 
-/// Bytes of one element.
-LAMINA_API std::size_t size_of(DType dtype);
+/// What an element type is: a row.
+struct ElementType {
+  std::string_view name;  ///< "f32", "bf16", "bool", ...
+  std::size_t bytes;
+  bool floating = false;
+};
 
-/// "f32", "bf16", "bool", ...
-LAMINA_API std::string_view name(DType dtype);
+/// In the order of DType.
+inline constexpr ElementType element_types[] = {
+    {"bool", 1}, {"u8", 1},  {"i8", 1},        {"u16", 2},        {"i16", 2},       {"u32", 4},      {"i32", 4},
+    {"u64", 8},  {"i64", 8}, {"f16", 2, true}, {"bf16", 2, true}, {"f32", 4, true}, {"f64", 8, true}};
+
+constexpr const ElementType& element_type(DType dtype) { return element_types[static_cast<std::size_t>(dtype)]; }
+/// Bytes of one element.
+constexpr std::size_t size_of(DType dtype) { return element_type(dtype).bytes; }
+constexpr std::string_view name(DType dtype) { return element_type(dtype).name; }
+constexpr bool is_float(DType dtype) { return element_type(dtype).floating; }
+/// What values of f32 may be stored as between a Plan's steps: floats of 32 bits or fewer.
+constexpr bool is_activation(DType dtype) { return is_float(dtype) && size_of(dtype) <= size_of(DType::f32); }
 
 LAMINA_API std::ostream& operator<<(std::ostream& out, DType dtype);
 

@@ -6,10 +6,10 @@
         --precision fp32,bf16 --batch 1,8 --device cpu --jobs 1 --rounds 5
 
 A network is one of `lamina bench model --arch` (random weights), one of tests/golden/structures (weights are drawn into
---work), or a model file. A cell is a network, a precision and a batch; its time the median of `lamina bench model`, on a CPU the
-10th percentile. The builds take turns at the device, base first and then last. Processes of --jobs cells load and compile at the same time, and
-begin to be timed, one by one, when all of them are ready, so that nothing else runs meanwhile. A cell whose builds differ by
-more than half of --tolerance is timed --rounds times more, and has each build's best.
+--work), or a model file. A cell is a network, a precision and a batch; its time the median of `lamina bench model`, on a CPU
+the 10th percentile. The builds take turns at the device, now base first, now last. Some --jobs processes load and compile at the same time, and begin
+to be timed, one by one, when all of them are ready, so that nothing else runs meanwhile. A cell whose builds differ by more
+than half of --tolerance is timed --rounds times more by each, and has each build's best.
 
 Prints a table as cells are done, and in the end those that moved by more than --tolerance percent, with the steps that say
 most of it. Exits with 1 if one of them became slower, or could not be timed.
@@ -24,8 +24,6 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-
-import structures
 
 # Of docs/benchmarks.md.
 NETWORKS = ("alexnet vgg16 resnet18 resnet50 resnext50_32x4d mobilenet_v2 mobilenet_v3_large mnasnet1_0 efficientnet_b0 "
@@ -63,11 +61,12 @@ def arguments(argv=None):
     parser.add_argument("--precision", type=split, default=["fp16", "fp32"])
     parser.add_argument("--batch", type=lambda text: [int(n) for n in text.split(",")], default=[1, 32])
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--architecture", default="0", help="plan for a GPU of this compute capability, such as 8.0")
     parser.add_argument("--threads", type=int, default=0, help="on a CPU")
     parser.add_argument("--seconds", type=float, default=0.05, help="how long to measure at each turn")
     parser.add_argument("--tolerance", type=float, default=2, help="percent")
     parser.add_argument("--rounds", type=int, default=2, help="more of each build where a cell seems to have moved")
-    parser.add_argument("--jobs", type=int, default=0, help="cells that are prepared at once; 0: as many as there are cores, on a CPU 1")
+    parser.add_argument("--jobs", type=int, default=0, help="processes that are prepared at once; 0: as many as there are cores, on a CPU 1")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which nothing more is begun")
     parser.add_argument("--work", help="a folder for model files, which stay there; else a temporary one")
     parser.add_argument("--json", help="write all times to this file too")
@@ -78,6 +77,7 @@ def arguments(argv=None):
 
 def sources(options, folder):
     """The option that names each network to `lamina bench model`."""
+    import structures  # and NumPy
     result = {}
     for network in options.networks:
         if os.path.exists(network):
@@ -101,6 +101,7 @@ class Run:
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         command = [getattr(options, side), "bench", "model", *source, "--device", options.device, "--precision", cell.precision,
                    "--batch", str(cell.batch), "--seconds", str(options.seconds), "--threads", str(options.threads),
+                   "--architecture", options.architecture,
                    "--turns", self.lock.name, "--json", "-"]
         self.out = tempfile.TemporaryFile("w+", dir=folder)
         self.process = subprocess.Popen(command, stdout=self.out, stderr=subprocess.STDOUT)
@@ -141,7 +142,7 @@ def race(cells, rounds, named, options, folder):
         if time.monotonic() - options.start > options.limit:
             return
         wave = cells[first:first + at_once]
-        order = [(cell, side) for cell in wave for i in range(rounds) for side in (SIDES if i % 2 == 0 else SIDES[::-1])]
+        order = [(cell, side) for c, cell in enumerate(wave) for i in range(rounds) for side in SIDES[::1 if (c + i) % 2 == 0 else -1]]
         runs = [Run(cell, side, named[cell.network], options, folder, i) for i, (cell, side) in enumerate(order)]
         while not all([run.ready() for run in runs]):
             time.sleep(0.02)

@@ -247,6 +247,8 @@ check 'nothing was written' test ! -e no.safetensors
 # inspect, bench, doctor
 expect 0 'features.0 +conv2d' inspect "$model"
 expect 0 'arena|activations' inspect "$model"
+expect 0 '^fold +[0-9]+ +[0-9]+  ' inspect "$model" --passes
+expect 0 '^fold  +functions' inspect plain.safetensors --passes
 expect 0 'input .*756 kB' inspect "$model" --plan --photos
 expect 0 '^   normalisation from u8 nhwc to f32 nchw$' inspect "$model" --plan --photos
 expect 0 'eigen' bench conv2d --device cpu --size 32 --batch 1,2 --seconds 0.01 --relu

@@ -5,13 +5,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "lamina/compile/program.h"
+#include "lamina/compile/passes.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/plan/plan.h"
 
 namespace lamina::test {
+
+/// A graph as it is before a pass.
+inline detail::Program program_before(std::string_view end, const Graph& graph, const CompileOptions& options) {
+  detail::Compilation compilation{graph, {}};
+  compilation.plan->options = options;
+  for (const detail::Pass& pass : detail::passes()) {
+    if (pass.name == end) break;
+    if (!pass.fuses || (options.fuse && !options.keep_all)) pass.run(compilation);
+  }
+  return std::move(compilation.program);
+}
 
 /// The operations that are left, each as "module: names of what it took in".
 inline std::vector<std::string> fused(const Graph& graph, const DeviceDescription& device = describe(Device::cpu()),
@@ -19,7 +32,8 @@ inline std::vector<std::string> fused(const Graph& graph, const DeviceDescriptio
   CompileOptions options = {.device = device.device, .batch = 2, .precision = precision, .threads = 1};
   options.description = device;
   std::vector<std::string> result;
-  for (const auto& operation : detail::fuse(graph, options).operations) {
+  const detail::Program program = program_before("formats", graph, options);
+  for (const auto& operation : program.operations) {
     result.push_back(std::string(operation.module->op()) + ": " + operation.fused);
   }
   return result;

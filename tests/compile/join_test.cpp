@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lamina/compile/program.h"
+#include "compile/fused.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"
@@ -27,8 +27,7 @@ struct Joins {
 Joins joins_of(const Graph& graph, Precision precision = Precision::fp32) {
   CompileOptions options = {.batch = 2, .precision = precision, .threads = 2};
   detail::settle_options(graph, options);
-  detail::Program program = detail::negotiate(detail::fuse(graph, options), options);
-  detail::join_in_place(program, options);
+  const detail::Program program = test::program_before("strides", graph, options);
   Joins joins;
   for (const auto& op : program.operations) {
     if (op.module->op() != "concat") continue;

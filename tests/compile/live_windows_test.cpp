@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lamina/compile/program.h"
+#include "compile/fused.h"
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
@@ -29,7 +29,7 @@ Graph branches() {
 
 std::vector<Size2d> kernels_of(const Graph& graph, CompileOptions options) {
   detail::settle_options(graph, options);
-  const detail::Program program = detail::fuse(graph, options);
+  const detail::Program program = test::program_before("formats", graph, options);
   std::vector<Size2d> result;
   for (const auto& op : program.operations) {
     if (const auto* conv = dynamic_cast<const Conv2d*>(op.module.get())) result.push_back(conv->options().kernel);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "compile/fused.h"
-#include "lamina/compile/program.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
@@ -51,7 +50,8 @@ int count_moves(const Graph& graph) {
   CompileOptions options = {.batch = images, .threads = 1};
   options.description = describe(Device::cpu());
   int count = 0;
-  for (const auto& operation : detail::fuse(graph, options).operations) count += operation.module->op() == "move";
+  for (const auto& operation : test::program_before("formats", graph, options).operations)
+    count += operation.module->op() == "move";
   return count;
 }
 
@@ -87,7 +87,7 @@ TEST(Moves, OfAShuffledImageReadTheImage) {
   CompileOptions options = {.batch = images, .threads = 1};
   detail::settle_options(g, options);
   int moves = 0;
-  const detail::Program program = detail::fuse(g, options);
+  const detail::Program program = test::program_before("formats", g, options);
   for (const auto& operation : program.operations) {
     if (operation.module->op() != "move") continue;
     ++moves;
@@ -136,7 +136,7 @@ TEST(Moves, NothingStandsBetweenALayerAndASumOfOneImage) {
   CompileOptions options = {.batch = 1, .threads = 1};
   options.description = describe(Device::cpu());
   std::vector<std::string> steps;
-  for (const auto& operation : detail::fuse(g, options).operations) {
+  for (const auto& operation : test::program_before("formats", g, options).operations) {
     if (!operation.view) steps.emplace_back(operation.module->op());
   }
   EXPECT_EQ(std::ranges::count(steps, "linear"), 2);
@@ -243,7 +243,7 @@ TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
     options.description = describe(Device::cpu());
     int convolutions = 0;
     bool apart = false;  // a step of functions alone
-    for (const auto& operation : detail::fuse(g, options).operations) {
+    for (const auto& operation : test::program_before("formats", g, options).operations) {
       convolutions += operation.module->op() == "conv2d";
       apart |= dynamic_cast<const Elementwise*>(operation.module.get()) != nullptr;
     }

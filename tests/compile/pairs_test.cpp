@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lamina/compile/program.h"
+#include "compile/fused.h"
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
@@ -29,7 +29,7 @@ Graph block(bool read_twice) {
 /// Operations, and how many of them are pairs.
 std::pair<std::size_t, int> operations(const Graph& graph, CompileOptions options) {
   detail::settle_options(graph, options);
-  const detail::Program program = detail::fuse(graph, options);
+  const detail::Program program = test::program_before("formats", graph, options);
   int pairs = 0;
   for (const auto& op : program.operations) pairs += op.module->op() == "convolution and depthwise convolution";
   return {program.operations.size(), pairs};

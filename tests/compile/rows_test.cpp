@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "compile/fused.h"
-#include "lamina/compile/program.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
 #include "support/networks.h"
@@ -70,7 +69,7 @@ Value attention(Graph& g, Value x, unsigned seed) {
 std::vector<std::int64_t> rows_of_layers(const Graph& graph) {
   CompileOptions options = {.batch = images, .threads = 1};
   detail::settle_options(graph, options);
-  const detail::Program program = detail::fuse(graph, options);
+  const detail::Program program = test::program_before("formats", graph, options);
   std::vector<std::int64_t> rows;
   for (const auto& operation : program.operations) {
     if (operation.module->op() != "linear") continue;
@@ -118,7 +117,7 @@ TEST(Rows, OfAttentionHaveQueriesOfTheirOwn) {
     EXPECT_EQ(rows_of_layers(g), (Counts{images * length, images * length, images * length, images, images, images}));
     CompileOptions options = {.batch = images, .threads = 1};
     detail::settle_options(g, options);
-    const detail::Program program = detail::fuse(g, options);
+    const detail::Program program = test::program_before("formats", g, options);
     int found = 0;
     for (const auto& operation : program.operations) {
       if (operation.module->op() != "attention") continue;

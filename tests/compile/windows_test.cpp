@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lamina/compile/program.h"
+#include "compile/fused.h"
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
@@ -104,7 +104,7 @@ std::vector<std::string> steps_of(const Graph& graph, std::int64_t n = images) {
   CompileOptions options = {.batch = n, .threads = 1};
   options.description = describe(Device::cpu());
   std::vector<std::string> steps;
-  for (const auto& operation : detail::fuse(graph, options).operations) {
+  for (const auto& operation : test::program_before("formats", graph, options).operations) {
     if (!operation.view) steps.emplace_back(operation.module->op());
   }
   return steps;

@@ -1,4 +1,4 @@
-#include "lamina/kernel/limited_gpu.h"
+#include "lamina/kernel/device_description.h"
 
 #include <gtest/gtest.h>
 

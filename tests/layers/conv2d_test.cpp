@@ -65,5 +65,14 @@ TEST(ReLU, KeepsNan) {
   EXPECT_EQ(x.values<float>()[0], -1);
 }
 
+TEST(Conv2d, AKernelThatIsGoneIsTheOneThatTookItIn) {
+  EXPECT_EQ(conv_algorithm(DeviceType::cpu, "direct"), "direct");
+  EXPECT_EQ(conv_algorithm(DeviceType::cpu, "fastest"), "");
+  if (conv_algorithms(DeviceType::cuda).empty()) return;  // a build without CUDA
+  for (const std::string_view once : {"implicit_gemm", "pair"}) {
+    EXPECT_NE(conv_algorithm(DeviceType::cuda, once), "") << once;
+  }
+}
+
 }  // namespace
 }  // namespace lamina

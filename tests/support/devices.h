@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/kernel/limited_gpu.h"
+#include "lamina/kernel/device_description.h"
 
 /// Devices that need not be there: what the rule makes of a network on them is the same on every machine.
 namespace lamina::test {

@@ -31,10 +31,6 @@ inline Tensor draw_whole(const Shape& shape, unsigned seed, std::int64_t low, st
   return Tensor::from(values, shape).to(dtype);
 }
 
-inline bool is_float(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
-}
-
 /// Floats, or small whole numbers, which every type holds.
 inline Tensor draw_any(const Shape& shape, unsigned seed, DType dtype) {
   if (is_float(dtype)) return draw_floats(shape, seed, dtype);

@@ -20,11 +20,11 @@ namespace {
 
 class Finder : Dataflow {
  public:
-  Finder(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+  using Dataflow::Dataflow;
 
   void find() {
     for (Operation& op : program_.operations) {
-      if (const auto found = match(op)) replace(op, *found);
+      if (const auto found = match(op)) put(op, *found);
     }
     finish();
   }
@@ -167,7 +167,7 @@ class Finder : Dataflow {
   bool any_shape_is_read(int value) const {
     return std::ranges::all_of(readers(value), [&](int reader) {
       if (reader == none) return false;
-      const Operation& op = program_.operations[index(reader)];
+      const Operation& op = operation(reader);
       return dynamic_cast<const Reshape*>(op.module.get()) != nullptr || problem_of<MoveProblem>(op).has_value();
     });
   }
@@ -219,7 +219,7 @@ class Finder : Dataflow {
       if (program_.value(value).format.dtype != DType::f32) return false;
     }
     exchange_shapes(match);
-    const bool taken = runs_in_some_format(program_, attention(last, match), options_);
+    const bool taken = runs(attention(last, match));
     exchange_shapes(match);
     return taken;
   }
@@ -243,7 +243,7 @@ class Finder : Dataflow {
     return result;
   }
 
-  void replace(Operation& last, Match match) {
+  void put(Operation& last, Match match) {
     exchange_shapes(match);
     for (const auto& [value, before] : match.shapes) {
       if (value == last.output) continue;
@@ -253,12 +253,9 @@ class Finder : Dataflow {
     }
     if (match.factors != none) match.q = multiplied(match.q, match.factors, last);
     Operation op = attention(last, match);
-    for (Operation* const part : match.parts) take_in(op, *part);
-    last = std::move(op);
+    for (const Operation* const part : match.parts) take_names(op, *part);
+    replace(last, std::move(op));
   }
-
-  Program& program_;
-  const CompileOptions& options_;
 };
 
 }  // namespace

@@ -14,8 +14,6 @@
 namespace lamina::detail {
 namespace {
 
-using Operation = Program::Operation;
-
 /// The row of a result [N, H, L, E] that a move takes of every image and head, and nothing else, in their order.
 std::optional<std::int64_t> one_row(const MoveProblem& move, const Shape& from, const Shape& to) {
   if (from.rank() != 4) return std::nullopt;
@@ -40,26 +38,23 @@ std::optional<std::int64_t> one_row(const MoveProblem& move, const Shape& from, 
 
 class AttentionRows : Dataflow {
  public:
-  AttentionRows(Program& program, const CompileOptions& options)
-      : Dataflow(program), program_(program), options_(options) {}
+  using Dataflow::Dataflow;
 
-  bool narrow() {
-    bool any = false;
-    for (Operation& op : program_.operations) any = narrow(op) || any;
+  void narrow() {
+    for (Operation& op : program_.operations) narrow(op);
     finish();
-    return any;
   }
 
  private:
-  bool narrow(Operation& move) {
+  void narrow(Operation& move) {
     const auto taken = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
     Operation* const attention = taken ? only_for(move.inputs[0]) : nullptr;
     const auto problem =
         attention == nullptr || attention->view ? std::nullopt : problem_of<AttentionProblem>(*attention);
-    if (!problem || problem->causal || attention->inputs.size() != 3) return false;
-    if (program_.value(attention->output).format.dtype != DType::f32) return false;  // a network's own f16
+    if (!problem || problem->causal || attention->inputs.size() != 3) return;
+    if (program_.value(attention->output).format.dtype != DType::f32) return;  // a network's own f16
     const auto row = one_row(*taken, shape(attention->output), shape(move.output));
-    if (!row) return false;
+    if (!row) return;
 
     Operation query;
     const int all = attention->inputs[0];
@@ -68,11 +63,10 @@ class AttentionRows : Dataflow {
     MoveProblem some = {
         .axes = {{from[0], from[1] * length * depth}, {from[1], length * depth}, {1, 0, {*row * depth}}, {depth, 1}}};
     query.inputs = {all};
-    if (const int at = producer(all); at != none && !program_.operations[index(at)].view) {
-      const Operation& before = program_.operations[index(at)];
-      const auto first = before.inputs.size() == 1 ? problem_of<MoveProblem>(before) : std::nullopt;
+    if (const Operation* before = computes(all); before != nullptr && !before->view && before->inputs.size() == 1) {
+      const auto first = problem_of<MoveProblem>(*before);
       const auto both = first ? composed(some, *first) : std::nullopt;
-      if (both) some = *both, query.inputs = before.inputs;
+      if (both) some = *both, query.inputs = before->inputs;
     }
     const Shape one{from[0], from[1], 1, depth}, result{from[0], from[1], 1, shape(attention->output)[3]};
     query.name = program_.value(all).name + " (rows)";
@@ -82,25 +76,18 @@ class AttentionRows : Dataflow {
     narrower.module = std::make_shared<Fixed<AttentionProblem>>(*problem, result, DType::f32);
     narrower.inputs[0] = query.output;
     const Shape before = std::exchange(program_.value(attention->output).shape, result);
-    if (!runs_in_some_format(program_, narrower, options_)) {
+    if (!runs(narrower)) {
       program_.value(attention->output).shape = before;
-      return false;
+      return;
     }
-    *attention = std::move(narrower);
-    move.module = std::make_shared<Reshape>(shape(move.output));
-    move.view = true;
     insert(*attention, std::move(query));
-    return true;
+    replace(*attention, std::move(narrower));
+    replace(move, std::make_shared<Reshape>(shape(move.output)), move.inputs, shape(move.output));
   }
-
-  Program& program_;
-  const CompileOptions& options_;
 };
 
 }  // namespace
 
-bool narrow_attention(Program& program, const CompileOptions& options) {
-  return AttentionRows(program, options).narrow();
-}
+void narrow_attention(Program& program, const CompileOptions& options) { AttentionRows(program, options).narrow(); }
 
 }  // namespace lamina::detail

@@ -12,18 +12,14 @@
 namespace lamina::detail {
 namespace {
 
-using Operation = Program::Operation;
-
 class Gates : Dataflow {
  public:
-  Gates(Program& program, const CompileOptions& options) : Dataflow(program), program_(program), options_(options) {}
+  using Dataflow::Dataflow;
 
   void find() {
     for (Operation& op : program_.operations) {
       if (multiplies(op)) {
-        for (const std::size_t factors : {std::size_t{0}, std::size_t{1}}) {
-          if (join_product(op, op.inputs[1 - factors], op.inputs[factors])) break;
-        }
+        if (!join_product(op, 0)) join_product(op, 1);
       } else if (scales(op)) {
         join_factors(op);
       }
@@ -44,11 +40,11 @@ class Gates : Dataflow {
 
   /// What a convolution of one pixel solves.
   std::optional<ConvProblem> of_a_pixel(const Operation* op) const {
-    const auto problem = op == nullptr || op->inputs.size() != 1 ? std::nullopt : convolution(*op);
+    const auto problem = op == nullptr ? std::nullopt : convolution(*op, 1);
     if (!problem) return std::nullopt;
     const ConvGeometry& g = problem->geometry;
-    return g.in_pixels() == 1 && g.out_pixels() == 1 && g.kernel_height == 1 && g.kernel_width == 1 ? problem
-                                                                                                    : std::nullopt;
+    const bool one = g.in_pixels() == 1 && g.out_pixels() == 1 && g.kernel_height == 1 && g.kernel_width == 1;
+    return one ? problem : std::nullopt;
   }
 
   bool is_mean(const Operation* op) const {
@@ -72,33 +68,19 @@ class Gates : Dataflow {
     return Gate{mean, first, second, {*squeeze, *excite}};
   }
 
-  /// Whether an operation that replaces `op` does what these three did before it.
-  bool replace(Operation& op, Operation by, const Gate& gate, const Shape& result) {
-    by.inputs = {gate.mean->inputs[0]};
-    by.module = std::make_shared<Fixed<SqueezeExciteProblem>>(gate.problem, result, DType::f32);
-    if (!runs_in_some_format(program_, by, options_)) return false;
-    for (Operation* part : {gate.mean, gate.first, gate.second}) {
-      if (part != &op) take_in(by, *part);
-    }
-    op = std::move(by);
-    return true;
-  }
-
-  bool join_product(Operation& op, int image, int factors) {
-    const auto gate = gate_of(image, factors);
-    return gate && shape(image) == shape(op.output) && replace(op, op, *gate, shape(op.output));
+  bool join_product(Operation& op, std::size_t factors) {
+    const int image = op.inputs[1 - factors];
+    const auto gate = gate_of(image, op.inputs[factors]);
+    return gate && shape(image) == shape(op.output) &&
+           join(op, {image}, gate->problem, {gate->mean, gate->first, gate->second});
   }
 
   void join_factors(const Operation& conv) {
     auto gate = gate_of(conv.inputs[0], conv.inputs[1]);
     if (!gate) return;
     gate->problem.multiplies = false;
-    Operation& second = *gate->second;
-    replace(second, second, *gate, shape(second.output));
+    join(*gate->second, {conv.inputs[0]}, gate->problem, {gate->mean, gate->first});
   }
-
-  Program& program_;
-  const CompileOptions& options_;
 };
 
 }  // namespace

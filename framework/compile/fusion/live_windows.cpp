@@ -1,18 +1,18 @@
 // Convolutions whose windows reach beyond the image with all of a tap: dilated ones of small maps, and any of maps of a
 // few pixels. Before the kernels are chosen, so that one of a single live tap is a 1x1 layer like others.
 
-#include "lamina/compile/program.h"
-#include "lamina/layers/conv2d.h"
+#include "lamina/compile/dataflow.h"
 
 namespace lamina::detail {
 
 void narrow_windows(Program& program, const CompileOptions& options) {
+  Dataflow flow(program, options);
   for (Program::Operation& op : program.operations) {
     const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
     if (conv == nullptr || op.view) continue;
     Program::Operation narrow = op;
     narrow.module = conv->with_live_window(program.value(op.inputs[0]).shape);
-    if (narrow.module != nullptr && runs_in_some_format(program, narrow, options)) op = std::move(narrow);
+    if (narrow.module != nullptr) flow.join(op, std::move(narrow), {});
   }
 }
 

@@ -19,8 +19,6 @@
 namespace lamina::detail {
 namespace {
 
-using Operation = Program::Operation;
-
 std::int64_t rows_of(const Shape& shape) { return shape[-1] == 0 ? 0 : shape.numel() / shape[-1]; }
 
 Shape with_length(Shape rows, std::int64_t length) {
@@ -53,19 +51,17 @@ std::optional<MoveProblem> of_rows(MoveProblem problem, std::int64_t length, std
 class Rows : Dataflow {
  public:
   Rows(Program& program, const CompileOptions& options)
-      : Dataflow(program), program_(program), options_(options), changed_(program.operations.size(), false) {}
+      : Dataflow(program, options), changed_(program.operations.size(), false) {}
 
   /// Whether there were moves to bring forward; the program is another then.
   bool narrow() {
     bool any = false;
-    for (std::size_t i = program_.operations.size(); i-- > 0;) any = narrow(i) || any;
+    for (int i = static_cast<int>(program_.operations.size()); i-- > 0;) any = narrow(i) || any;
     finish();
     return any;
   }
 
  private:
-  Operation& operation(std::size_t i) { return program_.operations[i]; }
-
   bool is_f32(int value) const { return program_.value(value).format.dtype == DType::f32; }
 
   /// The rows of the result are made of the same rows of the operands, or of what is the same for all.
@@ -88,12 +84,12 @@ class Rows : Dataflow {
 
   /// The operations before `end` whose results are read by the move there, and by each other, alone, the last first;
   /// none if some of them are others by now.
-  std::vector<std::size_t> read_by(std::size_t end) const {
-    std::set<int> narrow = {static_cast<int>(end)};
+  std::vector<int> read_by(int end) const {
+    std::set<int> narrow = {end};
     std::set<int, std::greater<>> coming;  // who computes what these read: all that read it are looked at before
-    std::vector<std::size_t> found;
-    const auto add_producers = [&](std::size_t i) {
-      for (const int input : program_.operations[i].inputs) {
+    std::vector<int> found;
+    const auto add_producers = [&](int i) {
+      for (const int input : operation(i).inputs) {
         if (producer(input) != none) coming.insert(producer(input));
       }
     };
@@ -101,14 +97,14 @@ class Rows : Dataflow {
     while (!coming.empty()) {
       const int i = *coming.begin();
       coming.erase(coming.begin());
-      const Operation& op = program_.operations[index(i)];
+      const Operation& op = operation(i);
       const auto reads_some = [&](int reader) { return narrow.contains(reader); };
       if (!std::ranges::all_of(readers(op.output), reads_some)) continue;
       if (changed_[index(i)]) return {};
       if (!is_rowwise(op)) continue;
       narrow.insert(i);
-      found.push_back(index(i));
-      add_producers(index(i));
+      found.push_back(i);
+      add_producers(i);
     }
     return found;
   }
@@ -121,63 +117,60 @@ class Rows : Dataflow {
     return op.module;
   }
 
-  bool narrow(std::size_t end) {
-    const Operation& move = operation(end);
-    if (changed_[end]) return false;
+  bool narrow(int end) {
+    Operation& move = operation(end);
+    if (changed_[index(end)]) return false;
     const auto problem = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
     if (!problem) return false;
     const Shape from = shape(move.inputs[0]), to = shape(move.output);
     if (from.rank() < 2 || to.rank() < 2 || from[-1] != to[-1] || 2 * rows_of(to) > rows_of(from)) return false;
     if (!of_rows(*problem, from[-1], from[-1])) return false;
-    const std::vector<std::size_t> found = read_by(end);
-    const auto works = [&](std::size_t i) { return dynamic_cast<const Linear*>(operation(i).module.get()) != nullptr; };
+    const std::vector<int> found = read_by(end);
+    const auto works = [&](int i) { return dynamic_cast<const Linear*>(operation(i).module.get()) != nullptr; };
     if (found.empty() || operation(found[0]).output != move.inputs[0] || std::ranges::none_of(found, works))
       return false;
 
     std::vector<Shape> before;
-    for (const std::size_t i : found) {
+    for (const int i : found) {
       Shape& rows = program_.value(operation(i).output).shape;
       before.push_back(rows);
       rows = with_length(to, rows[-1]);
     }
-    std::map<int, int> taken;          // some rows, by the value with all
-    std::map<int, std::size_t> first;  // that reads them
+    std::map<int, int> taken;  // some rows, by the value with all
+    std::map<int, int> first;  // that reads them
     std::vector<Operation> moves, narrower;
-    bool runs = true;
-    const std::set<std::size_t> narrowed(found.begin(), found.end());
-    for (const std::size_t i : found) {
+    bool all_run = true;
+    const std::set<int> narrowed(found.begin(), found.end());
+    for (const int i : found) {
       Operation op = operation(i);
       const Shape rows = shape(op.output);
       op.module = module_for(op, rows);
       for (int& input : op.inputs) {
-        const bool ready = producer(input) != none && narrowed.contains(index(producer(input)));
-        if (ready || program_.value(input).constant.defined()) continue;
+        if (narrowed.contains(producer(input)) || program_.value(input).constant.defined()) continue;
         if (!taken.contains(input)) moves.push_back(take(input, *problem, to, taken));
         input = taken.at(input);
         first[input] = i;  // from the last to the first
       }
-      runs = runs && (op.view || runs_in_some_format(program_, op, options_));
+      all_run = all_run && (op.view || runs(op));
       narrower.push_back(std::move(op));
     }
-    if (!runs) {
+    if (!all_run) {
       for (std::size_t i = 0; i < found.size(); ++i) program_.value(operation(found[i]).output).shape = before[i];
       return false;
     }
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      operation(found[i]) = std::move(narrower[i]);
-      changed_[found[i]] = true;
-    }
-    for (const Operation& some : moves) {  // one more reads these
-      if (producer(some.inputs[0]) != none) changed_[index(producer(some.inputs[0]))] = true;
-    }
-    Operation& last = operation(found[0]);
-    last.output = move.output;
-    take_in(last, operation(end));
     std::ranges::sort(moves, {}, [&](const Operation& some) { return first.at(some.output); });
     for (Operation& some : moves) {
-      const std::size_t reader = first.at(some.output);
+      if (const int by = producer(some.inputs[0]); by != none) changed_[index(by)] = true;  // one more reads it
+      const int reader = first.at(some.output);
       insert(operation(reader), std::move(some));
     }
+    narrower[0].output = move.output;
+    take_names(narrower[0], move);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      replace(operation(found[i]), std::move(narrower[i]));
+      changed_[index(found[i])] = true;
+    }
+    drop(move);
     return true;
   }
 
@@ -187,14 +180,12 @@ class Rows : Dataflow {
     const Shape rows = with_length(to, length);
     MoveProblem some = *of_rows(problem, to[-1], length);
     int source = value;
-    while (producer(source) != none && operation(index(producer(source))).view) {
-      source = operation(index(producer(source))).inputs[0];
-    }
-    if (producer(source) != none) {
-      const Operation& before = operation(index(producer(source)));
-      const auto first = before.inputs.size() == 1 ? problem_of<MoveProblem>(before) : std::nullopt;
+    const Operation* before = computes(source);
+    for (; before != nullptr && before->view; before = computes(source)) source = before->inputs[0];
+    if (before != nullptr && before->inputs.size() == 1) {
+      const auto first = problem_of<MoveProblem>(*before);
       const auto both = first ? composed(some, *first) : std::nullopt;
-      if (both) some = *both, source = before.inputs[0];
+      if (both) some = *both, source = before->inputs[0];
     }
     Operation op;
     op.name = program_.value(value).name + " (rows)";
@@ -205,32 +196,16 @@ class Rows : Dataflow {
     return op;
   }
 
-  Program& program_;
-  const CompileOptions& options_;
-  std::vector<bool> changed_;  // by operation: it, or who reads its result, is not what Dataflow knows
+  std::vector<bool> changed_;  // by operation: it, or who reads its result, is another than before
 };
-
-/// Takes out what nobody reads.
-void drop_unread(Program& program) {
-  std::vector<bool> read(program.values.size(), false);
-  for (const int output : program.outputs) read[Dataflow::index(output)] = true;
-  for (auto op = program.operations.rbegin(); op != program.operations.rend(); ++op) {
-    if (!read[Dataflow::index(op->output)]) {
-      op->module = nullptr;
-      continue;
-    }
-    for (const int input : op->inputs) read[Dataflow::index(input)] = true;
-  }
-  std::erase_if(program.operations, [](const Operation& op) { return op.module == nullptr; });
-}
 
 }  // namespace
 
 void narrow_rows(Program& program, const CompileOptions& options) {
   // What one move was brought past may stand between another and its operations. Few networks have two such moves.
   constexpr int passes = 4;
-  for (int pass = 0; pass < passes && Rows(program, options).narrow(); ++pass) drop_unread(program);
-  if (narrow_attention(program, options)) drop_unread(program);
+  for (int pass = 0; pass < passes && Rows(program, options).narrow(); ++pass) {
+  }
 }
 
 }  // namespace lamina::detail

@@ -17,9 +17,7 @@
 namespace lamina {
 namespace {
 
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
+using namespace tables;
 
 /// Images of the output's shape are stored as it is: to turn one element by element takes longer than a conversion.
 bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {

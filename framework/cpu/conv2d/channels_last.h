@@ -63,13 +63,13 @@ struct ChannelsLastKernel {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const ChannelsLastKernel> channels_last_kernels();
 
-/// Operands of a convolution that writes channels last, by whichever kernel.
+/// Its operands.
 struct ChannelsLastPointers {
   const float* input = nullptr;     // [N, H, W, C]
   const float* packed = nullptr;    // what pack() wrote
   const float* residual = nullptr;  // [N, OH, OW, OC]: input 1 of the epilogue, if it has one
   float* output = nullptr;          // [N, OH, OW, OC]
-  // Floats from pixel to pixel, of the input, and of residual and output; 0: C and OC. `lanes` knows no others.
+  // Floats from pixel to pixel, of the input, and of residual and output; 0: C and OC.
   std::int64_t input_pitch = 0, output_pitch = 0;
   const float* scale = nullptr;  // [N, C]: of the channels of the input, if the convolution is `scaled`
 };

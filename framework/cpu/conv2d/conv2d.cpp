@@ -2,7 +2,6 @@
 
 #include "lamina/cpu/conv2d/conv2d.h"
 
-#include "lamina/cpu/conv2d/bf16/depthwise.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/conv2d/bf16/pair.h"
 #include "lamina/cpu/conv2d/blocked.h"
@@ -43,12 +42,12 @@ bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
          (!problem.epilogue.reads_operands() || p.inputs.back().channels == p.output().channels);
 }
 
-template <class Conv>
-std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Preparation& p, const Conv& conv,
-                                       InstructionSet set) {
+std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
+  const cpu::ChannelsLastKernel& kernel = cpu::best_kernel(cpu::channels_last_kernels(), p.device);
+  const cpu::ChannelsLastConv conv(problem.geometry, kernel, p.threads, problem.scaled);
   Tensor packed(Shape{conv.packed_size()});
   conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
-  return make_operator(detail::concat(conv.description(), ", ", name(set)),
+  return make_operator(detail::concat(conv.description(), ", ", name(kernel.set)),
                        {.workspace = conv.workspace(), .parameters = packed.bytes()},
                        [conv, packed, scaled = problem.scaled, adds = problem.epilogue.reads_operands(),
                         epilogue = cpu::row_epilogue(problem.epilogue, p.device), from = p.input().pixel_pitch(),
@@ -63,29 +62,6 @@ std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Prepara
                                    .scale = scaled ? floats(inputs[1]) : nullptr},
                                   epilogue, *execution.pool, static_cast<float*>(execution.workspace));
                        });
-}
-
-std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
-  const cpu::ChannelsLastKernel& kernel = cpu::best_kernel(cpu::channels_last_kernels(), p.device);
-  return prepare_rows(problem, p, cpu::ChannelsLastConv(problem.geometry, kernel, p.threads, problem.scaled),
-                      kernel.set);
-}
-
-const cpu::LanesKernel& lanes_kernel(const Preparation& p) { return cpu::best_kernel(cpu::lanes_kernels(), p.device); }
-
-bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
-  return !problem.scaled && takes_channels_last(problem, p) && cpu::LanesConv::takes(problem.geometry, lanes_kernel(p));
-}
-
-/// A group that fills a vector by itself is quicker with its inputs broadcast.
-bool lanes_pay(const ConvProblem& problem, const Preparation& p) {
-  const int most = p.device.instructions == InstructionSet::avx512 ? 8 : 4;
-  return problem.geometry.group_out_channels() <= most;
-}
-
-std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& p) {
-  const cpu::LanesKernel& kernel = lanes_kernel(p);
-  return prepare_rows(problem, p, cpu::LanesConv(problem.geometry, kernel, p.threads), kernel.set);
 }
 
 /// The images that a network is given are nchw; the layers after the first want channels last.
@@ -155,14 +131,14 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
 }
 
 constexpr Kernel<ConvProblem> table[] = {
-    {"lanes", takes_lanes, prepare_lanes, lanes_pay},
+    {"lanes", cpu::takes_lanes<DType::f32>, cpu::prepare_lanes<DType::f32>, cpu::lanes_pay},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
     {"blocked", takes_blocked, prepare_blocked, blocked_pays},
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
     {"bf16_pooled", cpu::bf16::takes_pooled, cpu::bf16::prepare_pooled, nullptr, true},
-    {"bf16_lanes", cpu::bf16::takes_depthwise, cpu::bf16::prepare_depthwise},
+    {"bf16_lanes", cpu::takes_lanes<DType::bf16>, cpu::prepare_lanes<DType::bf16>},
     {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true, false, true},
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true, false, true},
     {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true, false,

@@ -1,11 +1,11 @@
-// Convolutions whose lanes are channels, around their tiles: packing, the division of work, the edges of the image.
-
 #include "lamina/cpu/conv2d/lanes.h"
 
 #include <algorithm>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
@@ -13,243 +13,240 @@ namespace {
 using detail::ceil_div;
 using detail::round_up;
 
-/// Floats in a cache line: buffers start on one.
-constexpr std::int64_t line = 16;
-/// Of an image that the layer before has left in the caches.
-constexpr std::int64_t cached_floats = 3 << 19;
-/// The longest chain of multiply-adds: docs/inside/precision.md.
-constexpr int chunk_terms = 128;
+/// Bytes of an image that the layer before has left in the caches.
+constexpr std::int64_t cached_bytes = 6 << 20, line = 64;
 
-int part_begin(int count, int n, int index) { return static_cast<int>(std::int64_t{count} * index / n); }
+bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
 
-/// Taps [begin, end) of a kernel that lie inside of the image, for a window that starts at `first`.
-struct Taps {
-  int begin, end;
-  Taps(int first, int size, int kernel, int dilation)
-      : begin(first >= 0 ? 0 : std::min(kernel, ceil_div(-first, dilation))),
-        end(std::max(begin, first >= size ? 0 : std::min(kernel, ceil_div(size - first, dilation)))) {}
-  int size() const { return end - begin; }
-};
+const LanesKernel& kernel_of(DType input, const DeviceDescription& device) {
+  return best_kernel(lanes_kernels(input), device);
+}
+
+std::int64_t part_begin(std::int64_t count, std::int64_t n, std::int64_t index) { return count * index / n; }
 
 }  // namespace
 
-/// Blocks are whole groups, and read no more channels than they have.
-const LanesFunctions* LanesConv::functions(const ConvGeometry& g, const LanesKernel& kernel) {
-  const int filters = g.group_out_channels(), channels = g.group_in_channels();
-  if (channels > filters) return nullptr;
-  for (const LanesFunctions& some : kernel.widths) {
-    if (some.lanes % filters == 0 && some.lanes <= g.in_channels && some.lanes <= g.out_channels) return &some;
+LanesConv::LanesConv(const ConvProblem& problem, DType input, const Preparation& p)
+    : g_(problem.geometry),
+      input_(input),
+      output_(p.output().format.dtype),
+      kernel_(kernel_of(input, p.device)),
+      moves_(bf16::moves_of(p.device.instructions, true)),
+      epilogue_(row_epilogue(problem.epilogue, p.device)),
+      adds_(problem.epilogue.reads_operands()) {
+  const bool rounding = kernel_.run_rounding != nullptr && supports_avx512_bf16();
+  run_ = !depthwise() ? kernel_.run_grouped : rounding ? kernel_.run_rounding : kernel_.run;
+  const auto function = bf16::written_function(epilogue_);
+  in_registers_ = function && output_ == input_;
+  if (in_registers_) function_ = *function;
+  const int size = kernel_.channels, filters = g_.group_out_channels(), channels = g_.group_in_channels();
+  for (int first = 0; first < g_.out_channels; first += size) {
+    // The last block computes some channels once more rather than fewer.
+    const int output = std::max(0, std::min(first, g_.out_channels - size));
+    blocks_.push_back({std::max(0, std::min(output / filters * channels, g_.in_channels - size)), output});
   }
-  return nullptr;
+  divide(p.threads);
+  pack(problem);
 }
 
-bool LanesConv::takes(const ConvGeometry& g, const LanesKernel& kernel) { return functions(g, kernel) != nullptr; }
-
-LanesConv::LanesConv(const ConvGeometry& geometry, const LanesKernel& kernel, int threads)
-    : geometry_(geometry), functions_(functions(geometry, kernel)), pixels_(kernel.pixels) {
-  const ConvGeometry& g = geometry_;
-  const int lanes = functions_->lanes, filters = g.group_out_channels(), channels = g.group_in_channels();
-  for (int first = 0; first < g.out_channels; first += lanes) {
-    // The last block computes some channels once more rather than fewer.
-    const int output = std::min(first, g.out_channels - lanes);
-    blocks_.push_back({std::min(output / filters * channels, g.in_channels - lanes), output});
+void LanesConv::divide(int threads) {
+  const auto blocks = static_cast<int>(blocks_.size());
+  // No part is a single block: the last one may share channels with the one before it.
+  if (g_.batch * g_.out_height < 8 * threads && blocks >= 2 * threads) {
+    parts_ = threads;
+  } else if (threads > 1) {
+    bands_ = std::clamp<std::int64_t>(8 * threads / std::max<std::int64_t>(1, g_.batch), 1, g_.out_height);
   }
-  for (const LaneBlock& block : blocks_) {
-    for (int c = 0; c < channels; ++c) {
-      for (int lane = 0; lane < lanes; ++lane) {
-        places_.push_back((block.output + lane) / filters * channels + c - block.input);
+}
+
+void LanesConv::operator()(std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                           const Execution& execution) const {
+  const Tensors tensors = {.input = static_cast<const std::byte*>(inputs[0].raw()),
+                           .residual = adds_ ? static_cast<const std::byte*>(inputs[1].raw()) : nullptr,
+                           .output = static_cast<std::byte*>(outputs[0].raw())};
+  const auto blocks = static_cast<std::int64_t>(blocks_.size());
+  execution.pool->parallel_for(g_.batch * bands_ * parts_, [&](std::int64_t index, int worker) {
+    std::byte* const own =
+        static_cast<std::byte*>(execution.workspace) + static_cast<std::size_t>(worker) * workspace_bytes();
+    const std::int64_t part = index % parts_, band = index / parts_ % bands_, image = index / parts_ / bands_;
+    for (std::int64_t row = part_begin(g_.out_height, bands_, band); row < part_begin(g_.out_height, bands_, band + 1);
+         ++row) {
+      run_row(tensors, image, row, static_cast<int>(part_begin(blocks, parts_, part)),
+              static_cast<int>(part_begin(blocks, parts_, part + 1)), own);
+    }
+  });
+}
+
+std::size_t LanesConv::pointer_bytes() const {
+  return static_cast<std::size_t>(round_up<std::int64_t>(g_.kernel_height * std::int64_t{sizeof(void*)}, line));
+}
+
+std::size_t LanesConv::tile_floats() const {
+  return static_cast<std::size_t>(round_up(kernel_.positions * kernel_.channels, 16));
+}
+
+/// [block][row of taps, tap, channel of the group][channels as lane_place() has them], as bf16 rounds them if it does.
+void LanesConv::pack(const ConvProblem& problem) {
+  const int size = kernel_.channels, channels = g_.group_in_channels(), filters = g_.group_out_channels();
+  const std::int64_t taps = std::int64_t{g_.kernel_height} * g_.kernel_width;
+  const auto blocks = static_cast<std::int64_t>(blocks_.size());
+  weights_ = Tensor::zeros({blocks * taps * channels * size});
+  bias_ = Tensor::zeros({blocks * size});
+  plain_bias_ = Tensor::zeros({blocks * size});
+  zeros_ = Tensor::zeros({g_.in_channels});
+  const float* const weight = detail::floats(problem.weight);
+  float *to = detail::floats(weights_), *bias = detail::floats(bias_), *plain_bias = detail::floats(plain_bias_);
+  for (const LanesBlock& block : blocks_) {
+    const int there = std::min(size, g_.out_channels);
+    for (int i = 0; i < there; ++i) {
+      const std::int64_t filter = block.output + i;
+      const int place = lane_place(input_, i, size);
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        for (int c = 0; c < channels; ++c) {
+          const float w = weight[(filter * channels + c) * taps + tap];
+          to[(tap * channels + c) * size + place] = input_ == DType::bf16 ? to_float(to_bfloat16(w)) : w;
+        }
+      }
+      // What is written from sums has its bias added there.
+      const float b = problem.bias.defined() ? detail::floats(problem.bias)[filter] : 0.0f;
+      in_registers_ ? bias[place] = b : plain_bias[i] = b;
+    }
+    for (int c = 0; c < channels && !depthwise(); ++c) {
+      for (int i = 0; i < size; ++i) {
+        places_.push_back(static_cast<std::int32_t>((block.output + i) / filters * channels + c - block.input));
       }
     }
+    to += taps * channels * size, bias += size, plain_bias += size;
   }
-  if (depthwise() && functions_ == &kernel.widths.front() && g.dilation_width == 1) {
-    for (const LanesRows& rows : kernel.rows) {
-      if (rows.kernel == g.kernel_width && rows.stride == g.stride_width) rows_ = &rows;
+}
+
+void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
+                        std::byte* workspace) const {
+  const std::int64_t top = row * g_.stride_height - g_.padding_height, dilation = g_.dilation_height;
+  const std::int64_t first = top < 0 ? std::min<std::int64_t>(ceil_div(-top, dilation), g_.kernel_height) : 0;
+  const std::int64_t last = std::clamp<std::int64_t>(top < g_.in_height ? (g_.in_height - 1 - top) / dilation + 1 : 0,
+                                                     first, g_.kernel_height);
+  const std::int64_t element = input_ == DType::bf16 ? 2 : 4, row_bytes = g_.in_width * g_.in_channels * element;
+  const std::byte* const image_input = tensors.input + (image * g_.in_height - tensors.first_row) * row_bytes;
+  auto** const rows = reinterpret_cast<const void**>(workspace);
+  for (std::int64_t i = first; i < last; ++i) rows[i - first] = image_input + (top + i * dilation) * row_bytes;
+  const auto at = static_cast<std::size_t>(first_block);
+  const std::int64_t size = kernel_.channels, channels = g_.group_in_channels();
+  const std::int64_t block_weights = std::int64_t{g_.kernel_height} * g_.kernel_width * channels * size;
+  LanesTile tile = {
+      .rows = rows,
+      .kernel_rows = static_cast<int>(last - first),
+      .kernel_columns = g_.kernel_width,
+      .blocks = &blocks_[at],
+      .count = last_block - first_block,
+      .channels = std::min(kernel_.channels, g_.out_channels),
+      .group_channels = g_.group_in_channels(),
+      .chain = LanesTile::chunk_terms / g_.group_in_channels(),
+      .pixel = g_.in_channels,
+      .columns = g_.in_width,
+      .zeros = zeros_.raw(),
+      .stride = g_.stride_width,
+      .dilation = g_.dilation_width,
+      .weights = detail::floats(weights_) + first_block * block_weights + first * g_.kernel_width * channels * size,
+      .block_weights = block_weights,
+      .bias = detail::floats(bias_) + first_block * size,
+      .places = depthwise() ? nullptr : &places_[at * static_cast<std::size_t>(channels * size)],
+      .positions = static_cast<int>(std::min<std::int64_t>(kernel_.positions, g_.out_width)),
+      .low = epilogue_.low,
+      .high = epilogue_.high,
+      .function = function_,
+      .output_pixel = g_.out_channels};
+  const std::int64_t out_row = (image * g_.out_height + row) * g_.out_width;
+  // The processor follows the rows of a window, but does not foresee where the next begins.
+  const std::int64_t below = std::max<std::int64_t>(0, top + (g_.kernel_height - 1) * dilation + 1);
+  const bool fetches = g_.batch * g_.in_height * row_bytes > cached_bytes && below + g_.stride_height <= g_.in_height;
+  for (std::int64_t column = 0; column < g_.out_width; column += kernel_.positions) {
+    const std::int64_t begin = std::clamp<std::int64_t>(g_.out_width - kernel_.positions, 0, column);
+    if (fetches) {
+      const std::byte* ahead = image_input + below * row_bytes + begin * g_.stride_width * g_.in_channels * element;
+      const std::int64_t bytes = tile.positions * std::int64_t{g_.stride_width} * g_.in_channels * element;
+      for (int r = 0; r < g_.stride_height; ++r, ahead += row_bytes) {
+        for (std::int64_t i = 0; i < bytes; i += line) __builtin_prefetch(ahead + i, 0, 2);
+      }
     }
-    if (g.kernel_height * g.kernel_width > chunk_terms) rows_ = nullptr;
+    tile.left = begin * g_.stride_width - g_.padding_width;
+    std::byte* const output =
+        tensors.output + (out_row + begin) * g_.out_channels * static_cast<std::int64_t>(size_of(output_));
+    tile.output = output;
+    if (in_registers_) {
+      if (epilogue_.adds) tile.addend = tensors.residual + (output - tensors.output);
+      run_(tile);
+      continue;
+    }
+    for (int block = first_block; block < last_block; ++block) {
+      finish_block(tile, block - first_block, tensors, out_row + begin, workspace);
+    }
   }
-  const auto blocks = static_cast<int>(blocks_.size());
-  const std::int64_t rows = g.batch * g.out_height;
-  // No part is a single block: the last one may share channels with the one before it.
-  if (rows < 8 * threads && blocks >= 2 * threads) {
-    parts_ = threads;
-  } else {
-    bands_ =
-        static_cast<int>(std::clamp<std::int64_t>(8 * threads / std::max<std::int64_t>(g.batch, 1), 1, g.out_height));
-  }
+}
+
+/// Block `block` of a tile's, by its sums, at `pixel` of the output.
+void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std::int64_t pixel,
+                             std::byte* workspace) const {
+  auto* const sums = reinterpret_cast<float*>(workspace + pointer_bytes());
+  const std::ptrdiff_t size = kernel_.channels;
+  t.blocks += block, t.count = 1, t.weights += block * t.block_weights, t.bias += block * size;
+  if (t.places != nullptr) t.places += block * t.group_channels * size;
+  t.sums = sums;
+  run_(t);
+  const std::int64_t place = (pixel * g_.out_channels + t.blocks->output) * static_cast<std::int64_t>(size_of(output_));
+  bf16::finish(moves_, epilogue_,
+               {.sums = sums,
+                .row = size,
+                .bias = detail::floats(plain_bias_) + (t.bias - detail::floats(bias_)),
+                .output = tensors.output + place,
+                .pixel = g_.out_channels,
+                .count = t.positions,
+                .filters = t.channels},
+               output_, adds_ ? tensors.residual + place : nullptr, sums + tile_floats(), sums + 2 * tile_floats());
 }
 
 std::string LanesConv::description() const {
-  return detail::concat(depthwise() ? "depthwise: " : "grouped: ", functions_->lanes, " channels x ", pixels_,
-                        " pixels in registers");
+  return detail::concat(input_ == DType::bf16 ? "bf16_lanes: "
+                        : depthwise()         ? "depthwise: "
+                                              : "grouped: ",
+                        kernel_.channels, " channels x ", kernel_.positions, " pixels in registers, ",
+                        name(kernel_.set));
 }
 
-std::int64_t LanesConv::biases() const {
-  return round_up<std::int64_t>(geometry_.out_channels, line) + round_up<std::int64_t>(geometry_.in_channels, line);
+template <DType input>
+bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  const LanesKernel& kernel = kernel_of(input, p.device);
+  const int size = kernel.channels, filters = g.group_out_channels();
+  // Blocks are whole groups, and read no more channels than they have.
+  const bool grouped = kernel.run_grouped != nullptr && g.group_in_channels() <= filters && size % filters == 0 &&
+                       size <= std::min(g.in_channels, g.out_channels);
+  if (!is_depthwise(g) && !grouped) return false;
+  if (p.precision != (input == DType::bf16 ? Precision::bf16 : Precision::fp32)) return false;
+  if (problem.scaled || !problem.epilogue.is_residual()) return false;
+  const View& output = p.output();
+  if (p.input().format != Format{input, Layout::nhwc}) return false;
+  if (output.format != p.input().format && output.format != Format{DType::f32, Layout::nhwc}) return false;
+  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == output.format);
 }
 
-std::int64_t LanesConv::packed_size() const {
-  return biases() + round_up<std::int64_t>(
-                        static_cast<std::int64_t>(blocks_.size()) * geometry_.reduction() * functions_->lanes, line);
+template <DType input>
+std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& p) {
+  LanesConv conv(problem, input, p);
+  const std::string description = conv.description();
+  const detail::OperatorTraits memory = {.workspace = conv.workspace_bytes() * static_cast<std::size_t>(p.threads),
+                                         .parameters = conv.parameters()};
+  return detail::make_operator(description, memory, std::move(conv));
 }
 
-void LanesConv::pack(const float* weight, const float* bias, float* packed) const {
-  const ConvGeometry& g = geometry_;
-  const int lanes = functions_->lanes, channels = g.group_in_channels();
-  std::fill(packed, packed + packed_size(), 0.0f);
-  if (bias != nullptr) std::copy_n(bias, g.out_channels, packed);
-  packed += biases();
-  const std::int64_t taps = std::int64_t{g.kernel_height} * g.kernel_width;
-  for (const LaneBlock& block : blocks_) {
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      for (int c = 0; c < channels; ++c) {
-        for (int lane = 0; lane < lanes; ++lane) {
-          *packed++ = weight[(std::int64_t{block.output + lane} * channels + c) * taps + tap];
-        }
-      }
-    }
-  }
-}
+template bool takes_lanes<DType::f32>(const ConvProblem&, const Preparation&);
+template bool takes_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
+template std::unique_ptr<Operator> prepare_lanes<DType::f32>(const ConvProblem&, const Preparation&);
+template std::unique_ptr<Operator> prepare_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
 
-/// One output row of an image.
-struct LanesConv::Row {
-  const float* input;    // the image's first row inside of the window, column 0
-  const float* weights;  // of the first such row of the kernel
-  const float* zeros;    // [C]
-  float* output;
-  const float* residual;  // or null
-  const RowEpilogue& epilogue;
-  const float* rest_residual;
-  int first_channel, channels;  // of the tile's blocks
-  const float* ahead;           // the first row that the next output row adds, to be fetched, or null
-};
-
-void LanesConv::run_row(const Row& row, LanesTile tile) const {
-  const ConvGeometry& g = geometry_;
-  const std::int64_t channels = g.in_channels, tap_weights = std::int64_t{g.group_in_channels()} * functions_->lanes;
-  const auto compute = [&](void (*function)(const LanesTile&), int ow, int pixels) {
-    const std::int64_t place = std::int64_t{ow} * g.out_channels;
-    tile.output = row.output + place;
-    if (row.ahead != nullptr) {
-      const float* below = row.ahead + std::int64_t{ow} * g.stride_width * channels;
-      const std::int64_t floats = std::int64_t{pixels} * g.stride_width * channels;
-      for (int r = 0; r < g.stride_height; ++r, below += g.in_width * channels) {
-        for (std::int64_t i = 0; i < floats; i += line) __builtin_prefetch(below + i, 0, 2);
-      }
-    }
-    if (row.residual != nullptr) tile.residual = row.residual + place;
-    function(tile);
-    if (row.epilogue.rest.empty()) return;
-    const bool whole = row.channels == g.out_channels;
-    for (int i = 0; i < (whole ? 1 : pixels); ++i) {
-      const std::int64_t at = place + std::int64_t{i} * g.out_channels + row.first_channel;
-      apply_rest(row.epilogue, row.rest_residual == nullptr ? nullptr : row.rest_residual + at, row.output + at,
-                 std::int64_t{whole ? pixels : 1} * row.channels);
-    }
-  };
-  /// Pixels that see the same taps inside of the image.
-  const auto compute_inside = [&](int ow, int pixels, bool whole_rows) {
-    const int left = ow * g.stride_width - g.padding_width;
-    const Taps taps(left, g.in_width, g.kernel_width, g.dilation_width);
-    tile.taps = taps.size();
-    tile.input = row.input + (tile.taps > 0 ? left + std::int64_t{taps.begin} * g.dilation_width : 0) * channels;
-    tile.weights = row.weights + taps.begin * tap_weights;
-    const auto& functions = depthwise() ? functions_->depthwise : functions_->grouped;
-    compute((whole_rows && rows_ != nullptr ? rows_->inside : functions)[pixels - 1], ow, pixels);
-  };
-  constexpr int most_entries = 7 * 64;
-  const float* table[most_entries];
-  const auto compute_edge = [&](int ow, int pixels) {
-    const int left = ow * g.stride_width - g.padding_width, columns = (pixels - 1) * g.stride_width + g.kernel_width;
-    const float** entry = table;
-    for (int r = 0; r < tile.rows; ++r) {
-      const float* const from = row.input + r * tile.row;
-      for (int column = left; column < left + columns; ++column) {
-        *entry++ = column >= 0 && column < g.in_width ? from + column * channels : row.zeros;
-      }
-    }
-    tile.pixels = table;
-    tile.weights = row.weights;
-    compute(rows_->edges[pixels - 1], ow, pixels);
-  };
-  const auto in_tiles = [&](int begin, int end, auto&& body) {
-    const int count = ceil_div(end - begin, pixels_);
-    for (int i = 0; i < count; ++i) {
-      const int from = part_begin(end - begin, count, i);
-      body(begin + from, part_begin(end - begin, count, i + 1) - from);
-    }
-  };
-
-  // Pixels whose window lies inside of the image from left to right.
-  const int begin = std::min(g.out_width, ceil_div(g.padding_width, g.stride_width));
-  const int slack = g.in_width + g.padding_width - (g.kernel_width - 1) * g.dilation_width - 1;
-  const int end = std::max(begin, slack < 0 ? 0 : std::min(g.out_width, slack / g.stride_width + 1));
-  const int table_rows = (pixels_ - 1) * g.stride_width + g.kernel_width;
-  const bool tabled = rows_ != nullptr && tile.rows * table_rows <= most_entries;
-  // A table of a whole row's pixels is worth its while for many channels and few pixels: of the layer, not of the task,
-  // since its sums begin with the bias and a result must not depend on how the work is divided.
-  if (tabled && g.out_width <= 2 * pixels_ && blocks_.size() >= 8) {
-    return in_tiles(0, g.out_width, compute_edge);
-  }
-  const auto edge = [&](int ow, int pixels) {
-    if (tabled && pixels > 1) return compute_edge(ow, pixels);
-    for (int i = 0; i < pixels; ++i) compute_inside(ow + i, 1, false);
-  };
-  in_tiles(0, begin, edge);
-  in_tiles(begin, end, [&](int ow, int pixels) { compute_inside(ow, pixels, true); });
-  in_tiles(end, g.out_width, edge);
-}
-
-void LanesConv::run(const ChannelsLastPointers& p, const RowEpilogue& epilogue, ThreadPool& pool, float*) const {
-  const ConvGeometry& g = geometry_;
-  const auto blocks = static_cast<int>(blocks_.size());
-  const std::int64_t block_weights = g.reduction() * functions_->lanes,
-                     row_pixels = std::int64_t{g.in_width} * g.in_channels;
-  // The processor follows the rows of a window, but does not foresee where the next begins.
-  const bool in_cache = g.batch * g.in_height * row_pixels <= cached_floats;
-  pool.parallel_for(g.batch * bands_ * parts_, [&](std::int64_t index, int) {
-    const auto part = static_cast<int>(index % parts_);
-    index /= parts_;
-    const auto band = static_cast<int>(index % bands_);
-    const std::int64_t n = index / bands_;
-    const int first_block = part_begin(blocks, parts_, part), last_block = part_begin(blocks, parts_, part + 1);
-    const int first_channel = blocks_[static_cast<std::size_t>(first_block)].output;
-    const int last_channel = blocks_[static_cast<std::size_t>(last_block - 1)].output + functions_->lanes;
-    LanesTile tile;
-    tile.pixel = std::int64_t{g.stride_width} * g.in_channels;
-    tile.tap = std::int64_t{g.dilation_width} * g.in_channels;
-    tile.row = g.dilation_height * row_pixels;
-    tile.channels = g.group_in_channels();
-    tile.flush = std::max(1, chunk_terms / tile.channels);
-    tile.blocks = &blocks_[static_cast<std::size_t>(first_block)];
-    tile.count = last_block - first_block;
-    tile.block_pitch = block_weights;
-    tile.row_pitch = block_weights / g.kernel_height;
-    tile.places = &places_[static_cast<std::size_t>(first_block * functions_->lanes * tile.channels)];
-    tile.bias = p.packed;
-    tile.pitch = g.out_channels;
-    tile.finish = &epilogue;
-    for (int oh = part_begin(g.out_height, bands_, band); oh < part_begin(g.out_height, bands_, band + 1); ++oh) {
-      const int top = oh * g.stride_height - g.padding_height;
-      const Taps taps(top, g.in_height, g.kernel_height, g.dilation_height);
-      tile.rows = taps.size();
-      const int first_row = tile.rows > 0 ? top + taps.begin * g.dilation_height : 0;
-      const int below = std::max(0, top + (g.kernel_height - 1) * g.dilation_height + 1);
-      const std::int64_t place = (n * g.out_height + oh) * g.out_width * g.out_channels;
-      run_row({.input = p.input + (n * g.in_height + first_row) * row_pixels,
-               .weights = p.packed + biases() + first_block * block_weights + taps.begin * tile.row_pitch,
-               .zeros = p.packed + round_up<std::int64_t>(g.out_channels, line),
-               .output = p.output + place,
-               .residual = epilogue.adds ? p.residual + place : nullptr,
-               .epilogue = epilogue,
-               .rest_residual = p.residual == nullptr ? nullptr : p.residual + place,
-               .first_channel = first_channel,
-               .channels = last_channel - first_channel,
-               .ahead = below + g.stride_height <= g.in_height && !in_cache
-                            ? p.input + (n * g.in_height + below) * row_pixels
-                            : nullptr},
-              tile);
-    }
-  });
+bool lanes_pay(const ConvProblem& problem, const Preparation& p) {
+  const int most = p.device.instructions == InstructionSet::avx512 ? 8 : 4;
+  return problem.geometry.group_out_channels() <= most;
 }
 
 }  // namespace lamina::cpu

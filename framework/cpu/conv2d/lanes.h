@@ -1,105 +1,74 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
+#include <memory>
 #include <vector>
 
-#include "lamina/base/thread_pool.h"
-#include "lamina/cpu/conv2d/channels_last.h"
-#include "lamina/cpu/simd.h"
-#include "lamina/kernel/conv_geometry.h"
+#include "lamina/cpu/conv2d/bf16/moves.h"
+#include "lamina/cpu/conv2d/lanes_tile.h"
+#include "lamina/cpu/conv2d/row_epilogue.h"
+#include "lamina/kernel/operator.h"
+#include "lamina/kernel/problems.h"
 
-/// Convolutions of few channels a group, depthwise above all, on channels-last activations: a vector's lanes are
-/// neighbouring output channels of as many groups as it holds. Each lane multiplies a channel of its own group, which
-/// is the one at the same place (depthwise) or is brought there by a permutation of the vector.
+/// Convolutions of few channels a group, depthwise above all, channels last: a vector's lanes are neighbouring output
+/// channels of as many groups as it holds. Each lane multiplies a channel of its own group, which is the one at the
+/// same place (depthwise) or is brought there by a permutation of the vector, of f32 alone. Products and sums are f32.
 namespace lamina::cpu {
 
-/// One vector of output channels.
-struct LaneBlock {
-  int input = 0, output = 0;  // its first channels
-};
+/// The row of inputs of that type: f32 to f32, or bf16 to bf16 or f32.
+template <DType input>
+bool takes_lanes(const ConvProblem& problem, const Preparation& preparation);
+template <DType input>
+std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& preparation);
+/// A group that fills a vector by itself is quicker with its inputs broadcast.
+bool lanes_pay(const ConvProblem& problem, const Preparation& preparation);
 
-/// P neighbouring pixels of one output row, all channels of some blocks.
-struct LanesTile {
-  const float* input = nullptr;   // at the first pixel's first tap inside the image, channel 0
-  std::int64_t pixel = 0;         // floats from pixel to pixel
-  std::int64_t row = 0, tap = 0;  // floats from tap to tap of the kernel
-  int rows = 0, taps = 0;         // inside the image
-  int channels = 1;               // C / groups
-  int flush = 1;                  // taps whose products form one chain of sums
-  const LaneBlock* blocks = nullptr;
-  int count = 0;                   // of them
-  const float* weights = nullptr;  // [blocks, block_pitch], at the first tap: [KH, KW, channels, lanes]
-  std::int64_t block_pitch = 0, row_pitch = 0;
-  const std::int32_t* places =
-      nullptr;                  // [blocks, channels, lanes]: where in a vector of input each lane finds its channel
-  const float* bias = nullptr;  // [OC]
-  float* output = nullptr;      // [P, pitch], at channel 0
-  std::int64_t pitch = 0;
-  const float* residual = nullptr;  // as the output, or null
-  const RowEpilogue* finish = nullptr;
-  // Of kernels 3, 5 or 7 wide: [rows, columns of P pixels] where each pixel is, one of zeros outside of the image;
-  // null: they lie side by side from `input` on.
-  const float* const* pixels = nullptr;
-};
-
-/// Tiles of one length of vectors.
-struct LanesFunctions {
-  int lanes;
-  void (*const* depthwise)(const LanesTile& tile);  // by number of pixels less one
-  void (*const* grouped)(const LanesTile& tile);    // with permutations
-};
-
-/// Depthwise tiles that load a pixel once for all taps of a row, for one width of kernels and one stride.
-struct LanesRows {
-  int kernel, stride;
-  void (*const* inside)(const LanesTile& tile);  // by number of pixels less one
-  void (*const* edges)(const LanesTile& tile);   // by LanesTile::pixels
-};
-
-/// The kernel compiled for one instruction set.
-struct LanesKernel {
-  InstructionSet set;
-  int pixels;                              // P: the most pixels in a tile
-  std::span<const LanesFunctions> widths;  // the longest first
-  std::span<const LanesRows> rows;         // of the longest
-};
-
-/// Those that this machine runs, the fastest first; the last one is plain C++.
-std::span<const LanesKernel> lanes_kernels();
-
-/// One convolution, its work divided for a number of threads.
+/// Row by row, tile by tile, all channels of it: what is read lies in as many streams as a tile reads positions.
 class LanesConv {
  public:
-  /// Of a geometry that it takes().
-  LanesConv(const ConvGeometry& geometry, const LanesKernel& kernel, int threads);
-  /// Groups whose filters fill a vector, or parts of one.
-  static bool takes(const ConvGeometry& geometry, const LanesKernel& kernel);
+  /// Of a problem that is taken, whose input is of that type.
+  LanesConv(const ConvProblem& problem, DType input, const Preparation& p);
 
+  struct Tensors {
+    const std::byte* input = nullptr;  // from row `first_row` on, rows of all images counted on
+    std::int64_t first_row = 0;
+    const std::byte* residual = nullptr;
+    std::byte* output = nullptr;
+  };
+  /// One row of an image's output. `workspace` is workspace_bytes().
+  void run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, std::byte* workspace) const {
+    run_row(tensors, image, row, 0, static_cast<int>(blocks_.size()), workspace);
+  }
+  /// All of them, by a pool's threads.
+  void operator()(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const;
+
+  std::size_t workspace_bytes() const { return pointer_bytes() + 3 * tile_floats() * sizeof(float); }  // of a thread
+  std::size_t parameters() const { return weights_.bytes() + bias_.bytes() + plain_bias_.bytes() + zeros_.bytes(); }
   std::string description() const;
-  /// Floats of the packed weights: [OC] biases and [C] zeros, padded, then [blocks][KH, KW, C / groups, lanes].
-  std::int64_t packed_size() const;
-  /// `weight` [OC, C / groups, KH, KW], `bias` [OC] or null; `packed` is 64-byte aligned.
-  void pack(const float* weight, const float* bias, float* packed) const;
-  std::size_t workspace() const { return 0; }
-  void run(const ChannelsLastPointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool, float* workspace) const;
 
  private:
-  static const LanesFunctions* functions(const ConvGeometry& geometry, const LanesKernel& kernel);
-  struct Row;
+  bool depthwise() const { return g_.groups == g_.in_channels && g_.groups == g_.out_channels; }
+  std::size_t pointer_bytes() const;
+  std::size_t tile_floats() const;
+  void divide(int threads);
+  void pack(const ConvProblem& problem);
+  void run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
+               std::byte* workspace) const;
+  void finish_block(LanesTile tile, int block, const Tensors& tensors, std::int64_t pixel, std::byte* workspace) const;
 
-  std::int64_t biases() const;
-  void run_row(const Row& row, LanesTile tile) const;
-  bool depthwise() const { return geometry_.group_in_channels() == 1 && geometry_.group_out_channels() == 1; }
-
-  ConvGeometry geometry_;
-  const LanesFunctions* functions_;
-  const LanesRows* rows_ = nullptr;  // if there are some for the geometry
-  int pixels_;
-  int bands_ = 1, parts_ = 1;  // a task is some rows of an image, of some blocks
-  std::vector<LaneBlock> blocks_;
+  ConvGeometry g_;
+  DType input_, output_;
+  const LanesKernel& kernel_;
+  const bf16::Moves& moves_;
+  RowEpilogue epilogue_;
+  bool adds_;
+  std::vector<LanesBlock> blocks_;
   std::vector<std::int32_t> places_;
+  std::int64_t bands_ = 1;  // a task is some rows of an image, of a part of the blocks
+  int parts_ = 1;
+  void (*run_)(const LanesTile& tile) = nullptr;
+  bool in_registers_ = false;  // all of the epilogue
+  Pointwise function_ = Pointwise::identity;
+  Tensor weights_, bias_, plain_bias_, zeros_;
 };
 
 }  // namespace lamina::cpu

@@ -16,10 +16,7 @@
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
+using namespace tables;
 
 /// Any layout to itself, and images stored channels last to planes if rows of pixels are resampled.
 bool takes_resample(const ResampleProblem& problem, const Preparation& p) {

@@ -14,10 +14,7 @@
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
+using namespace tables;
 
 DType dtype_of_all(const Preparation& p) { return p.input().format.dtype; }
 
@@ -73,8 +70,8 @@ std::unique_ptr<Operator> prepare_matmul_dot(const MatMulProblem& problem, const
 /// Whole numbers by a factor that is none have no agreed meaning.
 bool takes_matmul_loops(const MatMulProblem& problem, const Preparation& p) {
   const DType dtype = dtype_of_all(p);
-  const bool floating = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
-  return detail::is_matmul(problem, p) && alike(p) && cpu::matmul_loops_know(dtype) && (floating || problem.alpha == 1);
+  return detail::is_matmul(problem, p) && alike(p) && cpu::matmul_loops_know(dtype) &&
+         (is_float(dtype) || problem.alpha == 1);
 }
 
 std::unique_ptr<Operator> prepare_matmul_loops(const MatMulProblem& problem, const Preparation& p) {

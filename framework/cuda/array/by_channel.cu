@@ -86,7 +86,7 @@ bool by_channel(const PointwiseChain& chain, std::span<const detail::WalkAxis> a
   const std::size_t rank = axes.size();
   if (rank < 2 || rank > 3 || inputs.size() > max_pointwise_operands || !packs_take(chain)) return false;
   const DType dtype = output.dtype();
-  if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return false;
+  if (!is_activation(dtype)) return false;
   const auto size = static_cast<std::int64_t>(16 / size_of(dtype));
   const std::int64_t channels = axes[rank - 1].extent, pixels = axes[rank - 2].extent, count = output.numel();
   if (channels % size != 0 || count / size >= std::int64_t{1} << 30 || !aligned_to_16(output.raw())) return false;

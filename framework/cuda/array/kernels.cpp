@@ -19,20 +19,14 @@
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
-
-int index(const Preparation& p) { return p.device.device.index; }
+using namespace tables;
 
 bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
   const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
   const DType dtype = p.input().format.dtype;
   return detail::is_computable(problem, p) && p.keeps_format() && problem.compute == DType::f32 &&
-         (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) &&
-         p.inputs.size() <= cuda::max_pointwise_operands && std::ranges::all_of(p.inputs, whole) &&
-         cuda::packs_take(problem.chain);
+         is_activation(dtype) && p.inputs.size() <= cuda::max_pointwise_operands &&
+         std::ranges::all_of(p.inputs, whole) && cuda::packs_take(problem.chain);
 }
 
 /// Not to turn a whole array's layout on its way, which goes against the grain of memory: where there are operands of

@@ -79,7 +79,7 @@ Reduce::Reduce(const ReduceProblem& problem, const Preparation& p)
     : problem_(problem), plan_(detail::reduce_plan(problem, p)) {
   const DType dtype = p.input().format.dtype;
   compute_ = detail::reduction_type(problem.kind, dtype);
-  if (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) compute_ = DType::f32;
+  if (is_activation(dtype)) compute_ = DType::f32;
 }
 
 template <class T, class State>

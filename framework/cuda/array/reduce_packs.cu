@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(pack_threads)
 bool reduce_packs(const ReduceProblem& problem, const detail::ReducePlan& plan, const Tensor& input, Tensor& output,
                   Stream stream) {
   const DType dtype = input.dtype();
-  if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) return false;
+  if (!is_activation(dtype)) return false;
   const auto size = static_cast<std::int64_t>(16 / size_of(dtype));
   const bool rows = plan.reduced.size() == 1 && plan.kept.size() == 1 && plan.reduced[0].strides[0] == 1 &&
                     (plan.kept[0].strides[0] == plan.extent || plan.outputs == 1);

@@ -5,7 +5,6 @@
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
-#include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/narrow/narrow.h"
@@ -20,26 +19,29 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<ConvProblem> table[] = {{"stem", stem::takes, stem::prepare, preference::stem},
-                                         {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
-                                         {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
-                                         {"channels_last", channels_last::takes, channels_last::prepare, nullptr, true},
-                                         {"depthwise", depthwise::takes, depthwise::prepare},
-                                         {"mma", mma::takes, mma::prepare, nullptr, true},
-                                         {"implicit_gemm", implicit_gemm::takes, implicit_gemm::prepare, nullptr, true},
-                                         {"tiled", ladder::takes, ladder::prepare_tiled},
-                                         {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
-                                         {"direct_fixed", ladder::takes, ladder::prepare_fixed},
-                                         {"direct_padded", ladder::takes, ladder::prepare_padded},
-                                         {"direct", ladder::takes, ladder::prepare_direct}};
+constexpr Kernel<ConvProblem> table[] = {
+    {"stem", stem::takes, stem::prepare, preference::stem},
+    {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
+    {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
+    {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays, true},
+    {"depthwise", depthwise::takes, depthwise::prepare},
+    {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, true},
+    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, true},
+    {"tiled", ladder::takes, ladder::prepare_tiled},
+    {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
+    {"direct_fixed", ladder::takes, ladder::prepare_fixed},
+    {"direct_padded", ladder::takes, ladder::prepare_padded},
+    {"direct", ladder::takes, ladder::prepare_direct}};
 
-constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum}};
+constexpr Kernel<ConvSumProblem> sums[] = {
+    {"channels_last", channels_last::takes_sum, channels_last::prepare_sum, channels_last::pays_sum}};
 
 constexpr Kernel<BottleneckProblem> bottlenecks[] = {{"channels_last", channels_last::bottleneck::takes,
                                                       channels_last::bottleneck::prepare,
                                                       channels_last::bottleneck::pays}};
 
-constexpr Kernel<ConvPairProblem> pairs[] = {{"pair", depthwise::takes_pair, depthwise::prepare_pair}};
+constexpr Kernel<ConvPairProblem> pairs[] = {
+    {"depthwise", depthwise::takes_pair, depthwise::prepare_pair, depthwise::pays_pair}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/kernel/rules/order_of_sums.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::preference {
 namespace {
@@ -37,6 +38,37 @@ bool narrow(const ConvProblem& problem, const Preparation& p) {
   return filters <= few_filters || (linear && products(problem, p) <= max_products);
 }
 
+/// Beside a launch for the map and one that reads it and writes a quarter: rectangles divide some layers worse.
+bool pooled(const ConvProblem& problem, const PooledCycles& expected) {
+  constexpr double launch = 3000, bytes_per_cycle = 2600;
+  const double step = launch + static_cast<double>(problem.geometry.output_size()) * 2 * 1.25 / bytes_per_cycle;
+  return expected.with < expected.without + step;
+}
+
+/// Beside the dense kernels: groups but for large windows over those that are wide enough for implicit_gemm, and dense
+/// layers whose channels fill no units of 16 bytes, but for images of few channels. On Hopper to add something here
+/// instead of in a step behind channels_last takes more time than it saves.
+bool mma(const ConvProblem& problem, const Preparation& p) {
+  constexpr int wide = 128, few_channels = 4;
+  constexpr std::size_t unit_bytes = 16;
+  const ConvGeometry& g = problem.geometry;
+  if (g.groups > 1) return g.group_out_channels() < wide || g.kernel_height * g.kernel_width == 1;
+  if (p.device.wgmma) return !problem.epilogue.reads_operands() && (g.in_channels > few_channels || g.in_pixels() == 1);
+  return g.in_channels > few_channels &&
+         static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
+}
+
+/// On Hopper it is for what the faster kernels leave, and what those fuse is not to end here; patches in 16 bits are
+/// for channels_last, the conversion of the picture included.
+bool implicit_gemm(const ConvProblem& problem, const Preparation& p) {
+  constexpr int whole = 8;  // channels that TMA steps by
+  if (!p.device.wgmma) return true;
+  const ConvGeometry& g = problem.geometry;
+  const bool patches = size_of(storage_type(p.precision)) == 2 && lamina::detail::is_patches(g) &&
+                       g.in_channels * g.kernel_width % whole == 0 && g.out_channels % whole == 0;
+  return problem.epilogue.is_simple() && !patches;
+}
+
 /// Beside two launches of channels_last, whose rule knows nothing of memory; a layer in a network takes a quarter more
 /// than either says, and its launch something besides.
 bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expected) {
@@ -50,6 +82,15 @@ bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expect
   const double both_apart =
       apart(expected.wide, read + g.output_size()) + apart(expected.narrow, n.input_size() + n.output_size());
   return expected.both < slower * both_apart + launch;
+}
+
+/// Beside one after the other, which begin twice, write and read what lies between, mostly beyond L2's reach where it
+/// matters, and multiply on wgmma. Of the 48 that were measured, 47 take less time together, most of them two thirds.
+bool pair(const ConvPairProblem& problem, double cycles) {
+  constexpr double starts = 10000, bytes_per_cycle = 1060, flops_per_cycle = 2e5, margin = 1.25;
+  const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
+  const double bytes = 2.0 * static_cast<double>(a.input_size() + 2 * a.output_size() + b.output_size());
+  return cycles < margin * (starts + bytes / bytes_per_cycle + a.flops() / flops_per_cycle);
 }
 
 }  // namespace lamina::cuda::preference

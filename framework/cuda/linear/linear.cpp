@@ -5,8 +5,8 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
-#include "lamina/cuda/conv2d/implicit_gemm/implicit_gemm.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
+#include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream.h"
 #include "lamina/cuda/runtime/check.h"
@@ -217,13 +217,21 @@ bool narrow(const LinearProblem& problem, const Preparation& p) {
 
 constexpr Layout nhwc = Layout::nhwc;
 
+/// Where rows of this shape pay and the convolution does.
+template <bool (*rows)(const LinearProblem&, const Preparation&), bool (*pays)(const ConvProblem&, const Preparation&)>
+bool convolution_pays(const LinearProblem& problem, const Preparation& p) {
+  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  return rows(problem, p) && pays(convolution.problem, convolution.preparation);
+}
+
 constexpr Kernel<LinearProblem> table[] = {
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
-    {"mma", convolution_takes<mma::takes, nhwc>, prepare_convolution<mma::prepare, nhwc>, narrow},
+    {"mma", convolution_takes<mma::resident::takes, nhwc>, prepare_convolution<mma::resident::prepare, nhwc>,
+     convolution_pays<narrow, preference::mma>},
     {"channels_last", convolution_takes<channels_last::takes, nhwc>, prepare_convolution<channels_last::prepare, nhwc>,
      many_rows},
-    {"implicit_gemm", convolution_takes<implicit_gemm::takes, nhwc>, prepare_convolution<implicit_gemm::prepare, nhwc>,
-     many_rows},
+    {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
+     convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare<Rows>, rows_pay},
     {"cublas", product_takes, prepare<Product>, many_rows}};
 

@@ -16,17 +16,9 @@
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
-
-int index(const Preparation& p) { return p.device.device.index; }
+using namespace tables;
 
 DType dtype_of(const Preparation& p) { return p.input().format.dtype; }
-
-/// f32, f16 or bf16.
-bool is_activation(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
 
 /// How the axes divide the shape, in the order in which dimensions lie in memory.
 cuda::ResampleArguments resample_arguments(const ResampleProblem& problem, const Preparation& p) {

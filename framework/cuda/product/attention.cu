@@ -10,12 +10,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/product/attention.h"
+#include "lamina/cuda/product/attention_launch.cuh"
 #include "lamina/cuda/product/attention_rows.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
@@ -205,21 +203,12 @@ int attention_shared_bytes(const AttentionExtents& e) {
 }
 
 void attention(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
-  const std::int64_t pairs = e.images * e.groups;
-  if (pairs == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
-  const DeviceGuard guard(device);
   with_element_type(dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     with_tile(e, [&](auto tile) {
       using Tile = decltype(tile);
-      constexpr int bytes = Tile::floats * static_cast<int>(sizeof(float));
-      const auto kernel = attention_kernel<Tile, T>;
-      reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
-      const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, Tile::BR);
-      const dim3 grid(grid_for(blocks, 1), static_cast<unsigned>(std::min<std::int64_t>(pairs, 65535)));
-      launch_kernel(kernel, {.grid = grid, .block = dim3(threads), .shared_bytes = bytes}, stream,
-                    static_cast<const T*>(p.q), static_cast<const T*>(p.k), static_cast<const T*>(p.v),
-                    static_cast<const T*>(p.mask), static_cast<T*>(p.output), e);
+      launch_attention<T>(attention_kernel<Tile, T>, device, Tile::BR, threads,
+                          Tile::floats * static_cast<int>(sizeof(float)), e, p, stream);
     });
   });
 }

@@ -110,10 +110,10 @@ __device__ __forceinline__ float over_row(float value, Combine combine) {
   return combine(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
-/// scores = queries * keys' of the first `sixteens` times 16 positions, for `tiles` times 16 rows.
-template <int most, int tiles, int eights, class T>
+/// scores = queries * keys' of the first `sixteens` times 16 positions.
+template <int most, int eights, class T>
 requires(sizeof(T) == 2) __device__ __forceinline__
-    void score(float (&scores)[tiles][eights][4], const Query<most, T> (&query)[tiles], const T* keys, int sixteens) {
+    void score(Scores<eights>& scores, const Query<most, T>& query, const T* keys, int sixteens) {
 #pragma unroll
   for (int i = 0; i < eights / 2; ++i) {
     if (i >= sixteens) break;
@@ -121,44 +121,31 @@ requires(sizeof(T) == 2) __device__ __forceinline__
     for (int d = 0; d < most / 16; ++d) {
       std::uint32_t b[4];
       load_keys<most>(b, keys + 16 * i * pitch<most, T>, d);
-      const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
-#pragma unroll
-      for (int t = 0; t < tiles; ++t) {
-        ptx::mma<T>(scores[t][2 * i], query[t][d], first, scores[t][2 * i]);
-        ptx::mma<T>(scores[t][2 * i + 1], query[t][d], second, scores[t][2 * i + 1]);
-      }
+      ptx::mma<T>(scores[2 * i], query[d], {b[0], b[1]}, scores[2 * i]);
+      ptx::mma<T>(scores[2 * i + 1], query[d], {b[2], b[3]}, scores[2 * i + 1]);
     }
   }
 }
 
 /// outputs += weights * values of those positions, as tensor cores do it: a weight of 0 makes a NaN of what is not
 /// finite.
-template <int most, int tiles, int eights, class T>
+template <int most, int eights, class T>
 requires(sizeof(T) == 2) __device__ __forceinline__
-    void multiply(Outputs<most> (&outputs)[tiles], const float (&weights)[tiles][eights][4], const T* values,
-                  int sixteens) {
+    void multiply(Outputs<most>& outputs, const Scores<eights>& weights, const T* values, int sixteens) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int i = 0; i < eights / 2; ++i) {
     if (i >= sixteens) break;
-    std::uint32_t a[tiles][4];
-#pragma unroll
-    for (int t = 0; t < tiles; ++t) {
-      const auto &left = weights[t][2 * i], &right = weights[t][2 * i + 1];
-      a[t][0] = packed<T>(left[0], left[1]), a[t][1] = packed<T>(left[2], left[3]);
-      a[t][2] = packed<T>(right[0], right[1]), a[t][3] = packed<T>(right[2], right[3]);
-    }
+    const auto &left = weights[2 * i], &right = weights[2 * i + 1];
+    const std::uint32_t a[4] = {packed<T>(left[0], left[1]), packed<T>(left[2], left[3]), packed<T>(right[0], right[1]),
+                                packed<T>(right[2], right[3])};
 #pragma unroll
     for (int j = 0; j < most / 16; ++j) {
       std::uint32_t b[4];
       const int row = 16 * i + lane % 16, column = 16 * j + lane / 16 * 8;
       ptx::load_transposed(b, ptx::shared_address(values + row * pitch<most, T> + column));
-      const std::uint32_t first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
-#pragma unroll
-      for (int t = 0; t < tiles; ++t) {
-        ptx::mma<T>(outputs[t][2 * j], a[t], first, outputs[t][2 * j]);
-        ptx::mma<T>(outputs[t][2 * j + 1], a[t], second, outputs[t][2 * j + 1]);
-      }
+      ptx::mma<T>(outputs[2 * j], a, {b[0], b[1]}, outputs[2 * j]);
+      ptx::mma<T>(outputs[2 * j + 1], a, {b[2], b[3]}, outputs[2 * j + 1]);
     }
   }
 }

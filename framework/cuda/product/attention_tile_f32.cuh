@@ -64,10 +64,10 @@ __device__ inline void score_again(Scores<eights>& scores, const Query<most, flo
   }
 }
 
-template <int most, int tiles, int eights>
-__device__ __forceinline__ void score(float (&scores)[tiles][eights][4], const Query<most, float> (&query)[tiles],
-                                      const float* keys, int sixteens) {
-  float rest[tiles][eights][4] = {};
+template <int most, int eights>
+__device__ __forceinline__ void score(Scores<eights>& scores, const Query<most, float>& query, const float* keys,
+                                      int sixteens) {
+  Scores<eights> rest = {};
 #pragma unroll
   for (int d = 0; d < most / 8; ++d) {
 #pragma unroll
@@ -76,57 +76,45 @@ __device__ __forceinline__ void score(float (&scores)[tiles][eights][4], const Q
       std::uint32_t b[4];
       load_keys<most>(b, keys + 16 * i * pitch<most, float>, d);
       const SplitFragment<2> first(b[0], b[1]), second(b[2], b[3]);
-#pragma unroll
-      for (int t = 0; t < tiles; ++t) {
-        const SplitFragment<4> a(query[t][d][0], query[t][d][1], query[t][d][2], query[t][d][3]);
-        multiply_add(scores[t][2 * i], rest[t][2 * i], a, first);
-        multiply_add(scores[t][2 * i + 1], rest[t][2 * i + 1], a, second);
-      }
+      const SplitFragment<4> a(query[d][0], query[d][1], query[d][2], query[d][3]);
+      multiply_add(scores[2 * i], rest[2 * i], a, first);
+      multiply_add(scores[2 * i + 1], rest[2 * i + 1], a, second);
     }
   }
+  float probe = 0;  // or NaN where a score is not finite
 #pragma unroll
-  for (int t = 0; t < tiles; ++t) {
-    float probe = 0;  // or NaN where a score is not finite
-#pragma unroll
-    for (int i = 0; i < 4 * eights; ++i) {
-      float& s = scores[t][i / 4][i % 4];
-      s += rest[t][i / 4][i % 4];
-      probe = fmaf(s, 0.0f, probe);
-    }
-    if (__any_sync(0xffffffffu, isnan(probe))) score_again<most>(scores[t], query[t], keys);
+  for (int i = 0; i < 4 * eights; ++i) {
+    float& s = scores[i / 4][i % 4];
+    s += rest[i / 4][i % 4];
+    probe = fmaf(s, 0.0f, probe);
   }
+  if (__any_sync(0xffffffffu, isnan(probe))) score_again<most>(scores, query, keys);
 }
 
 /// Positions 2t and 2t + 1 of eight are a fragment's words t and t + 4, so that weights are fragments as they are.
-template <int most, int tiles, int eights>
-__device__ __forceinline__ void multiply(Outputs<most> (&outputs)[tiles], const float (&weights)[tiles][eights][4],
-                                         const float* values, int sixteens) {
+template <int most, int eights>
+__device__ __forceinline__ void multiply(Outputs<most>& outputs, const Scores<eights>& weights, const float* values,
+                                         int sixteens) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const float* const own = values + lane % 4 * 2 * pitch<most, float> + lane / 4;
 #pragma unroll
   for (int j = 0; j < most / 8; j += 2) {
-    float sum[tiles][2][4] = {}, rest[tiles][2][4] = {};
+    float sum[2][4] = {}, rest[2][4] = {};
 #pragma unroll
     for (int i = 0; i < eights; ++i) {
       if (i >= 2 * sixteens) break;
       const float* const two = own + 8 * i * pitch<most, float> + 8 * j;
+      const auto& w = weights[i];
 #pragma unroll
       for (int right = 0; right < 2; ++right) {
         const SplitFragment<2> b(__float_as_uint(two[8 * right]), __float_as_uint(two[8 * right + pitch<most, float>]));
-#pragma unroll
-        for (int t = 0; t < tiles; ++t) {
-          const auto& w = weights[t][i];
-          const SplitFragment<4> a(__float_as_uint(w[0]), __float_as_uint(w[2]), __float_as_uint(w[1]),
-                                   __float_as_uint(w[3]));
-          multiply_add(sum[t][right], rest[t][right], a, b);
-        }
+        const SplitFragment<4> a(__float_as_uint(w[0]), __float_as_uint(w[2]), __float_as_uint(w[1]),
+                                 __float_as_uint(w[3]));
+        multiply_add(sum[right], rest[right], a, b);
       }
     }
 #pragma unroll
-    for (int t = 0; t < tiles; ++t) {
-#pragma unroll
-      for (int r = 0; r < 8; ++r) outputs[t][j + r / 4][r % 4] += sum[t][r / 4][r % 4] + rest[t][r / 4][r % 4];
-    }
+    for (int r = 0; r < 8; ++r) outputs[j + r / 4][r % 4] += sum[r / 4][r % 4] + rest[r / 4][r % 4];
   }
 }
 

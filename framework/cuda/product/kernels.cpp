@@ -12,19 +12,11 @@
 namespace lamina {
 namespace {
 
-using detail::floats;
-using detail::make_operator;
-using Inputs = std::span<const Tensor>;
-using Outputs = std::span<Tensor>;
-
-int index(const Preparation& p) { return p.device.device.index; }
+using namespace tables;
 
 DType dtype_of(const Preparation& p) { return p.input().format.dtype; }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
-/// f32, f16 or bf16.
-bool is_activation(DType dtype) { return dtype == DType::f32 || is_half(dtype); }
+bool is_half(DType dtype) { return is_float(dtype) && size_of(dtype) == 2; }
 
 bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
   return detail::is_matmul(problem, p) && is_activation(dtype_of(p)) && p.inputs[1].format.dtype == dtype_of(p) &&

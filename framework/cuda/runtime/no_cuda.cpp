@@ -5,10 +5,8 @@
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/peak.h"
 #include "lamina/cuda/runtime/stream.h"
-#include "lamina/kernel/bottleneck.h"
-#include "lamina/kernel/conv_pair.h"
+#include "lamina/kernel/all_problems.h"
 #include "lamina/kernel/kernel.h"
-#include "lamina/kernel/squeeze_excite.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::detail {
@@ -90,30 +88,8 @@ std::span<const Kernel<Problem>> Kernels<Problem>::cuda() {
   return {};
 }
 
-template struct Kernels<AffineProblem>;
-template struct Kernels<AttentionProblem>;
-template struct Kernels<BottleneckProblem>;
-template struct Kernels<ConcatProblem>;
-template struct Kernels<ConvPairProblem>;
-template struct Kernels<ConvProblem>;
-template struct Kernels<ConvSumProblem>;
-template struct Kernels<ConversionProblem>;
-template struct Kernels<CumulativeProblem>;
-template struct Kernels<GatherProblem>;
-template struct Kernels<GridSampleProblem>;
-template struct Kernels<LinearProblem>;
-template struct Kernels<LocalResponseProblem>;
-template struct Kernels<MatMulProblem>;
-template struct Kernels<MoveProblem>;
-template struct Kernels<NormProblem>;
-template struct Kernels<NormalizationProblem>;
-template struct Kernels<PointwiseProblem>;
-template struct Kernels<PoolProblem>;
-template struct Kernels<ReduceProblem>;
-template struct Kernels<ResampleProblem>;
-template struct Kernels<ScatterProblem>;
-template struct Kernels<SoftmaxProblem>;
-template struct Kernels<SqueezeExciteProblem>;
-template struct Kernels<TopKProblem>;
+#define LAMINA_NO_KERNELS(Problem) template struct Kernels<Problem>;
+LAMINA_ALL_PROBLEMS(LAMINA_NO_KERNELS)
+#undef LAMINA_NO_KERNELS
 
 }  // namespace lamina

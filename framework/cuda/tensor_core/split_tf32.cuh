@@ -18,6 +18,11 @@ __device__ __forceinline__ void split_tf32(std::uint32_t value, std::uint32_t& h
   low = __uint_as_float(value) - __uint_as_float(high);
 }
 
+/// A high word divided by split_scale, which the other operand's scaled low words are multiplied by.
+__device__ __forceinline__ std::uint32_t scaled_down(std::uint32_t high) {
+  return __float_as_uint(__uint_as_float(high) * (1.0f / split_scale));
+}
+
 /// The low word where the tensor cores are given x itself for the high one, and ignore its low 13 bits: what they do
 /// not see, scaled, and rounded to what they see.
 __device__ __forceinline__ float low_word(float x) {
@@ -40,7 +45,7 @@ struct SplitRows {
         float rest;
         split_tf32(high[piece][r], high[piece][r], rest);
         low[piece][r] = __float_as_uint(rest);
-        down[piece][r] = __float_as_uint(__uint_as_float(high[piece][r]) * (1.0f / split_scale));
+        down[piece][r] = scaled_down(high[piece][r]);
       }
     }
   }

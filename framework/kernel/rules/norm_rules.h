@@ -8,11 +8,7 @@ namespace lamina::detail {
 /// Whether the operands are as a NormProblem wants them: floats, row-major, without gaps, in whole rows, scale and
 /// shift for every channel.
 inline bool is_normalisable(const NormProblem& problem, const Preparation& p) {
-  const auto plain = [](const View& view) {
-    const DType t = view.format.dtype;
-    return view.format.layout == Layout::nchw &&
-           (t == DType::f32 || t == DType::f64 || t == DType::f16 || t == DType::bf16);
-  };
+  const auto plain = [](const View& view) { return view.format.layout == Layout::nchw && is_float(view.format.dtype); };
   const auto fits = [&](const Tensor& tensor) {
     return !tensor.defined() || (tensor.numel() == problem.channels && tensor.dtype() == DType::f32);
   };

@@ -13,10 +13,6 @@ namespace {
 
 bool is_reduced(const ReduceProblem& problem, std::size_t dim) { return (problem.dims >> dim & 1u) != 0; }
 
-bool is_float(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
-}
-
 template <class F>
 double limit_of(DType dtype, double infinity, F f) {
   if (is_float(dtype)) return infinity;

@@ -11,8 +11,8 @@
 #include <ostream>
 #include <string>
 
+#include "cpu/conv2d/lanes_run.h"
 #include "lamina/cpu/conv2d/blocked.h"
-#include "lamina/cpu/conv2d/lanes.h"
 #include "support/contract.h"
 #include "support/guarded.h"
 #include "support/pointwise_reference.h"
@@ -39,42 +39,34 @@ std::vector<float> turned(std::span<const float> values, std::int64_t images, st
   return result;
 }
 
-/// One convolution, all of whose operands are channels last and between guard pages.
-struct Operands {
-  const float* input;
-  const float* weight;
-  const float* bias;
-  const float* residual;
-  float* output;
-};
-
 struct Kernel {
   std::string name;
   bool from_nchw;
   std::function<bool(const ConvGeometry&)> takes;
-  std::function<void(const ConvGeometry&, const Operands&, const RowEpilogue&, ThreadPool&)> run;
+  std::function<void(const ConvGeometry&, const Operands&, const Epilogue&, ThreadPool&)> run;
 };
 
 void PrintTo(const Kernel& kernel, std::ostream* out) { *out << kernel.name; }
 
 template <class Conv, class K>
-void run_conv(const K& kernel, const ConvGeometry& g, const Operands& o, const RowEpilogue& epilogue,
-              ThreadPool& pool) {
+void run_conv(const K& kernel, const ConvGeometry& g, const Operands& o, const Epilogue& epilogue, ThreadPool& pool) {
   const Conv conv(g, kernel, pool.threads());
   Guarded<float> packed(whole_lines(conv.packed_size()));
   Guarded<float> workspace(whole_lines(static_cast<std::int64_t>(conv.workspace() / sizeof(float))));
   conv.pack(o.weight, o.bias, packed.data());
-  conv.run({o.input, packed.data(), o.residual, o.output}, epilogue, pool, workspace.data());
+  conv.run({o.input, packed.data(), o.residual, o.output}, row_epilogue(epilogue, describe(Device::cpu())), pool,
+           workspace.data());
 }
 
-void run_blocked(const BlockedKernel& kernel, const ConvGeometry& g, const Operands& o, const RowEpilogue& epilogue,
+void run_blocked(const BlockedKernel& kernel, const ConvGeometry& g, const Operands& o, const Epilogue& epilogue,
                  ThreadPool& pool) {
   Guarded<float> packed(whole_lines(conv2d_blocked_packed_size(g, kernel)));
   Guarded<float> workspace(
       whole_lines(static_cast<std::int64_t>(conv2d_blocked_workspace(g, kernel, pool.threads()) / sizeof(float))));
   conv2d_blocked_pack(g, kernel, o.weight, o.bias, packed.data());
   const Conv2dPointers pointers = {.input = o.input, .weight = packed.data(), .output = o.output};
-  conv2d_blocked_to_channels_last(g, kernel, pointers, epilogue, pool, workspace.data());
+  conv2d_blocked_to_channels_last(g, kernel, pointers, row_epilogue(epilogue, describe(Device::cpu())), pool,
+                                  workspace.data());
 }
 
 std::string named(const char* kernel, InstructionSet set) {
@@ -89,10 +81,12 @@ std::vector<Kernel> kernels() {
     result.push_back({named("dense", kernel.set), false, [](const ConvGeometry&) { return true; },
                       [&kernel](auto&&... all) { run_conv<ChannelsLastConv>(kernel, all...); }});
   }
-  for (const LanesKernel& kernel : lanes_kernels()) {
-    result.push_back({named("lanes", kernel.set), false,
-                      [&kernel](const ConvGeometry& g) { return LanesConv::takes(g, kernel); },
-                      [&kernel](auto&&... all) { run_conv<LanesConv>(kernel, all...); }});
+  for (const LanesKernel& kernel : lanes_kernels(DType::f32)) {
+    const InstructionSet set = kernel.set;
+    result.push_back(
+        {named("lanes", set), false,
+         [set](const ConvGeometry& g) { return takes_lanes<DType::f32>({.geometry = g}, Lanes(g, set, 1, false).p); },
+         [set](auto&&... all) { run_lanes(set, all...); }});
   }
   for (const BlockedKernel& kernel : blocked_kernels()) {
     result.push_back({named("first_layer", kernel.set), true, [](const ConvGeometry&) { return true; },
@@ -104,7 +98,7 @@ std::vector<Kernel> kernels() {
 /// Runs on nchw operands, each up to a page's last byte and so at odd addresses: only vectors of the kernel's own may
 /// ask for alignment.
 std::vector<float> run(const Kernel& kernel, const ConvGeometry& g, const ConvOperands& c, bool biased,
-                       const RowEpilogue& epilogue, std::span<const float> residual, ThreadPool& pool) {
+                       const Epilogue& epilogue, std::span<const float> residual, ThreadPool& pool) {
   Guarded<float> input(kernel.from_nchw ? c.input : turned(c.input, g.batch, g.in_channels, g.in_pixels()));
   Guarded<float> weight(c.weight), bias(c.bias);
   Guarded<float> added(turned(residual, residual.empty() ? 0 : g.batch, g.out_channels, g.out_pixels()));
@@ -154,7 +148,7 @@ TEST_P(CpuChannelsLast, EpilogueIsThatOfItsParts) {
       const Epilogue epilogue = {.chain = chain};
       ASSERT_TRUE(epilogue.is_residual());
       if (GetParam().from_nchw && epilogue.reads_operands()) continue;
-      const auto found = run(GetParam(), g, c, false, row_epilogue(epilogue, describe(Device::cpu())), residual, pool);
+      const auto found = run(GetParam(), g, c, false, epilogue, residual, pool);
       for (std::size_t i = 0; i < found.size(); ++i) {
         double expected = plain[i];
         for (const PointwiseStep& step : chain) {
@@ -189,8 +183,7 @@ TEST_P(CpuChannelsLast, NanReachesTheWindowsThatHoldItAndNoOthers) {
       ConvOperands c(g, Values::positive);
       c.input[static_cast<std::size_t>(g.in_pixels() + 2 * g.in_width + 3)] = poison;  // channel 1, row 2, column 3
       const auto truth = test::reference_conv2d(g, c.input.data(), c.weight.data(), c.bias.data());
-      const RowEpilogue relu = row_epilogue({.chain = {{Pointwise::relu}}}, describe(Device::cpu()));
-      const auto found = run(GetParam(), g, c, true, relu, {}, pool);
+      const auto found = run(GetParam(), g, c, true, {.chain = {{Pointwise::relu}}}, {}, pool);
       for (std::size_t i = 0; i < found.size(); ++i) {
         ASSERT_EQ(std::isnan(found[i]), std::isnan(truth.value[i])) << test::describe(g) << ": output " << i;
         ASSERT_EQ(std::isinf(found[i]), std::isinf(truth.value[i])) << test::describe(g) << ": output " << i;

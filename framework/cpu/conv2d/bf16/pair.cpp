@@ -7,8 +7,8 @@
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
-#include "lamina/cpu/conv2d/bf16/depthwise.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
+#include "lamina/cpu/conv2d/lanes.h"
 #include "lamina/cpu/pool2d/channels.h"
 #include "lamina/cpu/pool2d/window.h"
 #include "lamina/kernel/make_operator.h"
@@ -175,7 +175,7 @@ bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
   const View between = output_of(problem.first.geometry);
   Preparation behind = p;
   behind.inputs = {&between, 1};
-  return takes_depthwise(problem.second, behind);
+  return takes_lanes<DType::bf16>(problem.second, behind);
 }
 
 std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& p) {
@@ -185,13 +185,14 @@ std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Pre
                      .stride = g.stride_height,
                      .padding = g.padding_height,
                      .dilation = g.dilation_height};
-  const auto depthwise = std::make_shared<const Depthwise>(problem.second, p);
+  const auto depthwise = std::make_shared<const LanesConv>(problem.second, DType::bf16, p);
   second.workspace = depthwise->workspace_bytes();
   second.parameters = depthwise->parameters();
   second.description = depthwise->description();
   second.run = [depthwise](const bfloat16* between, std::int64_t first_row, std::byte* output, std::int64_t image,
                            std::int64_t row, std::byte* workspace) {
-    depthwise->run_row({.input = between, .first_row = first_row, .output = output}, image, row, workspace);
+    depthwise->run_row({.input = reinterpret_cast<const std::byte*>(between), .first_row = first_row, .output = output},
+                       image, row, workspace);
   };
   return prepare(problem.first, std::move(second), p);
 }

@@ -5,6 +5,7 @@
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
+#include "lamina/cuda/conv2d/preference.h"
 #include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::channels_last {
@@ -35,7 +36,19 @@ bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
          (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
 }
 
-/// Maxima of 2 x 2 pixels, in 16 bits, where that is expected to gain: rectangles divide some layers worse.
+/// What the layer is expected to take with its pooling and without, as the rule has it.
+struct Pooling {
+  std::optional<Choice> with, without;
+
+  Pooling(const ConvProblem& problem, const Preparation& p) {
+    Demands demands = demands_of(problem.epilogue, p.output().format.dtype);
+    with = choose(problem.geometry, p, demands);
+    demands.pooled = false;
+    without = choose(problem.geometry, p, demands);
+  }
+};
+
+/// Maxima of 2 x 2 pixels, in 16 bits.
 bool pooling_fits(const ConvProblem& problem, const Preparation& p) {
   const Epilogue& epilogue = problem.epilogue;
   const PoolGeometry& pool = *epilogue.pool;
@@ -48,16 +61,9 @@ bool pooling_fits(const ConvProblem& problem, const Preparation& p) {
       finish_of(epilogue, output).kind != Finish::Kind::clamp) {
     return false;
   }
-  const Demands pooled = demands_of(epilogue, output);
-  Demands whole = pooled;
-  whole.pooled = false;
-  const auto with = choose(g, p, pooled), without = choose(g, p, whole);
-  // What a step of its own takes, which reads the map and writes a quarter of it.
-  constexpr double launch = 3000, bytes_per_cycle = 2600;
-  const double step = launch + static_cast<double>(g.output_size()) * 2 * 1.25 / bytes_per_cycle;
-  if (!with || !without || with->cycles >= without->cycles + step) return false;
+  const Pooling pooling(problem, p);
   // Where batches must not matter, one that is not pooled here has to add up in the same order.
-  return !p.batch_invariant || with->adds_up_like(*without);
+  return pooling.with && pooling.without && (!p.batch_invariant || pooling.with->adds_up_like(*pooling.without));
 }
 
 }  // namespace
@@ -86,6 +92,14 @@ bool takes_patches(const ConvProblem& problem, const Preparation& p) {
 bool takes(const ConvProblem& problem, const Preparation& p) {
   return takes_windows(problem, p) || takes_patches(problem, p);
 }
+
+bool pays(const ConvProblem& problem, const Preparation& p) {
+  if (!problem.epilogue.pool) return true;
+  const Pooling pooling(problem, p);
+  return preference::pooled(problem, {.with = pooling.with->cycles, .without = pooling.without->cycles});
+}
+
+bool pays_sum(const ConvSumProblem& problem, const Preparation& p) { return pays(problem.first, p); }
 
 bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;

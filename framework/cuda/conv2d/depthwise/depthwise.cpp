@@ -4,8 +4,10 @@
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/depthwise/choice.h"
+#include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
+#include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 
@@ -56,10 +58,9 @@ Packed pack(const ConvPairProblem& problem, const PairArguments& args, int kerne
     const std::int64_t slice = std::int64_t{filter / args.slice} * offset.bytes;
     const int column = filter % args.slice;
     for (int k = 0; k < args.terms; ++k) {
-      // The fragments of mma.m16n8k16, PTX ISA: lane 4 n + k / 2 % 4 holds k, k + 1, k + 8, k + 9 of column n.
+      const FragmentPlace place = fragment_place(2, k % 16, column % 8);
       const int fragment = k / 16 * (args.slice / 8) + column / 8;
-      const int lane = column % 8 * 4 + k % 8 / 2, element = k % 16 / 8 * 2 + k % 2;
-      packed.put(slice + std::int64_t{fragment} * fragment_bytes + lane * 8 + element * 2,
+      packed.put(slice + std::int64_t{fragment} * fragment_bytes + place.lane * 8 + place.element * 2,
                  bits16(floats(problem.first.weight)[std::int64_t{filter} * args.terms + k], type));
     }
     for (int tap = 0; tap < taps; ++tap) {
@@ -102,15 +103,6 @@ bool is_square(const ConvGeometry& g) {
          g.dilation_width == 1;
 }
 
-/// One after the other they begin twice, write and read what lies between, mostly beyond L2's reach where it matters,
-/// and multiply on wgmma. Of the 48 that were measured, 47 take less time together, most of them two thirds.
-bool pays(const ConvPairProblem& problem, const PairChoice& choice) {
-  constexpr double starts = 10000, bytes_per_cycle = 1060, flops_per_cycle = 2e5, margin = 1.25;
-  const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
-  const double bytes = 2.0 * static_cast<double>(a.input_size() + 2 * a.output_size() + b.output_size());
-  return choice.cost < margin * (starts + bytes / bytes_per_cycle + a.flops() / flops_per_cycle);
-}
-
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
@@ -132,20 +124,20 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
 bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
   const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
   const DType type = storage_type(p.precision);
-  if (p.device.architecture < 80 || size_of(type) != 2 || !p.algorithm.empty() || p.inputs.size() != 1 ||
-      problem.first.scaled || problem.second.scaled || !is_pointwise(a) || !is_depthwise(b) || !is_square(b) ||
-      a.in_channels % 2 != 0 || problem.first.epilogue.pool || !is_short(problem.first.epilogue, type) ||
-      problem.second.epilogue.reads_operands() || !finish_takes(problem.second.epilogue, p) ||
-      !fits(p.input(), a.in_pixels(), type) || !fits(p.output(), b.out_pixels(), type)) {
-    return false;
-  }
-  // Whether it pays is the layer's where bits must not depend on the batch.
-  ConvPairProblem usual = problem;
+  return p.device.architecture >= 80 && size_of(type) == 2 && p.inputs.size() == 1 && !problem.first.scaled &&
+         !problem.second.scaled && is_pointwise(a) && is_depthwise(b) && is_square(b) && a.in_channels % 2 == 0 &&
+         !problem.first.epilogue.pool && is_short(problem.first.epilogue, type) &&
+         !problem.second.epilogue.reads_operands() && finish_takes(problem.second.epilogue, p) &&
+         fits(p.input(), a.in_pixels(), type) && fits(p.output(), b.out_pixels(), type) && choose(problem, p);
+}
+
+bool pays_pair(const ConvPairProblem& problem, const Preparation& p) {
+  ConvPairProblem usual = problem;  // whether it pays is the layer's where bits must not depend on the batch
   for (ConvProblem* part : {&usual.first, &usual.second}) {
     if (p.batch_invariant) part->geometry = lamina::detail::of_images(part->geometry, p, 32);
   }
   const auto choice = choose(usual, p);
-  return choice && pays(usual, *choice);
+  return choice && preference::pair(usual, choice->cost);
 }
 
 std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& p) {

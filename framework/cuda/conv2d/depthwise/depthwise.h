@@ -13,6 +13,8 @@ namespace lamina::cuda::depthwise {
 
 bool takes(const ConvProblem& problem, const Preparation& preparation);
 bool takes_pair(const ConvPairProblem& problem, const Preparation& preparation);
+/// Whether it is expected to take less time than one after the other.
+bool pays_pair(const ConvPairProblem& problem, const Preparation& preparation);
 /// Throw Error if memory runs out.
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& preparation);

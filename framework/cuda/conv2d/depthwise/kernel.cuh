@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(max_threads, 2)
     if (item.row >= g.out_height || item.column >= g.out_width || item.channel >= g.in_channels) continue;
     const float* taps = source.taps + item.lane * pack;
     if constexpr (in_registers && Source::expands) load_taps(w, taps, args.slice);
+    const int rows_left = g.out_height - item.row, columns_left = g.out_width - item.column;
     float sum[rows][columns][pack] = {};
     const unsigned char* first =
         source.map + (item.down * rows * stride * args.halo_width + item.across * columns * stride) * args.pixel_bytes +
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(max_threads, 2)
     store_windows<T>(
         args.finish, bias, sum, static_cast<T*>(args.output),
         [&](int r, int c) { return output + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels; },
-        [&](int r, int c) { return item.row + r < g.out_height && item.column + c < g.out_width; });
+        [&](int r, int c) { return r < rows_left && c < columns_left; });
     if constexpr (!Source::expands) return;
   }
 #endif

@@ -3,7 +3,7 @@
 // What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
 // pixels in shared memory.
 
-#include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/conv2d/finish_all.cuh"
 
 namespace lamina::cuda::depthwise {
 
@@ -46,46 +46,6 @@ __device__ __forceinline__ void add_windows(const unsigned char* source, int row
   }
 }
 
-/// What is done to a thread's sums, bias included: what is inlined once for all of them, other chains pixel by pixel.
-template <class T, int rows, int columns, int pack, class Index, class Inside>
-__device__ __forceinline__ void finish_all(const Finish& finish, float (&sum)[rows][columns][pack], const Index& index,
-                                           const Inside& inside) {
-  const auto each = [&](auto f) {
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-#pragma unroll
-      for (int c = 0; c < columns; ++c) f(r, c);
-    }
-  };
-  const auto residual_at = [&](int r, int c, float(&residual)[pack]) {
-#pragma unroll
-    for (int j = 0; j < pack; ++j) residual[j] = 0.0f;
-    if (inside(r, c)) load_residual<T>(finish, index(r, c), residual);
-  };
-  if (finish.kind == Finish::Kind::chain) {
-    each([&](int r, int c) {
-      float residual[pack];
-      residual_at(r, c, residual);
-      apply<T>(finish, sum[r][c], residual);
-    });
-    return;
-  }
-  if (finish.residual != nullptr) {
-    each([&](int r, int c) {
-      float residual[pack];
-      residual_at(r, c, residual);
-#pragma unroll
-      for (int j = 0; j < pack; ++j) sum[r][c][j] += residual[j];
-    });
-  }
-  with_kind(finish.kind, [&](auto kind) {
-    each([&](int r, int c) {
-#pragma unroll
-      for (int j = 0; j < pack; ++j) sum[r][c][j] = finished<kind.value, T>(finish, sum[r][c][j]);
-    });
-  });
-}
-
 /// Adds the bias, finishes and stores those outputs that are `inside(r, c)`, at `index(r, c)`.
 template <class T, int rows, int columns, int pack, class Index, class Inside>
 __device__ __forceinline__ void store_windows(const Finish& finish, const float (&bias)[pack],
@@ -99,7 +59,17 @@ __device__ __forceinline__ void store_windows(const Finish& finish, const float 
       for (int j = 0; j < pack; ++j) sum[r][c][j] += bias[j];
     }
   }
-  finish_all<T>(finish, sum, index, inside);
+  finish_all<T>(finish, [&](auto f) {
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+#pragma unroll
+      for (int c = 0; c < columns; ++c) {
+        f(sum[r][c], [&](float(&to)[pack]) {
+          if (inside(r, c)) load_residual<T>(finish, index(r, c), to);
+        });
+      }
+    }
+  });
 #pragma unroll
   for (int r = 0; r < rows; ++r) {
 #pragma unroll

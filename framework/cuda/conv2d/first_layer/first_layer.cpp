@@ -6,6 +6,7 @@
 #include "lamina/cuda/conv2d/first_layer/plan.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
+#include "lamina/kernel/finding.h"
 
 namespace lamina::cuda::first_layer {
 namespace {
@@ -37,11 +38,11 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return false;
   }
   if (problem.epilogue.pool && !poolable(problem, p)) return false;
-  return plan(problem, p, limits(p)).has_value();
+  return keep(plan(problem, p, limits(p)), p);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation) {
-  Plan plan = *first_layer::plan(problem, preparation, limits(preparation));
+  Plan plan = *kept(preparation, [&] { return first_layer::plan(problem, preparation, limits(preparation)); });
   Params& p = plan.params;
   const Instance kernel = instance(preparation.precision, preparation.output().format.dtype, plan.filters);
   const Packed packed =

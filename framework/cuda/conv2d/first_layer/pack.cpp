@@ -23,14 +23,14 @@ Operand operand(Precision precision, float scaled) {
     return {high.bits, 0, to_float(high)};
   }
   const half high = to_half(scaled);
-  if (precision != Precision::fp32) return {high.bits, 0, to_float(high)};
+  if (row_of(precision).parts == 1) return {high.bits, 0, to_float(high)};
   const half residual = to_half((scaled - to_float(high)) * residual_scale);
   return {high.bits, residual.bits, to_float(high) + static_cast<double>(to_float(residual)) / residual_scale};
 }
 
 /// How far an operand may lie from its weight, relatively: half a unit in the last place of 11 significant bits, and
 /// what two f16 hold.
-double tolerance(Precision precision) { return precision == Precision::fp32 ? 0x1p-22 : 0x1.0001p-11; }
+double tolerance(Precision precision) { return row_of(precision).parts > 1 ? 0x1p-22 : 0x1.0001p-11; }
 
 /// The power of two that brings a filter's largest weight into [2^14, 2^15), or nothing to do.
 int filter_exponent(const float* weight, int count, bool scaled) {
@@ -59,7 +59,7 @@ Packed pack(const Plan& plan, const Steps& steps, Precision precision, const flo
   const Params& p = plan.params;
   const int taps = p.kernel_height * p.kernel_width, reduction = p.channels * taps;
   const auto padded = static_cast<std::size_t>(p.splits) * static_cast<std::size_t>(plan.filters);
-  const bool scaled = precision == Precision::fp32 || precision == Precision::tf32;
+  const bool scaled = storage_type(precision) == DType::f32;
   const int columns = plan.filters * (plan.split ? 2 : 1);
   Packed packed;
   packed.operands.resize(static_cast<std::size_t>(p.splits) * static_cast<std::size_t>(p.steps * columns) * 16);

@@ -102,7 +102,7 @@ std::optional<Plan> fit(const ConvProblem& problem, const Preparation& preparati
                         int strip_width) {
   const ConvGeometry& g = problem.geometry;
   Plan plan;
-  plan.split = preparation.precision == Precision::fp32;
+  plan.split = row_of(preparation.precision).parts > 1;
   plan.filters = filters;
   Params& p = plan.params = shape_params(g, preparation.input().format, strip_width);
   add_epilogue(p, problem, preparation.output());
@@ -228,7 +228,7 @@ namespace {
 /// The fastest by estimate; `only`: of those with so many filters per block, if it is not 0.
 std::optional<Plan> search(const ConvProblem& problem, const Preparation& preparation, const Limits& limits, int only) {
   const int width = problem.geometry.out_width;
-  const bool split = preparation.precision == Precision::fp32;
+  const bool split = row_of(preparation.precision).parts > 1;
   std::optional<Plan> best;
   for (const int filters : {32, 48, 64, 96}) {
     if ((split && filters > 48) || (only != 0 && filters != only)) continue;

@@ -6,6 +6,7 @@
 #include "lamina/cuda/conv2d/narrow/choice.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"
+#include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 
 namespace lamina::cuda::narrow {
@@ -64,11 +65,11 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
       (epilogue.reads_operands() && p.inputs.size() != operands + 1)) {
     return false;
   }
-  return choose(problem, p).has_value();
+  return keep(choose(problem, p), p);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  auto choice = choose(problem, p);
+  auto choice = kept(p, [&] { return choose(problem, p); });
   if (!choice) lamina::detail::fail("narrow: no tile fits this device");
   Arguments& args = choice->args;
   const Tile& tile = choice->tile;

@@ -9,6 +9,7 @@
 #include "lamina/cuda/conv2d/stem/arguments.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
+#include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
 
 namespace lamina::cuda::stem {
@@ -69,10 +70,9 @@ Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type
     for (int kh = 0; kh < kernel_side; ++kh) {
       for (int kw = 0; kw < kernel_side; ++kw) {
         for (int c = 0; c < args.channels; ++c) {
-          // The fragments of mma.m16n8k16, PTX ISA: lane 4 n + k / 2 % 4 holds k, k + 1, k + 8, k + 9 of column n.
-          const int k = kw * most_channels + c, lane = column * 4 + k % 8 / 2, element = k / 8 * 2 + k % 2;
+          const FragmentPlace place = fragment_place(2, kw * most_channels + c, column);
           const int fragment = (slice * kernel_side + kh) * n + j;
-          packed.put(fragment * fragment_bytes + lane * 8 + element * 2,
+          packed.put(fragment * fragment_bytes + place.lane * 8 + place.element * 2,
                      bits16(weight[((filter * args.channels + c) * kernel_side + kh) * kernel_side + kw], type));
         }
       }

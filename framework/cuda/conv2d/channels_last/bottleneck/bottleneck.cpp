@@ -15,6 +15,7 @@
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/finding.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda::channels_last::bottleneck {
@@ -138,7 +139,7 @@ Constant bias_of(int device, const ConvProblem& problem) {
 class Bottleneck final : public Operator {
  public:
   Bottleneck(const BottleneckProblem& problem, const Preparation& p) : device_(p.device.device.index) {
-    const auto choice = choose(problem, p);
+    const auto choice = kept(p, [&] { return choose(problem, p); });
     if (!choice) lamina::detail::fail("bottleneck: no tile fits this device");
     tile_ = choice->tile, args_ = choice->args;
     reserve_shared_memory(device_, tile_.kernel, p.device.shared_bytes);
@@ -221,13 +222,13 @@ bool takes(const BottleneckProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.narrow.geometry;
   return is_plain(problem.wide.first, first) && is_plain(problem.narrow, narrow) && g.stride_height == 1 &&
          g.stride_width == 1 && g.in_channels % chunk_filters == 0 && g.out_channels % block_filters == 0 &&
-         choose(problem, p).has_value();
+         keep(choose(problem, p), p);
 }
 
 /// Where batches must not matter both have to add up in one piece of K apart as well: whether they are apart may then
 /// follow the batch.
 bool pays(const BottleneckProblem& problem, const Preparation& p) {
-  const auto both = choose(problem, p);
+  const auto both = kept(p, [&] { return choose(problem, p); });
   const ConvProblem& first = problem.wide.first;
   const auto wide = channels_last::choose(of_steps(first.geometry, Operand::fp16, both->args.steps), p,
                                           {.adds = first.epilogue.reads_operands()}),

@@ -1,0 +1,134 @@
+#include "lamina/compile/dataflow.h"
+
+#include <algorithm>
+
+namespace lamina::detail {
+
+Dataflow::Dataflow(Program& program, const CompileOptions& options)
+    : program_(program), options_(options), readers_(program.values.size()), producer_(program.values.size(), none) {
+  for (const Operation& op : program_.operations) {
+    for (const int result : {op.output, op.second_output}) {
+      if (result != none) producer_[index(result)] = number(op);
+    }
+    enter(op.inputs, number(op));
+  }
+  enter(program_.outputs, none);
+}
+
+std::vector<Shape> Dataflow::shapes(const std::vector<int>& values) const {
+  std::vector<Shape> result;
+  for (const int value : values) result.push_back(shape(value));
+  return result;
+}
+
+std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_t operands) const {
+  const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
+  if (conv == nullptr || op.view || op.inputs.size() != operands || !conv->weight().defined()) return std::nullopt;
+  if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
+  auto problem = problem_of<ConvProblem>(op);
+  if (problem->scaled) problem.reset();
+  return problem;
+}
+
+int Dataflow::new_value(std::string name, const Shape& shape, Tensor constant) {
+  program_.values.push_back({std::move(name), shape, {}, std::move(constant)});
+  readers_.emplace_back();
+  producer_.push_back(none);
+  return static_cast<int>(program_.values.size()) - 1;
+}
+
+void Dataflow::enter(const std::vector<int>& values, int reader) {
+  for (const int value : values) readers_[index(value)].insert(reader);
+}
+
+/// What nobody reads any more is not needed, nor what only that reads.
+void Dataflow::leave(std::vector<int> values, int reader) {
+  std::vector<std::pair<int, std::vector<int>>> left;
+  left.emplace_back(reader, std::move(values));
+  while (!left.empty()) {
+    const auto [by, read] = std::move(left.back());
+    left.pop_back();
+    for (const int value : read) {
+      std::multiset<int>& of = readers_[index(value)];
+      of.erase(of.find(by));
+      const int from = producer(value);
+      if (of.empty() && from != none && !is_read(operation(from))) left.emplace_back(from, take_out(operation(from)));
+    }
+  }
+}
+
+bool Dataflow::is_read(const Operation& op) const {
+  return !readers(op.output).empty() || (op.second_output != none && !readers(op.second_output).empty());
+}
+
+/// What it read.
+std::vector<int> Dataflow::take_out(Operation& op) {
+  for (const int result : {op.output, op.second_output}) {
+    if (result != none && producer(result) == number(op)) producer_[index(result)] = none;
+  }
+  return std::exchange(op, {}).inputs;
+}
+
+void Dataflow::drop(Operation& op) {
+  if (op.module != nullptr) leave(take_out(op), number(op));
+}
+
+void Dataflow::replace(Operation& op, Operation by) {
+  enter(by.inputs, number(op));
+  std::vector<int> before = take_out(op);
+  op = std::move(by);
+  for (const int result : {op.output, op.second_output}) {
+    if (result != none) producer_[index(result)] = number(op);
+  }
+  leave(std::move(before), number(op));
+}
+
+void Dataflow::replace(Operation& op, std::shared_ptr<const Module> module, std::vector<int> inputs, const Shape& to) {
+  Operation other = op;
+  other.module = std::move(module), other.inputs = std::move(inputs);
+  other.view = other.module->is_view(shapes(other.inputs));
+  program_.value(op.output).shape = to;
+  replace(op, std::move(other));
+}
+
+bool Dataflow::join(Operation& op, Operation longer, std::initializer_list<Operation*> parts) {
+  if (!runs(longer)) return false;
+  for (const Operation* part : parts) take_names(longer, *part);
+  replace(op, std::move(longer));
+  for (Operation* part : parts) drop(*part);
+  return true;
+}
+
+void Dataflow::read_instead(int from, int to) {
+  const std::vector<int> all(readers(from).begin(), readers(from).end());
+  for (const int reader : all) {
+    std::vector<int>& inputs = reader == none ? program_.outputs : operation(reader).inputs;
+    std::ranges::replace(inputs, from, to);
+    enter({to}, reader);
+  }
+  for (const int reader : all) leave({from}, reader);
+}
+
+void Dataflow::insert(const Operation& before, Operation op) {
+  enter(op.inputs, none);
+  inserted_.emplace_back(number(before), std::move(op));
+}
+
+void Dataflow::finish() {
+  std::ranges::stable_sort(inserted_, {}, [](const auto& some) { return some.first; });
+  std::vector<Operation> all;
+  auto next = inserted_.begin();
+  for (Operation& op : program_.operations) {
+    for (; next != inserted_.end() && next->first == number(op); ++next) all.push_back(std::move(next->second));
+    if (op.module != nullptr) all.push_back(std::move(op));
+  }
+  program_.operations = std::move(all);
+}
+
+void take_names(Program::Operation& op, const Program::Operation& part) {
+  for (const std::string& names : {part.name, part.fused}) {
+    if (!names.empty()) op.fused.append(op.fused.empty() ? "" : ", ").append(names);
+  }
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,95 @@
+// Folding: operations that become part of the one before them.
+
+#include <algorithm>
+
+#include "lamina/base/error.h"
+#include "lamina/compile/dataflow.h"
+#include "lamina/layers/elementwise.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr std::size_t most_operands = 64;  // of what may become a part: those of one are looked at for each of them
+
+class Folder : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void fold() {
+    for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) {
+      const int at = merge(i);
+      // x f(x) may have become one function of x, and that a part of what computes x.
+      if (at != none && operation(at).inputs.size() == 1 && !operation(at).view) merge(at);
+    }
+    finish();
+  }
+
+ private:
+  /// Makes operation i part of one that computes an input of it, if that can be and nobody else reads that input.
+  /// The operation that now does both; none if there is no such operation.
+  int merge(int i) {
+    const std::vector<int> inputs = operation(i).inputs;
+    if (inputs.size() > most_operands) return none;
+    std::vector<std::size_t> places;
+    for (std::size_t place = 0; place < inputs.size(); ++place) {
+      if (only_for(inputs[place]) != nullptr) places.push_back(place);
+    }
+    // Into what costs more than passing over its result, and of those the last: it may be moved behind the others.
+    const auto rank = [&](std::size_t place) {
+      const int at = producer(inputs[place]);
+      return std::pair(dynamic_cast<const Elementwise*>(operation(at).module.get()) == nullptr, at);
+    };
+    std::ranges::sort(places, std::ranges::greater(), rank);
+    for (const std::size_t place : places) {
+      if (const int at = merge(i, place); at != none) return at;
+    }
+    return none;
+  }
+
+  int merge(int i, std::size_t place) {
+    Operation& next = operation(i);
+    const int source = next.inputs[place], at = producer(source);
+    Operation& before = operation(at);
+    if (next.inputs.size() > 1 && (before.view || shape(source) != shape(next.output))) return none;
+    Operation longer;  // but for its names
+    longer.inputs = before.inputs, longer.output = next.output;
+    std::vector<Module::Operand> operands(next.inputs.size());
+    for (std::size_t n = 0; n < next.inputs.size(); ++n) {
+      if (n == place) continue;
+      const int input = next.inputs[n];
+      const auto known = std::ranges::find(longer.inputs, input);
+      operands[n] = {static_cast<int>(known - longer.inputs.begin()), program_.value(input).constant};
+      if (known == longer.inputs.end()) longer.inputs.push_back(input);
+    }
+    try {
+      const Module::Absorbed absorbed = before.module->absorb(*next.module, operands);
+      longer.module = absorbed.module;
+      if (absorbed.parameters) longer.inputs = before.inputs;
+    } catch (const Error& error) {
+      fail(next.name, ": ", error.what());
+    }
+    if (longer.module == nullptr) return none;
+    longer.view = before.view && longer.module->is_view({&shape(longer.inputs[0]), 1});
+    if (!longer.view && !runs(longer)) return none;
+
+    const bool is_own = before.view;  // what follows a view takes it in, and the operation is its own from then on
+    longer.name = std::move(is_own ? next.name : before.name);
+    longer.fused = std::move(is_own ? next.fused : before.fused);
+    if (!is_own) take_names(longer, next);
+    program_.value(longer.output).name = program_.value(source).name;
+    // In the place of the one or, if it reads more than that one did, of the other.
+    if (longer.inputs.size() > before.inputs.size()) {
+      replace(next, std::move(longer));
+      return i;
+    }
+    replace(before, std::move(longer));
+    drop(next);
+    return at;
+  }
+};
+
+}  // namespace
+
+void fold(Program& program, const CompileOptions& options) { Folder(program, options).fold(); }
+
+}  // namespace lamina::detail

@@ -1,0 +1,130 @@
+// The passes, in order, as data. A pass says what it relies on, what it leaves behind and what is no longer so after
+// it; that each has what it needs, with fusion and without, is checked when this is compiled.
+
+#include "lamina/compile/passes.h"
+
+#include <algorithm>
+
+#include "lamina/base/text_table.h"
+#include "lamina/tensor/device_memory.h"
+
+namespace lamina::detail {
+namespace {
+
+/// Facts about a Compilation.
+enum : unsigned {
+  single = 1u << 0,     // each operation is one module of the network
+  plain = 1u << 1,      // values are f32 nchw, or of a type of their own
+  unplaced = 1u << 2,   // values have no memory yet: operations may be moved, values may lie in others
+  folded = 1u << 3,     // functions are part of what computes their operands
+  attention = 1u << 4,  // is one operation
+  few_rows = 1u << 5,   // what nobody reads of what is computed row by row is not computed
+  live_taps = 1u << 6,  // convolutions have no taps but those that see an image
+  sums = 1u << 7,       // of two convolutions are one operation
+  formats = 1u << 8,    // every value has its own
+  slices = 1u << 9,     // what is joined lies where it is joined
+  buffers = 1u << 10,   // every value has one
+  steps = 1u << 11,     // every operation has its operator
+};
+
+void resolve_graph(Compilation& c) {
+  const CompileOptions& options = c.plan->options;
+  c.program = lower(c.graph, resolve_batched(c.graph, options, c.release), options);
+}
+
+template <void (*pass)(Program&, const CompileOptions&)>
+void on_program(Compilation& c) {
+  pass(c.program, c.plan->options);
+}
+
+constexpr bool fuses = true, always = false;
+
+constexpr Pass table[] = {
+    {"resolve", 0, single | plain | unplaced, 0, resolve_graph, always,
+     "the batch is put in: shapes, types and constants become known, ops become modules"},
+    {"moves", single | plain, 0, 0, on_program<simplify_moves>, fuses,
+     "moves of elements that follow each other become one"},
+    {"fold", single | plain, folded, single, on_program<fold>, fuses,
+     "functions, norms and known factors become part of what computes their operand"},
+    {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,
+     "two products and the softmax between them become one operation"},
+    {"rows", folded | plain, few_rows, 0, on_program<narrow_rows>, fuses, "rows that nobody reads are not computed"},
+    {"attention rows", attention | few_rows | plain, 0, 0, on_program<narrow_attention>, fuses,
+     "attention is computed for the one query that is read"},
+    {"live windows", folded | plain, live_taps, 0, on_program<narrow_windows>, fuses,
+     "convolutions lose the taps that see nothing but padding"},
+    {"sums", folded | live_taps | plain, sums, 0, on_program<sum_convolutions>, fuses,
+     "two convolutions that are added become one operation"},
+    {"pairs", folded | live_taps | plain, 0, 0, on_program<pair_convolutions>, fuses,
+     "a depthwise convolution and the one before it become one operation"},
+    {"gates", folded | live_taps | plain, 0, 0, on_program<find_gates>, fuses,
+     "squeeze and excitation becomes one operation"},
+    {"wide maps", sums | plain, 0, 0, on_program<narrow_wide_maps>, fuses,
+     "a wide map is narrowed by the operation that computes it"},
+    {"formats", plain | unplaced, formats, single | plain, on_program<settle_formats>, always,
+     "every value gets a type and a layout; conversions go where two disagree"},
+    {"join", formats | unplaced, slices, 0, on_program<join_in_place>, fuses,
+     "what is concatenated is written where it is joined"},
+    {"strides", formats | slices | unplaced, 0, 0, on_program<stride_in_place>, fuses,
+     "what is moved is read, or written, where it lies"},
+    {"neighbours", slices | unplaced, 0, 0, on_program<gather_neighbours>, fuses,
+     "what does not need each other stands side by side, where kernels overlap"},
+    {"buffers", formats | unplaced, buffers, unplaced, assign_buffers, always,
+     "every value gets a buffer: its operand's, where nobody else reads that"},
+    {"prepare", buffers, steps, 0, prepare_steps, always, "every operation gets its kernel, which packs the weights"},
+    {"settle neighbours", steps, 0, 0, settle_neighbours, always,
+     "a product with a single neighbour waits for it after all"},
+    {"place", buffers, 0, 0, place_buffers, always, "every buffer gets its place in the arena"},
+};
+
+/// Whether each pass has what it needs from those before it.
+constexpr bool is_in_order(bool with_fusion) {
+  unsigned facts = 0;
+  for (const Pass& pass : table) {
+    if (pass.fuses && !with_fusion) continue;
+    if ((pass.needs & ~facts) != 0) return false;
+    facts = (facts | pass.gives) & ~pass.ends;
+  }
+  return true;
+}
+static_assert(is_in_order(true) && is_in_order(false), "a pass needs what none before it gives");
+
+std::size_t steps_of(const Program& program) {
+  const auto is_step = [](const Program::Operation& op) { return !op.view; };
+  return static_cast<std::size_t>(std::ranges::count_if(program.operations, is_step));
+}
+
+}  // namespace
+
+std::span<const Pass> passes() { return table; }
+
+void take_passes(Compilation& compilation, const std::function<void(const Pass&)>& after) {
+  for (const Pass& pass : table) {
+    if (pass.fuses && !compilation.plan->options.fuse) continue;
+    pass.run(compilation);
+    if (after) after(pass);
+  }
+}
+
+std::string describe_passes() {
+  TextTable text({"pass", "what it does"});
+  for (const Pass& pass : table) text.add({std::string(pass.name), std::string(pass.says)});
+  return text.to_string();
+}
+
+std::string describe_passes(const Graph& graph, const CompileOptions& options) {
+  TextTable text({"pass", "steps before", "after", "what it does"});
+  const DryRun nothing_taken;
+  Compilation compilation{graph, {}};
+  compilation.plan->options = options;
+  settle_options(graph, compilation.plan->options);
+  std::size_t before = 0;
+  take_passes(compilation, [&](const Pass& pass) {
+    const std::size_t now = steps_of(compilation.program);
+    text.add({std::string(pass.name), std::to_string(before), std::to_string(now), std::string(pass.says)});
+    before = now;
+  });
+  return text.to_string();
+}
+
+}  // namespace lamina::detail

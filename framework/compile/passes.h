@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lamina/compile/program.h"
+#include "lamina/plan/arena.h"
+#include "lamina/plan/plan_impl.h"
+
+namespace lamina::detail {
+
+/// A Graph on its way to a Plan, and what is known of it so far.
+struct Compilation {
+  const Graph& graph;
+  Release release;  ///< told of the graph's modules that are not needed any more
+  std::unique_ptr<Plan::Impl> plan = std::make_unique<Plan::Impl>();
+  std::set<const void*> given = {};  ///< parameters that stay the graph's
+  Program program = {};
+  std::vector<int> buffers = {};        ///< by value
+  std::vector<std::size_t> homed = {};  ///< buffers that live in the arena
+  Arena arena = {};
+
+  std::size_t buffer_of(int value) const { return static_cast<std::size_t>(buffers[static_cast<std::size_t>(value)]); }
+};
+
+/// One step of compiling. What it needs, gives and ends are facts about the Compilation, a bit each: passes.cpp.
+struct Pass {
+  std::string_view name;
+  unsigned needs, gives, ends;
+  void (*run)(Compilation&);
+  bool fuses;             ///< left out where options ask for no fusion
+  std::string_view says;  ///< what it does, for `lamina inspect --passes`
+};
+
+/// All of them, in order.
+std::span<const Pass> passes();
+
+/// Takes all passes, but those that fuse where the options say so; `after` is told of each that was taken.
+void take_passes(Compilation& compilation, const std::function<void(const Pass&)>& after = {});
+
+/// The table of passes; with how many steps a graph has before and after each of those that it takes.
+LAMINA_API std::string describe_passes();
+LAMINA_API std::string describe_passes(const Graph& graph, const CompileOptions& options);
+
+/// Finds each value's buffer, and makes the Plan's buffers.
+void assign_buffers(Compilation& compilation);
+/// Makes each operation a step, with its operator.
+void prepare_steps(Compilation& compilation);
+/// Settles which steps run at the same time as the one before.
+void settle_neighbours(Compilation& compilation);
+/// Gives each buffer its place in the arena.
+void place_buffers(Compilation& compilation);
+
+}  // namespace lamina::detail

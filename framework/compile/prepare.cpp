@@ -1,0 +1,97 @@
+// Each operation becomes a step of the Plan: its kernel packs the weights, and is told where its operands are.
+
+#include <algorithm>
+
+#include "lamina/base/error.h"
+#include "lamina/compile/passes.h"
+
+namespace lamina::detail {
+namespace {
+
+using Operation = Program::Operation;
+
+constexpr int none = -1;
+
+std::size_t parameter_bytes(const Module& module) {
+  std::size_t bytes = 0;
+  for (const auto& parameter : module.parameters()) bytes += parameter.value.bytes();
+  return bytes;
+}
+
+std::size_t bytes_moved(const Program& program, const Operation& op, const Operator& prepared) {
+  std::size_t bytes = prepared.parameter_bytes();
+  if (bytes == 0) bytes = parameter_bytes(*op.module);
+  for (const int input : op.inputs) {
+    bytes += bytes_of(program.value(input).shape, program.value(input).format);
+  }
+  for (const int result : {op.output, op.second_output}) {
+    if (result != none) bytes += bytes_of(program.value(result).shape, program.value(result).format);
+  }
+  return bytes;
+}
+
+/// Bytes of the operator's packed parameters; where it uses them in place, of those that are not the graph's, but
+/// made by folding or turning, or given up. On a GPU it has copies, which it counts itself.
+std::size_t parameter_bytes(const Compilation& c, const Operation& op, const Operator& prepared) {
+  std::size_t bytes = prepared.parameter_bytes();
+  if (bytes > 0 || c.plan->options.device.is_cuda()) return bytes;
+  for (const auto& parameter : op.module->parameters()) {
+    if (!c.given.contains(parameter.value.raw())) bytes += parameter.value.bytes();
+  }
+  return bytes;
+}
+
+void use(Compilation& c, int value, std::size_t step, int slot) {
+  const Program::Value& v = c.program.value(value);
+  c.plan->buffers[c.buffer_of(value)].uses.push_back({step, slot, v.shape, v.format.dtype, Program::slice_offset(v)});
+}
+
+}  // namespace
+
+void prepare_steps(Compilation& c) {
+  Plan::Impl* const plan = c.plan.get();
+  for (Operation& op : c.program.operations) {
+    if (op.view) continue;
+    const PreparedViews views(c.program, op, plan->options);
+    Plan::Impl::Step step;
+    step.name = op.name;
+    step.fused = op.fused;
+    step.input_format = views.inputs[0].format;
+    step.output_format = views.outputs[0].format;
+    step.output_shape = views.outputs[0].shape;
+    step.output_buffer = c.buffer_of(op.output);
+    std::vector<Shape> shapes;
+    for (const View& input : views.inputs) shapes.push_back(input.shape);
+    try {
+      step.op = op.module->prepare(views.preparation);
+    } catch (const Error& error) {
+      fail(op.name, ": ", error.what());
+    }
+    step.inputs.resize(shapes.size());
+    step.flops = op.module->flops(shapes);
+    step.bytes = bytes_moved(c.program, op, *step.op);
+    plan->memory.workspace = std::max(plan->memory.workspace, step.op->workspace_bytes());
+    plan->memory.parameters += parameter_bytes(c, op, *step.op);
+
+    const std::size_t number = plan->steps.size();
+    step.beside = op.beside && step.op->heeds_neighbours() && plan->steps.back().op->heeds_neighbours();
+    for (std::size_t slot = 0; slot < shapes.size(); ++slot) use(c, op.inputs[slot], number, static_cast<int>(slot));
+    step.outputs.resize(views.outputs.size());
+    use(c, op.output, number, -1);
+    if (op.second_output != none) use(c, op.second_output, number, -2);
+    plan->steps.push_back(std::move(step));
+    op.module.reset();  // and with it weights of its own that were packed: or all of them would be there twice
+  }
+}
+
+/// A step beside another is launched when that one begins, not before; for a product this takes longer than to wait
+/// for the end of one other.
+void settle_neighbours(Compilation& compilation) {
+  std::vector<Plan::Impl::Step>& steps = compilation.plan->steps;
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    const bool pair = steps[i].beside && !steps[i - 1].beside && (i + 1 == steps.size() || !steps[i + 1].beside);
+    if (pair && steps[i].flops > 0) steps[i].beside = false;
+  }
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,103 @@
+#pragma once
+
+#include "lamina/cuda/product/attention_own_rows.cuh"
+
+namespace lamina::cuda {
+
+/// A block's 4 warps have 16 rows each, and share tiles of 64 positions, 32 of f32, which lie in shared memory in two
+/// stages (at most 69,632 bytes, dynamic); the next one comes by cp.async meanwhile where rows begin on 16 bytes
+/// (`aligned`), else it is copied element by element. The last one stops behind the last 16 positions that are seen,
+/// and a warp without rows computes nothing.
+template <int most, bool aligned, class T>
+struct Blocks {
+  static constexpr int warps = 4, threads = 32 * warps, block_rows = 16 * warps;
+  static constexpr int positions = 128 / sizeof(T), stage_elements = 2 * positions * pitch<most, T>;
+  static constexpr int bytes = 2 * stage_elements * static_cast<int>(sizeof(T));
+  /// Blocks of a multiprocessor, without registers in local memory.
+  static constexpr int resident = (most == 64 ? 3 : 2) - (sizeof(T) == sizeof(float) ? 1 : 0);
+  static_assert((positions & (positions - 1)) == 0, "a bit of the position names the stage");
+  static_assert(block_rows <= 2 * positions, "queries pass through a stage");
+
+  __device__ __forceinline__ static void run(const BlockRows& block, const T* q, const T* k, const T* v, const T* mask,
+                                             T* output, T* shared) {
+    const AttentionRows& rows = block.rows;
+    const auto& e = rows.e;
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
+    const auto stage_of = [&](int position) { return shared + (position & positions) / positions * stage_elements; };
+    const auto fill = [&](int position) {
+      if (position < block.end) {
+        T* const stage = stage_of(position);
+        const int left = static_cast<int>(e.positions) - position;
+        load_rows<positions, most, threads, aligned>(stage, k + rows.at_position(e.k, position), left, depth,
+                                                     [&](int row) { return row * e.k.row; });
+        load_rows<positions, most, threads, aligned>(stage + positions * pitch<most, T>,
+                                                     v + rows.at_position(e.v, position), left, width,
+                                                     [&](int row) { return row * e.v.row; });
+      }
+      ptx::copy_async_commit();
+    };
+    // Queries pass through the second stage once.
+    T* const queries = stage_of(positions);
+    load_rows<block_rows, most, threads, aligned>(
+        queries, q, block.here, depth, [&](int row) { return row < block.here ? rows.at(e.q, block.first + row) : 0; });
+    ptx::copy_async_commit();
+    fill(0);
+    ptx::copy_async_wait<1>();
+    __syncthreads();
+    OwnRows<most, T> own(block, mask, block.first + warp * 16);
+    load_query<most>(own.query, queries + warp * 16 * pitch<most, T>, block.scale.negative);
+    const bool idle = own.first >= rows.count;
+    for (int position = 0; position < block.end; position += positions) {
+      ptx::copy_async_wait<0>();
+      __syncthreads();  // everybody's copies are there, and everybody is done with the other stage
+      fill(position + positions);
+      const T *const keys = stage_of(position), *const values = keys + positions * pitch<most, T>;
+      if (!block.scale.of_scores && position + positions <= block.whole_end) {
+        own.template attend<positions, threads, true>(true, position, positions / 16, keys, values, idle);
+      } else {
+        const int left = block.end - position, sixteens = left >= positions ? positions / 16 : (left + 15) / 16;
+        own.template attend<positions, threads, false>(false, position, sixteens, keys, values, idle);
+      }
+    }
+    __syncthreads();  // everybody is done with the keys, and outputs pass through their place
+    if (!idle) store_rows(output, own, shared + warp * 16 * pitch<most, T>);
+  }
+
+  /// Writes 16 rows of outputs; with rows of whole chunks by way of shared memory [16, pitch] of the warp's own.
+  __device__ static void store_rows(T* output, const OwnRows<most, T>& own, T* shared) {
+    const AttentionRows& rows = own.block.rows;
+    const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float total = over_row(own.softmax.sum[h], [](float a, float b) { return a + b; });
+      const float factor = total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
+      const std::int64_t row = own.first + lane / 4 + 8 * h;
+      T* const to = aligned || row >= rows.count ? nullptr : output + rows.at(rows.e.output, row);
+#pragma unroll
+      for (int j = 0; j < most / 8; ++j) {
+        const int column = 8 * j + lane % 4 * 2;
+        const float x = own.outputs[j][2 * h] * factor, y = own.outputs[j][2 * h + 1] * factor;
+        if constexpr (aligned) {
+          store_pair(shared + (lane / 4 + 8 * h) * pitch<most, T> + column, x, y);
+        } else if (to != nullptr) {
+          if (column < width) to[column] = from_f32<T>(x);
+          if (column + 1 < width) to[column + 1] = from_f32<T>(y);
+        }
+      }
+    }
+    if constexpr (aligned) {
+      __syncwarp();
+      constexpr int chunks = most / chunk<T>;
+#pragma unroll
+      for (int i = 0; i < 16 * chunks / 32; ++i) {
+        const int place = lane + 32 * i, row = place / chunks, column = place % chunks * chunk<T>;
+        if (own.first + row >= rows.count || column >= width) continue;
+        *reinterpret_cast<Pack<T>*>(output + rows.at(rows.e.output, own.first + row) + column) =
+            *reinterpret_cast<const Pack<T>*>(shared + row * pitch<most, T> + column);
+      }
+    }
+  }
+};
+
+}  // namespace lamina::cuda

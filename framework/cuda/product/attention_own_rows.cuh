@@ -1,0 +1,58 @@
+#pragma once
+
+#include "lamina/cuda/product/attention_softmax.cuh"
+#include "lamina/cuda/product/attention_tile_f32.cuh"
+
+/// The 16 rows of a warp of attention on tensor cores. Queries stay in registers as fragments of mma.sync, scores and
+/// outputs as its accumulators; the weights of a tile are, rounded to 16 bits if the operands are, the fragments of the
+/// second product as they are. Whole tiles, of which every row sees everything, cost a multiply-add, an exponential of
+/// base 2 and a sum a score.
+namespace lamina::cuda {
+
+/// A block's rows of one image and group.
+struct BlockRows {
+  const AttentionRows& rows;
+  const Scale& scale;
+  std::int64_t first;  // of them
+  int here;            // how many exist
+  int end, whole_end;  // behind what some row sees, and what all see
+};
+
+template <int most, class T>
+struct OwnRows {
+  const BlockRows& block;
+  const T* mask;
+  std::int64_t first;
+  Query<most, T> query;
+  Softmax softmax;
+  Outputs<most> outputs = {};
+
+  __device__ __forceinline__ OwnRows(const BlockRows& block_rows, const T* of_scores, std::int64_t first_row)
+      : block(block_rows), mask(of_scores), first(first_row) {}
+
+  /// Goes on over the first `sixteens` times 16 of a tile's `positions`. `whole`: every row sees all of them;
+  /// `finite` as in Softmax. All `threads` that copied the tile are to call this, those that are `idle` too.
+  template <int positions, int threads, bool finite>
+  __device__ __forceinline__ void attend(bool whole, int position, int sixteens, const T* keys, const T* values,
+                                         bool idle = false) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    // 16 bits take a product with what is not finite, unless somebody does not see it.
+    const bool unseen = !whole && min(position + positions, static_cast<int>(block.rows.e.positions)) > block.whole_end;
+    const bool ragged = (unseen || sizeof(T) == sizeof(float)) && not_finite<most, threads, positions>(values);
+    if (idle) return;
+    Scores<positions / 8> scores = {};
+    score<most>(scores, query, keys, sixteens);
+    int seen[2] = {positions, positions};
+    if (!whole) {
+      mask_scores(scores, block.rows, first + lane / 4, mask, position, block.scale.scores, 2 * sixteens, seen);
+    }
+    softmax.template weigh<finite>(scores, outputs, block.scale.unit, 2 * sixteens);
+    if (ragged) {
+      multiply_seen<most>(outputs, scores, values, seen);
+    } else {
+      multiply<most>(outputs, scores, values, sixteens);
+    }
+  }
+};
+
+}  // namespace lamina::cuda

@@ -1,0 +1,66 @@
+// What every pass leaves is a Program that can run in its order, and the table of passes as `lamina inspect` prints it.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "lamina/compile/passes.h"
+#include "support/random_graph.h"
+
+namespace lamina {
+namespace {
+
+/// Every operation reads what is there by then, and no two give the same value.
+void expect_in_order(const detail::Program& program) {
+  std::vector<bool> there(program.values.size(), false);
+  const auto is_there = [&](int value) { return there[static_cast<std::size_t>(value)]; };
+  for (const int input : program.inputs) there[static_cast<std::size_t>(input)] = true;
+  for (std::size_t v = 0; v < there.size(); ++v) there[v] = there[v] || program.values[v].constant.defined();
+  for (const auto& op : program.operations) {
+    for (const int input : op.inputs) ASSERT_TRUE(is_there(input)) << op.name;
+    for (const int result : {op.output, op.second_output}) {
+      if (result < 0) continue;
+      ASSERT_FALSE(is_there(result)) << op.name;
+      there[static_cast<std::size_t>(result)] = true;
+    }
+  }
+  for (const int output : program.outputs) ASSERT_TRUE(is_there(output));
+}
+
+TEST(Passes, LeaveAProgramThatRunsInItsOrder) {
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    const test::RandomGraph drawing(seed, seed % 16 == 0 ? test::wide_extents() : test::RandomExtents());
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      detail::Compilation compilation{drawing.graph, {}};
+      compilation.plan->options = {.precision = precision, .threads = 1};
+      detail::settle_options(drawing.graph, compilation.plan->options);
+      detail::take_passes(compilation, [&](const detail::Pass& pass) {
+        SCOPED_TRACE("graph " + std::to_string(seed) + ", " + std::string(pass.name));
+        expect_in_order(compilation.program);
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Passes, AreListedWithTheStepsThatTheyLeave) {
+  Graph g;
+  const Value x = g.input("x", {2, 3});
+  g.output(g.add(Sigmoid(), g.add(ReLU(), x)));
+  const auto line_of = [&](const std::string& text, const std::string& pass) {
+    const std::size_t begin = text.find('\n' + pass + ' ') + 1;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  const std::string all = detail::describe_passes(g, {.threads = 1});
+  EXPECT_NE(line_of(all, "resolve").find(" 2 "), std::string::npos) << all;
+  EXPECT_NE(line_of(all, "fold").find(" 1 "), std::string::npos) << all;
+  const std::string unfused = detail::describe_passes(g, {.threads = 1, .fuse = false});
+  EXPECT_EQ(unfused.find("\nfold "), std::string::npos) << unfused;
+  for (const detail::Pass& pass : detail::passes()) {
+    EXPECT_FALSE(line_of(detail::describe_passes(), std::string(pass.name)).empty()) << pass.name;
+  }
+}
+
+}  // namespace
+}  // namespace lamina
