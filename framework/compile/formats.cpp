@@ -176,6 +176,7 @@ class Negotiator {
     const auto converted = static_cast<int>(settled_.values.size());
     conversions_.emplace(value, converted);
     settled_.values.push_back({source.name, source.shape, format});
+    settled_.values.back().quantization = source.quantization;
     if (source.constant.defined()) {
       settled_.values.back().constant = converted_constant(source, format);
       return converted;

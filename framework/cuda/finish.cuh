@@ -3,6 +3,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/pointwise_functions.cuh"
+#include "lamina/cuda/ptx/arithmetic.cuh"
 
 namespace lamina::cuda {
 
@@ -45,15 +46,8 @@ static __device__ __noinline__ float4 apply_called(const Finish& finish, float4 
 
 /// 1 / v and e^v within 2 ulp by the special functions, without the care that tiny numbers would need: it costs more
 /// than the functions.
-__device__ __forceinline__ float reciprocal16(float v) {
-  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(v));
-  return v;
-}
-__device__ __forceinline__ float exponential16(float v) {
-  v *= 1.44269504f;
-  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(v));
-  return v;
-}
+__device__ __forceinline__ float reciprocal16(float v) { return ptx::reciprocal(v); }
+__device__ __forceinline__ float exponential16(float v) { return ptx::exp2(v * 1.44269504f); }
 
 /// v sigmoid(v); of what is rounded to 16 bits, by the special functions.
 template <class T>
@@ -66,9 +60,7 @@ __device__ __forceinline__ float silu(float v) {
 /// one after the other (experiment C22).
 __device__ __forceinline__ float clamped(float v, float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm("max.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(low));
-  asm("min.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(high));
-  return v;
+  return ptx::min_nan(ptx::max_nan(v, low), high);
 #else
   return v < low ? low : v > high ? high : v;
 #endif

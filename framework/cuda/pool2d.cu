@@ -17,6 +17,7 @@
 #include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/pool2d_global.h"
 #include "lamina/cuda/pool2d_window.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(threads)
     const T* first = input + static_cast<std::int64_t>(image) * in_pixels(g) * pitch + pack * N;
     Window window = window_of<kind>(g, static_cast<int>(row % height), static_cast<int>(column));
     if (!waited) {
-      asm volatile("" : "+l"(first), "+r"(window.rows.begin), "+r"(window.columns.begin));
+      ptx::pin(first), ptx::pin(window.rows.begin), ptx::pin(window.columns.begin);
       wait_for_predecessor(neighbours);
     }
     waited = true;

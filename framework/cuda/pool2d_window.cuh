@@ -6,6 +6,7 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/pool2d.h"
+#include "lamina/cuda/ptx/arithmetic.cuh"
 
 namespace lamina::cuda::pooling {
 
@@ -38,9 +39,7 @@ __device__ Span span_of(int index, int in, int out, int kernel, int stride, int 
 // The largest, NaN if one is NaN.
 __device__ inline float larger(float a, float b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
+  return ptx::max_nan(a, b);
 #else
   return a >= b || a != a ? a : b;
 #endif

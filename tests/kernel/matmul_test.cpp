@@ -156,17 +156,18 @@ TEST(MatMul, ManyTermsAndColumnsAreDivided) {
 }
 
 TEST(MatMul, EveryInstructionSet) {
-  for (const cpu::MatMulKernel& kernel : cpu::matmul_kernels()) {
-    SCOPED_TRACE(std::string(name(kernel.set)));
+  for (const cpu::bf16::Engine& engine : cpu::bf16::f32_engines()) {
+    SCOPED_TRACE(std::string(name(engine.set)));
     for (const Case& c : cases()) {
       const Tensor a = draw_floats(c.a, 1), b = draw_floats(c.b, 2);
       const std::vector<View> inputs = {{.shape = c.a}, {.shape = c.b}};
       const View output = {.shape = output_of(c)};
       const auto e = detail::matmul_extents(c.problem, {.inputs = inputs, .outputs = {&output, 1}, .device = {}});
       Tensor y(output.shape);
-      Tensor space({static_cast<std::int64_t>(cpu::matmul_workspace(kernel, e, 3) / sizeof(float))});
+      const cpu::MatMul<float> matmul(engine, e);
+      Tensor space({static_cast<std::int64_t>(matmul.workspace(3) / sizeof(float))});
       ThreadPool pool(3);
-      cpu::matmul(kernel, e, detail::floats(a), detail::floats(b), detail::floats(y), pool, detail::floats(space));
+      matmul(detail::floats(a), detail::floats(b), detail::floats(y), pool, static_cast<std::byte*>(space.raw()));
       expect_near(y, reference(c, a, b), describe(c, DType::f32, Device::cpu()));
     }
   }

@@ -121,10 +121,6 @@ void copy_rows(const ConvGeometry& g, const float* image, int first, int last, s
 
 }  // namespace
 
-bool conv2d_blocked_pays(const ConvGeometry& g, InstructionSet instructions) {
-  return instructions != InstructionSet::scalar && (g.group_out_channels() >= 3 || g.group_in_channels() >= 16);
-}
-
 std::int64_t conv2d_blocked_packed_size(const ConvGeometry& g, const BlockedKernel& kernel) {
   const Blocks blocks = blocks_of(g, kernel);
   return g.groups * (1 + g.reduction()) * blocks.first_filter(blocks.count());

@@ -45,10 +45,6 @@ struct BlockedKernel {
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const BlockedKernel> blocked_kernels();
 
-/// Whether `blocked` is the fastest way here: not for one or two filters per group over few channels (depthwise),
-/// and not with neither AVX2 nor NEON.
-bool conv2d_blocked_pays(const ConvGeometry& geometry, InstructionSet instructions);
-
 /// Floats of the packed weights: [groups, blocks, 1 + K, filters of the block], padded with zeros.
 std::int64_t conv2d_blocked_packed_size(const ConvGeometry& geometry, const BlockedKernel& kernel);
 /// `weight` [OC, C / groups, KH, KW], `bias` [OC] or null; `packed` is 64-byte aligned.

@@ -272,4 +272,25 @@ void ChannelsLastConv::run(const ChannelsLastPointers& pointers, const RowEpilog
   });
 }
 
+std::size_t ChannelsLastConv::pixels_workspace(std::int64_t pixels) const {
+  const std::int64_t sums = chunks_ > 1 ? round_up<std::int64_t>(pixels * padded(), line) : 0;
+  return static_cast<std::size_t>(sums) * sizeof(float);
+}
+
+void ChannelsLastConv::run_pixels(const ChannelsLastPointers& pointers, const RowEpilogue& epilogue, std::int64_t first,
+                                  std::int64_t last, float* workspace) const {
+  ChannelsLastPointers p = pointers;
+  if (p.input_pitch == 0) p.input_pitch = geometry_.in_channels;
+  if (p.output_pitch == 0) p.output_pitch = geometry_.out_channels;
+  p.output -= first * p.output_pitch;
+  Task t;
+  t.last_image = t.last_row = 1;
+  t.first_column = static_cast<int>(first), t.last_column = static_cast<int>(last);
+  t.last_block = blocks_;
+  t.channels = p.input_pitch;
+  t.input = p.input;
+  run_task(t, p, epilogue, workspace);
+  if (!epilogue.rest.empty()) finish(t, p, epilogue);
+}
+
 }  // namespace lamina::cpu

@@ -92,6 +92,11 @@ class ChannelsLastConv {
   std::size_t workspace() const;
   /// `workspace` is 64-byte aligned; the pool has as many threads as was said.
   void run(const ChannelsLastPointers& pointers, const RowEpilogue& epilogue, ThreadPool& pool, float* workspace) const;
+  /// Pixels [first, last) of all images of a pixelwise 1x1 convolution, in this thread; `output` begins with the first
+  /// of them. `workspace` is pixels_workspace(last - first) bytes.
+  void run_pixels(const ChannelsLastPointers& pointers, const RowEpilogue& epilogue, std::int64_t first,
+                  std::int64_t last, float* workspace) const;
+  std::size_t pixels_workspace(std::int64_t pixels) const;
 
  private:
   struct Task;

@@ -3,10 +3,11 @@
 #include "lamina/cpu/conv2d/conv2d.h"
 
 #include "lamina/cpu/conv2d/bf16/kernels.h"
-#include "lamina/cpu/conv2d/bf16/pair.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
-#include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/cpu/conv2d/lanes/lanes.h"
+#include "lamina/cpu/conv2d/pair.h"
+#include "lamina/cpu/conv2d/preference.h"
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
@@ -97,10 +98,6 @@ std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Prep
 }
 
 /// Nothing else turns the layout on its way.
-bool blocked_pays(const ConvProblem& problem, const Preparation& p) {
-  return p.output().format.layout == Layout::nhwc || cpu::conv2d_blocked_pays(problem.geometry, p.device.instructions);
-}
-
 std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {
   return make_operator(
       detail::concat("eigen: tiles of ", cpu::conv2d_eigen_tile(problem.geometry), " pixels, Eigen product",
@@ -131,13 +128,13 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
 }
 
 constexpr Kernel<ConvProblem> table[] = {
-    {"lanes", cpu::takes_lanes<DType::f32>, cpu::prepare_lanes<DType::f32>, cpu::lanes_pay},
+    {"lanes", cpu::takes_lanes<DType::f32>, cpu::prepare_lanes<DType::f32>, cpu::preference::lanes},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
-    {"blocked", takes_blocked, prepare_blocked, blocked_pays},
+    {"blocked", takes_blocked, prepare_blocked, cpu::preference::blocked},
     {"eigen", takes, prepare_eigen},
     {"im2col", takes, prepare_im2col},
     {"direct", takes, prepare_direct},
-    {"bf16_pooled", cpu::bf16::takes_pooled, cpu::bf16::prepare_pooled, nullptr, true},
+    {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled, true},
     {"bf16_lanes", cpu::takes_lanes<DType::bf16>, cpu::prepare_lanes<DType::bf16>},
     {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true, false, true},
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true, false, true},
@@ -154,7 +151,8 @@ std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
 template <>
 std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
   static constexpr Kernel<ConvPairProblem> pairs[] = {
-      {"bf16_pair", cpu::bf16::takes_pair, cpu::bf16::prepare_pair, nullptr, true}};
+      {"pair", cpu::takes_pair<DType::f32>, cpu::prepare_pair<DType::f32>, cpu::preference::pair, true},
+      {"bf16_pair", cpu::takes_pair<DType::bf16>, cpu::prepare_pair<DType::bf16>, cpu::preference::bf16_pair, true}};
   return pairs;
 }
 

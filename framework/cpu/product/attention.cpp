@@ -3,266 +3,258 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/product/attention_division.h"
+#include "lamina/cpu/product/panels.h"
 
 namespace lamina::cpu {
 namespace {
 
+using bf16::Engine;
+using bf16::step_channels;
+using bf16::Tile;
 using detail::AttentionExtents;
 using detail::ceil_div;
 using detail::round_up;
 
-constexpr int block = OnlineSoftmax::block;
+constexpr std::int64_t block = AttentionDivision::block;
+constexpr int most_rows = 32;
+float number(float x) { return x; }
+float number(bfloat16 x) { return to_float(x); }
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-/// Heads that share keys are rows of one matrix: `rows` of them for each of `pairs` of image and group. A task is some
-/// tiles of rows. Keys are packed once, for some pairs at a time.
-struct Division {
-  static constexpr std::int64_t most_floats = std::int64_t{4} << 20;
+/// As AttentionRows::weigh writes them.
+Pairs order_of_weights(const Engine& engine) { return engine.widened ? Pairs::in_order : Pairs::halves; }
 
-  std::int64_t pairs, rows, panels;
-  std::int64_t packed_keys;  // floats of one pair
-  std::int64_t batch;        // pairs at a time
-  std::int64_t task_rows;
-  std::int64_t queries, scores, weights, values, panel, states;  // floats of a worker's pieces, whole cache lines
-  std::int64_t worker;                                           // their sum
-
-  Division(const MatMulKernel& kernel, const AttentionExtents& e, int threads) {
-    const std::int64_t tile = kernel.rows;
-    pairs = e.images * e.groups;
-    rows = e.groups > 0 ? e.heads / e.groups * e.length : 0;
-    panels = ceil_div<std::int64_t>(e.positions, kernel.columns);
-    packed_keys = panels * e.depth * kernel.columns;
-    batch = std::clamp<std::int64_t>(most_floats / std::max<std::int64_t>(1, packed_keys), 1,
-                                     std::max<std::int64_t>(1, pairs));
-    std::int64_t tiles =
-        std::clamp<std::int64_t>(ceil_div<std::int64_t>(rows, tile), 1, std::max<std::int64_t>(1, 56 / tile));
-    while (tiles > 1 && threads > 1 && batch * ceil_div(rows, tiles * tile) < 3 * threads) {
-      tiles = ceil_div<std::int64_t>(tiles, 2);
-    }
-    task_rows = tiles * tile;
-    const auto lines = [](std::int64_t floats) { return round_up<std::int64_t>(floats, 16); };
-    queries = lines(task_rows * e.depth);
-    scores = lines(task_rows * block);
-    weights = lines(tile * block);
-    values = lines(task_rows * e.width);
-    panel = lines(packed_panels(kernel, e) * block * kernel.columns);
-    states = lines(2 * task_rows);
-    worker = queries + scores + weights + values + panel + states;
-  }
-
-  /// Panels of values that are not read where they are: the last, if it is incomplete, or all that lie apart.
-  static std::int64_t packed_panels(const MatMulKernel& kernel, const AttentionExtents& e) {
-    return e.v.row == e.width ? 1 : ceil_div<std::int64_t>(e.width, kernel.columns);
-  }
-};
-
-bool all_finite(const float* values, std::int64_t rows, std::int64_t width, std::int64_t stride) {
-  bool finite = true;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const v = values + row * stride;
-    for (std::int64_t i = 0; i < width; ++i) finite &= std::abs(v[i]) <= std::numeric_limits<float>::max();
-  }
-  return finite;
-}
-
+template <class T>
 class Attention {
  public:
-  Attention(const MatMulKernel& kernel, const OnlineSoftmax& softmax, const AttentionExtents& e,
-            const AttentionPointers& p, ThreadPool& pool, float* workspace)
-      : kernel_(kernel),
-        softmax_(softmax),
-        e_(e),
-        p_(p),
-        division_(kernel, e, pool.threads()),
-        pool_(pool),
-        workers_(workspace),
-        keys_(workspace + pool.threads() * division_.worker) {}
+  Attention(const AttentionKernel& kernel, const AttentionExtents& e, const AttentionPointers<T>& p, ThreadPool& pool,
+            std::byte* workspace)
+      : kernel_(kernel), engine_(*kernel.engine), e_(e), p_(p), d_(engine_, e, pool.threads()), pool_(pool) {
+    packed_ = reinterpret_cast<T*>(workspace);
+    offsets_ = reinterpret_cast<std::int64_t*>(workspace + d_.packed_bytes(engine_));
+    workers_ = reinterpret_cast<std::byte*>(offsets_) + d_.offsets;
+    for (std::int64_t s = 0; s < d_.offsets / 8; ++s) offsets_[s] = s * d_.tile * step_channels;
+  }
 
   void run() {
-    const Division& d = division_;
-    for (std::int64_t first = 0; first < d.pairs; first += d.batch) {
-      const std::int64_t count = std::min(d.batch, d.pairs - first), tasks = ceil_div(d.rows, d.task_rows);
-      pool_.parallel_for(count * d.panels, [&](std::int64_t index, int) {
-        const std::int64_t pair = index / d.panels, position = index % d.panels * kernel_.columns;
-        pack_columns(kernel_, p_.k + at_position(e_, e_.k, first + pair, position), 1, e_.k.row, e_.depth,
-                     static_cast<int>(std::min<std::int64_t>(kernel_.columns, e_.positions - position)),
-                     keys_ + pair * d.packed_keys + position * e_.depth);
+    const std::int64_t tasks = ceil_div(d_.rows, d_.task_tiles * engine_.positions);
+    for (std::int64_t first = 0; first < d_.pairs; first += d_.batch) {
+      const std::int64_t count = std::min(d_.batch, d_.pairs - first), panels = d_.key_blocks + d_.width_blocks;
+      pool_.parallel_for(count * panels, [&](std::int64_t index, int) {
+        pack(first + index / panels, index % panels, packed_ + index / panels * d_.packed);
       });
       pool_.parallel_for(count * tasks, [&](std::int64_t index, int worker) {
-        const std::int64_t pair = index / tasks, row = index % tasks * d.task_rows;
-        Task{*this,
-             first + pair,
-             keys_ + pair * d.packed_keys,
-             row,
-             std::min(d.task_rows, d.rows - row),
-             workers_ + worker * d.worker}
-            .run();
+        const std::int64_t rows = d_.task_tiles * engine_.positions, row = index % tasks * rows;
+        if (engine_.begin != nullptr) engine_.begin(16);
+        for (std::int64_t r = row; r < std::min(d_.rows, row + rows); r += engine_.positions) {
+          TileOfRows(*this, first + index / tasks, packed_ + index / tasks * d_.packed, r,
+                     workers_ + worker * d_.worker)
+              .run();
+        }
+        if (engine_.end != nullptr) engine_.end();
       });
     }
   }
 
  private:
-  /// Some rows of one pair.
-  struct Task {
-    Task(const Attention& all, std::int64_t which, const float* packed_keys, std::int64_t row, std::int64_t count,
-         float* memory)
-        : a(all), pair(which), keys(packed_keys), first(row), rows(count) {
-      const Division& d = a.division_;
-      queries = memory, scores = queries + d.queries, weights = scores + d.scores, values = weights + d.weights;
-      panel = values + d.values, largest = panel + d.panel, sums = largest + d.task_rows;
+  void pack(std::int64_t pair, std::int64_t panel, T* packed) const {
+    const std::int64_t filters = engine_.filters, column = (panel - d_.key_blocks) * filters;
+    if (panel < d_.key_blocks) {
+      const std::int64_t first = panel * filters;
+      pack_columns(engine_, p_.k + at_position(e_, e_.k, pair, first), e_.k.row,
+                   std::min(filters, e_.positions - first), e_.depth, packed + panel * column_panel(engine_, e_.depth));
+    } else {
+      pack_rows(engine_, p_.v + at_position(e_, e_.v, pair, 0) + column, e_.v.row, std::min(filters, e_.width - column),
+                e_.positions, order_of_weights(engine_),
+                packed + d_.keys + column / filters * row_panel(engine_, e_.positions));
     }
+  }
+
+  /// Up to Engine::positions rows of one pair.
+  struct TileOfRows {
+    TileOfRows(const Attention& all, std::int64_t which, const T* panels, std::int64_t row, std::byte* memory)
+        : a(all), d(all.d_), e(all.e_), pair(which), packed(panels), first(row) {
+      count = static_cast<int>(std::min<std::int64_t>(a.engine_.positions, d.rows - first));
+      queries = memory, weights = queries + d.queries;
+      scores = reinterpret_cast<float*>(weights + d.weights);
+      values = scores + d.scores / 4, more = values + d.values / 4;
+    }
+
+    std::int64_t seen(int row) const { return e.seen((first + row) % e.length); }
 
     void run() {
-      const AttentionExtents& e = a.e_;
-      for_each_tile([&](std::int64_t row, int count) {
-        pack_rows(a.kernel_, a.p_.q + at_row(e, e.q, pair, first + row), e.q.row, 1, count, static_cast<int>(e.depth),
-                  queries + row * e.depth);
-      });
-      std::fill_n(values, rows * e.width, 0.0f);
-      std::fill_n(largest, rows, lowest);
-      std::fill_n(sums, rows, 0.0f);
+      bf16::spread_of<T>(*a.kernel_.moves, a.engine_)({.from = a.p_.q + at_row(e, e.q, pair, first),
+                                                       .pixel = e.q.row,
+                                                       .count = count,
+                                                       .channels = static_cast<int>(e.depth),
+                                                       .to = queries,
+                                                       .block = d.tile * step_channels});
+      std::fill_n(largest, count, lowest);
+      std::fill_n(sums, count, 0.0f);
       std::int64_t end = 0;
-      for (std::int64_t row = 0; row < rows; ++row) end = std::max(end, e.seen((first + row) % e.length));
+      for (int row = 0; row < count; ++row) end = std::max(end, seen(row));
+      if (end == 0) std::fill_n(values, count * d.width, 0.0f);
       for (std::int64_t position = 0; position < end; position += block) {
-        const int count = static_cast<int>(std::min<std::int64_t>(block, e.positions - position));
-        score(position, count);
-        const bool ragged = weigh(position, count);
-        add_values(position, count, ragged);
+        const std::int64_t positions = std::min(block, end - position);
+        score(position, positions);
+        const bool ragged = weigh(position, positions);
+        add_values(position, positions, ragged);
       }
-      for (std::int64_t row = 0; row < rows; ++row) {
-        float* const out = a.p_.output + at_row(e, e.output, pair, first + row);
-        const float* const from = values + row * e.width;
-        const float sum = sums[row] == 0.0f ? 1.0f : sums[row];  // a row that sees nothing is 0
-        for (std::int64_t i = 0; i < e.width; ++i) out[i] = from[i] / sum;
-      }
-    }
-
-    template <class Body>
-    void for_each_tile(const Body& body) const {
-      for (std::int64_t row = 0; row < rows; row += a.kernel_.rows) {
-        body(row, static_cast<int>(std::min<std::int64_t>(a.kernel_.rows, rows - row)));
+      for (int row = 0; row < count; ++row) {
+        // A row that sees nothing is 0.
+        AttentionRows::divide_to<T> (*a.kernel_.rows)(values + row * d.width, sums[row] == 0.0f ? 1.0f : sums[row],
+                                                      e.width, a.p_.output + at_row(e, e.output, pair, first + row));
       }
     }
 
-    /// scores = scale * q k'
-    void score(std::int64_t position, int count) const {
-      const AttentionExtents& e = a.e_;
-      const int columns = a.kernel_.columns;
-      if (e.depth == 0) std::fill_n(scores, rows * block, 0.0f);
-      for (int column = 0; column < count; column += columns) {
-        MatMulTile t;
-        t.columns = std::min(columns, count - column);
-        t.b_stride = columns;
-        t.c_stride = block;
-        for (std::int64_t k = 0; k < e.depth; k += MatMulTile::chain) {
-          t.b = keys + (position + column) * e.depth + k * columns;
-          t.terms = static_cast<int>(std::min<std::int64_t>(MatMulTile::chain, e.depth - k));
-          t.add = k > 0;
-          t.alpha = k + t.terms == e.depth ? static_cast<float>(e.scale) : 1.0f;
-          for_each_tile([&](std::int64_t row, int tile_rows) {
-            t.a = queries + row * e.depth + k * a.kernel_.rows;
-            t.c = scores + row * block + column;
-            t.rows = tile_rows;
-            a.kernel_.multiply(t);
-          });
-        }
+    /// scores = q k'
+    void score(std::int64_t position, std::int64_t positions) const {
+      const std::int64_t filters = a.engine_.filters, panel = column_panel(a.engine_, e.depth);
+      for (std::int64_t at = 0; at < positions; at += filters) {
+        const Tile t = {.input = queries,
+                        .offsets = a.offsets_,
+                        .steps = static_cast<int>(d.depth.steps),
+                        .whole_steps = static_cast<int>(d.depth.whole),
+                        .pairs = d.depth.pairs,
+                        .weights = packed + (position + at) / filters * panel,
+                        .sums = scores + at,
+                        .sums_row = block};
+        a.engine_.multiply(t, count);
       }
     }
 
-    /// The positions from `position` on that a row sees, of `count`.
-    int seen(std::int64_t row, std::int64_t position, int count) const {
-      return static_cast<int>(std::clamp<std::int64_t>(a.e_.seen((first + row) % a.e_.length) - position, 0, count));
-    }
-
-    /// scores = exp(scores + mask - largest); whether some rows see less than others.
-    bool weigh(std::int64_t position, int count) const {
-      const AttentionExtents& e = a.e_;
+    /// weights = exp(scale * scores + mask - largest); whether some rows see less than others.
+    bool weigh(std::int64_t position, std::int64_t positions) {
+      const bool narrow = !a.engine_.widened;
+      const auto kind = std::is_same_v<T, float> ? AttentionRows::Weights::f32
+                        : narrow                 ? AttentionRows::Weights::bf16
+                                                 : AttentionRows::Weights::widened;
+      const std::int64_t padded = round_up<std::int64_t>(positions, step_channels);
       bool ragged = false;
-      for (std::int64_t row = 0; row < rows; ++row) {
+      for (int row = 0; row < count; ++row) {
         float* const s = scores + row * block;
-        const int visible = seen(row, position, count);
-        if (e.masked) {
-          const std::int64_t image = pair / e.groups;
-          const std::int64_t head = pair % e.groups * (e.heads / e.groups) + (first + row) / e.length;
-          const float* const mask = a.p_.mask + image % e.mask_images * e.mask[0] + head * e.mask[1] +
-                                    (first + row) % e.length * e.mask[2] + position * e.mask[3];
-          for (int i = 0; i < visible; ++i) s[i] += mask[i * e.mask[3]];
-        }
-        std::fill(s + visible, s + block, lowest);
-        ragged = ragged || visible < count;
-        a.softmax_.weigh(s, largest[row], sums[row], values + row * e.width, e.width);
+        const std::int64_t visible = std::clamp<std::int64_t>(seen(row) - position, 0, positions);
+        ragged = ragged || visible < positions;
+        if (e.masked) mask(row, position, visible, s);
+        const std::int64_t to = std::int64_t{row} * step_channels * (narrow ? 2 : 4);
+        factors[row] = a.kernel_.rows->weigh(s, visible, padded, e.masked ? 1.0f : static_cast<float>(e.scale),
+                                             weights + to, d.tile * step_channels, kind, largest[row], sums[row]);
       }
       return ragged;
     }
 
-    /// values += scores v. Where a row does not see all positions, what it does not see may not be finite.
-    void add_values(std::int64_t position, int count, bool ragged) const {
-      const AttentionExtents& e = a.e_;
-      const float* const v = a.p_.v + at_position(e, e.v, pair, position);
-      const bool by_row = ragged && !all_finite(v, count, e.width, e.v.row);
-      const int columns = a.kernel_.columns;
-      // Rows far apart would meet in few sets of the cache, once for every tile.
-      const std::int64_t in_place = e.v.row == e.width ? e.width / columns * columns : 0;
-      const auto packed = [&](std::int64_t column) { return panel + (column - in_place) * block; };
-      for (std::int64_t column = in_place; column < e.width; column += columns) {
-        const auto some = static_cast<int>(std::min<std::int64_t>(columns, e.width - column));
-        pack_columns(a.kernel_, v + column, e.v.row, 1, count, some, packed(column));
-      }
-      const int step = by_row ? 1 : a.kernel_.rows;
-      for (std::int64_t row = 0; row < rows; row += step) {
-        MatMulTile t;
-        t.a = weights;
-        t.rows = static_cast<int>(std::min<std::int64_t>(step, rows - row));
-        t.terms = by_row ? seen(row, position, count) : count;
-        t.c_stride = e.width;
-        t.add = true;
-        pack_rows(a.kernel_, scores + row * block, block, 1, t.rows, t.terms, weights);
-        for (std::int64_t column = 0; column < e.width; column += columns) {
-          t.b = column < in_place ? v + column : packed(column);
-          t.b_stride = column < in_place ? e.v.row : columns;
-          t.c = values + row * e.width + column;
-          t.columns = static_cast<int>(std::min<std::int64_t>(columns, e.width - column));
-          a.kernel_.multiply(t);
+    void mask(int row, std::int64_t position, std::int64_t visible, float* s) const {
+      const std::int64_t head = pair % e.groups * (e.heads / e.groups) + (first + row) / e.length;
+      const T* const from = a.p_.mask + pair / e.groups % e.mask_images * e.mask[0] + head * e.mask[1] +
+                            (first + row) % e.length * e.mask[2] + position * e.mask[3];
+      for (std::int64_t i = 0; i < visible; ++i)
+        s[i] = s[i] * static_cast<float>(e.scale) + number(from[i * e.mask[3]]);
+    }
+
+    /// values = values * factors + weights v
+    void add_values(std::int64_t position, std::int64_t positions, bool ragged) const {
+      float* const to = position == 0 ? values : more;
+      const T* const v = a.p_.v + at_position(e, e.v, pair, position);
+      // What a row does not see may not be finite, and its weight, 0, times that is NaN.
+      const std::int64_t read = std::min(round_up<std::int64_t>(positions, step_channels), e.positions - position);
+      if ((ragged || read > positions) && !all_finite(v, read)) {
+        add_seen(v, position, positions, to);
+      } else {
+        const Steps steps(a.engine_, positions, order_of_weights(a.engine_));
+        const std::int64_t panel = row_panel(a.engine_, e.positions);
+        for (std::int64_t b = 0; b < d.width_blocks; ++b) {
+          const Tile t = {.input = weights,
+                          .offsets = a.offsets_,
+                          .steps = static_cast<int>(steps.steps),
+                          .whole_steps = static_cast<int>(steps.whole),
+                          .pairs = steps.pairs,
+                          .weights = packed + d.keys + b * panel + position / step_channels * row_step(a.engine_),
+                          .sums = to + b * a.engine_.filters,
+                          .sums_row = d.width};
+          a.engine_.multiply(t, count);
         }
+      }
+      for (int row = 0; to == more && row < count; ++row) {
+        a.kernel_.rows->add(values + row * d.width, factors[row], more + row * d.width, e.width);
       }
     }
 
+    bool all_finite(const T* v, std::int64_t positions) const {
+      bool finite = true;
+      for (std::int64_t i = 0; i < positions; ++i) {
+        for (std::int64_t x = 0; x < e.width; ++x)
+          finite &= std::abs(number(v[i * e.v.row + x])) <= std::numeric_limits<float>::max();
+      }
+      return finite;
+    }
+
+    void add_seen(const T* v, std::int64_t position, std::int64_t positions, float* to) const {
+      for (int row = 0; row < count; ++row) {
+        const std::int64_t visible = std::clamp<std::int64_t>(seen(row) - position, 0, positions);
+        for (std::int64_t x = 0; x < e.width; ++x) {
+          float sum = 0;
+          for (std::int64_t i = 0; i < visible; ++i) sum += weight(row, i) * number(v[i * e.v.row + x]);
+          to[row * d.width + x] = sum;
+        }
+      }
+    }
+    float weight(int row, std::int64_t i) const {
+      const std::int64_t line = (i / step_channels * d.tile + row) * step_channels, in_step = i % step_channels;
+      if (a.engine_.widened) return reinterpret_cast<const float*>(weights)[line + in_step];
+      return to_float(reinterpret_cast<const bfloat16*>(weights)[line + AttentionRows::bf16_place(in_step)]);
+    }
+
     const Attention& a;
+    const AttentionDivision& d;
+    const AttentionExtents& e;
     std::int64_t pair;
-    const float* keys;  // [panels, D, columns] of the pair
-    std::int64_t first, rows;
-    float* queries;  // [tiles, D, tile]
-    float* scores;   // [rows, block]
-    float* weights;  // [block, tile]
-    float* values;   // [rows, E]
-    float* panel;    // [panels, block, columns]: those of v that are packed
-    float* largest;  // [rows]
-    float* sums;     // [rows]
+    const T* packed;  // of the pair
+    std::int64_t first;
+    int count;
+    std::byte *queries, *weights;  // [steps, tile, step_channels]
+    float* scores;                 // [tile, block]
+    float *values, *more;          // [tile, width]
+    float largest[most_rows], sums[most_rows], factors[most_rows];
   };
 
-  const MatMulKernel& kernel_;
-  const OnlineSoftmax& softmax_;
+  const AttentionKernel& kernel_;
+  const Engine& engine_;
   const AttentionExtents& e_;
-  const AttentionPointers& p_;
-  const Division division_;
+  const AttentionPointers<T>& p_;
+  const AttentionDivision d_;
   ThreadPool& pool_;
-  float* workers_;
-  float* keys_;
+  T* packed_;
+  std::int64_t* offsets_;  // of steps of a tile
+  std::byte* workers_;
 };
 
 }  // namespace
 
-std::size_t attention_workspace(const MatMulKernel& kernel, const AttentionExtents& e, int threads) {
-  const Division d(kernel, e, threads);
-  return static_cast<std::size_t>(threads * d.worker + d.batch * d.packed_keys) * sizeof(float);
+AttentionKernel attention_kernel(const bf16::Engine& engine) {
+  DeviceDescription device;
+  device.instructions = engine.set;
+  return {&engine, &best_kernel(bf16::moves(), device), &best_kernel(attention_rows_kernels(), device)};
 }
 
-void attention(const MatMulKernel& kernel, const OnlineSoftmax& softmax, const AttentionExtents& e,
-               const AttentionPointers& p, ThreadPool& pool, float* workspace) {
-  if (e.images == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
-  Attention(kernel, softmax, e, p, pool, workspace).run();
+std::size_t attention_workspace(const AttentionKernel& kernel, const AttentionExtents& e, int threads) {
+  const AttentionDivision d(*kernel.engine, e, threads);
+  return static_cast<std::size_t>(d.packed_bytes(*kernel.engine) + d.offsets + threads * d.worker);
 }
+
+template <class T>
+void attention(const AttentionKernel& kernel, const AttentionExtents& e, const AttentionPointers<T>& p,
+               ThreadPool& pool, std::byte* workspace) {
+  if (e.images == 0 || e.heads == 0 || e.length == 0 || e.width == 0) return;
+  Attention<T>(kernel, e, p, pool, workspace).run();
+}
+
+template void attention(const AttentionKernel&, const AttentionExtents&, const AttentionPointers<float>&, ThreadPool&,
+                        std::byte*);
+template void attention(const AttentionKernel&, const AttentionExtents&, const AttentionPointers<bfloat16>&,
+                        ThreadPool&, std::byte*);
 
 }  // namespace lamina::cpu

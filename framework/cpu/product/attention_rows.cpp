@@ -1,4 +1,4 @@
-// The rows of attention in bf16, written once and compiled for each instruction set by Highway.
+// The rows of attention, written once and compiled for each instruction set by Highway.
 
 #include "lamina/cpu/simd_targets.h"
 
@@ -27,9 +27,11 @@ constexpr int lanes = lanes_of(Tag()), step_size = 32, half = 16;
 static_assert(half % lanes == 0, "halves of a step are whole vectors");
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-/// 2^x for x <= 0, as exact as a weight of bf16; NaN stays.
+/// 2^x, or e^x if it is to be `exact`, for x <= 0, else as exact as a weight of bf16; NaN stays.
+template <bool exact>
 HWY_INLINE Vector weight_of(Vector x) {
   const Tag d;
+  if constexpr (exact) return exp_below_89(d, x);
   const Vector low = hn::Set(d, -160.0f);  // 2 to that is 0
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   return rough_exp2(d, hn::Max(low, x));  // x86's gives the second operand if either is NaN
@@ -50,7 +52,7 @@ HWY_INLINE void store_weights(Vector first, Vector second, bfloat16* to, int i) 
   hn::Store(hn::Or(hn::ShiftRight<16>(rounded(first)), upper), words, reinterpret_cast<std::uint32_t*>(to) + i);
 }
 
-template <class T>
+template <class T, bool exact>
 float weigh_as(const float* scores, std::int64_t seen, std::int64_t count, float scale, T* weights, std::int64_t step,
                float& largest, float& sum) {
   const Tag d;
@@ -73,14 +75,14 @@ float weigh_as(const float* scores, std::int64_t seen, std::int64_t count, float
   // that its logarithm would make infinite have nothing else beside them that weighs anything.
   constexpr float log2_e = 1.44269504f, most_finite = 1e38f;
   const float largest_here = now == lowest ? 0.0f : now;
-  const float unit = std::abs(largest_here) > most_finite ? 1.0f : log2_e;
+  const float unit = exact || std::abs(largest_here) > most_finite ? 1.0f : log2_e;
   const Vector base = hn::Set(d, largest_here * unit);
   Vector totals[2] = {hn::Zero(d), hn::Zero(d)};
   const auto weigh_step = [&](const float* from, Vector times, T* to) HWY_ATTR {
 #pragma GCC unroll 8
     for (int i = 0; i < half; i += lanes) {
-      const Vector first = weight_of(hn::MulSub(hn::LoadU(d, from + i), times, base));
-      const Vector second = weight_of(hn::MulSub(hn::LoadU(d, from + half + i), times, base));
+      const Vector first = weight_of<exact>(hn::MulSub(hn::LoadU(d, from + i), times, base));
+      const Vector second = weight_of<exact>(hn::MulSub(hn::LoadU(d, from + half + i), times, base));
       totals[0] = hn::Add(totals[0], first), totals[1] = hn::Add(totals[1], second);
       store_weights(first, second, to, i);
     }
@@ -102,9 +104,13 @@ float weigh_as(const float* scores, std::int64_t seen, std::int64_t count, float
 }
 
 float weigh(const float* scores, std::int64_t seen, std::int64_t count, float scale, void* weights, std::int64_t step,
-            bool narrow, float& largest, float& sum) {
-  if (narrow) return weigh_as(scores, seen, count, scale, static_cast<bfloat16*>(weights), step, largest, sum);
-  return weigh_as(scores, seen, count, scale, static_cast<float*>(weights), step, largest, sum);
+            AttentionRows::Weights kind, float& largest, float& sum) {
+  using enum AttentionRows::Weights;
+  if (kind == bf16) {
+    return weigh_as<bfloat16, false>(scores, seen, count, scale, static_cast<bfloat16*>(weights), step, largest, sum);
+  }
+  const auto wide = kind == f32 ? weigh_as<float, true> : weigh_as<float, false>;
+  return wide(scores, seen, count, scale, static_cast<float*>(weights), step, largest, sum);
 }
 
 /// body(d, i): each element once, the last ones one by one.
@@ -121,13 +127,14 @@ void add(float* values, float factor, const float* more, std::int64_t count) {
   });
 }
 
-void divide(const float* values, float divisor, std::int64_t count, bfloat16* out) {
+template <class T>
+void divide(const float* values, float divisor, std::int64_t count, T* out) {
   const float factor = 1.0f / divisor;
   each_once(count, [&](auto d, std::int64_t i)
                        HWY_ATTR { store_floats(d, hn::Mul(hn::LoadU(d, values + i), hn::Set(d, factor)), out + i); });
 }
 
-constexpr AttentionRows kernel = {LAMINA_SIMD_SET, weigh, add, divide};
+constexpr AttentionRows kernel = {LAMINA_SIMD_SET, weigh, add, divide<bfloat16>, divide<float>};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

@@ -4,8 +4,6 @@
 
 #include "lamina/cpu/linear/linear.h"
 #include "lamina/cpu/product/attention.h"
-#include "lamina/cpu/product/bf16_attention.h"
-#include "lamina/cpu/product/bf16_matmul.h"
 #include "lamina/cpu/product/matmul.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -27,14 +25,26 @@ bool takes_matmul(const MatMulProblem& problem, const Preparation& p) {
   return detail::is_matmul(problem, p) && p.is_plain();
 }
 
+const cpu::bf16::Engine& engine_of(DType dtype, const Preparation& p) {
+  return dtype == DType::bf16 ? cpu::bf16::best_engine(p.device) : cpu::bf16::f32_engine(p.device);
+}
+
+template <class T>
+const T* numbers(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.raw());
+}
+
+template <class T>
 std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Preparation& p) {
-  const cpu::MatMulKernel& kernel = cpu::best_kernel(cpu::matmul_kernels(), p.device);
-  const detail::MatMulExtents e = detail::matmul_extents(problem, p);
-  return make_operator(detail::concat("packed panels, ", name(kernel.set)),
-                       {.workspace = cpu::matmul_workspace(kernel, e, p.threads)},
-                       [e, &kernel](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::matmul(kernel, e, floats(inputs[0]), floats(inputs[1]), floats(outputs[0]),
-                                     *execution.pool, static_cast<float*>(execution.workspace));
+  const cpu::bf16::Engine& engine = engine_of(dtype_of_all(p), p);
+  cpu::MatMul<T> matmul(engine, detail::matmul_extents(problem, p));
+  const std::size_t workspace = matmul.workspace(p.threads);
+  return make_operator(detail::concat(sizeof(T) == 2 ? detail::concat("bf16: ", engine.what, ", ") : "",
+                                      "packed panels, ", name(engine.set)),
+                       {.workspace = workspace},
+                       [matmul = std::move(matmul)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         matmul(numbers<T>(inputs[0]), numbers<T>(inputs[1]), static_cast<T*>(outputs[0].raw()),
+                                *execution.pool, static_cast<std::byte*>(execution.workspace));
                        });
 }
 
@@ -82,81 +92,44 @@ std::unique_ptr<Operator> prepare_matmul_loops(const MatMulProblem& problem, con
 }
 
 bool takes_bf16_matmul(const MatMulProblem& problem, const Preparation& p) {
-  if (dtype_of_all(p) != DType::bf16 || !detail::is_matmul(problem, p) || !alike(p)) return false;
-  const detail::MatMulExtents e = detail::matmul_extents(problem, p);
-  return e.k > 0 && e.k * e.n <= cpu::bf16::MatMul::most_numbers;
+  return dtype_of_all(p) == DType::bf16 && detail::is_matmul(problem, p) && alike(p);
 }
 
-std::unique_ptr<Operator> prepare_bf16_matmul(const MatMulProblem& problem, const Preparation& p) {
-  const cpu::bf16::Engine& engine = cpu::bf16::best_engine(p.device);
-  cpu::bf16::MatMul matmul(engine, detail::matmul_extents(problem, p));
-  const std::size_t workspace = matmul.workspace(p.threads);
-  return make_operator(
-      detail::concat("bf16: ", engine.what, ", packed panels, ", name(engine.set)), {.workspace = workspace},
-      [matmul = std::move(matmul)](Inputs inputs, Outputs outputs, const Execution& execution) {
-        matmul(static_cast<const bfloat16*>(inputs[0].raw()), static_cast<const bfloat16*>(inputs[1].raw()),
-               static_cast<bfloat16*>(outputs[0].raw()), *execution.pool, static_cast<std::byte*>(execution.workspace));
-      });
-}
-
-bool takes_attention_of(DType dtype, const AttentionProblem& problem, const Preparation& p) {
-  if (!p.keeps_format() || p.input().format != Format{.dtype = dtype} || !detail::is_attention(problem, p))
-    return false;
+template <class T>
+bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
+  const Format format = {.dtype = detail::DTypeOf<T>::value};
+  if (!p.keeps_format() || p.input().format != format || !detail::is_attention(problem, p)) return false;
   // The rows of heads that share keys are one matrix.
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   return e.heads == e.groups || e.q.head == e.length * e.q.row;
 }
 
-bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
-  return takes_attention_of(DType::f32, problem, p);
-}
-
-bool takes_bf16_attention(const AttentionProblem& problem, const Preparation& p) {
-  return takes_attention_of(DType::bf16, problem, p) && p.input().shape[-1] > 0 &&
-         p.input().shape[-1] <= cpu::bf16::most_attention_depth;
-}
-
-std::unique_ptr<Operator> prepare_bf16_attention(const AttentionProblem& problem, const Preparation& p) {
-  const cpu::bf16::AttentionKernel kernel = cpu::bf16::attention_kernel(cpu::bf16::best_engine(p.device));
-  const detail::AttentionExtents e = detail::attention_extents(problem, p);
-  const auto numbers = [](const Tensor& tensor) { return static_cast<const bfloat16*>(tensor.raw()); };
-  return make_operator(
-      detail::concat("bf16: ", kernel.engine->what, ", online softmax in f32, ", name(kernel.rows->set)),
-      {.workspace = cpu::bf16::attention_workspace(kernel, e, p.threads)},
-      [=](Inputs inputs, Outputs outputs, const Execution& execution) {
-        const cpu::bf16::AttentionPointers pointers = {.q = numbers(inputs[0]),
-                                                       .k = numbers(inputs[1]),
-                                                       .v = numbers(inputs[2]),
-                                                       .mask = e.masked ? numbers(inputs[3]) : nullptr,
-                                                       .output = static_cast<bfloat16*>(outputs[0].raw())};
-        cpu::bf16::attention(kernel, e, pointers, *execution.pool, static_cast<std::byte*>(execution.workspace));
-      });
-}
-
+template <class T>
 std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
-  const cpu::MatMulKernel& kernel = cpu::best_kernel(cpu::matmul_kernels(), p.device);
-  const cpu::OnlineSoftmax& softmax = cpu::best_kernel(cpu::online_softmax_kernels(), p.device);
+  const cpu::AttentionKernel kernel = cpu::attention_kernel(engine_of(p.input().format.dtype, p));
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
-  return make_operator(detail::concat("online softmax, ", name(kernel.set)),
+  const bool narrow = sizeof(T) == 2;
+  return make_operator(detail::concat(narrow ? detail::concat("bf16: ", kernel.engine->what, ", ") : "",
+                                      "online softmax", narrow ? " in f32, " : ", ", name(kernel.rows->set)),
                        {.workspace = cpu::attention_workspace(kernel, e, p.threads)},
-                       [e, &kernel, &softmax](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         const cpu::AttentionPointers pointers = {.q = floats(inputs[0]),
-                                                                  .k = floats(inputs[1]),
-                                                                  .v = floats(inputs[2]),
-                                                                  .mask = e.masked ? floats(inputs[3]) : nullptr,
-                                                                  .output = floats(outputs[0])};
-                         cpu::attention(kernel, softmax, e, pointers, *execution.pool,
-                                        static_cast<float*>(execution.workspace));
+                       [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         const cpu::AttentionPointers<T> pointers = {.q = numbers<T>(inputs[0]),
+                                                                     .k = numbers<T>(inputs[1]),
+                                                                     .v = numbers<T>(inputs[2]),
+                                                                     .mask = e.masked ? numbers<T>(inputs[3]) : nullptr,
+                                                                     .output = static_cast<T*>(outputs[0].raw())};
+                         cpu::attention(kernel, e, pointers, *execution.pool,
+                                        static_cast<std::byte*>(execution.workspace));
                        });
 }
 
 constexpr Kernel<MatMulProblem> matmul[] = {{"dot", takes_matmul_dot, prepare_matmul_dot, pays_matmul_dot},
-                                            {"panels", takes_matmul, prepare_matmul},
-                                            {"bf16", takes_bf16_matmul, prepare_bf16_matmul},
+                                            {"panels", takes_matmul, prepare_matmul<float>},
+                                            {"bf16", takes_bf16_matmul, prepare_matmul<bfloat16>},
                                             {"loops", takes_matmul_loops, prepare_matmul_loops}};
 constexpr Kernel<AttentionProblem> attention[] = {
-    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true},
-    {.name = "bf16", .takes = takes_bf16_attention, .prepare = prepare_bf16_attention, .strided = true}};
+    {.name = "online", .takes = takes_attention<float>, .prepare = prepare_attention<float>, .strided = true},
+    {.name = "bf16", .takes = takes_attention<bfloat16>, .prepare = prepare_attention<bfloat16>, .strided = true}};
 
 }  // namespace
 

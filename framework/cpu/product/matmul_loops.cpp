@@ -47,7 +47,8 @@ T narrow(A value) {
   }
 }
 
-constexpr std::int64_t columns_at_a_time = 64;
+/// The longest chain of sums: docs/inside/precision.md.
+constexpr std::int64_t columns_at_a_time = 64, chain_terms = 128;
 
 /// alpha * sum: whole numbers by a whole alpha stay exact.
 template <class A>
@@ -69,9 +70,9 @@ void loops(const detail::MatMulExtents& e, const T* a_all, const T* b_all, T* c,
     for (std::int64_t first = 0; first < e.n; first += columns_at_a_time) {
       const std::int64_t count = std::min(columns_at_a_time, e.n - first);
       A sums[columns_at_a_time] = {}, chain[columns_at_a_time];
-      for (std::int64_t begin = 0; begin < e.k; begin += MatMulTile::chain) {
+      for (std::int64_t begin = 0; begin < e.k; begin += chain_terms) {
         std::fill_n(chain, count, A{});
-        for (std::int64_t k = begin; k < std::min<std::int64_t>(e.k, begin + MatMulTile::chain); ++k) {
+        for (std::int64_t k = begin; k < std::min(e.k, begin + chain_terms); ++k) {
           const A value = widen<A>(a[k * e.a_term]);
           const T* const from = b + k * e.b_term + first * e.b_column;
           for (std::int64_t i = 0; i < count; ++i) chain[i] += value * widen<A>(from[i * e.b_column]);

@@ -16,6 +16,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/linear/rows.h"
+#include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"
@@ -34,10 +35,7 @@ template <class T, int N>
 __device__ inline Pack<T, N> load_once(const T* p) {
   Pack<T, N> pack;
   if constexpr (sizeof(pack) == 16) {
-    auto* words = reinterpret_cast<unsigned*>(&pack);
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "l"(p));
+    *reinterpret_cast<uint4*>(&pack) = ptx::load_once(p);
   } else {
     pack.values[0] = p[0];
   }

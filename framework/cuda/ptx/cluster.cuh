@@ -37,6 +37,22 @@ __device__ __forceinline__ void barrier_arrive_in(std::uint64_t* barrier, std::u
                : "memory");
 }
 
+/// Neighbouring f32 of block `rank` of the cluster, and one for it: where this block has `own`.
+__device__ __forceinline__ float4 load_from(const float* own, int rank) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(in_block(shared_address(own), static_cast<std::uint32_t>(rank)))
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_to(float* own, int rank, float value) {
+  asm volatile(
+      "st.shared::cluster.f32 [%0], %1;" ::"r"(in_block(shared_address(own), static_cast<std::uint32_t>(rank))),
+      "f"(value)
+      : "memory");
+}
+
 /// Stores to a block of the cluster, whose barrier counts the 16 bytes as they land. Both addresses are from in_block,
 /// of one block.
 __device__ __forceinline__ void store_counted(std::uint32_t address, float4 v, std::uint32_t barrier) {

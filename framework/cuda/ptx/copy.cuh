@@ -8,6 +8,15 @@
 /// PTX ISA, "cp.async", "cp.async.bulk". Copies by tensor map are in tensor_copy.cuh.
 namespace lamina::cuda::ptx {
 
+/// 16 bytes of memory that nobody writes to, and that pass by L1: nobody reads them again.
+__device__ __forceinline__ uint4 load_once(const void* source) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(source));
+  return v;
+}
+
 /// Starts a copy of 16 bytes that passes by L1, for data that this block reads once; writes zeros and reads nothing
 /// unless `valid`.
 __device__ __forceinline__ void copy_async_once(std::uint32_t destination, const void* source, bool valid) {

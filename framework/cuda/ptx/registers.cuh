@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-/// Registers change hands between warpgroups (sm_90a), and stay where asynchronous instructions use them.
-/// PTX ISA, "setmaxnreg".
+/// Registers change hands between warpgroups (sm_90a), and stay where asynchronous instructions, or nothing yet, use
+/// them. PTX ISA, "setmaxnreg".
 namespace lamina::cuda::ptx {
 
 /// By a whole warpgroup: keeps this many registers a thread, which is fewer than it has.
@@ -31,5 +31,9 @@ __device__ __forceinline__ void pin(std::uint32_t& a, std::uint32_t& b, std::uin
 
 /// What is computed from it stays where it is: the compiler may not do it earlier, once for all, and keep the results.
 __device__ __forceinline__ void pin(int& x) { asm volatile("" : "+r"(x)); }
+template <class T>
+__device__ __forceinline__ void pin(const T*& x) {
+  asm volatile("" : "+l"(x));
+}
 
 }  // namespace lamina::cuda::ptx

@@ -33,22 +33,6 @@ struct Memory {
         count((factors + args.channels + 3) / 4 * 4) {}
 };
 
-/// Neighbouring f32 of another block of the cluster, and one for it.
-__device__ __forceinline__ float4 load_from(const float* own, int rank) {
-  float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(ptx::in_block(ptx::shared_address(own), static_cast<std::uint32_t>(rank)))
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ void store_to(float* own, int rank, float value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(
-                   ptx::in_block(ptx::shared_address(own), static_cast<std::uint32_t>(rank))),
-               "f"(value)
-               : "memory");
-}
-
 __device__ __forceinline__ void add(float4& sum, const float4& v) {
   sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
@@ -158,7 +142,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
     for (int c = thread * 4; c < args.channels; c += threads * 4) {
       float4 total = {};
 #pragma unroll
-      for (int r = 0; r < blocks; ++r) add(total, load_from(floats + i * pitch + place.sums + c, r));
+      for (int r = 0; r < blocks; ++r) add(total, ptx::load_from(floats + i * pitch + place.sums + c, r));
       const auto mean = [&](float sum) { return to_f32(from_f32<T>(sum / pixels)); };
       *four(i, place.means + c) = {mean(total.x), mean(total.y), mean(total.z), mean(total.w)};
     }
@@ -169,7 +153,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
                         const int s = rank * args.squeeze.rows + row;
                         if (s >= args.hidden) return;
 #pragma unroll
-                        for (int r = 0; r < blocks; ++r) store_to(floats + i * pitch + place.hidden + s, r, value);
+                        for (int r = 0; r < blocks; ++r) ptx::store_to(floats + i * pitch + place.hidden + s, r, value);
                       });
   ptx::cluster_sync();
   const unsigned char* const second = memory + args.squeeze.bytes();
@@ -188,7 +172,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
   } else {
     excite([&](int i, int c, float value) {
 #pragma unroll
-      for (int r = 0; r < blocks; ++r) store_to(floats + i * pitch + place.factors + c, r, value);
+      for (int r = 0; r < blocks; ++r) ptx::store_to(floats + i * pitch + place.factors + c, r, value);
     });
     ptx::cluster_sync();
 #pragma unroll

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/cpu/conv2d/lanes/lanes.h"
 #include "support/guarded.h"
 
 namespace lamina::cpu {

@@ -1,4 +1,4 @@
-#include "lamina/cpu/product/bf16_attention.h"
+#include "lamina/cpu/product/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -66,8 +66,8 @@ std::vector<float> run(const Engine& engine, const Case& c, const Operands& o, i
   Guarded<bfloat16> output(c.images * c.heads * c.length * c.width);
   Guarded<float> workspace(static_cast<std::int64_t>(attention_workspace(kernel, e, threads) / 4));
   ThreadPool pool(threads);
-  attention(kernel, e, {.q = q.data(), .k = k.data(), .v = v.data(), .output = output.data()}, pool,
-            reinterpret_cast<std::byte*>(workspace.data()));
+  const AttentionPointers<bfloat16> pointers = {.q = q.data(), .k = k.data(), .v = v.data(), .output = output.data()};
+  attention(kernel, e, pointers, pool, reinterpret_cast<std::byte*>(workspace.data()));
   std::vector<float> result;
   for (const bfloat16 y : output.span()) result.push_back(to_float(y));
   return result;

@@ -1,4 +1,4 @@
-#include "lamina/cpu/product/bf16_matmul.h"
+#include "lamina/cpu/product/matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST_P(CpuBf16MatMul, IsTheSumOfTheProducts) {
                                 b = draw((c.shared_b ? 1 : c.batches) * c.k * c.n, 2);
     std::vector<float> first;
     for (const int threads : {1, 4}) {
-      const MatMul matmul(GetParam(), e);
+      const MatMul<bfloat16> matmul(GetParam(), e);
       Guarded<bfloat16> x(a), y(b), z(c.batches * c.m * c.n);
       Guarded<float> workspace(static_cast<std::int64_t>(matmul.workspace(threads) / sizeof(float)));
       ThreadPool pool(threads);

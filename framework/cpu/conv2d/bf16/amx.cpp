@@ -27,7 +27,7 @@ void multiply_rows(const Tile& t, int positions) {
   Tiles::template zero<1>();
   Tiles::template zero<2>();
   Tiles::template zero<3>();
-  const std::uint16_t* weights = t.weights;
+  const auto* weights = static_cast<const std::uint16_t*>(t.weights);
   const std::int64_t step_weights = std::int64_t{t.pairs} * filters * 2;
   const std::uint16_t* fetch = t.fetch;
   for (int step = 0; step < t.steps; ++step, weights += step_weights) {
@@ -60,6 +60,7 @@ void multiply(const Tile& tile, int positions) {
 template <class Tiles>
 constexpr Engine engine(std::string_view what) {
   return {.unit = Unit::amx,
+          .operand = DType::bf16,
           .set = InstructionSet::avx512,
           .what = what,
           .filters = filters,

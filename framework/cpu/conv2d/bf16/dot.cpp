@@ -34,7 +34,7 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
     }
   }
   const auto* const input = static_cast<const std::uint16_t*>(t.input);
-  const std::uint16_t* w = t.weights;
+  const auto* w = static_cast<const std::uint16_t*>(t.weights);
   const std::uint16_t* fetch = t.fetch;
   const std::int64_t pixel = fixed ? step_channels : t.pixel;
   for (int step = 0; step < t.steps; ++step) {
@@ -83,6 +83,7 @@ void multiply(const Tile& tile, int positions) {
 
 std::span<const Engine> dot_engines() {
   static constexpr Engine engines[] = {{.unit = Unit::dot,
+                                        .operand = DType::bf16,
                                         .set = InstructionSet::avx512,
                                         .what = "AVX512-BF16",
                                         .filters = filters,

@@ -5,8 +5,10 @@
 #include <string_view>
 
 #include "lamina/cpu/simd.h"
+#include "lamina/tensor/dtype.h"
 
-/// What multiplies bf16 numbers on a CPU and sums the products in f32: three engines with one interface. Around them
+/// What multiplies bf16 numbers on a CPU and sums the products in f32: three engines with one interface, and the same
+/// interface for products of f32 (f32_engine). Around them
 /// stand a driver (convolution.h) and what moves values between activations and engines (moves.h).
 namespace lamina::cpu::bf16 {
 
@@ -16,7 +18,8 @@ inline constexpr int step_channels = 32;
 /// Some neighbouring positions times one block of filters.
 ///
 /// The reduction is a list of steps. A step multiplies, for each position, `step_channels` values that lie side by side
-/// (the last steps: 2 `pairs` of them) with as many weights of each filter, which stand in pairs: [pair, filter, 2].
+/// (the last steps: 2 `pairs` of them) with as many weights of each filter, which stand in pairs: [pair, filter, 2], or
+/// of f32 in order: [pair, 2, filter].
 struct Tile {
   const void* input = nullptr;            // of the first position; bf16, or f32 for engines that want it widened
   const std::int64_t* offsets = nullptr;  // [steps] elements from `input` to a step's values
@@ -24,10 +27,11 @@ struct Tile {
   int steps = 0;
   int whole_steps = 0;  // those before are of 16 pairs, the others of `pairs`
   int pairs = 16;
-  const std::uint16_t* weights = nullptr;  // 64-byte aligned: step after step
-  float* sums = nullptr;                   // [positions, filters], 64-byte aligned, room for Engine::positions of them
-  std::int64_t sums_row = 0;               // elements from one position to the next, a multiple of `filters`
-  const std::uint16_t* fetch = nullptr;    // weights that are wanted next: with each step some lines go to the L2 cache
+  const void* weights = nullptr;         // of Engine::operand, 64-byte aligned: step after step
+  std::int64_t weights_row = 0;          // of f32, elements from a channel's to the next one's; 0: Engine::filters
+  float* sums = nullptr;                 // [positions, filters], 64-byte aligned, room for Engine::positions of them
+  std::int64_t sums_row = 0;             // elements from one position to the next, a multiple of `filters`
+  const std::uint16_t* fetch = nullptr;  // weights that are wanted next: with each step some lines go to the L2 cache
   int fetch_lines = 0;
 };
 
@@ -42,6 +46,7 @@ enum class Unit { amx, dot, multiply_add };
 
 struct Engine {
   Unit unit;
+  DType operand;             // what it multiplies: bf16, or f32
   InstructionSet set;        // of what surrounds it; multiply_add: of the unit too
   std::string_view what;     // for people
   int filters;               // of a block
@@ -62,13 +67,18 @@ bool has_unit(const DeviceDescription& device, Unit unit);
 /// The fastest of a unit's that need no more than the instructions described, or whatever comes next here.
 const Engine& engine_of(Unit unit, const DeviceDescription& device);
 
-/// The fastest of all that the description has.
+/// That of f32, whose sums are of chains as long as docs/inside/precision.md allows.
+const Engine& f32_engine(const DeviceDescription& device);
+
+/// The fastest of all of bf16 that the description has.
 const Engine& best_engine(const DeviceDescription& device);
 
 /// The engines of each unit, whether this machine runs them or not; empty where nobody could.
 std::span<const Engine> amx_engines();
 std::span<const Engine> dot_engines();
 std::span<const Engine> multiply_add_engines();
+/// Those of f32 that this machine runs, the fastest first; the last one is plain C++.
+std::span<const Engine> f32_engines();
 /// AMX's driver over a model of its instructions in plain C++, for tests on machines without them.
 const Engine& amx_model();
 

@@ -35,6 +35,8 @@ const Engine& engine_of(Unit unit, const DeviceDescription& device) {
   return engines().back();
 }
 
+const Engine& f32_engine(const DeviceDescription& device) { return best_kernel(f32_engines(), device); }
+
 const Engine& best_engine(const DeviceDescription& device) {
   for (const Unit unit : {Unit::amx, Unit::dot}) {
     if (has_unit(device, unit)) return engine_of(unit, device);

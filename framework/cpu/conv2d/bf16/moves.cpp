@@ -78,7 +78,7 @@ void spread(const Spread& s) {
   auto* block = static_cast<T*>(s.to);
   int c = 0;
   for (; c + step_channels <= s.channels; c += step_channels, block += s.block) {
-    const bfloat16* from = s.from + c;
+    const bfloat16* from = static_cast<const bfloat16*>(s.from) + c;
     T* to = block;
     if (s.scale != nullptr) {
       const Factors<Store> factors(s.scale + c);
@@ -90,7 +90,7 @@ void spread(const Spread& s) {
   if (c == s.channels) return;
   // Whole vectors are read as long as they end before the last value of the last position.
   const auto rest = static_cast<std::size_t>(s.channels - c);
-  const bfloat16* from = s.from + c;
+  const bfloat16* from = static_cast<const bfloat16*>(s.from) + c;
   HWY_ALIGN bfloat16 some[step_channels];
 #if HWY_TARGET == HWY_AVX3
   const auto kept = static_cast<__mmask32>((std::uint64_t{1} << rest) - 1);
@@ -114,6 +114,24 @@ void spread(const Spread& s) {
     }
 #endif
     s.scale != nullptr ? factors.put_scaled(some, block) : put(some, block);
+  }
+}
+
+void spread_f32(const Spread& s) {
+  auto* block = static_cast<float*>(s.to);
+  for (int c = 0; c < s.channels; c += step_channels, block += s.block) {
+    const float* from = static_cast<const float*>(s.from) + c;
+    const int there = std::min(step_channels, s.channels - c);
+    float* to = block;
+    for (std::int64_t i = 0; i < s.count; ++i, from += s.pixel, to += step_channels) {
+      if (there == step_channels) {
+#pragma GCC unroll 8
+        for (int k = 0; k < step_channels; k += lanes) hn::Store(hn::LoadU(Tag(), from + k), Tag(), to + k);
+      } else {
+        std::copy_n(from, there, to);
+        std::fill(to + there, to + step_channels, 0.0f);
+      }
+    }
   }
 }
 
@@ -193,6 +211,7 @@ void convert(const From* from, std::int64_t count, To* to) {
 constexpr Moves of_target = {.set = LAMINA_SIMD_SET,
                              .spread = spread<Stores<bfloat16>, bfloat16>,
                              .spread_widened = spread<Stores<bfloat16>, float>,
+                             .spread_f32 = spread_f32,
                              .write_bf16 = write<Stores<bfloat16>, bfloat16>,
 #if HWY_TARGET == HWY_AVX3
                              .write_rounding = write<InstructionStores, bfloat16>,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/tensor/dtype.h"
@@ -13,8 +14,8 @@ namespace lamina::cpu::bf16 {
 
 /// Values of positions in a row, on the way into blocks of step_channels channels.
 struct Spread {
-  const bfloat16* from = nullptr;  // of the first position; the channels of each lie side by side
-  std::int64_t pixel = 0;          // elements to the next
+  const void* from = nullptr;  // of the first position; the channels of each lie side by side
+  std::int64_t pixel = 0;      // elements to the next
   std::int64_t count = 0;
   int channels = 0;
   const bfloat16* scale = nullptr;  // [channels] that values are multiplied by on the way, rounded again; or null
@@ -52,6 +53,7 @@ struct Moves {
   InstructionSet set;
   void (*spread)(const Spread& s);          // to bf16
   void (*spread_widened)(const Spread& s);  // to f32
+  void (*spread_f32)(const Spread& s);      // of f32, without factors
   void (*write_bf16)(const Write& w);
   /// The same by AVX512-BF16, which rounds to nearest even too, faster, and results below 2^-126 become 0; or null.
   void (*write_rounding)(const Write& w) = nullptr;
@@ -73,6 +75,12 @@ std::span<const Moves> moves();
 /// The fastest of them that need no more than that; if `rounding`, spread, write_bf16 and narrow are by AVX512-BF16
 /// where this machine has it.
 const Moves& moves_of(InstructionSet set, bool rounding);
+
+/// What brings rows of T to an engine.
+template <class T>
+auto spread_of(const Moves& moves, const Engine& engine) {
+  return sizeof(T) == 4 ? moves.spread_f32 : engine.widened ? moves.spread_widened : moves.spread;
+}
 
 /// What a Write does besides an addition and a clamp, if that is all of the epilogue.
 std::optional<Pointwise> written_function(const RowEpilogue& epilogue);

@@ -1,6 +1,6 @@
-// Without instructions for bf16: both operands become f32, which is exact, and are multiplied and added as such. The
-// input is widened when it is copied (moves.cpp), weights in registers. Written once and compiled for each instruction
-// set by Highway.
+// Multiply-adds of f32: of operands that are f32, or bf16 that become f32, which is exact, where no instruction
+// multiplies them; then the input is widened when it is copied (moves.cpp), weights in registers. Written once and
+// compiled for each instruction set by Highway.
 
 #include "lamina/cpu/simd_targets.h"
 
@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
@@ -34,63 +35,90 @@ constexpr int vectors = 4, most_positions = 6;
 constexpr int vectors = 2, most_positions = 6;
 #endif
 constexpr int filters = vectors * lanes;
+/// Of f32 the longest chain of multiply-adds, in steps: docs/inside/precision.md.
+constexpr int chain_steps = 128 / step_channels;
 
-template <int P>
-HWY_NOINLINE void multiply_tile(const Tile& t) {
-  const Tag d;
+/// The two vectors of weights of a pair of channels, which of bf16 lie in each other's halves.
+HWY_INLINE Vector weights_of(const float* pair, std::ptrdiff_t row, int channel, int v) {
+  return hn::LoadU(Tag(), pair + channel * row + v * lanes);
+}
+HWY_INLINE Vector weights_of(const std::uint16_t* pair, std::ptrdiff_t, int channel, int v) {
   const hn::RebindToUnsigned<Tag> words;
+  const auto both =
+      hn::Load(words, reinterpret_cast<const std::uint32_t*>(pair) + static_cast<std::ptrdiff_t>(v) * lanes);
+  return hn::BitCast(Tag(), channel == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, hn::Set(words, 0xffff0000u)));
+}
+
+/// W: of weights.
+template <class W, int P>
+HWY_NOINLINE void multiply_tile(const Tile& t) {
+  constexpr bool chains = std::is_same_v<W, float>;
+  const Tag d;
   Vector sums[P][vectors];
-#pragma GCC unroll 14
-  for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      sums[p][v] = hn::Zero(d);
-    }
-  }
-  const auto* const input = static_cast<const float*>(t.input);
-  const std::uint16_t* w = t.weights;
-  const std::uint16_t* fetch = t.fetch;
-  const auto multiply = [&](const float* x, auto&& widened) HWY_ATTR {
-    Vector weights[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      weights[v] = hn::BitCast(d, widened(hn::Load(words, reinterpret_cast<const std::uint32_t*>(w) +
-                                                              static_cast<std::ptrdiff_t>(v) * lanes)));
-    }
+  const auto clear = [&]() HWY_ATTR {
 #pragma GCC unroll 14
     for (int p = 0; p < P; ++p) {
-      const Vector value = hn::Set(d, x[p * step_channels]);
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sums[p][v] = hn::MulAdd(value, weights[v], sums[p][v]);
+      for (int v = 0; v < vectors; ++v) sums[p][v] = hn::Zero(d);
     }
   };
+  const auto store = [&](auto&& summed) HWY_ATTR {
+#pragma GCC unroll 14
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        float* const to = t.sums + p * t.sums_row + v * lanes;
+        hn::Store(summed(sums[p][v], to), d, to);
+      }
+    }
+  };
+  const auto as_it_is = [](Vector y, const float*) HWY_ATTR { return y; };
+  const auto added = [&](Vector y, const float* to) HWY_ATTR { return hn::Add(hn::Load(d, to), y); };
+  clear();
+  const auto* const input = static_cast<const float*>(t.input);
+  const auto* w = static_cast<const W*>(t.weights);
+  const std::ptrdiff_t row = chains && t.weights_row != 0 ? t.weights_row : filters;
+  const std::uint16_t* fetch = t.fetch;
   for (int step = 0; step < t.steps; ++step) {
+    if (chains && step > 0 && step % chain_steps == 0) {
+      step == chain_steps ? store(as_it_is) : store(added);
+      clear();
+    }
     fetch = fetch_ahead(fetch, t.fetch_lines);
     const float* x = input + t.offsets[step];
-    const std::uint16_t* const end = w + (step < t.whole_steps ? 16 : t.pairs) * (2 * filters);
-    for (; w != end; w += 2 * filters, x += 2) {
-      multiply(x, [](auto pairs) HWY_ATTR { return hn::ShiftLeft<16>(pairs); });
-      multiply(x + 1, [&](auto pairs) HWY_ATTR { return hn::And(pairs, hn::Set(words, 0xffff0000u)); });
+    const W* const end = w + (step < t.whole_steps ? 16 : t.pairs) * (2 * row);
+    for (; w != end; w += 2 * row, x += 2) {
+#pragma GCC unroll 2
+      for (int channel = 0; channel < 2; ++channel) {
+        Vector weights[vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) weights[v] = weights_of(w, row, channel, v);
+#pragma GCC unroll 14
+        for (int p = 0; p < P; ++p) {
+          const Vector value = hn::Set(d, x[p * step_channels + channel]);
+#pragma GCC unroll 4
+          for (int v = 0; v < vectors; ++v) sums[p][v] = hn::MulAdd(value, weights[v], sums[p][v]);
+        }
+      }
     }
   }
-#pragma GCC unroll 14
-  for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) hn::Store(sums[p][v], d, t.sums + p * t.sums_row + v * lanes);
-  }
+  chains&& t.steps > chain_steps ? store(added) : store(as_it_is);
 }
 
-template <int... index>
+template <class W, int... index>
 constexpr std::array<void (*)(const Tile&), sizeof...(index)> tiles_of(std::integer_sequence<int, index...>) {
-  return {multiply_tile<index + 1>...};
+  return {multiply_tile<W, index + 1>...};
 }
 
+template <class W>
 void multiply(const Tile& tile, int positions) {
-  static constexpr auto tiles = tiles_of(std::make_integer_sequence<int, most_positions>());
+  static constexpr auto tiles = tiles_of<W>(std::make_integer_sequence<int, most_positions>());
   tiles[static_cast<std::size_t>(positions - 1)](tile);
 }
 
+template <class W>
 constexpr Engine engine = {.unit = Unit::multiply_add,
+                           .operand = std::is_same_v<W, float> ? DType::f32 : DType::bf16,
                            .set = LAMINA_SIMD_SET,
                            .what = "f32 multiply-adds",
                            .filters = filters,
@@ -101,7 +129,8 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .cache = 1 << 20,
                            .begin = nullptr,
                            .end = nullptr,
-                           .multiply = multiply};
+                           .multiply = multiply<W>};
+constexpr Engine of_f32 = engine<float>, of_bf16 = engine<std::uint16_t>;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace
@@ -112,9 +141,11 @@ HWY_AFTER_NAMESPACE();
 namespace lamina::cpu::bf16 {
 
 std::span<const Engine> multiply_add_engines() {
-  static constexpr std::array engines = {LAMINA_SIMD_ALL(engine)};
+  static constexpr std::array engines = {LAMINA_SIMD_ALL(of_bf16)};
   return engines;
 }
+
+std::span<const Engine> f32_engines() { return LAMINA_SIMD_KERNELS(of_f32); }
 
 }  // namespace lamina::cpu::bf16
 #endif

@@ -9,6 +9,7 @@
 #include "lamina/cuda/short_finish.h"
 #include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
+#include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::depthwise {
@@ -128,7 +129,7 @@ bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
          !problem.second.scaled && is_pointwise(a) && is_depthwise(b) && is_square(b) && a.in_channels % 2 == 0 &&
          !problem.first.epilogue.pool && is_short(problem.first.epilogue, type) &&
          !problem.second.epilogue.reads_operands() && finish_takes(problem.second.epilogue, p) &&
-         fits(p.input(), a.in_pixels(), type) && fits(p.output(), b.out_pixels(), type) && choose(problem, p);
+         fits(p.input(), a.in_pixels(), type) && fits(p.output(), b.out_pixels(), type) && keep(choose(problem, p), p);
 }
 
 bool pays_pair(const ConvPairProblem& problem, const Preparation& p) {
@@ -136,12 +137,12 @@ bool pays_pair(const ConvPairProblem& problem, const Preparation& p) {
   for (ConvProblem* part : {&usual.first, &usual.second}) {
     if (p.batch_invariant) part->geometry = lamina::detail::of_images(part->geometry, p, 32);
   }
-  const auto choice = choose(usual, p);
+  const auto choice = p.batch_invariant ? choose(usual, p) : kept(p, [&] { return choose(problem, p); });
   return choice && preference::pair(usual, choice->cost);
 }
 
 std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& p) {
-  auto choice = choose(problem, p);
+  auto choice = kept(p, [&] { return choose(problem, p); });
   if (!choice) lamina::detail::fail("pair: no tile fits this device");
   const DType type = p.output().format.dtype;
   Constants constants(p.device.device.index);

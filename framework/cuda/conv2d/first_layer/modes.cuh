@@ -7,6 +7,7 @@
 
 #include "lamina/cuda/conv2d/first_layer/params.h"
 #include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/ptx/arithmetic.cuh"
 #include "lamina/kernel/conv_geometry.h"
 
 /// The four precisions as the tensor cores see them: operand type, whether inputs may be stored so (`narrow`), number
@@ -104,16 +105,6 @@ __device__ __forceinline__ float exact_operand(float x) {
   return x;
 }
 
-/// y, but at least or at most the bound; NaN stays NaN, as in PyTorch's ReLU.
-__device__ __forceinline__ float at_least(float y, float bound) {
-  asm("max.NaN.f32 %0, %0, %1;" : "+f"(y) : "f"(bound));
-  return y;
-}
-__device__ __forceinline__ float at_most(float y, float bound) {
-  asm("min.NaN.f32 %0, %0, %1;" : "+f"(y) : "f"(bound));
-  return y;
-}
-
 /// What is done to sums that are stored as Out.
 template <class Out, int n>
 __device__ __forceinline__ void finish(const Params& p, float (&y)[n]) {
@@ -124,8 +115,8 @@ __device__ __forceinline__ void finish(const Params& p, float (&y)[n]) {
   using Kind = Finish::Kind;
   if (p.function == Kind::silu) return each([](float v) { return finished<Kind::silu, Out>({}, v); });
   if (p.function == Kind::hard_swish) return each([](float v) { return finished<Kind::hard_swish, Out>({}, v); });
-  if (p.low > -INFINITY) each([&](float v) { return at_least(v, p.low); });
-  if (p.high < INFINITY) each([&](float v) { return at_most(v, p.high); });
+  if (p.low > -INFINITY) each([&](float v) { return ptx::max_nan(v, p.low); });
+  if (p.high < INFINITY) each([&](float v) { return ptx::min_nan(v, p.high); });
 }
 
 }  // namespace lamina::cuda::first_layer

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <type_traits>
-
 #include "lamina/cuda/conv2d/first_layer/modes.cuh"
 #include "lamina/cuda/conv2d/first_layer/pixels.cuh"
 #include "lamina/cuda/conv2d/first_layer/team.cuh"
 #include "lamina/cuda/conv2d/first_layer/walk.cuh"
+#include "lamina/cuda/ptx/arithmetic.cuh"
 #include "lamina/cuda/ptx/barrier.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 /// Max pooling on the way out: the storing warpgroup reads the tiles as rows of the map, from a ring of pixels in
@@ -15,19 +15,9 @@ namespace lamina::cuda::first_layer {
 
 /// The larger of two, element by element; NaN wins, as in PyTorch's max pooling.
 template <class Out>
-__device__ __forceinline__ std::uint32_t larger(std::uint32_t a, std::uint32_t b) {
-  if constexpr (sizeof(Out) == 4) {
-    asm("max.NaN.f32 %0, %0, %1;" : "+r"(a) : "r"(b));
-  } else if constexpr (std::is_same_v<Out, __half>) {
-    asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  } else {
-    asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
-  }
-  return a;
-}
-template <class Out>
 __device__ __forceinline__ uint4 larger(uint4 a, uint4 b) {
-  return make_uint4(larger<Out>(a.x, b.x), larger<Out>(a.y, b.y), larger<Out>(a.z, b.z), larger<Out>(a.w, b.w));
+  using ptx::max_nan;
+  return make_uint4(max_nan<Out>(a.x, b.x), max_nan<Out>(a.y, b.y), max_nan<Out>(a.z, b.z), max_nan<Out>(a.w, b.w));
 }
 
 /// One thread's share of a row of the pooled map: 16-byte units of its pixels' filters.
@@ -49,7 +39,7 @@ struct PooledRow {
   __device__ __forceinline__ void take(int position, bool fresh, Out* output, bool next) {
     const int unit = thread % pixel_units, filter = first_filter + unit * width;
     int pixel = thread / pixel_units;
-    asm volatile("" : "+r"(pixel));  // keeps the columns below from being worked out beforehand, and spilled
+    ptx::pin(pixel);  // or the columns below would be worked out beforehand, and spilled
     if (thread >= at_a_time * pixel_units || filter >= p.out_channels) return;
     if (output != nullptr) output += filter;
 #pragma unroll

@@ -22,6 +22,7 @@
 #include "lamina/cuda/conv2d/ladder/4_tiled.cuh"
 #include "lamina/cuda/conv2d/ladder/4_tiled.h"
 #include "lamina/cuda/conv2d/ladder/window.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/runtime/launch.h"
 
 namespace lamina::cuda {
@@ -79,7 +80,7 @@ __device__ inline void flush(const ConvGeometry& g, const TiledPlan& plan, const
   const std::int64_t plane = std::int64_t{g.out_height} * g.out_width;
   // The places are the same for every flush. The compiler must not know: it would keep 64 addresses in registers
   // meanwhile.
-  asm volatile("" : "+r"(first_pixel));
+  ptx::pin(first_pixel);
   int place[pixels];  // in the plane from the tile's first row on, or -1
 #pragma unroll
   for (int i = 0; i < pixels; ++i) {

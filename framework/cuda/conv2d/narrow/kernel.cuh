@@ -24,7 +24,9 @@ namespace lamina::cuda::narrow {
 template <class T>
 __device__ __forceinline__ void multiply(std::uint32_t& pair, std::uint32_t by) {
   if constexpr (std::is_same_v<T, __half>) {
-    asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(by));
+    const __half2 product =
+        __hmul2_rn(*reinterpret_cast<const __half2*>(&pair), *reinterpret_cast<const __half2*>(&by));
+    pair = *reinterpret_cast<const std::uint32_t*>(&product);
   } else {
     const auto low = [](std::uint32_t v) { return __uint_as_float(v << 16); };
     const auto high = [](std::uint32_t v) { return __uint_as_float(v & 0xFFFF0000u); };

@@ -4,6 +4,7 @@
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/mma/resident/choice.h"
 #include "lamina/cuda/runtime/launched.h"
+#include "lamina/kernel/finding.h"
 
 namespace lamina::cuda::mma::resident {
 namespace {
@@ -21,11 +22,11 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1);
   };
   return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && !problem.scaled &&
-         fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels()) && slices_fit(p) && choose(g, p).has_value();
+         fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels()) && slices_fit(p) && keep(choose(g, p), p);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  const auto choice = choose(problem.geometry, p);
+  const auto choice = kept(p, [&] { return choose(problem.geometry, p); });
   if (!choice) lamina::detail::fail("mma: no tile fits this device");
   const int device = p.device.device.index;
   reserve_shared_memory(device, choice->tile.kernel, p.device.shared_bytes);

@@ -1,4 +1,4 @@
-#include "lamina/cpu/conv2d/lanes.h"
+#include "lamina/cpu/conv2d/lanes/lanes.h"
 
 #include <algorithm>
 
@@ -159,7 +159,8 @@ void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t
   const std::int64_t out_row = (image * g_.out_height + row) * g_.out_width;
   // The processor follows the rows of a window, but does not foresee where the next begins.
   const std::int64_t below = std::max<std::int64_t>(0, top + (g_.kernel_height - 1) * dilation + 1);
-  const bool fetches = g_.batch * g_.in_height * row_bytes > cached_bytes && below + g_.stride_height <= g_.in_height;
+  const bool fetches =
+      !tensors.near && g_.batch * g_.in_height * row_bytes > cached_bytes && below + g_.stride_height <= g_.in_height;
   for (std::int64_t column = 0; column < g_.out_width; column += kernel_.positions) {
     const std::int64_t begin = std::clamp<std::int64_t>(g_.out_width - kernel_.positions, 0, column);
     if (fetches) {
@@ -243,10 +244,5 @@ template bool takes_lanes<DType::f32>(const ConvProblem&, const Preparation&);
 template bool takes_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
 template std::unique_ptr<Operator> prepare_lanes<DType::f32>(const ConvProblem&, const Preparation&);
 template std::unique_ptr<Operator> prepare_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
-
-bool lanes_pay(const ConvProblem& problem, const Preparation& p) {
-  const int most = p.device.instructions == InstructionSet::avx512 ? 8 : 4;
-  return problem.geometry.group_out_channels() <= most;
-}
 
 }  // namespace lamina::cpu

@@ -1,13 +1,15 @@
-#include "lamina/cpu/product/bf16_panels.h"
+#include "lamina/cpu/product/panels.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "lamina/base/math.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu {
 namespace {
 
+using bf16::Engine;
+using bf16::step_channels;
 using detail::ceil_div;
 using detail::round_up;
 
@@ -18,9 +20,9 @@ constexpr int whole_pairs = step_channels / 2;
 Steps::Steps(const Engine& engine, std::int64_t terms, Pairs order)
     : steps(ceil_div<std::int64_t>(terms, step_channels)) {
   const auto rest = static_cast<int>(terms - (steps - 1) * step_channels);
-  pairs = engine.unit == Unit::amx   ? whole_pairs
-          : order == Pairs::in_order ? ceil_div(rest, 2)
-                                     : std::min(rest, whole_pairs);
+  pairs = engine.unit == bf16::Unit::amx ? whole_pairs
+          : order == Pairs::in_order     ? ceil_div(rest, 2)
+                                         : std::min(rest, whole_pairs);
   whole = pairs == whole_pairs ? steps : steps - 1;
 }
 
@@ -31,9 +33,9 @@ std::int64_t column_panel(const Engine& engine, std::int64_t terms) {
 }
 
 void pack_columns(const Engine& engine, const bfloat16* columns, std::int64_t stride, std::int64_t count,
-                  std::int64_t terms, std::uint16_t* packed) {
+                  std::int64_t terms, bfloat16* packed) {
   const int filters = engine.filters;
-  if (count < filters) std::fill_n(packed, column_panel(engine, terms), std::uint16_t{0});
+  if (count < filters) std::fill_n(packed, column_panel(engine, terms), bfloat16());
   const Steps s(engine, terms, Pairs::in_order);
   for (std::int64_t step = 0; step < s.steps; ++step) {
     const std::int64_t first = step * step_channels;
@@ -42,10 +44,25 @@ void pack_columns(const Engine& engine, const bfloat16* columns, std::int64_t st
     for (std::int64_t f = 0; f < count; ++f) {
       std::uint32_t words[whole_pairs] = {};
       std::memcpy(words, columns + f * stride + first, there * sizeof *columns);
-      std::uint16_t* to = packed + 2 * f;
-      for (int pair = 0; pair < pairs; ++pair, to += 2 * filters) std::memcpy(to, words + pair, sizeof *words);
+      bfloat16* to = packed + 2 * f;
+      for (int pair = 0; pair < pairs; ++pair, to += 2 * filters)
+        std::memcpy(static_cast<void*>(to), words + pair, sizeof *words);
     }
     packed += std::int64_t{pairs} * 2 * filters;
+  }
+}
+
+void pack_columns(const Engine& engine, const float* columns, std::int64_t stride, std::int64_t count,
+                  std::int64_t terms, float* packed) {
+  std::fill_n(packed, count < engine.filters || terms % 2 != 0 ? column_panel(engine, terms) : 0, 0.0f);
+  // So many terms at a time that what is written to stays in the L1 cache.
+  constexpr std::int64_t block = 64;
+  for (std::int64_t begin = 0; begin < terms; begin += block) {
+    const std::int64_t end = std::min(terms, begin + block);
+    for (std::int64_t f = 0; f < count; ++f) {
+      const float* const from = columns + f * stride;
+      for (std::int64_t t = begin; t < end; ++t) packed[t * engine.filters + f] = from[t];
+    }
   }
 }
 
@@ -55,18 +72,26 @@ std::int64_t row_panel(const Engine& engine, std::int64_t terms) {
 }
 
 void pack_rows(const Engine& engine, const bfloat16* rows, std::int64_t stride, std::int64_t count, std::int64_t terms,
-               Pairs pairs, std::uint16_t* packed) {
+               Pairs pairs, bfloat16* packed) {
   constexpr bfloat16 zeros[64] = {};
   const int filters = engine.filters;
-  if (count < filters) std::fill_n(packed, row_panel(engine, terms), std::uint16_t{0});
+  if (count < filters) std::fill_n(packed, row_panel(engine, terms), bfloat16());
   for (std::int64_t first = 0; first < terms; first += step_channels) {
     for (int pair = 0; pair < whole_pairs; ++pair, packed += 2 * filters) {
       const auto at = [&](std::int64_t i) { return i < terms ? rows + i * stride : zeros; };
       const bfloat16* const even = at(pairs == Pairs::in_order ? first + 2 * pair : first + pair);
       const bfloat16* const odd = at(pairs == Pairs::in_order ? first + 2 * pair + 1 : first + pair + whole_pairs);
-      for (std::int64_t i = 0; i < count; ++i) packed[2 * i] = even[i].bits, packed[2 * i + 1] = odd[i].bits;
+      auto* const to = reinterpret_cast<std::uint16_t*>(packed);
+      for (std::int64_t i = 0; i < count; ++i) to[2 * i] = even[i].bits, to[2 * i + 1] = odd[i].bits;
     }
   }
 }
 
-}  // namespace lamina::cpu::bf16
+void pack_rows(const Engine& engine, const float* rows, std::int64_t stride, std::int64_t count, std::int64_t terms,
+               Pairs, float* packed) {
+  std::fill_n(packed, count < engine.filters ? row_panel(engine, terms) : 0, 0.0f);
+  for (std::int64_t t = 0; t < terms; ++t) std::copy_n(rows + t * stride, count, packed + t * engine.filters);
+  std::fill(packed + terms * engine.filters, packed + row_panel(engine, terms), 0.0f);
+}
+
+}  // namespace lamina::cpu

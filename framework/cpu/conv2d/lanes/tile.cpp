@@ -4,13 +4,13 @@
 #include "lamina/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/lanes_tile.cpp"
+#define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/lanes/tile.cpp"
 #include <hwy/foreach_target.h>
 //
 #include <hwy/highway.h>
 
-#include "lamina/cpu/conv2d/lanes_blocks-inl.h"
-#include "lamina/cpu/conv2d/lanes_tile.h"
+#include "lamina/cpu/conv2d/lanes/blocks-inl.h"
+#include "lamina/cpu/conv2d/lanes/tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lamina::cpu::bf16 {

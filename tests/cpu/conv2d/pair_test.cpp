@@ -1,6 +1,6 @@
 // A convolution and the depthwise one behind it: the bits of one after the other, whatever the rows are cut into.
 
-#include "lamina/cpu/conv2d/bf16/pair.h"
+#include "lamina/cpu/conv2d/pair.h"
 
 #include <gtest/gtest.h>
 
@@ -72,18 +72,22 @@ DeviceDescription device_with(int unit) {
   return device;
 }
 
-TEST(CpuBf16Pair, HasTheBitsOfOneAfterTheOther) {
+template <DType type>
+void expect_bits_of_one_after_the_other() {
+  constexpr Format format = {type, Layout::nhwc};
   for (const Case& c : cases()) {
     const ConvGeometry a = geometry_of(c.first), b = geometry_of(c.second);
+    if (type == DType::f32 && a.kernel_height > 1) continue;
     const test::ConvData first = test::draw(a, test::Values::mixed), second = test::draw(b, test::Values::mixed);
     const ConvPairProblem pair = {problem_of(a, first, c.chain), problem_of(b, second, {{Pointwise::relu}})};
-    const View from = view_of(a, false, c.input), middle = view_of(a, true), to = view_of(b, true);
+    const View from = view_of(a, false, type == DType::f32 ? format : c.input);
+    const View middle = view_of(a, true, format), to = view_of(b, true, format);
     const Bytes input = test::to_bytes(first.x, from.shape, from.format);
     for (const int unit : {0, 1, 2, 3}) {
       Preparation p = {.inputs = {&from, 1},
                        .outputs = {&to, 1},
                        .device = device_with(unit),
-                       .precision = Precision::bf16,
+                       .precision = type == DType::f32 ? Precision::fp32 : Precision::bf16,
                        .threads = 1};
       Preparation one = p, two = p;
       one.outputs = two.inputs = {&middle, 1};
@@ -92,11 +96,34 @@ TEST(CpuBf16Pair, HasTheBitsOfOneAfterTheOther) {
       const Bytes expected = run(*after, run(*before, input, from, middle, 1), middle, to, 1);
       for (const int threads : {1, 2, 7}) {
         p.threads = threads;
-        EXPECT_EQ(run(*cpu::bf16::prepare_pair(pair, p), input, from, to, threads), expected)
+        ASSERT_TRUE(cpu::takes_pair<type>(pair, p));
+        EXPECT_EQ(run(*cpu::prepare_pair<type>(pair, p), input, from, to, threads), expected)
             << test::describe(a) << ", " << test::describe(b) << ", unit " << unit << ", threads " << threads;
       }
     }
   }
+}
+
+TEST(CpuPair, HasTheBitsOfOneAfterTheOther) { expect_bits_of_one_after_the_other<DType::f32>(); }
+TEST(CpuBf16Pair, HasTheBitsOfOneAfterTheOther) { expect_bits_of_one_after_the_other<DType::bf16>(); }
+
+TEST(CpuPair, IsTakenWhereWhatLiesBetweenIsLarge) {
+  const auto taken = [](int images, Precision precision) {
+    const ConvGeometry a = geometry_of(square(images, 16, 112, 112, 96, 1));
+    const ConvGeometry b = geometry_of(square(images, 96, 112, 112, 96, 3, 2, 1, 1, 96));
+    constexpr Format format = {DType::f32, Layout::nhwc};
+    const View from = view_of(a, false, format), to = view_of(b, true, format);
+    const ConvPairProblem pair = {{.geometry = a, .weight = Tensor::zeros({96, 16, 1, 1})},
+                                  {.geometry = b, .weight = Tensor::zeros({96, 1, 3, 3})}};
+    return paying_kernel(pair, {.inputs = {&from, 1},
+                                .outputs = {&to, 1},
+                                .device = describe(Device::cpu()),
+                                .precision = precision,
+                                .threads = 2}) != nullptr;
+  };
+  EXPECT_FALSE(taken(1, Precision::fp32));
+  EXPECT_TRUE(taken(8, Precision::fp32));
+  EXPECT_FALSE(taken(8, Precision::bf16));
 }
 
 TEST(CpuBf16Pair, PoolsAsThePoolingBehindIt) {
@@ -132,7 +159,7 @@ TEST(CpuBf16Pair, PoolsAsThePoolingBehindIt) {
     both.epilogue.pool = pool;
     for (const int threads : {1, 2, 7}) {
       p.threads = threads;
-      EXPECT_EQ(run(*cpu::bf16::prepare_pooled(both, p), input, from, to, threads), expected) << threads;
+      EXPECT_EQ(run(*cpu::prepare_pooled(both, p), input, from, to, threads), expected) << threads;
     }
   }
 }
@@ -150,7 +177,7 @@ TEST(CpuBf16Pair, IsTakenWhereTheCachesDoNotHoldWhatLiesBetween) {
                      .precision = Precision::bf16,
                      .threads = 2};
     change(pair, p, from, to);
-    return cpu::bf16::takes_pair(pair, p);
+    return paying_kernel(pair, p) != nullptr;
   };
   const auto nothing = [](auto&...) {};
   EXPECT_TRUE(taken(8, nothing));

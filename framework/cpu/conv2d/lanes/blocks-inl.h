@@ -1,4 +1,4 @@
-// Blocks of channels of f32 or bf16 to vectors of floats and back, for each instruction set that lanes_tile.cpp is
+// Blocks of channels of f32 or bf16 to vectors of floats and back, for each instruction set that tile.cpp is
 // compiled for.
 
 #if defined(LAMINA_CPU_CONV2D_LANES_BLOCKS) == defined(HWY_TARGET_TOGGLE)

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lamina/cpu/conv2d/bf16/moves.h"
-#include "lamina/cpu/conv2d/lanes_tile.h"
+#include "lamina/cpu/conv2d/lanes/tile.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/problems.h"
@@ -19,8 +19,6 @@ template <DType input>
 bool takes_lanes(const ConvProblem& problem, const Preparation& preparation);
 template <DType input>
 std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& preparation);
-/// A group that fills a vector by itself is quicker with its inputs broadcast.
-bool lanes_pay(const ConvProblem& problem, const Preparation& preparation);
 
 /// Row by row, tile by tile, all channels of it: what is read lies in as many streams as a tile reads positions.
 class LanesConv {
@@ -31,6 +29,7 @@ class LanesConv {
   struct Tensors {
     const std::byte* input = nullptr;  // from row `first_row` on, rows of all images counted on
     std::int64_t first_row = 0;
+    bool near = false;  // in a cache: nothing is fetched
     const std::byte* residual = nullptr;
     std::byte* output = nullptr;
   };

@@ -1,0 +1,38 @@
+#include "lamina/cpu/conv2d/preference.h"
+
+#include "lamina/cpu/conv2d/bf16/engine.h"
+
+namespace lamina::cpu::preference {
+namespace {
+
+/// Whether the L2 caches of the threads do not hold what a convolution of bf16 gives: then what follows it is computed
+/// with it, though tasks compute the rows anew that windows of neighbouring tasks share.
+bool outgrows_caches(const ConvGeometry& g, const Preparation& p) {
+  const auto caches = static_cast<std::size_t>(p.threads * bf16::best_engine(p.device).cache);
+  return static_cast<std::size_t>(g.output_size()) * sizeof(bfloat16) > caches / 2;
+}
+
+}  // namespace
+
+/// A group that fills a vector by itself is quicker with its inputs broadcast.
+bool lanes(const ConvProblem& problem, const Preparation& p) {
+  return problem.geometry.group_out_channels() <= (p.device.instructions == InstructionSet::avx512 ? 8 : 4);
+}
+
+/// Not for one or two filters a group over few channels (depthwise), and not with neither AVX2 nor NEON.
+bool blocked(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return p.device.instructions != InstructionSet::scalar &&
+         (g.group_out_channels() >= 3 || g.group_in_channels() >= 16);
+}
+
+/// What stays in the last cache between the two costs less than rows that are computed twice.
+bool pair(const ConvPairProblem& problem, const Preparation&) {
+  return problem.first.geometry.output_size() * static_cast<std::int64_t>(sizeof(float)) > 6 << 20;
+}
+bool bf16_pair(const ConvPairProblem& problem, const Preparation& p) {
+  return outgrows_caches(problem.first.geometry, p);
+}
+bool pooled(const ConvProblem& problem, const Preparation& p) { return outgrows_caches(problem.geometry, p); }
+
+}  // namespace lamina::cpu::preference
