@@ -37,9 +37,9 @@ command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not in P
 # share it out, layers that overlap, what is exact where a fast path steps aside, slices, whole networks.
 rows='Tables/EveryRow.IsRightOnThem/*_sm90:Tables/EveryRow.IsRightOnThem/*_sm80'
 others=$(tr -d ' \n' <<<'
-  NhwcConv2d.EveryTileHoweverShared: NhwcConv2d.SumsOfManyTiles: NhwcConv2d.LayersOverlap*: NhwcScaled.*:
-  LinearStream.EveryTile*: LinearStream.LayersOverlap*: Mma.EveryTile: Precisions/Sm90.WildlyMixedMagnitudes/fp32_f32:
-  Precisions/Sm90.WildlyMixedMagnitudes/tf32_f32_nhwc: Cuda/CudaLayers.NetworksAgree*/0: Cuda/CudaJoin.*/0:
+  ChannelsLast.EveryTileHoweverShared: ChannelsLast.SumsOfManyTiles: ChannelsLast.LayersOverlap*: ChannelsLastScaled.*:
+  LinearStream.EveryTile*: LinearStream.LayersOverlap*: Mma.EveryTile: Precisions/FirstLayer.WildlyMixedMagnitudes/fp32_f32:
+  Precisions/FirstLayer.WildlyMixedMagnitudes/tf32_f32_nhwc: Cuda/CudaLayers.NetworksAgree*/0: Cuda/CudaJoin.*/0:
   Cuda/CudaStrides.*/0')
 
 check() { # TOOL TEST: its output and exit status become files

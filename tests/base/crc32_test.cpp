@@ -1,7 +1,5 @@
 #include "lamina/base/crc32.h"
 
-#include <gtest/gtest.h>
-
 #include "support/file_test.h"
 
 namespace lamina::test {

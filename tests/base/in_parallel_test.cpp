@@ -1,7 +1,5 @@
 #include "lamina/base/in_parallel.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "lamina/base/names.h"
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 
 #include "lamina/base/content.h"

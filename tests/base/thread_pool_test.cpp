@@ -1,16 +1,13 @@
 #include "lamina/base/thread_pool.h"
 
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <time.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <thread>
-#include <vector>
 
 #include "support/file_test.h"
 #include "support/scarce.h"

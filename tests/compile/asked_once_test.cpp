@@ -11,7 +11,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/layers/pool2d.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 using Question = std::array<Layout, 2>;
@@ -48,4 +48,4 @@ TEST(AskedOnce, AModuleForEachPairOfFormatsAndItsPrepareIsToldWhatItFound) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

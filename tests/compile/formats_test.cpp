@@ -1,20 +1,14 @@
 // How a Plan stores activations: what is negotiated and what is converted. For a GPU, which need not be there: the CPU
 // has one format. That conversions compute what they should is tests/cuda/layers_test.cpp's business.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "compile/fused.h"
 #include "lamina/layers/linear.h"
 #include "lamina/layers/pool2d.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::random_tensor;
 
 /// Stands in for a layer whose kernels take the layouts it is told, and a ReLU; a pooling where `pools` says so.
 class Picky final : public Module {
@@ -45,7 +39,7 @@ constexpr std::pair nhwc = {Layout::nhwc, Layout::nhwc};
 
 detail::Program program_of(const Graph& graph, CompileOptions options = {.device = Device::cuda()}) {
   options.description = DeviceDescription{.device = options.device};
-  return test::program_before("join", graph, options);
+  return program_before("join", graph, options);
 }
 
 /// The layouts of the conversions' results, in order.
@@ -158,7 +152,7 @@ TEST(Formats, ALinearTakesTheFlattenBeforeIt) {
     const Value drop = g.add("drop", Dropout(), flat);
     g.output(g.add("relu", ReLU(), g.add("linear", Linear({.in = 60, .out = 7}), drop)));
     if (shared) g.output(drop);
-    test::randomize(g);
+    randomize(g);
     const detail::Program program = program_of(g, {.batch = 2, .threads = 1});
     const auto& last = program.operations.back();
     EXPECT_EQ(last.name, "linear");
@@ -183,17 +177,17 @@ TEST(Formats, AFlattenedLinearThatDoesNotFitSaysSo) {
   const Linear& linear = *flattened;
   const Shape image = {2, 4, 3, 5}, other = {2, 4, 3, 6};
   EXPECT_EQ(linear.output_shape({&image, 1}), (Shape{2, 7}));
-  test::expect_error([&] { (void)linear.output_shape({&other, 1}); }, {"linear", "60", "72"});
+  expect_error([&] { (void)linear.output_shape({&other, 1}); }, {"linear", "60", "72"});
   const View input = {.shape = image}, output = {.shape = {2, 7}};
   const Preparation preparation = {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu())};
-  test::expect_error([&] { (void)linear.prepare(preparation); }, {"weight"});
+  expect_error([&] { (void)linear.prepare(preparation); }, {"weight"});
 }
 
 TEST(Formats, BytesOfAnActivation) {
   EXPECT_EQ(detail::bytes_of({2, 3, 5, 7}, {}), 2u * 3 * 5 * 7 * 4);
   EXPECT_EQ(detail::bytes_of({2, 3, 5, 7}, {DType::f16, Layout::nhwc}), 2u * 3 * 5 * 7 * 2);
-  test::expect_error([] { (void)detail::bytes_of({1ll << 31, 1ll << 31}, {}); }, {"too large"});
+  expect_error([] { (void)detail::bytes_of({1ll << 31, 1ll << 31}, {}); }, {"too large"});
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

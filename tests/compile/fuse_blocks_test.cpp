@@ -1,10 +1,5 @@
 // Which layers of a block become one operation on a GPU, whose kernels do several.
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "compile/fused.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
@@ -17,10 +12,8 @@
 #include "support/devices.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::fused;
 
 /// Where a kernel does both: in 16 bits on Hopper, if one of them is of single pixels and nobody else reads it.
 TEST(Fuse, TwoConvolutionsThatAreAddedAreOne) {
@@ -34,8 +27,8 @@ TEST(Fuse, TwoConvolutionsThatAreAddedAreOne) {
     const Value a = conv("a", kernel), b = conv("b", kernel_of_shortcut);
     g.output(g.add("y", ReLU(), g.add("sum", Add(), {a, b})));
     if (read_twice) g.output(a);
-    test::randomize(g);
-    return fused(g, test::h200(), precision);
+    randomize(g);
+    return fused(g, h200(), precision);
   };
   using Steps = std::vector<std::string>;
   EXPECT_EQ(steps(1, 1, false, Precision::fp16), (Steps{"sum of convolutions: sum, y, a"}));
@@ -57,8 +50,8 @@ TEST(Fuse, AConvolutionAndTheDepthwiseOneBehindItAreOne) {
                           g.add("relu", ReLU(), a));
     g.output(g.add("y", ReLU(), b));
     if (read_twice) g.output(a);
-    test::randomize(g);
-    return fused(g, test::h200(), precision);
+    randomize(g);
+    return fused(g, h200(), precision);
   };
   using Steps = std::vector<std::string>;
   EXPECT_EQ(steps(1, 96, false, Precision::fp16), (Steps{"convolution and depthwise convolution: y, a, relu"}));
@@ -83,8 +76,8 @@ TEST(Fuse, SqueezeAndExcitationIsOne) {
     g.output(
         g.add("y", std::make_shared<Op>("Mul"), swapped ? std::vector{factors, image} : std::vector{image, factors}));
     if (read_twice) g.output(means);
-    test::randomize(g);
-    return fused(g, test::h200(), precision);
+    randomize(g);
+    return fused(g, h200(), precision);
   };
   using Steps = std::vector<std::string>;
   const Steps one = {"conv2d: ", "squeeze and excitation: means, few, relu, factors, sigmoid"};
@@ -95,4 +88,4 @@ TEST(Fuse, SqueezeAndExcitationIsOne) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,12 +1,5 @@
 // Which nodes become part of others, and that nothing changes by it.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "compile/fused.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/conv2d.h"
@@ -15,11 +8,8 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::fused;
-using test::random_tensor;
 
 Value constant(Graph& g, const std::string& name, Tensor value) {
   return g.add(name, Constant(std::move(value)), std::initializer_list<Value>{});
@@ -103,7 +93,7 @@ TEST(Fuse, FactorsOfTheChannelsBelongToTheConvolutionThatFollows) {
       const Value y = g.add("conv", Conv2d({.in = 20, .out = 20, .kernel = 1}), product);
       const Value normed = g.add("norm", BatchNorm2d({.channels = 20}), y);
       g.output(g.add("relu", ReLU(), g.add("sum", Add(), {normed, residual})));
-      test::randomize(g);
+      randomize(g);
       Tensor variance(Shape{20});
       for (float& value : variance.values<float>()) value = 2;
       g.find("norm")->module->set_parameter("running_var", variance);
@@ -140,7 +130,7 @@ TEST(Fuse, KnownFactorsBecomeParameters) {
   Graph g;
   const Value x = g.input("x", {batch, 3, 6, 5});
   Value y = g.add("conv", Conv2d({.in = 3, .out = 8, .kernel = 3, .bias = false}), x);
-  test::randomize(g);
+  randomize(g);
   y = op(g, "scaled", "Mul", {y, constant(g, "scale", random_tensor({1, 8, 1, 1}, 3))});
   y = op(g, "shifted", "Add", {constant(g, "shift", random_tensor({8, 1, 1}, 4)), y});
   y = op(g, "lowered", "Sub", {y, constant(g, "mean", random_tensor({1, 8, 1, 1}, 5))});
@@ -239,10 +229,10 @@ TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
   const Value a = g.add("a", Conv2d({.in = 16, .out = 32, .kernel = 3, .padding = 1}), x);
   const Value b = g.add("b", Conv2d({.in = 16, .out = 32, .kernel = 1}), x);
   g.output(op(g, "y", "HardSwish", {g.add("sum", Add(), {a, b})}));
-  test::randomize(g);
+  randomize(g);
   EXPECT_EQ(fused(g), (std::vector<std::string>{"conv2d: ", "conv2d: sum, y"}));
   expect_same(g, {random_tensor({2, 16, 6, 6}, 1)});
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

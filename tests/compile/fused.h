@@ -11,9 +11,37 @@
 
 #include "lamina/compile/passes.h"
 #include "lamina/kernel/device_description.h"
+#include "lamina/ops/op.h"
 #include "lamina/plan/plan.h"
+#include "support/networks.h"
 
 namespace lamina::test {
+
+/// Of a graph in the making: nodes whose names are of no interest.
+inline std::string next_name() {
+  static int count = 0;
+  return "n" + std::to_string(++count);
+}
+inline Value constant(Graph& g, Tensor value) {
+  return g.add(next_name(), Constant(std::move(value)), std::initializer_list<Value>{});
+}
+inline Value op(Graph& g, const char* what, std::vector<Value> inputs, Attributes attributes = {}) {
+  return g.add(next_name(), std::make_shared<Op>(what, std::move(attributes)), inputs);
+}
+inline Value integers(Graph& g, const std::vector<std::int64_t>& values) {
+  return constant(g, Tensor::from(values, Shape{static_cast<std::int64_t>(values.size())}));
+}
+inline Value reshaped(Graph& g, Value x, const std::vector<std::int64_t>& shape) {
+  return op(g, "Reshape", {x, integers(g, shape)});
+}
+inline Value transposed(Graph& g, Value x, const std::vector<std::int64_t>& order) {
+  return op(g, "Transpose", {x}, {{"perm", order}});
+}
+/// A product with a matrix, and what is added.
+inline Value multiplied(Graph& g, Value x, std::int64_t in, std::int64_t out, unsigned seed) {
+  const Value product = op(g, "MatMul", {x, constant(g, random_tensor({in, out}, seed))});
+  return op(g, "Add", {product, constant(g, random_tensor({out}, seed + 1))});
+}
 
 /// A graph as it is before a pass.
 inline detail::Program program_before(std::string_view end, const Graph& graph, const CompileOptions& options) {

@@ -1,7 +1,5 @@
 // Concatenation in place: what becomes a slice, and that every network still computes what its modules do.
 
-#include <gtest/gtest.h>
-
 #include "compile/fused.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/layers/batch_norm2d.h"
@@ -9,10 +7,8 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::random_tensor;
 
 Conv2d one_by_one(int in, int out) { return Conv2d({.in = in, .out = out, .kernel = 1}); }
 Conv2d three_by_three(int in, int out) { return Conv2d({.in = in, .out = out, .kernel = 3, .padding = 1}); }
@@ -27,7 +23,7 @@ struct Joins {
 Joins joins_of(const Graph& graph, Precision precision = Precision::fp32) {
   CompileOptions options = {.batch = 2, .precision = precision, .threads = 2};
   detail::settle_options(graph, options);
-  const detail::Program program = test::program_before("strides", graph, options);
+  const detail::Program program = program_before("strides", graph, options);
   Joins joins;
   for (const auto& op : program.operations) {
     if (op.module->op() != "concat") continue;
@@ -47,7 +43,7 @@ void expect_near(const Tensor& found, const Tensor& expected) {
 
 /// Twice, as a plan's second run finds what the first one left; with the input where it was and elsewhere.
 void expect_right(Graph& graph, const Shape& input) {
-  test::randomize(graph);
+  randomize(graph);
   const Tensor x = random_tensor(input, 5);
   Plan plain = graph.compile({.batch = input[0], .threads = 1, .fuse = false, .keep_all = true});
   const auto expected = plain.run({&x, 1});
@@ -90,7 +86,7 @@ TEST(Join, Bf16BranchesWriteWhereTheyAreJoined) {
   const Value read = g.add("read", three_by_three(18, 10), b);  // of the slice
   const Value sum = g.add("sum", Add(), {g.add("head", one_by_one(46, 10), joined), read});
   end(g, g.add("last", one_by_one(10, 4), sum));  // whose f32 is not to reach further
-  test::randomize(g);
+  randomize(g);
   EXPECT_EQ(joins_of(g, Precision::bf16).copies, 0);
   const Tensor input = random_tensor({2, 5, 9, 8}, 5);
   const Tensor expected = g.compile({.batch = 2, .threads = 1}).run(input).clone();
@@ -140,7 +136,7 @@ TEST(Join, ADenseBlockIsOneImage) {
   }
   const Value joined = g.add("joined", std::make_shared<Concat>(1), features);
   end(g, g.add("head", one_by_one(channels, 4), g.add("norm", BatchNorm2d({.channels = channels}), joined)));
-  test::randomize(g);
+  randomize(g);
   for (const Graph::Node& node : g.nodes()) {
     if (node.module == nullptr || node.module->op() != "batch_norm2d") continue;
     for (const auto& parameter : node.module->parameters()) {
@@ -227,4 +223,4 @@ TEST(Join, WhatCannotBeInPlaceIsCopied) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -15,7 +15,7 @@
 #include "lamina/layers/views.h"
 #include "lamina/ops/op.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 Graph chain(int n) {
@@ -129,4 +129,4 @@ TEST(LinearMemory, OfManyOperands) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,12 +1,10 @@
 // Taps that see nothing but padding are no part of a plan.
 
-#include <gtest/gtest.h>
-
 #include "compile/fused.h"
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 constexpr int side = 9;
@@ -23,13 +21,13 @@ Graph branches() {
     joined.push_back(g.add(name + "_relu", ReLU(), y));
   }
   g.output(g.add("joined", Concat(1), {joined[0], joined[1], joined[2]}));
-  test::randomize(g);
+  randomize(g);
   return g;
 }
 
 std::vector<Size2d> kernels_of(const Graph& graph, CompileOptions options) {
   detail::settle_options(graph, options);
-  const detail::Program program = test::program_before("formats", graph, options);
+  const detail::Program program = program_before("formats", graph, options);
   std::vector<Size2d> result;
   for (const auto& op : program.operations) {
     if (const auto* conv = dynamic_cast<const Conv2d*>(op.module.get())) result.push_back(conv->options().kernel);
@@ -47,7 +45,7 @@ TEST(LiveWindows, AreWhatIsLeftOfConvolutions) {
 
 TEST(LiveWindows, ComputeTheSame) {
   const Graph g = branches();
-  const Tensor x = test::random_tensor({2, 8, side, side}, 3);
+  const Tensor x = random_tensor({2, 8, side, side}, 3);
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const auto run = [&](bool fuse) {
       Plan plan = g.compile({.batch = 2, .precision = precision, .threads = 1, .fuse = fuse});
@@ -62,4 +60,4 @@ TEST(LiveWindows, ComputeTheSame) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,10 +1,6 @@
 // Moves of elements that follow each other, also across what is done row by row: fewer of them, and the same results.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "compile/fused.h"
 #include "lamina/layers/conv2d.h"
@@ -13,44 +9,16 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-using test::random_tensor;
-
 constexpr std::int64_t images = 3, length = 5, heads = 2, depth = 4, width = heads * depth;
-
-std::string next_name() {
-  static int count = 0;
-  return "n" + std::to_string(++count);
-}
-Value constant(Graph& g, Tensor value) {
-  return g.add(next_name(), Constant(std::move(value)), std::initializer_list<Value>{});
-}
-Value op(Graph& g, const char* what, std::vector<Value> inputs, Attributes attributes = {}) {
-  return g.add(next_name(), std::make_shared<Op>(what, std::move(attributes)), inputs);
-}
-Value integers(Graph& g, const std::vector<std::int64_t>& values) {
-  Tensor tensor({static_cast<std::int64_t>(values.size())}, DType::i64);
-  std::ranges::copy(values, tensor.values<std::int64_t>().begin());
-  return constant(g, tensor);
-}
-Value reshaped(Graph& g, Value x, const std::vector<std::int64_t>& shape) {
-  return op(g, "Reshape", {x, integers(g, shape)});
-}
-Value transposed(Graph& g, Value x, const std::vector<std::int64_t>& order) {
-  return op(g, "Transpose", {x}, {{"perm", order}});
-}
-Value linear(Graph& g, Value x, std::int64_t in, std::int64_t out, unsigned seed) {
-  const Value product = op(g, "MatMul", {x, constant(g, random_tensor({in, out}, seed))});
-  return op(g, "Add", {product, constant(g, random_tensor({out}, seed + 1))});
-}
 
 int count_moves(const Graph& graph) {
   CompileOptions options = {.batch = images, .threads = 1};
   options.description = describe(Device::cpu());
   int count = 0;
-  for (const auto& operation : test::program_before("formats", graph, options).operations)
+  for (const auto& operation : program_before("formats", graph, options).operations)
     count += operation.module->op() == "move";
   return count;
 }
@@ -63,9 +31,7 @@ int count_copies(const Graph& graph) {
   return count;
 }
 
-void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) {
-  test::expect_same_unfused(graph, images, inputs);
-}
+void expect_same(const Graph& graph, const std::vector<Tensor>& inputs) { expect_same_unfused(graph, images, inputs); }
 
 /// ShuffleNet's: the halves of the shuffled channels are moves of the image itself, which may be channels last, and not
 /// of what it is under the shuffle's five dimensions.
@@ -87,7 +53,7 @@ TEST(Moves, OfAShuffledImageReadTheImage) {
   CompileOptions options = {.batch = images, .threads = 1};
   detail::settle_options(g, options);
   int moves = 0;
-  const detail::Program program = test::program_before("formats", g, options);
+  const detail::Program program = program_before("formats", g, options);
   for (const auto& operation : program.operations) {
     if (operation.module->op() != "move") continue;
     ++moves;
@@ -100,7 +66,7 @@ TEST(Moves, OfAShuffledImageReadTheImage) {
 /// Attention as PyTorch's nn.MultiheadAttention is exported: the batch is moved behind the sequence and back.
 Value attention(Graph& g, Value x, bool other_reader) {
   const Value sequence_first = transposed(g, x, {1, 0, 2});
-  const Value projected = linear(g, sequence_first, width, 3 * width, 10);
+  const Value projected = multiplied(g, sequence_first, width, 3 * width, 10);
   const Value parts = transposed(g, reshaped(g, projected, {length, -1, 3, width}), {2, 0, 1, 3});
   std::vector<Value> qkv;
   for (std::int64_t i = 0; i < 3; ++i) {
@@ -112,7 +78,7 @@ Value attention(Graph& g, Value x, bool other_reader) {
   const Value scores = op(g, "MatMul", {qkv[0], transposed(g, qkv[1], {0, 1, 3, 2})});
   const Value mixed = op(g, "MatMul", {op(g, "Softmax", {scores}), qkv[2]});
   const Value together = reshaped(g, transposed(g, mixed, {2, 0, 1, 3}), {-1, width});
-  const Value out = reshaped(g, linear(g, together, width, width, 20), {length, -1, width});
+  const Value out = reshaped(g, multiplied(g, together, width, width, 20), {length, -1, width});
   if (other_reader) g.output(op(g, "Relu", {sequence_first}));
   return transposed(g, out, {1, 0, 2});
 }
@@ -136,7 +102,7 @@ TEST(Moves, NothingStandsBetweenALayerAndASumOfOneImage) {
   CompileOptions options = {.batch = 1, .threads = 1};
   options.description = describe(Device::cpu());
   std::vector<std::string> steps;
-  for (const auto& operation : test::program_before("formats", g, options).operations) {
+  for (const auto& operation : program_before("formats", g, options).operations) {
     if (!operation.view) steps.emplace_back(operation.module->op());
   }
   EXPECT_EQ(std::ranges::count(steps, "linear"), 2);
@@ -162,7 +128,7 @@ TEST(Moves, AreJoinedAcrossFunctionsOfRows) {
   Graph g;
   const Value x = g.input("x", {batch, length, width});
   const Value there = transposed(g, x, {1, 0, 2});
-  const Value y = op(g, "Relu", {linear(g, there, width, 3, 30)});
+  const Value y = op(g, "Relu", {multiplied(g, there, width, 3, 30)});
   g.output(transposed(g, y, {1, 0, 2}));
   expect_same(g, {random_tensor({images, length, width}, 7)});
   EXPECT_EQ(count_moves(g), 0);  // what is left moves nothing
@@ -183,7 +149,7 @@ TEST(Moves, DoNotPassWhatIsOfOtherRows) {
   Graph g;
   const Value x = g.input("x", {batch, length, width});
   const Value positive = op(g, "Relu", {transposed(g, x, {1, 0, 2})});
-  const Value rows = linear(g, reshaped(g, positive, {length, 1, images * width}), images * width, 3, 48);
+  const Value rows = multiplied(g, reshaped(g, positive, {length, 1, images * width}), images * width, 3, 48);
   const auto one = [&](std::int64_t value) { return integers(g, {value}); };
   g.output(op(g, "Slice", {rows, one(-1), one(-100), one(0), one(-1)}));  // backwards
   expect_same(g, {random_tensor({images, length, width}, 49)});
@@ -233,8 +199,8 @@ TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
                         Case{true, true, {0, 3, 1, 2}, 0}, Case{true, false, {0, 3, 2, 1}, 0}}) {
     Graph g;
     const Value x = g.input("x", {batch, channels, side, side});
-    const Value hidden = op(g, "Relu", {linear(g, transposed(g, x, {0, 2, 3, 1}), channels, 10, 40)});
-    const Value rows = c.biased ? linear(g, hidden, 10, channels, 42)
+    const Value hidden = op(g, "Relu", {multiplied(g, transposed(g, x, {0, 2, 3, 1}), channels, 10, 40)});
+    const Value rows = c.biased ? multiplied(g, hidden, 10, channels, 42)
                                 : op(g, "MatMul", {hidden, constant(g, random_tensor({10, channels}, 44))});
     const Value factors = constant(g, random_tensor({channels, 1, 1}, 45));
     g.output(op(g, "Add", {op(g, "Mul", {factors, transposed(g, rows, c.back)}), x}));
@@ -243,7 +209,7 @@ TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
     options.description = describe(Device::cpu());
     int convolutions = 0;
     bool apart = false;  // a step of functions alone
-    for (const auto& operation : test::program_before("formats", g, options).operations) {
+    for (const auto& operation : program_before("formats", g, options).operations) {
       convolutions += operation.module->op() == "conv2d";
       apart |= dynamic_cast<const Elementwise*>(operation.module.get()) != nullptr;
     }
@@ -254,4 +220,4 @@ TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,7 +1,5 @@
 // Graphs of ops: what is known when they are compiled, values of other types, fewer images than the batch.
 
-#include <gtest/gtest.h>
-
 #include <numeric>
 
 #include "lamina/graph/graph.h"
@@ -12,11 +10,8 @@
 #include "support/file_test.h"
 #include "support/run_problem.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::devices_here;
-using test::expect_error;
 
 Tensor floats(const Shape& shape, float first = 0) {
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
@@ -205,7 +200,7 @@ TEST(Network, WhatMixesImagesNeedsThemAll) {
 }
 
 TEST(Network, ModelFilesHoldOpsAndConstants) {
-  const test::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto path = directory.path() / "ops.safetensors";
   flattened_by_arithmetic().save(path);
   const Graph loaded = Graph::load(path);
@@ -237,4 +232,4 @@ TEST(Network, ErrorsNameTheNode) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

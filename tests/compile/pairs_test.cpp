@@ -1,12 +1,10 @@
 // A convolution and the depthwise one that reads it become one operation where a kernel computes both.
 
-#include <gtest/gtest.h>
-
 #include "compile/fused.h"
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 constexpr int channels = 96, side = 112;
@@ -22,14 +20,14 @@ Graph block(bool read_twice) {
       clipped);
   g.output(g.add("deep_clipped", ReLU(), deep));
   if (read_twice) g.output(clipped);
-  test::randomize(g);
+  randomize(g);
   return g;
 }
 
 /// Operations, and how many of them are pairs.
 std::pair<std::size_t, int> operations(const Graph& graph, CompileOptions options) {
   detail::settle_options(graph, options);
-  const detail::Program program = test::program_before("formats", graph, options);
+  const detail::Program program = program_before("formats", graph, options);
   int pairs = 0;
   for (const auto& op : program.operations) pairs += op.module->op() == "convolution and depthwise convolution";
   return {program.operations.size(), pairs};
@@ -47,7 +45,7 @@ TEST(Pairs, AreOneOperationWhereNobodyElseReadsWhatLiesBetween) {
 
 TEST(Pairs, HaveTheBitsThatTheBatchOfOneHas) {
   const Graph g = block(false);
-  const Tensor x = test::random_tensor({3, 16, side, side}, 5);
+  const Tensor x = random_tensor({3, 16, side, side}, 5);
   const auto run = [&](const Tensor& images, int threads) {
     Plan plan = g.compile({.batch = images.shape()[0], .precision = Precision::bf16, .threads = threads});
     const Tensor result = plan.run({&images, 1})[0].clone();
@@ -58,4 +56,4 @@ TEST(Pairs, HaveTheBitsThatTheBatchOfOneHas) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

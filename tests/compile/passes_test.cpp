@@ -1,14 +1,9 @@
 // What every pass leaves is a Program that can run in its order, and the table of passes as `lamina inspect` prints it.
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "lamina/compile/passes.h"
 #include "support/random_graph.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 /// Every operation reads what is there by then, and no two give the same value.
@@ -30,7 +25,7 @@ void expect_in_order(const detail::Program& program) {
 
 TEST(Passes, LeaveAProgramThatRunsInItsOrder) {
   for (unsigned seed = 0; seed < 400; ++seed) {
-    const test::RandomGraph drawing(seed, seed % 16 == 0 ? test::wide_extents() : test::RandomExtents());
+    const RandomGraph drawing(seed, seed % 16 == 0 ? wide_extents() : RandomExtents());
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       detail::Compilation compilation{drawing.graph, {}};
       compilation.plan->options = {.precision = precision, .threads = 1};
@@ -63,4 +58,4 @@ TEST(Passes, AreListedWithTheStepsThatTheyLeave) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

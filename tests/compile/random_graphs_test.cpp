@@ -1,17 +1,9 @@
 // Graphs drawn at random: the plan gives what it gives with nothing fused, in the same shapes.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <span>
-
 #include "support/random_graph.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::random_tensor;
 
 constexpr unsigned graphs = 3000, parts = 8;
 
@@ -20,7 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, RandomGraphs, testing::Range(0u, parts));
 
 TEST_P(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
   for (unsigned seed = GetParam() * graphs / parts; seed < (GetParam() + 1) * graphs / parts; ++seed) {
-    const test::RandomGraph drawing(seed, seed % 16 == 0 ? test::wide_extents() : test::RandomExtents());
+    const RandomGraph drawing(seed, seed % 16 == 0 ? wide_extents() : RandomExtents());
     const Tensor input = random_tensor(drawing.input_shape, seed);
     Plan together = drawing.graph.compile({.threads = 1});
     Plan apart = drawing.graph.compile({.threads = 1, .fuse = false});
@@ -39,4 +31,4 @@ TEST_P(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,33 +1,16 @@
 // Rows that nobody reads are not computed, and the others are what they were.
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "compile/fused.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::random_tensor;
 
 constexpr std::int64_t images = 3, length = 7;
 constexpr int width = 8;
 
-std::string next_name() {
-  static int count = 0;
-  return "n" + std::to_string(++count);
-}
-Value op(Graph& g, const char* what, std::vector<Value> inputs, Attributes attributes = {}) {
-  return g.add(next_name(), std::make_shared<Op>(what, std::move(attributes)), inputs);
-}
-Value constant(Graph& g, Tensor value) {
-  return g.add(next_name(), Constant(std::move(value)), std::initializer_list<Value>{});
-}
 Value linear(Graph& g, Value x, int in, int out, unsigned seed) {
   Linear layer({.in = in, .out = out});
   layer.set_weight(random_tensor({out, in}, seed));
@@ -47,21 +30,15 @@ Value block(Graph& g, Value x, unsigned seed) {
   return op(g, "Add", {x, linear(g, wide, 3 * width, width, seed + 4)});
 }
 
-Value integers(Graph& g, const std::vector<std::int64_t>& values) {
-  return constant(g, Tensor::from(values, Shape{static_cast<std::int64_t>(values.size())}));
-}
 /// The first half, of two heads.
 Value attention(Graph& g, Value x, unsigned seed) {
   const auto by_head = [&](unsigned which) {
-    const Value heads =
-        op(g, "Reshape", {linear(g, x, width, width, which), integers(g, {images, length, 2, width / 2})});
-    return op(g, "Transpose", {heads}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+    return transposed(g, reshaped(g, linear(g, x, width, width, which), {images, length, 2, width / 2}), {0, 2, 1, 3});
   };
   const Value q = by_head(seed), k = by_head(seed + 2), v = by_head(seed + 4);
-  const Value scores = op(g, "MatMul", {q, op(g, "Transpose", {k}, {{"perm", std::vector<std::int64_t>{0, 1, 3, 2}}})});
+  const Value scores = op(g, "MatMul", {q, transposed(g, k, {0, 1, 3, 2})});
   const Value mixed = op(g, "MatMul", {op(g, "Softmax", {scores}), v});
-  const Value rows = op(g, "Transpose", {mixed}, {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
-  const Value together = op(g, "Reshape", {rows, integers(g, {images, length, width})});
+  const Value together = reshaped(g, transposed(g, mixed, {0, 2, 1, 3}), {images, length, width});
   return op(g, "Add", {x, linear(g, together, width, width, seed + 6)});
 }
 
@@ -69,7 +46,7 @@ Value attention(Graph& g, Value x, unsigned seed) {
 std::vector<std::int64_t> rows_of_layers(const Graph& graph) {
   CompileOptions options = {.batch = images, .threads = 1};
   detail::settle_options(graph, options);
-  const detail::Program program = test::program_before("formats", graph, options);
+  const detail::Program program = program_before("formats", graph, options);
   std::vector<std::int64_t> rows;
   for (const auto& operation : program.operations) {
     if (operation.module->op() != "linear") continue;
@@ -80,7 +57,7 @@ std::vector<std::int64_t> rows_of_layers(const Graph& graph) {
 }
 
 void expect_same(const Graph& graph) {
-  test::expect_same_unfused(graph, images, {random_tensor({images, length, width}, 1)});
+  expect_same_unfused(graph, images, {random_tensor({images, length, width}, 1)});
 }
 
 using Counts = std::vector<std::int64_t>;
@@ -117,7 +94,7 @@ TEST(Rows, OfAttentionHaveQueriesOfTheirOwn) {
     EXPECT_EQ(rows_of_layers(g), (Counts{images * length, images * length, images * length, images, images, images}));
     CompileOptions options = {.batch = images, .threads = 1};
     detail::settle_options(g, options);
-    const detail::Program program = test::program_before("formats", g, options);
+    const detail::Program program = program_before("formats", g, options);
     int found = 0;
     for (const auto& operation : program.operations) {
       if (operation.module->op() != "attention") continue;
@@ -163,4 +140,4 @@ TEST(Rows, InPartAreNoRows) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,43 +1,28 @@
 // Attention within windows of an image, as Swin and MaxViT are exported: rolls, windows under other shapes, several
 // masks. Few operations are left of it, and the same results.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "compile/fused.h"
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::random_tensor;
 
 constexpr std::int64_t images = 3, side = 6, window = 3, across = side / window, windows = across * across;
 constexpr std::int64_t length = window * window, heads = 2;
 
 struct Builder {
   Graph g;
-  int count = 0;
 
-  std::string next_name() { return "n" + std::to_string(++count); }
-  Value constant(Tensor value) {
-    return g.add(next_name(), Constant(std::move(value)), std::initializer_list<Value>{});
-  }
-  Value integers(const std::vector<std::int64_t>& values) {
-    Tensor tensor({static_cast<std::int64_t>(values.size())}, DType::i64);
-    std::ranges::copy(values, tensor.values<std::int64_t>().begin());
-    return constant(tensor);
-  }
+  Value constant(Tensor value) { return test::constant(g, std::move(value)); }
+  Value integers(const std::vector<std::int64_t>& values) { return test::integers(g, values); }
   Value op(const char* what, std::vector<Value> inputs, Attributes attributes = {}) {
-    return g.add(next_name(), std::make_shared<Op>(what, std::move(attributes)), inputs);
+    return test::op(g, what, std::move(inputs), std::move(attributes));
   }
-  Value reshaped(Value x, const std::vector<std::int64_t>& shape) { return op("Reshape", {x, integers(shape)}); }
-  Value transposed(Value x, const std::vector<std::int64_t>& order) { return op("Transpose", {x}, {{"perm", order}}); }
+  Value reshaped(Value x, const std::vector<std::int64_t>& shape) { return test::reshaped(g, x, shape); }
+  Value transposed(Value x, const std::vector<std::int64_t>& order) { return test::transposed(g, x, order); }
   Value slice(Value x, std::int64_t axis, std::int64_t from, std::int64_t to, std::int64_t step = 1) {
     return op("Slice", {x, integers({from}), integers({to}), integers({axis}), integers({step})});
   }
@@ -51,8 +36,7 @@ struct Builder {
     return x;
   }
   Value linear(Value x, std::int64_t in, std::int64_t out, unsigned seed) {
-    const Value product = op("MatMul", {x, constant(random_tensor({in, out}, seed))});
-    return op("Add", {product, constant(random_tensor({out}, seed + 1))});
+    return test::multiplied(g, x, in, out, seed);
   }
 };
 
@@ -104,7 +88,7 @@ std::vector<std::string> steps_of(const Graph& graph, std::int64_t n = images) {
   CompileOptions options = {.batch = n, .threads = 1};
   options.description = describe(Device::cpu());
   std::vector<std::string> steps;
-  for (const auto& operation : test::program_before("formats", graph, options).operations) {
+  for (const auto& operation : program_before("formats", graph, options).operations) {
     if (!operation.view) steps.emplace_back(operation.module->op());
   }
   return steps;
@@ -217,4 +201,4 @@ TEST(Windows, KnownPlacesAreMoved) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -2,11 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/affine.h"
@@ -16,7 +12,6 @@
 #include "lamina/cpu/pool2d/pool2d.h"
 #include "support/conv_cases.h"
 #include "support/guarded.h"
-#include "support/slice.h"
 
 namespace lamina::cpu {
 namespace {

@@ -1,9 +1,6 @@
-#include <gtest/gtest.h>
 
-#include <cstring>
 #include <numeric>
 #include <random>
-#include <vector>
 
 #include "support/run_problem.h"
 

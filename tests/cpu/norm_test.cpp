@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
-#include <vector>
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/norm_rows.h"

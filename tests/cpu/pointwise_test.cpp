@@ -1,10 +1,5 @@
-#include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <random>
-#include <vector>
 
 #include "support/pointwise_reference.h"
 #include "support/run_problem.h"

@@ -1,10 +1,8 @@
-#include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
-#include <vector>
 
 #include "support/run_problem.h"
 

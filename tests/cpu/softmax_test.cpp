@@ -1,8 +1,6 @@
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
-#include <vector>
 
 #include "support/run_problem.h"
 

@@ -1,17 +1,11 @@
 // CompileOptions::batch_invariant on a GPU: the choices that bits depend on, on devices that need not be there; and the
 // bits themselves, where there is one, as it is and forced to be one before Hopper.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <regex>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "lamina/cuda/runtime/architectures.h"
 #include "lamina/graph/model.h"

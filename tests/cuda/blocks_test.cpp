@@ -1,22 +1,17 @@
 // Blocks of mobile and of residual networks on a GPU, several layers to a kernel, against the CPU layer by layer.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "lamina/layers/pool2d.h"
 #include "lamina/ops/op.h"
 #include "support/devices.h"
+#include "support/file_test.h"
 #include "support/networks.h"
 #include "support/on_gpu.h"
-#include "support/seeded_network.h"
+#include "support/plans/seeded_network.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-class CudaBlocks : public test::OnGpu {};
+class CudaBlocks : public OnGpu {};
 LAMINA_ON_GPUS(CudaBlocks);
 
 /// A first layer and three blocks: with strides 1 and 2, a residual sum, squeeze and excitation, windows of 3 and 5.
@@ -45,35 +40,20 @@ Graph mobile(const char* function) {
   x = block("b", x, 24, 96, 24, 5, 1);
   x = block("c", x, 24, 72, 40, 3, 1);
   g.output(g.add("end", AdaptiveAvgPool2d(1), x));
-  test::seed_parameters(g);
+  seed_parameters(g);
   return g;
-}
-
-int count(const std::string& text, const std::string& what) {
-  int found = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
-  return found;
-}
-
-double relative_error(const Tensor& found, const Tensor& expected) {
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
-    const double a = found.values<float>()[i], b = expected.values<float>()[i];
-    error += (a - b) * (a - b), norm += b * b;
-  }
-  return std::sqrt(error / norm);
 }
 
 TEST_P(CudaBlocks, AreAsLayerByLayer) {
   for (const char* function : {"Relu", "HardSwish"}) {
     const Graph g = mobile(function);
     for (const std::int64_t images : {1, 5}) {
-      const Tensor x = test::random_tensor({images, 3, 61, 57}, 3);
+      const Tensor x = random_tensor({images, 3, 61, 57}, 3);
       const Tensor expected = g.compile({.batch = images, .threads = 1, .fuse = false}).run(x).clone();
       for (const bool before_hopper : {false, true}) {
         for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
           CompileOptions options = {.device = gpu(), .batch = images, .precision = precision};
-          options.description = before_hopper ? test::as_ampere(describe(gpu())) : describe(gpu());
+          options.description = before_hopper ? as_ampere(describe(gpu())) : describe(gpu());
           Plan plan = g.compile(options);
           const bool narrow = size_of(storage_type(precision)) == 2;
           EXPECT_EQ(count(plan.summary(), "pair (mma.sync)"), narrow ? 3 : 0) << plan.summary();
@@ -105,14 +85,14 @@ Graph residual() {
   x = block("c", x, 256, 128, 512, 2);
   g.output(x);
   g.output(g.add("end", AdaptiveAvgPool2d(1), block("d", x, 512, 128, 512, 1)));
-  test::seed_parameters(g);
+  seed_parameters(g);
   return g;
 }
 
 TEST_P(CudaBlocks, WideMapsAreNarrowedWhereTheyAre) {
   const Graph g = residual();
   constexpr std::int64_t images = 40;
-  const Tensor x = test::random_tensor({images, 64, 28, 28}, 4);
+  const Tensor x = random_tensor({images, 64, 28, 28}, 4);
   Plan plain = g.compile({.batch = images, .threads = 1, .fuse = false});
   const auto expected = plain.run({&x, 1});
   for (const bool invariant : {false, true}) {
@@ -133,15 +113,15 @@ TEST(WideMaps, AreNarrowedWhereThatPays) {
   const Graph g = residual();
   const auto joined = [&](const CompileOptions& options) { return count(g.plan_summary(options), "bottleneck"); };
   CompileOptions options = {
-      .device = Device::cuda(), .batch = 256, .precision = Precision::fp16, .description = test::h200()};
+      .device = Device::cuda(), .batch = 256, .precision = Precision::fp16, .description = h200()};
   EXPECT_EQ(joined(options), 3);
   options.keep_all = true;
   EXPECT_EQ(joined(options), 0);
   options.keep_all = false, options.precision = Precision::bf16;
   EXPECT_EQ(joined(options), 0);
-  options.precision = Precision::fp16, options.description = test::as_ampere(test::h200());
+  options.precision = Precision::fp16, options.description = as_ampere(h200());
   EXPECT_EQ(joined(options), 0);
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -2,35 +2,20 @@
 // written on such a GPU: LAMINA_UPDATE_GOLDEN=1 writes it anew. Where a change is to add in another order, as a merge
 // of kernels may, the failure says how far the answer is from a CPU's in fp32; if that is as before, write it anew.
 
-#include <cstring>
 #include <iomanip>
 
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
+#include "support/networks.h"
 #include "support/plans/golden_plans.h"
 
 namespace lamina::test {
 namespace {
 
-/// FNV-1a.
 std::string checksum(const Tensor& tensor) {
-  std::uint64_t hash = 0xCBF29CE484222325u;
-  const auto* bytes = static_cast<const unsigned char*>(tensor.raw());
-  for (std::size_t i = 0; i < tensor.bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001B3u;
   std::ostringstream text;
-  text << std::hex << std::setfill('0') << std::setw(16) << hash;
+  text << std::hex << std::setfill('0') << std::setw(16) << fnv1a(tensor.raw(), tensor.bytes());
   return text.str();
-}
-
-/// The L2 norm of the difference of the first image's answers over that of `truth`, [1, ...].
-double relative_difference(const Tensor& answer, const Tensor& truth) {
-  double difference = 0, norm = 0;
-  const auto a = answer.values<float>(), t = truth.values<float>();
-  for (std::size_t i = 0; i < t.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - t[i], 2);
-    norm += std::pow(t[i], 2);
-  }
-  return std::sqrt(difference / norm);
 }
 
 class Checksums : public testing::TestWithParam<std::string_view> {
@@ -58,7 +43,7 @@ class Checksums : public testing::TestWithParam<std::string_view> {
   std::string distance(const Tensor& from) {
     if (!truth_.defined()) truth_ = answer({.batch = 1});
     std::ostringstream text;
-    text << std::setprecision(2) << relative_difference(from, truth_);
+    text << std::setprecision(2) << relative_error(from, truth_);
     return text.str();
   }
 

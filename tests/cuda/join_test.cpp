@@ -1,11 +1,7 @@
 // Concatenation in place on a GPU: branches and dense blocks whose kernels write to slices of an image and read them.
 
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cmath>
 #include <string>
-#include <vector>
 
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"

@@ -1,24 +1,20 @@
 #include "lamina/lamina.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
-
 #include "lamina/cpu/reference.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/devices.h"
 #include "support/layer_cases.h"
+#include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-class CudaLayers : public test::OnGpu {};
+class CudaLayers : public OnGpu {};
 LAMINA_ON_GPUS(CudaLayers);
 
-Graph graph_of(const test::LayerCase& c) {
+Graph graph_of(const LayerCase& c) {
   Graph g;
   std::vector<Value> values;
   for (const Tensor& input : c.inputs) values.push_back(g.input(std::to_string(values.size()), input.shape()));
@@ -26,24 +22,14 @@ Graph graph_of(const test::LayerCase& c) {
   return g;
 }
 
-double relative_error(const Tensor& a, const Tensor& b) {
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(b.numel()); ++i) {
-    const double x = a.values<float>()[i], y = b.values<float>()[i];
-    error += (x - y) * (x - y);
-    norm += y * y;
-  }
-  return std::sqrt(error / norm);
-}
-
 TEST_P(CudaLayers, AgreeWithTheReference) {
-  for (const test::LayerCase& c : test::layer_cases()) {
+  for (const LayerCase& c : layer_cases()) {
     const Graph g = graph_of(c);
     Plan plan = g.compile({.device = gpu()});
     Tensor output = Tensor::from(std::vector<float>(c.expected.size(), NAN), plan.output_shapes()[0]).to(gpu());
     plan.run_into(c.inputs, {&output, 1});
     const Tensor host = output.to(Device::cpu());
-    EXPECT_EQ(test::mismatch(c, host.values<float>()), "") << c.name << " (" << plan.summary() << ')';
+    EXPECT_EQ(mismatch(c, host.values<float>()), "") << c.name << " (" << plan.summary() << ')';
   }
 }
 
@@ -99,7 +85,7 @@ TEST_P(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
   int pairs = 0;
   for (const Kind kind : {Kind{Precision::fp32, DType::f32, 0}, Kind{Precision::fp16, DType::f16, 4e-3},
                           Kind{Precision::bf16, DType::bf16, 3e-2}}) {
-    for (test::LayerCase c : test::layer_cases()) {
+    for (LayerCase c : layer_cases()) {
       if (c.module->op() == "linear") continue;  // see the next test
       // A batch norm multiplies the rounding of its operand by its scale, here up to 1 / sqrt(0.01) times a weight.
       c.tolerance = std::max(c.tolerance, kind.tolerance * (c.module->op() == "batch_norm2d" ? 20 : 1));
@@ -114,7 +100,7 @@ TEST_P(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
           if (!c.module->takes(formats.preparation)) continue;
           ++pairs;
           const Tensor y = run_in(*c.module, c.inputs, formats);
-          ASSERT_EQ(test::mismatch(c, y.values<float>()), "") << c.name << ", " << input << " to " << output;
+          ASSERT_EQ(mismatch(c, y.values<float>()), "") << c.name << ", " << input << " to " << output;
         }
       }
     }
@@ -169,9 +155,9 @@ TEST_P(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
     for (const auto& [rows, in, out] : sizes) {
       Linear linear({.in = in, .out = out});
-      test::set_parameters(linear, 5);
-      const Tensor x = test::drawn({rows, in}, 6);
-      const std::vector<double> truth = test::reference_linear(linear, x);
+      set_parameters(linear, 5);
+      const Tensor x = drawn({rows, in}, 6);
+      const std::vector<double> truth = reference_linear(linear, x);
       Graph g;
       g.output(g.add("linear", linear, g.input("input", x.shape())));
       Plan plan = g.compile({.device = gpu(), .precision = precision});
@@ -194,10 +180,10 @@ TEST_P(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
          std::vector<Shape>{{1, 5, 3, 7}, {3, 16, 6, 6}, {8, 33, 1, 1}, {20, 64, 2, 3}, {40, 1, 9, 4}}) {
       const auto in = static_cast<int>(image.numel() / image[0]);
       Linear linear({.in = in, .out = 72});
-      test::set_parameters(linear, 5);
+      set_parameters(linear, 5);
       const std::shared_ptr<const Linear> flattened = linear.after_flatten();
-      const Tensor x = test::drawn(image, 6);
-      const std::vector<double> truth = test::reference_linear(linear, x);
+      const Tensor x = drawn(image, 6);
+      const std::vector<double> truth = reference_linear(linear, x);
       for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
         for (const DType output : {dtype, DType::f32}) {
           const Format input = {dtype, layout};
@@ -216,7 +202,7 @@ TEST_P(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
 }
 
 TEST_P(CudaLayers, KeepNan) {
-  Tensor x = test::drawn({1, 1, 5, 5}, 1);
+  Tensor x = drawn({1, 1, 5, 5}, 1);
   x.values<float>()[12] = NAN;
   const Tensor largest = MaxPool2d({.kernel = 3, .stride = 1})(x.to(gpu())).to(Device::cpu());
   for (const float y : largest.values<float>()) EXPECT_TRUE(std::isnan(y));
@@ -258,7 +244,7 @@ void expect_networks_right(const DeviceDescription& device) {
       const Model model = load_model(std::string(LAMINA_TEST_DATA) + "/golden/" + name + ".safetensors");
       const Graph& graph = model.graph;
       const Shape shape = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape->with_batch(3);
-      const std::vector<Tensor> inputs = {test::drawn(shape, 7)};
+      const std::vector<Tensor> inputs = {drawn(shape, 7)};
       Plan truth = graph.compile({.batch = 3, .keep_all = true});
       truth.run(inputs);
       CompileOptions options = {.device = device.device, .batch = 3, .precision = precision, .description = device};
@@ -291,4 +277,4 @@ TEST_P(CudaLayers, NetworksAgreeWithTheCpuAsOnOlderGpus) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

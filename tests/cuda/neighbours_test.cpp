@@ -1,17 +1,12 @@
 // Steps of branches that do not need each other, at the same time.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <string>
-
 #include "lamina/layers/pool2d.h"
 #include "support/devices.h"
+#include "support/file_test.h"
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 Value convolved(Graph& g, const std::string& name, Value x, int in, int out, int kernel) {
@@ -33,7 +28,7 @@ Graph branches() {
     channels = 40 + 72 + 32 + 48;
   }
   g.output(convolved(g, "head", x, channels, 16, 3));
-  test::randomize(g);
+  randomize(g);
   for (const Graph::Node& node : g.nodes()) {  // what 16 bits hold
     if (node.module == nullptr) continue;
     for (const auto& parameter : node.module->parameters()) {
@@ -46,32 +41,26 @@ Graph branches() {
   return g;
 }
 
-int count(const std::string& text, const std::string& what) {
-  int found = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
-  return found;
-}
-
 constexpr const char* beside = "beside";  // the step before: lines may end in between
 
 // Of seven steps of a module two begin something: what reads its input, and what reads that.
 TEST(Neighbours, BranchesStandSideBySide) {
   CompileOptions options = {.device = Device::cuda(), .batch = 2, .precision = Precision::fp16};
-  options.description = test::h200();
+  options.description = h200();
   EXPECT_EQ(count(branches().plan_summary(options), beside), 3 * 5);
   options.keep_all = true;
   EXPECT_EQ(count(branches().plan_summary(options), beside), 0);
-  options.keep_all = false, options.description = test::a100();
+  options.keep_all = false, options.description = a100();
   EXPECT_EQ(count(branches().plan_summary(options), beside), 0);
 }
 
-class CudaNeighbours : public test::OnGpu {};
+class CudaNeighbours : public OnGpu {};
 LAMINA_ON_GPUS(CudaNeighbours);
 
 TEST_P(CudaNeighbours, GiveTheSameBitsInEveryRun) {
   const Graph graph = branches();
   for (const std::int64_t images : {1, 40}) {
-    const Tensor x = test::random_tensor(graph.compile({.batch = images}).input_shapes()[0], 3);
+    const Tensor x = random_tensor(graph.compile({.batch = images}).input_shapes()[0], 3);
     const Tensor expected = graph.compile({.batch = images, .threads = 1, .fuse = false}).run(x).clone();
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
       Plan plan = graph.compile({.device = gpu(), .batch = images, .precision = precision});
@@ -94,4 +83,4 @@ TEST_P(CudaNeighbours, GiveTheSameBitsInEveryRun) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -2,10 +2,6 @@
 
 #include "support/photos.h"
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-
 #include "lamina/cuda/normalize.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/graph/model.h"
@@ -13,20 +9,11 @@
 #include "support/file_test.h"
 #include "support/on_gpu.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-using test::expect_error;
-using test::normalized;
-using test::random_photos;
-using test::random_tensor;
-
-class CudaPhotos : public test::OnGpu {};
+class CudaPhotos : public OnGpu {};
 LAMINA_ON_GPUS(CudaPhotos);
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
-}
 
 /// [N, 3, H, W] -> the same elements in the order of [N, H, W, 3].
 Tensor channels_last(const Tensor& nchw) {
@@ -43,7 +30,7 @@ Tensor channels_last(const Tensor& nchw) {
 /// nothing written beyond the output.
 TEST_P(CudaPhotos, AreTheFormulaToTheBitInEveryFormat) {
   constexpr std::int64_t guard = 64;
-  for (const Preprocess& settings : test::normalizations()) {
+  for (const Preprocess& settings : normalizations()) {
     const detail::LevelTable levels = detail::level_table(settings);
     const Tensor table = Tensor::from(std::span<const float>(levels.values), {3, 256}).to(gpu());
     for (const auto& [n, h, w] : std::initializer_list<std::array<std::int64_t, 3>>{
@@ -97,7 +84,7 @@ Graph network() {
   y = g.add("pool", MaxPool2d({.kernel = 3, .stride = 2}), g.add("relu", ReLU(), y));
   g.output(g.add("flat", Flatten(), g.add("next", Conv2d({.in = 64, .out = 32, .kernel = 3}), y)));
   g.output(g.add("bright", ReLU(), x));
-  test::randomize(g);
+  randomize(g);
   return g;
 }
 
@@ -170,7 +157,7 @@ TEST_P(CudaPhotos, EveryProfiledRunHasTheInput) {
   Value x = g.input("input", {batch, 3, 32, 32});
   for (const char* name : {"a", "b", "c"}) x = g.add(name, Conv2d({.in = 3, .out = 3, .kernel = 3, .padding = 1}), x);
   g.output(x);
-  test::randomize(g);
+  randomize(g);
   for (const bool photos : {false, true}) {
     CompileOptions options = {.device = gpu()};
     if (photos) options.photos = torchvision_imagenet();
@@ -194,4 +181,4 @@ TEST_P(CudaPhotos, ErrorsSayWhatWasExpected) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

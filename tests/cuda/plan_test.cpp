@@ -2,12 +2,7 @@
 
 #include "lamina/plan/plan.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstring>
 #include <optional>
-#include <thread>
 
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/device.h"
@@ -19,24 +14,14 @@
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-using test::branching_network;
-using test::expect_error;
-using test::random_tensor;
-
-class CudaPlan : public test::OnGpu {};
+class CudaPlan : public OnGpu {};
 LAMINA_ON_GPUS(CudaPlan);
 
-void expect_close(const Tensor& a, const Tensor& b) {
-  ASSERT_EQ(a.shape(), b.shape());
-  const auto x = a.values<float>(), y = b.values<float>();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    ASSERT_TRUE(std::abs(x[i] - y[i]) <= 1e-4f + 1e-4f * std::abs(y[i]))
-        << "element " << i << ": " << x[i] << " vs " << y[i];
-  }
-}
+/// As close as tensor cores and a CPU are.
+void expect_close(const Tensor& a, const Tensor& b) { test::expect_close(a, b, 1e-4f); }
 
 std::vector<Tensor> on_cpu(const Graph& graph, const std::vector<Tensor>& inputs) {
   Plan plan = graph.compile({.batch = inputs[0].shape()[0]});
@@ -90,7 +75,7 @@ TEST_P(CudaPlan, EveryAlgorithmAndPrecisionAgreesWithTheCpu) {
   Graph graph;
   const Value x = graph.input("input", {batch, 3, 40, 36});
   graph.output(graph.add("conv", Conv2d({.in = 3, .out = 20, .kernel = 11, .stride = 4, .padding = 2}), x));
-  test::randomize(graph);
+  randomize(graph);
   const std::vector<Tensor> inputs = {random_tensor({2, 3, 40, 36}, 5)};
   const Tensor expected = on_cpu(graph, inputs)[0];
   for (const std::string_view algorithm : conv_algorithms(DeviceType::cuda)) {
@@ -121,10 +106,6 @@ TEST_P(CudaPlan, TheSameBitsTwice) {
   const Tensor first = plan.run(inputs)[0].clone();
   const auto again = plan.run(inputs)[0].values<float>();
   EXPECT_TRUE(std::equal(again.begin(), again.end(), first.values<float>().begin()));
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
 /// Runs are replayed from a captured graph where their addresses come back: more addresses than a Plan remembers, in
@@ -167,7 +148,7 @@ Graph heavy_network() {
   Graph graph;
   const Value x = graph.input("input", {batch, 4096});
   graph.output(graph.add("linear", Linear({.in = 4096, .out = 4096}), x));
-  test::randomize(graph);
+  randomize(graph);
   return graph;
 }
 
@@ -183,16 +164,12 @@ TEST_P(CudaPlan, PlansShareOneCopyOfTheWeights) {
     const Graph other = heavy_network();  // the same weights at other addresses
     plans.push_back(other.compile({.device = gpu()}));
     EXPECT_LT(before - cuda::free_memory(gpu().index), weights / 2);
-    std::vector<std::thread> threads;
     std::vector<Tensor> results(4);
-    for (std::size_t t = 0; t < results.size(); ++t) {
-      threads.emplace_back([&, t] {
-        Plan plan = graph.compile({.device = gpu()});
-        const Tensor input = random_tensor({1, 4096}, 7);
-        for (int i = 0; i < 5; ++i) results[t] = plan.run(input).clone();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    in_threads(results.size(), [&](std::size_t t) {
+      Plan plan = graph.compile({.device = gpu()});
+      const Tensor input = random_tensor({1, 4096}, 7);
+      for (int i = 0; i < 5; ++i) results[t] = plan.run(input).clone();
+    });
     for (const Tensor& result : results) EXPECT_TRUE(same_bits(result, results[0]));
     EXPECT_LT(before - cuda::free_memory(gpu().index), weights / 2);
     plans.push_back(graph.compile({.device = gpu(), .precision = Precision::fp16}));
@@ -267,7 +244,7 @@ TEST_P(CudaPlan, AModelTooLargeIsAnErrorAndTheProcessGoesOn) {
   Graph graph;
   const Value x = graph.input("input", {batch, 1, 1024, 1024});
   graph.output(graph.add("conv", Conv2d({.in = 1, .out = 1024, .kernel = 1}), x));
-  test::randomize(graph);
+  randomize(graph);
   // 64 batches of 1024 maps of 1024 x 1024 floats: 275 GB
   expect_error([&] { (void)graph.compile({.device = gpu(), .batch = 64}); }, {"memory", "free"});
   const Graph small = branching_network();
@@ -277,7 +254,7 @@ TEST_P(CudaPlan, AModelTooLargeIsAnErrorAndTheProcessGoesOn) {
 }
 
 TEST_P(CudaPlan, TensorsOnTheWrongDeviceAreRefusedWithAdvice) {
-  Plan plan = test::small_network().compile();
+  Plan plan = small_network().compile();
   expect_error(
       [&] {
         plan.run(Tensor::zeros({1, 3, 12, 10}, DType::f32, gpu()));
@@ -286,4 +263,4 @@ TEST_P(CudaPlan, TensorsOnTheWrongDeviceAreRefusedWithAdvice) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -2,20 +2,14 @@
 
 #include "lamina/pool/plan_pool.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <utility>
 
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::branching_network;
-using test::random_tensor;
 
 class CudaPool : public testing::Test {
  protected:
@@ -56,7 +50,7 @@ TEST_F(CudaPool, PlansOfOneDeviceShareTheirWeights) {
   Graph graph;
   const Value x = graph.input("x", {batch, 1, 64, 64});
   graph.output(graph.add("conv", Conv2d({.in = 1, .out = 4096, .kernel = 64}), x));  // 64 MiB of weights
-  test::randomize(graph);
+  randomize(graph);
   constexpr std::size_t weights = std::size_t{64} << 20;
   const int last = detail::cuda_device_count() - 1;
   (void)graph.compile({.device = Device::cuda(last)});  // the context and the kernels are there
@@ -66,4 +60,4 @@ TEST_F(CudaPool, PlansOfOneDeviceShareTheirWeights) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -2,10 +2,6 @@
 
 #include "plan/port_formats.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "lamina/cuda/runtime/architectures.h"
 #include "support/batches.h"
 #include "support/devices.h"

@@ -2,13 +2,7 @@
 // results may differ by what the graph makes of that, which the CPU's bf16 tells: it keeps the same values, with an
 // eighth of the precision of fp16 and tf32.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdlib>
-#include <span>
 
 #include "lamina/cuda/runtime/device.h"
 #include "support/devices.h"

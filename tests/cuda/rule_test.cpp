@@ -3,48 +3,19 @@
 // LAMINA_TEST_LONG=1, as scripts/test.sh --long sets it, checks the batches between
 // the least and the most too.
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "lamina/cuda/runtime/architectures.h"
 #include "support/devices.h"
-#include "support/file_test.h"
-#include "support/seeded_network.h"
+#include "support/plans/golden_plans.h"
+#include "support/plans/seeded_network.h"
 
 namespace lamina::test {
 namespace {
-
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' && *value != '0';
-}
 
 /// One weight set for all plans of a network.
 const Graph& network_of(const std::string& name) {
   static std::map<std::string, Graph> known;
   const auto found = known.find(name);
   return found != known.end() ? found->second : known.emplace(name, seeded_network(name)).first->second;
-}
-
-/// The text under each line "# N".
-std::map<std::int64_t, std::string> sections(const std::filesystem::path& path) {
-  std::map<std::int64_t, std::string> result;
-  std::string* section = nullptr;
-  std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("# ")) {
-      section = &result[std::stoll(line.substr(2))];
-    } else if (section != nullptr) {
-      *section += line + '\n';
-    }
-  }
-  return result;
 }
 
 /// Of a summary, the lines that are about convolutions, without the padding of the columns: the rest depends on whether
@@ -54,9 +25,7 @@ std::string convolutions_of(const Graph& graph, const std::string& summary) {
   bool wanted = false;
   std::istringstream lines(summary);
   for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string text;
-    for (std::string word; words >> word;) text += (text.empty() ? "" : " ") + word;
+    const std::string text = single_spaced(line);
     if (!line.empty() && line[0] != ' ') {  // a step; what follows it is indented
       const Graph::Node* node = graph.find(text.substr(0, text.find(' ')));
       wanted = node != nullptr && node->module != nullptr && node->module->op() == "conv2d";
@@ -89,13 +58,13 @@ class Rule : public testing::TestWithParam<std::string_view> {
         continue;
       }
       ASSERT_TRUE(std::filesystem::exists(path)) << path << ": LAMINA_UPDATE_GOLDEN=1 writes it";
-      auto expected = sections(path);
+      auto expected = sections_of(read_file(path));
       EXPECT_EQ(expected.size(), batches.size()) << path;
       for (const std::int64_t n : batches) {
         // A plan packs every weight, a second or two each: the least and the most say most of what a rule does.
         const bool between = n != batches.front() && n != batches.back();
         if (between && !is_set("LAMINA_TEST_LONG")) continue;
-        EXPECT_EQ(plan(n), expected[n]) << path << ", batch " << n;
+        EXPECT_EQ(plan(n), expected[std::to_string(n)]) << path << ", batch " << n;
       }
     }
   }

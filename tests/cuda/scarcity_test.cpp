@@ -3,18 +3,15 @@
 // The linker puts the __wrap_ functions in place of the CUDA runtime's (tests/CMakeLists.txt).
 
 #include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstring>
-#include <functional>
 #include <limits>
 
 #include "lamina/graph/graph.h"
 #include "lamina/pool/plan_pool.h"
 #include "support/networks.h"
 #include "support/on_gpu.h"
-#include "support/seeded_network.h"
+#include "support/plans/seeded_network.h"
 
 namespace {
 

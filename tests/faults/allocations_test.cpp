@@ -1,23 +1,15 @@
 // Every allocation of a piece of work fails in turn, alone and with all that follow. Each time the work ends as if
 // nothing had been, or by Error or std::bad_alloc; nothing leaks, and what is tried next works.
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <functional>
-
-#include "faults/failing_allocation.h"
+#include "support/allocations.h"
 #include "lamina/lamina.h"
 #include "lamina/onnx/onnx.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 #include "support/onnx_writer.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::FailingAllocation;
-using test::TemporaryDirectory;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr long most_tries = 60;  // they take twenty times as long; every allocation is another build's business
@@ -54,9 +46,9 @@ void expect_survival(const std::function<void()>& work) {
       bool happened = true;
       // What a failure makes the C library keep, it keeps once.
       for (int repeat = 0; repeat < 4 && (repeat == 0 || growth > 0); ++repeat) {
-        const long before = test::live_allocations();
+        const long before = live_allocations();
         happened = try_with(work, n, others_too);
-        growth = test::live_allocations() - before;
+        growth = live_allocations() - before;
       }
       EXPECT_LE(growth, 0) << "leaked";
       if (testing::Test::HasFailure()) return;
@@ -92,9 +84,9 @@ TEST(FailingAllocations, WeightsAreWritten) {
 }
 
 void expect_picture(const std::string& name) {
-  const std::string bytes = test::read_file(golden + "images/" + name);
+  const std::string bytes = read_file(golden + "images/" + name);
   expect_survival([&] {
-    const Image image = decode_image(test::as_bytes(bytes), name, {.orientation = Orientation::upright});
+    const Image image = decode_image(as_bytes(bytes), name, {.orientation = Orientation::upright});
     Preprocess settings = torchvision_imagenet();
     settings.resize = 20;
     settings.crop = 16;
@@ -119,17 +111,17 @@ TEST(FailingAllocations, PicturesAreWritten) {
 // Not lamina.graph: nlohmann's trees allocate in their destructor, and where that fails the process ends.
 // Without lists in attributes: libstdc++ 12 jumps to nowhere where copying a std::variant of them throws.
 std::string onnx_model() {
-  using namespace test::onnx;
-  return model(test::onnx::Graph{.nodes = {{"Conv", {"x", "w"}, {"c"}, {attribute("group", 1)}},
-                                           {"Relu", {"c"}, {"r"}},
-                                           {"GlobalAveragePool", {"r"}, {"p"}},
-                                           {"Flatten", {"p"}, {"y"}}},
-                                 .initializers = {floats("w", {2, 3, 3, 3}, std::vector<float>(54, 0.5f))}});
+  using namespace onnx;
+  return model(onnx::Graph{.nodes = {{"Conv", {"x", "w"}, {"c"}, {attribute("group", 1)}},
+                                     {"Relu", {"c"}, {"r"}},
+                                     {"GlobalAveragePool", {"r"}, {"p"}},
+                                     {"Flatten", {"p"}, {"y"}}},
+                           .initializers = {floats("w", {2, 3, 3, 3}, std::vector<float>(54, 0.5f))}});
 }
 
 TEST(FailingAllocations, OnnxFiles) {
   const TemporaryDirectory dir;
-  test::write_file(dir / "x.onnx", onnx_model());
+  write_file(dir / "x.onnx", onnx_model());
   expect_survival([&] {
     const Model model = load_model(dir / "x.onnx");
     (void)model.graph.compile({.threads = 1});
@@ -137,8 +129,8 @@ TEST(FailingAllocations, OnnxFiles) {
 }
 
 void expect_compiled(const CompileOptions& options) {
-  const Graph graph = test::branching_network();
-  const Tensor x = test::random_tensor({options.batch, 3, 16, 16}, 1);
+  const Graph graph = branching_network();
+  const Tensor x = random_tensor({options.batch, 3, 16, 16}, 1);
   Plan plan = graph.compile(options);
   const Tensor expected = plan.run({&x, 1})[0].clone();
   expect_survival([&] {
@@ -154,8 +146,8 @@ TEST(FailingAllocations, CompilingForBf16) { expect_compiled({.precision = Preci
 TEST(FailingAllocations, KeepingAll) { expect_compiled({.threads = 1, .keep_all = true}); }
 
 TEST(FailingAllocations, Pools) {
-  const Graph graph = test::small_network();
-  const Tensor x = test::random_tensor({1, 3, 12, 10}, 1);
+  const Graph graph = small_network();
+  const Tensor x = random_tensor({1, 3, 12, 10}, 1);
   expect_survival([&] {
     PlanPool pool(graph, {.batch = 2, .threads = 1}, {.batches = {1, 2}});
     auto first = pool.submit({x}), second = pool.submit({x});
@@ -165,4 +157,4 @@ TEST(FailingAllocations, Pools) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

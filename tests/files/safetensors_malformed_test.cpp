@@ -25,6 +25,12 @@ std::vector<Case> malformed() {
                        const std::string& data = std::string(4, 'd')) {
     return safetensors_file('{' + safetensors_entry("t", dtype, shape, offsets) + '}', data);
   };
+  const auto two = [&](const char* a, const char* a_shape, const char* a_offsets, const char* b, const char* b_shape,
+                       const char* b_offsets) {
+    return safetensors_file('{' + safetensors_entry(a, "U8", a_shape, a_offsets) + ',' +
+                                safetensors_entry(b, "U8", b_shape, b_offsets) + '}',
+                            four);
+  };
   return {
       {"OneByte", "x", {"8 bytes", "file of 1"}},
       {"SevenBytes", std::string(7, '\0'), {"8 bytes", "file of 7"}},
@@ -51,16 +57,8 @@ std::vector<Case> malformed() {
       {"NumberForTensor", safetensors_file(R"({"t":1})"), {"expected an object", "\"t\"", "1"}},
       {"NullForTensor", safetensors_file(R"({"t":null})"), {"expected an object", "null"}},
       {"ArrayForTensor", safetensors_file(R"({"t":[]})"), {"expected an object", "an array"}},
-      {"DuplicateTensor",
-       safetensors_file('{' + safetensors_entry("t", "U8", "[4]", "[0,4]") + ',' +
-                            safetensors_entry("t", "U8", "[4]", "[0,4]") + '}',
-                        four),
-       {"duplicate key", "\"t\""}},
-      {"DuplicateEscapedTensor",
-       safetensors_file('{' + safetensors_entry("t", "U8", "[4]", "[0,4]") + ',' +
-                            safetensors_entry("\\u0074", "U8", "[4]", "[0,4]") + '}',
-                        four),
-       {"duplicate key", "\"t\""}},
+      {"DuplicateTensor", two("t", "[4]", "[0,4]", "t", "[4]", "[0,4]"), {"duplicate key", "\"t\""}},
+      {"DuplicateEscapedTensor", two("t", "[4]", "[0,4]", "\\u0074", "[4]", "[0,4]"), {"duplicate key", "\"t\""}},
       {"DuplicateDtype",
        safetensors_file(R"({"t":{"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]}})", four),
        {"duplicate key", "dtype", "\"t\""}},
@@ -120,26 +118,10 @@ std::vector<Case> malformed() {
       {"SizeTooSmall", one("F32", "[2]", "[0,4]"), {"\"t\"", "expected 8 bytes", "f32 [2]", "got 4"}},
       {"SizeTooLarge", one("U8", "[3]", "[0,4]"), {"\"t\"", "expected 3 bytes", "got 4"}},
       {"FirstNotAtZero", one("U8", "[3]", "[1,4]"), {"\"t\"", "begin at byte 0", "got 1", "hole"}},
-      {"Hole",
-       safetensors_file('{' + safetensors_entry("a", "U8", "[1]", "[0,1]") + ',' +
-                            safetensors_entry("b", "U8", "[2]", "[2,4]") + '}',
-                        four),
-       {"\"b\"", "begin at byte 1", "got 2", "hole"}},
-      {"Overlap",
-       safetensors_file('{' + safetensors_entry("a", "U8", "[3]", "[0,3]") + ',' +
-                            safetensors_entry("b", "U8", "[2]", "[2,4]") + '}',
-                        four),
-       {"\"b\"", "begin at byte 3", "got 2", "overlap"}},
-      {"SameBytesTwice",
-       safetensors_file('{' + safetensors_entry("a", "U8", "[4]", "[0,4]") + ',' +
-                            safetensors_entry("b", "U8", "[4]", "[0,4]") + '}',
-                        four),
-       {"overlap"}},
-      {"EmptyInsideAnother",
-       safetensors_file('{' + safetensors_entry("a", "U8", "[4]", "[0,4]") + ',' +
-                            safetensors_entry("b", "U8", "[0]", "[2,2]") + '}',
-                        four),
-       {"\"b\"", "overlap"}},
+      {"Hole", two("a", "[1]", "[0,1]", "b", "[2]", "[2,4]"), {"\"b\"", "begin at byte 1", "got 2", "hole"}},
+      {"Overlap", two("a", "[3]", "[0,3]", "b", "[2]", "[2,4]"), {"\"b\"", "begin at byte 3", "got 2", "overlap"}},
+      {"SameBytesTwice", two("a", "[4]", "[0,4]", "b", "[4]", "[0,4]"), {"overlap"}},
+      {"EmptyInsideAnother", two("a", "[4]", "[0,4]", "b", "[0]", "[2,2]"), {"\"b\"", "overlap"}},
       {"TrailingBytes", one("U8", "[3]", "[0,3]"), {"end at byte 3", "1 trailing"}},
       {"DataWithoutTensors", safetensors_file("{}", four), {"4 trailing"}},
       {"Truncated", one("F32", "[1]", "[0,4]", "ddd"), {"\"t\"", "past the end", "truncated"}},

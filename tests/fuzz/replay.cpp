@@ -11,9 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 

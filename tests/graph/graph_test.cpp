@@ -1,17 +1,10 @@
 #include "lamina/graph/graph.h"
 
-#include <gtest/gtest.h>
-
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::branching_network;
-using test::expect_error;
-using test::random_tensor;
-using test::small_network;
 
 TEST(Graph, InfersShapes) {
   const Graph graph = branching_network();
@@ -93,4 +86,4 @@ TEST(Graph, RefusesToRunWithoutWeights) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

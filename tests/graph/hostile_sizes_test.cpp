@@ -1,10 +1,6 @@
 // Whatever number stands where a file has a size, a model runs as the plain loops do or is refused with an Error. Under
 // the undefined-behaviour sanitizer (preset asan) no product or sum on the way may overflow.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include <map>
 #include <nlohmann/json.hpp>
 

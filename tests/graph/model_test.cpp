@@ -1,16 +1,10 @@
 #include "lamina/graph/model.h"
 
-#include <gtest/gtest.h>
-
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::expect_error;
-using test::random_tensor;
-using test::TemporaryDirectory;
 
 /// Weights for one 1x1 convolution "conv" of 2 channels, with `graph` as their graph.
 Weights weights_with(const std::string& graph) {
@@ -31,7 +25,7 @@ const std::string conv_node = R"({"name": "conv", "op": "conv2d", "inputs": ["in
 TEST(Model, SurvivesSavingAndLoading) {
   const TemporaryDirectory dir;
   Model model;
-  model.graph = test::branching_network();
+  model.graph = branching_network();
   model.preprocess = torchvision_imagenet();
   model.labels = {"cat", "", "dog"};
   save_model(dir / "model", model);
@@ -51,7 +45,7 @@ TEST(Model, SurvivesSavingAndLoading) {
 TEST(Model, PreprocessIsWrittenAsPeopleWriteIt) {
   const TemporaryDirectory dir;
   Model model;
-  model.graph = test::small_network();
+  model.graph = small_network();
   model.preprocess = torchvision_imagenet();
   save_model(dir / "model", model);
   EXPECT_EQ(Weights::open(dir / "model").metadata().at("lamina.preprocess"),
@@ -61,7 +55,7 @@ TEST(Model, PreprocessIsWrittenAsPeopleWriteIt) {
 TEST(Model, PreprocessSaysWhatCaffesNetworksWant) {
   const TemporaryDirectory dir;
   Model model;
-  model.graph = test::small_network();
+  model.graph = small_network();
   model.preprocess = caffe_imagenet();
   save_model(dir / "model", model);
   EXPECT_EQ(Weights::open(dir / "model").metadata().at("lamina.preprocess"),
@@ -196,12 +190,12 @@ TEST(Model, NamesTheFileThatIsNoModel) {
 
 TEST(Model, AFailedSaveLeavesTheOldFile) {
   const TemporaryDirectory dir;
-  test::write_file(dir / "model", "old");
+  write_file(dir / "model", "old");
   Model model;
   const Value x = model.graph.input("input", {batch, 1, 2, 2});
   model.graph.output(model.graph.add("conv", Conv2d({.in = 1, .out = 1, .kernel = 1}), x));
   expect_error([&] { save_model(dir / "model", model); }, {"conv.weight"});
-  EXPECT_EQ(test::read_file(dir / "model"), "old");
+  EXPECT_EQ(read_file(dir / "model"), "old");
 }
 
 TEST(Model, NanInTheWeightsPropagates) {
@@ -216,4 +210,4 @@ TEST(Model, NanInTheWeightsPropagates) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,8 +1,5 @@
 #include "lamina/graph/networks.h"
 
-#include <gtest/gtest.h>
-
-#include <fstream>
 #include <map>
 
 #include "support/file_test.h"

@@ -2,13 +2,11 @@
 
 #include "lamina/ops/register_op.h"
 
-#include <atomic>
-#include <thread>
-
 #include "lamina/graph/graph.h"
 #include "lamina/graph/model.h"
 #include "lamina/layers/conv2d.h"
 #include "support/file_test.h"
+#include "support/networks.h"
 
 namespace lamina::test {
 namespace {
@@ -152,20 +150,16 @@ TEST(RegisterOp, ThreadsMayRegisterAndLoadAtOnce) {
   const TemporaryDirectory dir;
   shifting().save(dir / "m");
   std::atomic<int> loaded{0}, taken{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) {
-        loaded += Graph::load(dir / "m").nodes().size() == 2;
-        try {
-          register_op("test.thread" + std::to_string(i), make_shift);
-        } catch (const Error&) {
-          ++taken;
-        }
+  in_threads(4, [&](std::size_t) {
+    for (int i = 0; i < 20; ++i) {
+      loaded += Graph::load(dir / "m").nodes().size() == 2;
+      try {
+        register_op("test.thread" + std::to_string(i), make_shift);
+      } catch (const Error&) {
+        ++taken;
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  });
   EXPECT_EQ(loaded, 80);
   EXPECT_EQ(taken, 60);  // each name was free once
 }

@@ -1,7 +1,5 @@
 // Model files under odd locales, with odd numbers and names, and far larger than any network.
 
-#include <gtest/gtest.h>
-
 #include <ctime>
 #include <limits>
 
@@ -11,42 +9,39 @@
 #include "support/german.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::expect_error;
-using test::TemporaryDirectory;
 
 TEST(Model, FilesAreTheSameInEveryLocale) {
   const TemporaryDirectory dir;
   Model model;
-  model.graph = test::small_network();
+  model.graph = small_network();
   model.preprocess = torchvision_imagenet();
   model.preprocess->divisor = 1234.5f;
   save_model(dir / "plain", model);
-  const test::GermanNumbers german;
+  const GermanNumbers german;
   save_model(dir / "german", model);
-  EXPECT_TRUE(test::read_file(dir / "german") == test::read_file(dir / "plain"));
+  EXPECT_TRUE(read_file(dir / "german") == read_file(dir / "plain"));
   EXPECT_EQ(load_model(dir / "german").preprocess, model.preprocess);
 }
 
 TEST(Model, FilesAreTheSameAfterSetlocale) {
   const TemporaryDirectory dir, locales;
   Model model;
-  model.graph = test::small_network();
+  model.graph = small_network();
   model.preprocess = torchvision_imagenet();
   save_model(dir / "plain", model);
-  const test::GermanProgram german(locales.path());
+  const GermanProgram german(locales.path());
   if (!german.set()) GTEST_SKIP() << "no German locale can be had here";
   save_model(dir / "german", model);
-  EXPECT_TRUE(test::read_file(dir / "german") == test::read_file(dir / "plain"));
+  EXPECT_TRUE(read_file(dir / "german") == read_file(dir / "plain"));
   EXPECT_EQ(load_model(dir / "german").preprocess, model.preprocess);
 }
 
 TEST(Model, TheSmallestNumbersSurvive) {
   const TemporaryDirectory dir;
   Model model;
-  model.graph = test::small_network();
+  model.graph = small_network();
   model.preprocess = Preprocess{.mean = {1e-40f, 0.1f, std::numeric_limits<float>::denorm_min()},
                                 .std = {std::numeric_limits<float>::max(), 1, 3e-39f}};
   save_model(dir / "model", model);
@@ -174,4 +169,4 @@ TEST(Model, PassesOverWhatWrappersPutBeforeEveryName) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

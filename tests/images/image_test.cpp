@@ -1,43 +1,25 @@
 #include "lamina/images/image.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <string>
 
 #include "lamina/base/error.h"
 #include "lamina/images/codecs/codec.h"
+#include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 namespace fs = std::filesystem;
 const fs::path pictures = LAMINA_TEST_DATA "/golden/images";
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+/// A file of that content, and its path.
+fs::path written(const TemporaryDirectory& directory, const char* name, std::string_view content) {
+  write_file(directory / name, content);
+  return directory / name;
 }
 
-std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
-
-Image decode(std::string_view text) { return decode_image(bytes(text), "photo"); }
-
-/// The message of the Error that `action` throws; "no error" if it throws none.
-std::string error_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+Image decode(std::string_view text) { return decode_image(as_bytes(text), "photo"); }
 
 std::string decode_error(std::string_view text) {
   return error_of([&] { decode(text); });
@@ -87,28 +69,6 @@ std::string jpeg_header(std::uint32_t width, std::uint32_t height) {
          std::string{3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0};
 }
 
-/// A new directory, removed with all it holds at the end of the test.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (fs::temp_directory_path() / "lamina-image-test-XXXXXX").string();
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() { fs::remove_all(path_); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const fs::path& path() const { return path_; }
-  fs::path write(const std::string& name, std::string_view text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
-
 std::vector<fs::path> small_pictures() {
   std::vector<fs::path> paths;
   for (const auto& entry : fs::directory_iterator(pictures)) {
@@ -122,8 +82,8 @@ std::vector<fs::path> small_pictures() {
 TEST(Image, JpegThroughStbIsCloseToPillow) {
   for (const std::string name :
        {"colour.jpg", "subsampled.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "halved.jpg", "restarts.jpg"}) {
-    const std::string text = read(pictures / name);
-    const Image ours = detail::decode_jpeg_stb(detail::EncodedImage(bytes(text), name));
+    const std::string text = read_file(pictures / name);
+    const Image ours = detail::decode_jpeg_stb(detail::EncodedImage(as_bytes(text), name));
     const Image theirs = read_image(pictures / (name + ".png"));
     ASSERT_EQ(ours.width, theirs.width);
     ASSERT_EQ(ours.height, theirs.height);
@@ -140,32 +100,32 @@ TEST(Image, JpegThroughStbIsCloseToPillow) {
 
 TEST(Image, ContentDecidesNotTheName) {
   const TemporaryDirectory directory;
-  const fs::path renamed = directory.write("photo.jpg", read(pictures / "tiny.png"));
+  const fs::path renamed = written(directory, "photo.jpg", read_file(pictures / "tiny.png"));
   EXPECT_EQ(read_image(renamed), read_image(pictures / "tiny.png"));
 }
 
 TEST(Image, IsImageLooksAtTheContent) {
   for (const fs::path& path : small_pictures()) {
-    const std::string text = read(path);
-    EXPECT_TRUE(is_image(bytes(text))) << path;
-    EXPECT_TRUE(is_image(bytes(text).first(32))) << path;
+    const std::string text = read_file(path);
+    EXPECT_TRUE(is_image(as_bytes(text))) << path;
+    EXPECT_TRUE(is_image(as_bytes(text).first(32))) << path;
   }
   const std::string json = R"({"__metadata__":{"format":"pt"},"weight":{"dtype":"F32","shape":[96,3,11,11]}})";
   EXPECT_FALSE(is_image({}));
-  EXPECT_FALSE(is_image(bytes("BM")));
-  EXPECT_FALSE(is_image(bytes("P6")));
-  EXPECT_FALSE(is_image(bytes("BMW and other words that begin with these letters")));
-  EXPECT_FALSE(is_image(bytes("\x93NUMPY\x01" + std::string(1, '\0') + "v" + json)));
-  EXPECT_FALSE(is_image(bytes("PK\x03\x04" + std::string(40, '\0'))));
-  EXPECT_FALSE(is_image(bytes("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19 and so on")));
+  EXPECT_FALSE(is_image(as_bytes("BM")));
+  EXPECT_FALSE(is_image(as_bytes("P6")));
+  EXPECT_FALSE(is_image(as_bytes("BMW and other words that begin with these letters")));
+  EXPECT_FALSE(is_image(as_bytes("\x93NUMPY\x01" + std::string(1, '\0') + "v" + json)));
+  EXPECT_FALSE(is_image(as_bytes("PK\x03\x04" + std::string(40, '\0'))));
+  EXPECT_FALSE(is_image(as_bytes("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19 and so on")));
   // A safetensors file whose header length has the byte that means "true colour" where TGA keeps its type.
-  EXPECT_FALSE(is_image(bytes(little(0x00020050, 8) + json)));
-  EXPECT_FALSE(is_image(bytes(little(static_cast<std::uint32_t>(json.size()), 8) + json)));
+  EXPECT_FALSE(is_image(as_bytes(little(0x00020050, 8) + json)));
+  EXPECT_FALSE(is_image(as_bytes(little(static_cast<std::uint32_t>(json.size()), 8) + json)));
 }
 
 TEST(Image, EveryTruncationIsAnError) {
   for (const fs::path& path : small_pictures()) {
-    const std::string text = read(path);
+    const std::string text = read_file(path);
     // The last row of a BMP may lack its padding, and a TGA its footer.
     std::size_t spare = 0;
     if (path.extension() == ".tga") spare = 26;
@@ -188,7 +148,7 @@ TEST(Image, EveryTruncationIsAnError) {
 
 TEST(Image, BytesAfterThePictureAreIgnored) {
   for (const fs::path& path : small_pictures()) {
-    const std::string text = read(path);
+    const std::string text = read_file(path);
     EXPECT_EQ(decode(text + "\xff\xd8 more bytes \xff"), decode(text)) << path;
   }
 }
@@ -214,9 +174,9 @@ TEST(Image, UnreadableFilesSayWhy) {
   EXPECT_EQ(error_of([&] { read_image(missing); }), missing.string() + ": cannot open: No such file or directory");
   EXPECT_EQ(error_of([&] { read_image(directory.path()); }),
             directory.path().string() + ": expected an image, this is a directory");
-  const fs::path empty = directory.write("empty.png", "");
+  const fs::path empty = written(directory, "empty.png", "");
   EXPECT_EQ(error_of([&] { read_image(empty); }), empty.string() + ": expected an image, the file is empty");
-  const fs::path cut = directory.write("cut.png", read(pictures / "grey.png").substr(0, 1000));
+  const fs::path cut = written(directory, "cut.png", read_file(pictures / "grey.png").substr(0, 1000));
   EXPECT_TRUE(error_of([&] { read_image(cut); }).starts_with(cut.string() + ": truncated: expected at least "));
 }
 
@@ -250,7 +210,7 @@ TEST(Image, PicturesWithoutPixelsAreRefused) {
 }
 
 TEST(Image, DamagedPngIsAnError) {
-  std::string text = read(pictures / "rgba.png");
+  std::string text = read_file(pictures / "rgba.png");
   text[text.size() - 100] = static_cast<char>(text[text.size() - 100] ^ 1);
   EXPECT_TRUE(contains(decode_error(text), "the checksum of the PNG chunk at byte "));
   EXPECT_EQ(decode_error(png(3, 3, "\x78\x9c\x07")), "photo: damaged PNG: invalid data")
@@ -278,18 +238,18 @@ TEST(Image, DamagedJpegIsAnError) {
 TEST(Image, JpegWithoutAllOfItsPixelsIsAnError) {
   if (!jpeg_decoder().starts_with("libjpeg-turbo")) GTEST_SKIP() << "JPEG through " << jpeg_decoder();
   for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg"}) {
-    std::string text = read(pictures / name);
+    std::string text = read_file(pictures / name);
     text.erase(text.size() - 302, 300);
     EXPECT_EQ(decode_error(text), "photo: damaged JPEG: Corrupt JPEG data: premature end of data segment") << name;
   }
-  std::string text = read(pictures / "restarts.jpg");
+  std::string text = read_file(pictures / "restarts.jpg");
   text.erase(text.find("\xff\xd2"), 2);
   EXPECT_TRUE(contains(decode_error(text), "damaged JPEG: Corrupt JPEG data")) << decode_error(text);
 }
 
 TEST(Image, JpegWithoutTablesIsAnError) {
   if (!jpeg_decoder().starts_with("libjpeg-turbo")) GTEST_SKIP() << "JPEG through " << jpeg_decoder();
-  std::string text = read(pictures / "colour.jpg");
+  std::string text = read_file(pictures / "colour.jpg");
   for (std::size_t at = 0; (at = text.find("\xff\xdb", at)) != text.npos;) text[at + 1] = '\xfe';  // a comment
   EXPECT_EQ(decode_error(text), "photo: damaged JPEG: Quantization table 0x00 was not defined");
 }
@@ -297,7 +257,7 @@ TEST(Image, JpegWithoutTablesIsAnError) {
 // Damage anywhere ends in a picture or an Error, never in a crash: sanitizers watch.
 TEST(Image, DamagedJpegNeverCrashes) {
   for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "restarts.jpg"}) {
-    const std::string text = read(pictures / name);
+    const std::string text = read_file(pictures / name);
     for (std::size_t at = 0; at < text.size(); at += 7) {
       std::string damaged = text;
       damaged[at] = static_cast<char>(damaged[at] ^ (at % 2 == 0 ? 0x10 : 0xff));
@@ -314,7 +274,7 @@ TEST(Image, JpegOfTooManyScansIsRefused) {
 }
 
 TEST(Image, FourChannelJpegNeedsAdobesMarker) {
-  std::string text = read(pictures / "cmyk.jpg");
+  std::string text = read_file(pictures / "cmyk.jpg");
   text.replace(text.find("Adobe"), 5, "Other");
   EXPECT_TRUE(contains(decode_error(text), "a JPEG of four channels is read only if Adobe's marker says which"));
 }
@@ -361,16 +321,16 @@ TEST(Image, WritePngKeepsEveryPixel) {
 
 TEST(Image, WritePngLeavesTheOldFileWhenItFails) {
   const TemporaryDirectory directory;
-  const fs::path path = directory.write("old.png", "old");
+  const fs::path path = written(directory, "old.png", "old");
   EXPECT_EQ(error_of([&] {
               write_png(path, Image{2, 2, {1, 2, 3}});
             }),
             "image of 2 x 2 pixels holds 3 bytes: expected at least one pixel and three bytes for each");
-  EXPECT_EQ(read(path), "old");
+  EXPECT_EQ(read_file(path), "old");
   const fs::path nowhere = directory.path() / "missing" / "new.png";
   EXPECT_TRUE(contains(error_of([&] { write_png(nowhere, Image{1, 1, {1, 2, 3}}); }), nowhere.string()));
   EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1) << "a temporary file was left behind";
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

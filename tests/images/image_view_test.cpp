@@ -2,11 +2,7 @@
 
 #include "lamina/images/image_view.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "lamina/images/preprocess.h"
 #include "support/file_test.h"

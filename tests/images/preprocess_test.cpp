@@ -1,25 +1,14 @@
 #include "lamina/images/preprocess.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <sstream>
-#include <string>
 
 #include "lamina/base/error.h"
+#include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-std::uint64_t fnv1a(const void* data, std::size_t count) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (std::size_t i = 0; i < count; ++i) {
-    hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
-  }
-  return hash;
-}
 
 /// One line of tests/golden/images.txt: see make_golden_images.py.
 struct Golden {
@@ -51,15 +40,6 @@ Preprocess sizes(int resize, int crop) {
   settings.resize = resize;
   settings.crop = crop;
   return settings;
-}
-
-std::string error_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Preprocess, EqualsTorchvisionToTheBit) {
@@ -236,4 +216,4 @@ TEST(Preprocess, RefusesImagesAndMemoryOfTheWrongSize) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -2,8 +2,6 @@
 
 #include "lamina/kernel/rules/live_window.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "support/contract.h"

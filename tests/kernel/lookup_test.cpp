@@ -1,7 +1,5 @@
 // Gather and scatter against plain loops.
 
-#include <gtest/gtest.h>
-
 #include "support/problem_data.h"
 
 namespace lamina::test {

@@ -1,4 +1,3 @@
-#include <gtest/gtest.h>
 
 #include "lamina/cpu/product/matmul.h"
 #include "lamina/cpu/reference.h"

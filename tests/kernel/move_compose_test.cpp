@@ -7,16 +7,14 @@
 #include <algorithm>
 #include <limits>
 #include <random>
-#include <vector>
 
 #include "kernel/walked.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 using Axis = MoveProblem::Axis;
 using Places = std::vector<std::int64_t>;
-using test::walked;
 
 /// Whether they were joined; if so, to what they are one after the other.
 bool joined(const MoveProblem& second, const MoveProblem& first) {
@@ -134,4 +132,4 @@ TEST(MoveCompose, RandomPermutations) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -4,18 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "kernel/walked.h"
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/kernel/rules/walk.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
 using Axis = MoveProblem::Axis;
 using Places = std::vector<std::int64_t>;
-using test::walked;
 
 /// For each logical element of a view its place in memory.
 Places memory_of(const View& view) {
@@ -83,4 +80,4 @@ TEST(MoveLayouts, ChannelsToTheEndOfAnImageStoredSoIsNoMove) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,8 +1,5 @@
 // What is along a dimension in order: the largest elements, running sums and products.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <numeric>
 
 #include "support/problem_data.h"

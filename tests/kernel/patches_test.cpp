@@ -2,8 +2,6 @@
 
 #include "lamina/kernel/rules/patches.h"
 
-#include <gtest/gtest.h>
-
 #include "support/problem_data.h"
 
 namespace lamina::test {

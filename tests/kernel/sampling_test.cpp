@@ -1,9 +1,5 @@
 // Resize and grid_sample against plain loops in double precision.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "support/problem_data.h"
 
 namespace lamina::test {

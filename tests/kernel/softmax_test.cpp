@@ -1,9 +1,5 @@
 // Softmax along the last and along other dimensions, whose elements few or many threads of a GPU share.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "support/problem_data.h"
 
 namespace lamina::test {

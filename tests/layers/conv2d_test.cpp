@@ -1,15 +1,11 @@
 #include "lamina/layers/conv2d.h"
 
-#include <gtest/gtest.h>
-
 #include "lamina/layers/elementwise.h"
 #include "support/contract.h"
 #include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::expect_error;
 
 TEST(Conv2d, RefusesOptionsThatMakeNoConvolution) {
   expect_error([] { Conv2d({.in = 0, .out = 1}); }, {"channels", "0 in"});
@@ -45,13 +41,13 @@ TEST(Conv2d, RefusesWhatDoesNotFit) {
 TEST(Conv2d, RunsAlone) {
   Conv2d conv({.in = 3, .out = 4, .kernel = {3, 2}, .stride = 2, .padding = 1});
   const ConvGeometry g = conv.geometry({2, 3, 9, 8});
-  const test::ConvOperands operands(g, test::Values::mixed);
+  const ConvOperands operands(g, Values::mixed);
   conv.set_weight(Tensor::from(operands.weight, {4, 3, 3, 2}));
   conv.set_bias(Tensor::from(operands.bias, {4}));
   const Tensor y = conv(Tensor::from(operands.input, {2, 3, 9, 8}));
   EXPECT_EQ(y.shape(), (Shape{2, 4, 5, 5}));
-  const auto truth = test::reference_conv2d(g, operands.input.data(), operands.weight.data(), operands.bias.data());
-  test::expect_contract(g, Precision::fp32, truth, y.values<float>());
+  const auto truth = reference_conv2d(g, operands.input.data(), operands.weight.data(), operands.bias.data());
+  expect_contract(g, Precision::fp32, truth, y.values<float>());
 }
 
 TEST(ReLU, KeepsNan) {
@@ -75,4 +71,4 @@ TEST(Conv2d, AKernelThatIsGoneIsTheOneThatTookItIn) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,26 +1,22 @@
-#include <gtest/gtest.h>
 
 #include "lamina/graph/graph.h"
 #include "support/file_test.h"
 #include "support/layer_cases.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-using test::drawn;
-using test::expect_error;
-
 TEST(Layers, AgreeWithTheReference) {
-  const auto cases = test::layer_cases();
+  const auto cases = layer_cases();
   ASSERT_GT(cases.size(), 300u);
-  for (const test::LayerCase& c : cases) {
+  for (const LayerCase& c : cases) {
     const Tensor y = c.module->forward(c.inputs);
-    EXPECT_EQ(test::mismatch(c, y.values<float>()), "") << c.name;
+    EXPECT_EQ(mismatch(c, y.values<float>()), "") << c.name;
   }
 }
 
 TEST(Layers, GiveTheSameInAPlanOfThreeThreads) {
-  for (const test::LayerCase& c : test::layer_cases()) {
+  for (const LayerCase& c : layer_cases()) {
     Graph g;
     std::vector<Value> values;
     for (const Tensor& input : c.inputs) values.push_back(g.input(std::to_string(values.size()), input.shape()));
@@ -28,7 +24,7 @@ TEST(Layers, GiveTheSameInAPlanOfThreeThreads) {
     Plan plan = g.compile({.threads = 3});
     const Tensor y = plan.run(c.inputs)[0];
     EXPECT_EQ(y.shape(), c.module->forward(c.inputs).shape()) << c.name;
-    EXPECT_EQ(test::mismatch(c, y.values<float>()), "") << c.name;
+    EXPECT_EQ(mismatch(c, y.values<float>()), "") << c.name;
   }
 }
 
@@ -144,4 +140,4 @@ TEST(Scores, SoftmaxAndTopK) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

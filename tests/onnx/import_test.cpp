@@ -2,8 +2,6 @@
 
 #include "lamina/onnx/import.h"
 
-#include <algorithm>
-
 #include "onnx/imported.h"
 #include "support/onnx_writer.h"
 

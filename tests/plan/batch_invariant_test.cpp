@@ -1,11 +1,5 @@
 // An image's bits do not depend on its batch, on the CPU, in fp32 and in bf16: as the machine is, and with less.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <string>
-
 #include "lamina/kernel/device_description.h"
 #include "support/batches.h"
 

@@ -1,11 +1,8 @@
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 
 #include "lamina/layers/linear.h"
 #include "lamina/plan/plan.h"
-#include "plan/allocation_counter.h"
+#include "support/allocations.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 

@@ -1,10 +1,6 @@
 // Plans of graphs that are given up: nothing of their weights is left but what the plan has packed, or uses.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <memory>
-#include <vector>
 
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"

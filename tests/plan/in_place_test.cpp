@@ -1,9 +1,6 @@
 // A residual sum is written over the residual where nobody reads that any more.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cmath>
 
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"

@@ -2,22 +2,11 @@
 
 #include "support/photos.h"
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-
-#include "plan/allocation_counter.h"
+#include "support/allocations.h"
 #include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::branching_network;
-using test::expect_error;
-using test::normalized;
-using test::random_photos;
-using test::random_tensor;
-using test::two_inputs;
 
 void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
@@ -26,7 +15,7 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
 
 TEST(Photos, GiveTheBitsOfANormalizedTensor) {
   const Graph graph = branching_network();
-  for (const Preprocess& settings : test::normalizations()) {
+  for (const Preprocess& settings : normalizations()) {
     for (const std::int64_t n : {1, 3}) {
       for (const bool keep_all : {false, true}) {
         const CompileOptions plain = {.batch = n, .threads = 2, .keep_all = keep_all};
@@ -57,7 +46,7 @@ TEST(Photos, AreNormalizedOnceForAllReaders) {
   g.output(g.add("conv", Conv2d({.in = 3, .out = 32, .kernel = 5}), x));
   g.output(g.add("norm", MaxPool2d({.kernel = 1}), x));
   g.output(x);
-  test::randomize(g);
+  randomize(g);
   const Preprocess settings = caffe_imagenet();
   Plan plan = g.compile({.batch = 2, .threads = 2, .photos = settings});
   const std::vector<Tensor> photos = {random_photos({2, 83, 101, 3}, 1)};
@@ -117,9 +106,9 @@ TEST(Photos, ARunAllocatesNothing) {
   Plan plan = branching_network().compile({.batch = 2, .threads = 2, .photos = torchvision_imagenet()});
   const std::vector<Tensor> photos = {random_photos({2, 16, 16, 3}, 5)};
   plan.run(photos);
-  const long before = test::allocations();
+  const long before = allocations();
   plan.run(photos);
-  EXPECT_EQ(test::allocations() - before, 0);
+  EXPECT_EQ(allocations() - before, 0);
 }
 
 TEST(Photos, ErrorsSayWhatWasExpected) {
@@ -157,4 +146,4 @@ TEST(Photos, PinnedTensorsAreTensors) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,21 +1,12 @@
 #include "lamina/plan/plan.h"
 
-#include <gtest/gtest.h>
-
-#include <thread>
-
 #include "lamina/layers/linear.h"
-#include "plan/allocation_counter.h"
+#include "support/allocations.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::branching_network;
-using test::expect_error;
-using test::random_tensor;
-using test::small_network;
 
 /// What the graph computes, one module after the other, with nothing fused or shared.
 std::vector<Tensor> run_plainly(const Graph& graph, const std::vector<Tensor>& inputs) {
@@ -29,14 +20,6 @@ std::vector<Tensor> run_plainly(const Graph& graph, const std::vector<Tensor>& i
   std::vector<Tensor> outputs;
   for (const int output : graph.outputs()) outputs.push_back(values[static_cast<std::size_t>(output)]);
   return outputs;
-}
-
-void expect_close(const Tensor& a, const Tensor& b) {
-  ASSERT_EQ(a.shape(), b.shape());
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    const float x = a.values<float>()[static_cast<std::size_t>(i)], y = b.values<float>()[static_cast<std::size_t>(i)];
-    ASSERT_TRUE(std::abs(x - y) <= 1e-5f + 1e-5f * std::abs(y)) << "element " << i << ": " << x << " vs " << y;
-  }
 }
 
 TEST(Plan, ComputesWhatTheModulesDo) {
@@ -72,11 +55,11 @@ TEST(Plan, ARunAllocatesNothing) {
   const std::vector<Tensor> inputs = {random_tensor({2, 3, 16, 16}, 5)};
   std::vector<Tensor> outputs = {Tensor(plan.output_shapes()[0]), Tensor(plan.output_shapes()[1])};
   plan.run(inputs);
-  const long before = test::allocations();
+  const long before = allocations();
   EXPECT_GT(before, 0);
   plan.run(inputs);
   plan.run_into(inputs, outputs);
-  EXPECT_EQ(test::allocations() - before, 0);
+  EXPECT_EQ(allocations() - before, 0);
 }
 
 TEST(Plan, ARunOfAnyLayerAllocatesNothing) {
@@ -85,9 +68,9 @@ TEST(Plan, ARunOfAnyLayerAllocatesNothing) {
   std::vector<Tensor> inputs;
   for (const Shape& shape : plan.input_shapes()) inputs.push_back(random_tensor(shape, 5));
   plan.run(inputs);
-  const long before = test::allocations();
+  const long before = allocations();
   plan.run(inputs);
-  EXPECT_EQ(test::allocations() - before, 0);
+  EXPECT_EQ(allocations() - before, 0);
 }
 
 TEST(Plan, KeepsLinearWeightsInSixteenBits) {
@@ -191,7 +174,7 @@ TEST(Plan, ReluDoesNotOverwriteWhatIsReadLater) {
   const Value flat = graph.add("flat", Flatten(), c);  // a view of conv's buffer, read after the relu ran
   graph.output(graph.add("relu", ReLU(), c));
   graph.output(flat);
-  test::randomize(graph);
+  randomize(graph);
   const std::vector<Tensor> inputs = {random_tensor({1, 2, 4, 4}, 3)};
   for (const bool fuse : {false, true}) {
     Plan plan = graph.compile({.fuse = fuse});
@@ -262,7 +245,7 @@ TEST(Plan, InPlaceResultsOutliveEveryReader) {
   const Value negative = g.add("second", Sigmoid(), s);
   const Value sum = g.add("sum", Add(), {s, s});
   g.output(g.add("joined", Concat(1), {negative, sum, s}));
-  test::randomize(g);
+  randomize(g);
   const std::vector<Tensor> inputs = {random_tensor({1, 2, 3, 3}, 3)};
   const Tensor expected = run_plainly(g, inputs)[0];
   for (const bool fuse : {true, false}) {
@@ -275,15 +258,11 @@ TEST(Plan, AConstGraphServesManyThreads) {
   const Graph graph = branching_network();
   const std::vector<Tensor> inputs = {random_tensor({1, 3, 16, 16}, 5)};
   const Tensor expected = run_plainly(graph, inputs)[0];
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      Plan plan = graph.compile({.threads = 2});
-      for (int i = 0; i < 20; ++i) expect_close(plan.run(inputs)[0], expected);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(4, [&](std::size_t) {
+    Plan plan = graph.compile({.threads = 2});
+    for (int i = 0; i < 20; ++i) expect_close(plan.run(inputs)[0], expected);
+  });
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

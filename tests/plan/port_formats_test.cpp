@@ -1,30 +1,22 @@
 // CompileOptions::input_format and output_format: what the caller's tensors are made of.
 
-#include <gtest/gtest.h>
-
+#include "plan/port_formats.h"
 #include "lamina/layers/linear.h"
 #include "lamina/tensor/parse_format.h"
-#include "plan/port_formats.h"
 #include "support/batches.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
 
-using test::branching_network;
-using test::expect_error;
-using test::random_tensor;
-using test::same_bits;
-using test::turned;
-
-TEST(PortFormats, AreRoundedOnce) { test::expect_ports_rounded_once(Device::cpu(), 1e-5f); }
+TEST(PortFormats, AreRoundedOnce) { expect_ports_rounded_once(Device::cpu(), 1e-5f); }
 
 Graph pointwise_network() {
   Graph g;
   const Value x = g.input("input", {batch, 64, 8, 8});
   g.output(g.add("conv", Conv2d({.in = 64, .out = 64, .kernel = 3, .padding = 1}), x));
-  test::seed_parameters(g);
+  seed_parameters(g);
   return g;
 }
 
@@ -81,4 +73,4 @@ TEST(PortFormats, AreReadAsTheyPrint) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,14 +1,12 @@
 // A Plan run again and again: the same bits, nothing allocated, memory flat. LAMINA_TEST_LONG: a million times.
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 
 #include "lamina/graph/graph.h"
-#include "plan/allocation_counter.h"
+#include "support/allocations.h"
 #include "support/networks.h"
 
 namespace lamina {

@@ -1,24 +1,18 @@
-// Plans and threads: one Plan for each is right, one for two is an Error, never a wrong answer.
+// Plans and threads: one Plan for each is right, one for two is an Error, never a wrong answer. Plans that share
+// threads, and plans in a forked child.
 
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <chrono>
-#include <thread>
+#include <optional>
 
+#include "lamina/base/thread_pool.h"
 #include "lamina/graph/graph.h"
 #include "lamina/layers/elementwise.h"
 #include "support/file_test.h"
 #include "support/networks.h"
+#include "support/scarce.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::branching_network;
-using test::expect_error;
-using test::random_tensor;
-using test::same_bits;
-using test::small_network;
 
 TEST(PlanThreads, EightPlansInEightThreads) {
   const Graph graph = branching_network();
@@ -29,19 +23,15 @@ TEST(PlanThreads, EightPlansInEightThreads) {
     expected.push_back(alone.run({&inputs[t], 1})[0].clone());
   }
   std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 8; ++t) {
-    threads.emplace_back([&, t] {
-      // Plans for the others' inputs too, in turn.
-      std::vector<Plan> plans;
-      for (int i = 0; i < 8; ++i) plans.push_back(graph.compile({.threads = 1 + i % 3}));
-      for (std::size_t i = 0; i < 80; ++i) {
-        const std::size_t which = (t + i) % 8;
-        if (!same_bits(plans[i % 8].run({&inputs[which], 1})[0], expected[which])) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(8, [&](std::size_t t) {
+    // Plans for the others' inputs too, in turn.
+    std::vector<Plan> plans;
+    for (int i = 0; i < 8; ++i) plans.push_back(graph.compile({.threads = 1 + i % 3}));
+    for (std::size_t i = 0; i < 80; ++i) {
+      const std::size_t which = (t + i) % 8;
+      if (!same_bits(plans[i % 8].run({&inputs[which], 1})[0], expected[which])) ++wrong;
+    }
+  });
   EXPECT_EQ(wrong, 0);
 }
 
@@ -49,20 +39,16 @@ TEST(PlanThreads, EightPlansOfEveryLayer) {
   const Graph graph = Graph::load(std::string(LAMINA_TEST_DATA) + "/golden/layers.safetensors");
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     std::atomic<int> wrong = 0;
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 8; ++t) {
-      threads.emplace_back([&] {
-        Plan plan = graph.compile({.batch = 3, .precision = precision, .threads = 2});
-        std::vector<Tensor> inputs, first;
-        for (const Shape& shape : plan.input_shapes()) inputs.push_back(random_tensor(shape, 5));
-        for (const Tensor& output : plan.run(inputs)) first.push_back(output.clone());
-        for (int run = 0; run < 10; ++run) {
-          const auto outputs = plan.run(inputs);
-          for (std::size_t i = 0; i < first.size(); ++i) wrong += same_bits(outputs[i], first[i]) ? 0 : 1;
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    in_threads(8, [&](std::size_t) {
+      Plan plan = graph.compile({.batch = 3, .precision = precision, .threads = 2});
+      std::vector<Tensor> inputs, first;
+      for (const Shape& shape : plan.input_shapes()) inputs.push_back(random_tensor(shape, 5));
+      for (const Tensor& output : plan.run(inputs)) first.push_back(output.clone());
+      for (int run = 0; run < 10; ++run) {
+        const auto outputs = plan.run(inputs);
+        for (std::size_t i = 0; i < first.size(); ++i) wrong += same_bits(outputs[i], first[i]) ? 0 : 1;
+      }
+    });
     EXPECT_EQ(wrong, 0);
   }
 }
@@ -79,51 +65,25 @@ TEST(PlanThreads, OnePlanInTwoIsAnError) {
   std::atomic<int> wrong = 0, refused = 0;
   std::string message;
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 2; ++t) {
-    threads.emplace_back([&, t] {
-      std::vector<Tensor> results;
-      for (const Shape& shape : shapes) results.emplace_back(shape);
-      // Until they met, with a limit for a machine that never lets them.
-      while (refused < 100 && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
-        try {
-          plan.run_into({&inputs[t], 1}, results);
-          if (!same_bits(results[0], expected[t])) ++wrong;
-        } catch (const Error& error) {
-          if (refused++ == 0) message = error.what();
-        }
+  in_threads(2, [&](std::size_t t) {
+    std::vector<Tensor> results;
+    for (const Shape& shape : shapes) results.emplace_back(shape);
+    // Until they met, with a limit for a machine that never lets them.
+    while (refused < 100 && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+      try {
+        plan.run_into({&inputs[t], 1}, results);
+        if (!same_bits(results[0], expected[t])) ++wrong;
+      } catch (const Error& error) {
+        if (refused++ == 0) message = error.what();
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  });
   EXPECT_EQ(wrong, 0);
   EXPECT_GE(refused, 100);
   EXPECT_NE(message.find("two threads use one Plan"), std::string::npos) << message;
   // It is as good as before.
   EXPECT_TRUE(same_bits(plan.run({&inputs[1], 1})[0], expected[1]));
 }
-
-/// While a Plan runs, in the middle of it, calls another member.
-class Meddler : public Module {
- public:
-  std::function<void()> meddle;
-
-  std::string_view op() const override { return "meddler"; }
-  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
-  bool takes(const Preparation&) const override { return true; }
-  std::unique_ptr<Operator> prepare(const Preparation&) const override {
-    struct Meddling : Operator {
-      const Meddler* module;
-      explicit Meddling(const Meddler* m) : module(m) {}
-      void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution&) const override {
-        outputs[0].copy_from(inputs[0]);
-        if (module->meddle) module->meddle();
-      }
-      std::string description() const override { return "meddles"; }
-    };
-    return std::make_unique<Meddling>(this);
-  }
-};
 
 TEST(PlanThreads, EveryMemberThatUsesItAsks) {
   auto meddler = std::make_shared<Meddler>();
@@ -150,19 +110,19 @@ TEST(PlanThreads, EveryMemberThatUsesItAsks) {
   };
   for (const auto& call : calls) {
     int refused = 0;
-    meddler->meddle = [&] {
+    meddler->meanwhile = [&](const Tensor&) {
       expect_error(call, {"two threads use one Plan"});
       ++refused;
     };
     (void)plan.run(input);
     EXPECT_EQ(refused, 1);
-    meddler->meddle = nullptr;
+    meddler->meanwhile = nullptr;
     EXPECT_NO_THROW(call());  // free again
   }
   // An Error in the middle of a run frees it too.
-  meddler->meddle = [] { throw Error("in the middle"); };
+  meddler->meanwhile = [](const Tensor&) { throw Error("in the middle"); };
   expect_error([&] { (void)plan.run(input); }, {"in the middle"});
-  meddler->meddle = nullptr;
+  meddler->meanwhile = nullptr;
   EXPECT_TRUE(same_bits(plan.run(input), input));
 }
 
@@ -194,5 +154,66 @@ TEST(PlanThreads, AMovedFromPlanIsAnError) {
   EXPECT_NO_THROW((void)plan.run(input));
 }
 
+TEST(PlanSharedPool, HasThePlansBits) {
+  const Graph graph = branching_network();
+  const auto shared = std::make_shared<ThreadPool>(3);
+  std::vector<Tensor> inputs, expected;
+  Plan alone = graph.compile({.threads = 1});
+  for (unsigned t = 0; t < 4; ++t) {
+    inputs.push_back(random_tensor({1, 3, 16, 16}, t));
+    expected.push_back(alone.run({&inputs[t], 1})[0].clone());
+  }
+  std::atomic<int> wrong = 0;
+  in_threads(4, [&](std::size_t t) {
+    Plan plan = graph.compile({.pool = shared});
+    if (plan.options().threads != 3) ++wrong;
+    for (std::size_t i = 0; i < 60; ++i) {
+      const std::size_t which = (t + i) % 4;
+      if (!same_bits(plan.run({&inputs[which], 1})[0], expected[which])) ++wrong;
+      if (i % 20 == 0) (void)plan.profile({&inputs[which], 1}, 2);
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(shared.use_count(), 1);  // plans let go of it
+}
+
+TEST(PlanSharedPool, OutlivesWhoeverMadeIt) {
+  const Graph graph = branching_network();
+  const Tensor input = random_tensor({1, 3, 16, 16}, 1);
+  Plan plan = graph.compile({.pool = std::make_shared<ThreadPool>(2)});
+  Plan alone = graph.compile({.threads = 1});
+  EXPECT_TRUE(same_bits(plan.run({&input, 1})[0], alone.run({&input, 1})[0]));
+}
+
+TEST(PlanSharedPool, SaysHowManyThreads) {
+  const Graph graph = branching_network();
+  const auto shared = std::make_shared<ThreadPool>(2);
+  EXPECT_EQ(graph.compile({.threads = 2, .pool = shared}).options().threads, 2);
+  expect_error([&] { (void)graph.compile({.threads = 4, .pool = shared}); }, {"compile", "threads of 0 or 2", "got 4"});
+}
+
+TEST(PlanSharedPool, AForkedChildIsToldToCompileItself) {
+  LAMINA_SKIP_FORKS_UNDER_TSAN();
+  const Graph graph = branching_network();
+  const Tensor input = random_tensor({1, 3, 16, 16}, 1);
+  Plan single = graph.compile({.threads = 1});
+  const Tensor expected = single.run({&input, 1})[0].clone();
+  std::optional<Plan> plan = graph.compile({.threads = 3});
+  EXPECT_TRUE(same_bits(plan->run({&input, 1})[0], expected));
+  expect_in_child([&] {
+    bool told = false;
+    try {
+      (void)plan->run({&input, 1});
+    } catch (const Error& error) {
+      told = std::string_view(error.what()).find("the process was forked") != std::string_view::npos;
+    }
+    plan.reset();
+    Plan own = graph.compile({.threads = 2});
+    // One of a single thread has nothing that the child lacks.
+    return told && same_bits(own.run({&input, 1})[0], expected) && same_bits(single.run({&input, 1})[0], expected);
+  });
+  EXPECT_TRUE(same_bits(plan->run({&input, 1})[0], expected));
+}
+
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

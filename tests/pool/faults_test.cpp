@@ -1,22 +1,14 @@
 // Pools in which something fails in the middle.
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cmath>
 #include <set>
-#include <thread>
 
 #include "lamina/pool/plan_pool.h"
 #include "pool/gate.h"
 #include "support/file_test.h"
 #include "support/scarce.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::expect_error;
-using test::meddled_network;
 
 Tensor ones(std::int64_t images, float value = 1) {
   Tensor tensor({images, 4});
@@ -72,7 +64,7 @@ TEST(PoolFaults, TheOthersDoTheShareOfADeviceThatBreaks) {
 
 TEST(PoolFaults, WhenAllAreLostEachAnswerSaysWhy) {
   std::atomic<bool> broken = false;
-  test::Gate gate;
+  Gate gate;
   const Graph graph = meddled_network([&](const Tensor&) {
     gate.pass();
     if (broken) throw Error("this device is lost");
@@ -128,7 +120,7 @@ TEST(PoolFaults, AForkedChildIsToldThatNobodyAnswers) {
   const Graph graph = meddled_network([](const Tensor&) {});  // whose module the plans' operators ask
   auto pool = std::make_unique<PlanPool>(graph);
   (void)pool->submit({ones(1)}).get();
-  test::expect_in_child([&] {
+  expect_in_child([&] {
     bool told = false;
     try {
       (void)pool->submit({ones(1)});
@@ -142,4 +134,4 @@ TEST(PoolFaults, AForkedChildIsToldThatNobodyAnswers) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -1,45 +1,11 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 
-#include "lamina/graph/graph.h"
-#include "lamina/module/module.h"
+#include "support/networks.h"
 
 namespace lamina::test {
-
-/// Copies its input, and calls `meanwhile` with it first.
-class Meddler : public Module {
- public:
-  std::function<void(const Tensor&)> meanwhile;
-
-  std::string_view op() const override { return "meddler"; }
-  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
-  bool takes(const Preparation&) const override { return true; }
-  std::unique_ptr<Operator> prepare(const Preparation&) const override {
-    struct Meddling : Operator {
-      const Meddler* module;
-      explicit Meddling(const Meddler* m) : module(m) {}
-      void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution&) const override {
-        module->meanwhile(inputs[0]);
-        outputs[0].copy_from(inputs[0]);
-      }
-      std::string description() const override { return "meddles"; }
-    };
-    return std::make_unique<Meddling>(this);
-  }
-};
-
-/// x [N, 4] -> the same, through a Meddler. The Graph must outlive its Plans.
-inline Graph meddled_network(std::function<void(const Tensor&)> meanwhile) {
-  auto meddler = std::make_shared<Meddler>();
-  meddler->meanwhile = std::move(meanwhile);
-  Graph graph;
-  const Value x = graph.input("x", {batch, 4});
-  graph.output(graph.add("m", meddler, {&x, 1}));
-  return graph;
-}
 
 /// Holds the plans that run until it is opened.
 class Gate {

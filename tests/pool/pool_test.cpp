@@ -1,23 +1,11 @@
 // Pools of CPU plans: batches, limits, and what is refused. What fails in the middle is in faults_test.cpp.
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <thread>
-
 #include "lamina/pool/plan_pool.h"
 #include "pool/gate.h"
 #include "support/file_test.h"
-#include "support/networks.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::branching_network;
-using test::expect_error;
-using test::gated_network;
-using test::random_tensor;
-using test::same_bits;
 
 TEST(PlanPool, AnswersHaveTheBitsOfThePlanAlone) {
   const Graph graph = branching_network();
@@ -33,20 +21,16 @@ TEST(PlanPool, AnswersHaveTheBitsOfThePlanAlone) {
     for (const Tensor& result : alone.run({&inputs[i], 1})) expected[i].push_back(result.clone());
   }
   std::atomic<int> wrong = 0;
-  std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < 6; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = 0; i < 30; ++i) {
-        const std::size_t which = (t + i) % inputs.size();
-        const std::vector<Tensor> outputs = pool.submit({inputs[which]}).get();
-        if (outputs.size() != 2 || !same_bits(outputs[0], expected[which][0]) ||
-            !same_bits(outputs[1], expected[which][1])) {
-          ++wrong;
-        }
+  in_threads(6, [&](std::size_t t) {
+    for (std::size_t i = 0; i < 30; ++i) {
+      const std::size_t which = (t + i) % inputs.size();
+      const std::vector<Tensor> outputs = pool.submit({inputs[which]}).get();
+      if (outputs.size() != 2 || !same_bits(outputs[0], expected[which][0]) ||
+          !same_bits(outputs[1], expected[which][1])) {
+        ++wrong;
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  });
   EXPECT_EQ(wrong, 0);
   std::int64_t images = 0;
   for (const PoolWorker& worker : pool.workers()) {
@@ -80,7 +64,7 @@ TEST(PlanPool, WaitsForOthersAsLongAsItMay) {
 }
 
 TEST(PlanPool, RefusesBeyondItsQueue) {
-  test::Gate gate;
+  Gate gate;
   const Graph graph = gated_network(gate);
   PlanPool pool(graph, {.batch = 2}, {.max_queue = 3});
   auto running = pool.submit({Tensor::zeros({1, 4})});
@@ -98,7 +82,7 @@ TEST(PlanPool, RefusesBeyondItsQueue) {
 }
 
 TEST(PlanPool, WaitsForRoomWhereAskedTo) {
-  test::Gate gate;
+  Gate gate;
   const Graph graph = gated_network(gate);
   PlanPool pool(graph, {}, {.max_queue = 1, .wait_when_full = true});
   auto running = pool.submit({Tensor::zeros({1, 4})});
@@ -118,7 +102,7 @@ TEST(PlanPool, WaitsForRoomWhereAskedTo) {
 }
 
 TEST(PlanPool, StoppedRequestsAreNotComputed) {
-  test::Gate gate;
+  Gate gate;
   const Graph graph = gated_network(gate);
   PlanPool pool(graph, {.batch = 4});
   auto running = pool.submit({Tensor::zeros({1, 4})});
@@ -137,7 +121,7 @@ TEST(PlanPool, StoppedRequestsAreNotComputed) {
 }
 
 TEST(PlanPool, ClosingAnswersWhatWasAccepted) {
-  test::Gate gate;
+  Gate gate;
   const Graph graph = gated_network(gate);
   std::vector<std::future<std::vector<Tensor>>> answers;
   std::thread opener;
@@ -199,4 +183,4 @@ TEST(ParseDevices, Lists) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

@@ -20,7 +20,7 @@
 #include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
 #include "lamina/ops/op.h"
-#include "support/seeded_network.h"
+#include "support/plans/seeded_network.h"
 
 /// CompileOptions::batch_invariant: an image alone against the same image in every place of a batch.
 namespace lamina::test {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -69,6 +70,30 @@ inline std::span<const std::byte> as_bytes(std::string_view text) { return std::
 template <class T>
 std::string raw(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+/// What the Error that `f` throws says.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// How often `what` is in `text`.
+inline int count(const std::string& text, const std::string& what) {
+  int found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
+inline std::uint64_t fnv1a(const void* data, std::size_t bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
+  return hash;
 }
 
 /// Expects `f` to throw lamina::Error with every one of `words` in its message.

@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "lamina/kernel/precision.h"
@@ -28,6 +30,28 @@ struct Case {
 inline ConvGeometry geometry_of(const Case& c) {
   return geometry_of(ConvCase{c.batch, c.in, c.height, c.width, c.out, c.kernel[0], c.kernel[1], c.stride[0],
                               c.stride[1], c.padding[0], c.padding[1], c.dilation[0], c.dilation[1], c.groups});
+}
+
+/// As `describe` says it: "n2 3x11x13 -> 8, k 3x5, s 2, p 1x0, d 1, g 1" is two images of 3 channels of 11 x 13 pixels
+/// and 8 filters. What is left out is one, or a padding of nothing; one number is for both directions.
+inline Case conv(const std::string& text) {
+  Case c;
+  std::istringstream in(text);
+  std::string arrow;
+  char x = 0;
+  if (text.front() == 'n') in >> x >> c.batch;
+  in >> c.in >> x >> c.height >> x >> c.width >> arrow >> c.out;
+  for (char comma = 0, key = 0; in >> comma >> key;) {
+    int* const value = key == 'k'   ? c.kernel
+                       : key == 's' ? c.stride
+                       : key == 'p' ? c.padding
+                       : key == 'd' ? c.dilation
+                                    : &c.groups;
+    in >> value[0];
+    if (key != 'g') value[1] = value[0];
+    if (in.peek() == 'x') in >> x >> value[1];
+  }
+  return c;
 }
 
 /// Input, weights and bias of one convolution, as the layers have them.

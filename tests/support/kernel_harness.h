@@ -32,6 +32,8 @@ inline bool reduced() {
 
 inline constexpr Precision precisions[] = {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16};
 
+inline constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
+
 /// What a kernel is asked for, besides the geometry.
 struct KernelOptions {
   std::string_view kernel = {};  ///< its name; empty: the rule decides
@@ -265,6 +267,16 @@ class OnCuda : public testing::Test {
  protected:
   void SetUp() override {
     if (detail::cuda_device_count() == 0) GTEST_SKIP() << detail::cuda_unavailable_reason();
+  }
+};
+
+/// And where the GPU lacks mma.sync and cp.async as the kernels on tensor cores use them.
+class OnAmpere : public OnCuda {
+ protected:
+  void SetUp() override {
+    OnCuda::SetUp();
+    if (IsSkipped()) return;
+    if (lamina::describe(Device::cuda()).architecture < 80) GTEST_SKIP() << "needs compute capability 8.0";
   }
 };
 

@@ -1,17 +1,13 @@
 #include "lamina/tensor/tensor.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <sstream>
 
 #include "lamina/base/error.h"
 #include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::test {
 namespace {
-
-using test::expect_error;
 
 TEST(Shape, CountsAndPrints) {
   const Shape shape{8, 3, 224, 224};
@@ -133,4 +129,4 @@ TEST(Device, ReadsItsNames) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::test

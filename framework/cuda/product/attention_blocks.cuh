@@ -29,11 +29,10 @@ struct Blocks {
       if (position < block.end) {
         T* const stage = stage_of(position);
         const int left = static_cast<int>(e.positions) - position;
-        load_rows<positions, most, threads, aligned>(stage, k + rows.at_position(e.k, position), left, depth,
+        load_rows<positions, most, threads, aligned>(stage, k + position * e.k.row, left, depth,
                                                      [&](int row) { return row * e.k.row; });
-        load_rows<positions, most, threads, aligned>(stage + positions * pitch<most, T>,
-                                                     v + rows.at_position(e.v, position), left, width,
-                                                     [&](int row) { return row * e.v.row; });
+        load_rows<positions, most, threads, aligned>(stage + positions * pitch<most, T>, v + position * e.v.row, left,
+                                                     width, [&](int row) { return row * e.v.row; });
       }
       ptx::copy_async_commit();
     };

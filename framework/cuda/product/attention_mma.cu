@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
                 .here = static_cast<int>(min(rows.count - first, std::int64_t{Share::block_rows})),
                 .end = static_cast<int>(range.most),
                 .whole_end = static_cast<int>(range.least)},
-               q, k, v, mask, output, reinterpret_cast<T*>(memory));
+               q, k + rows.at_position(e.k, 0), v + rows.at_position(e.v, 0), mask, output,
+               reinterpret_cast<T*>(memory));
   }
 #endif
 }

@@ -28,7 +28,6 @@ struct Warps {
     const int warp = static_cast<int>(threadIdx.x / 32);
     T* const stages = queries + block_rows * pitch<most, T>;
     T *const keys = stages + warp * stage_elements, *const values = keys + share * pitch<most, T>;
-    const T *const first_key = k + rows.at_position(e.k, 0), *const first_value = v + rows.at_position(e.v, 0);
     constexpr int chunks = block_rows * most / chunk<T>, copying = chunks < threads ? chunks : threads;
     if (static_cast<int>(threadIdx.x) < copying) {
       load_rows<block_rows, most, copying, true>(queries, q, block.here, static_cast<int>(e.depth), [&](int row) {
@@ -41,9 +40,9 @@ struct Warps {
       const int left = static_cast<int>(e.positions) - begin;
       __syncwarp();
       if (begin < block.end) {
-        load_rows<share, most, 32, true>(keys, first_key + begin * e.k.row, left, static_cast<int>(e.depth),
+        load_rows<share, most, 32, true>(keys, k + begin * e.k.row, left, static_cast<int>(e.depth),
                                          [&](int row) { return row * e.k.row; });
-        load_rows<share, most, 32, true>(values, first_value + begin * e.v.row, left, static_cast<int>(e.width),
+        load_rows<share, most, 32, true>(values, v + begin * e.v.row, left, static_cast<int>(e.width),
                                          [&](int row) { return row * e.v.row; });
       }
       ptx::copy_async_commit();

@@ -1,7 +1,5 @@
 #include "lamina/base/process/cpu_quota.h"
 
-#include <gtest/gtest.h>
-
 #include "support/file_test.h"
 
 namespace lamina::detail {

@@ -1,10 +1,5 @@
 // Small groups, several of which are computed as one: the bits of each by itself, and no infinity or NaN in another.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/kernel/kernel.h"

@@ -1,10 +1,5 @@
 // bf16 convolutions whose input is multiplied channel by channel, on every engine.
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <vector>
-
 #include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "support/contract.h"

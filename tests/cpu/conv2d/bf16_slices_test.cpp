@@ -1,12 +1,5 @@
 // bf16 convolutions from channels of larger images to channels of larger images.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "support/contract.h"

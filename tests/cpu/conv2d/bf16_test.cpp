@@ -1,10 +1,5 @@
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
-#include <string>
 
 #include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"

@@ -1,9 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "support/guarded.h"
 

@@ -1,9 +1,5 @@
 // Channels-last convolutions whose input is multiplied channel by channel, for every instruction set of the machine.
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "support/contract.h"
 #include "support/guarded.h"

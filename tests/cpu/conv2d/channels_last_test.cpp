@@ -2,21 +2,14 @@
 
 #include "lamina/cpu/conv2d/channels_last.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <ostream>
-#include <string>
 
 #include "cpu/conv2d/lanes_run.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "support/contract.h"
 #include "support/guarded.h"
 #include "support/pointwise_reference.h"
-#include "support/slice.h"
 
 namespace lamina::cpu {
 namespace {

@@ -1,13 +1,7 @@
 #include "lamina/cpu/conv2d/conv2d.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <ostream>
-#include <string>
 
 #include "lamina/cpu/conv2d/blocked.h"
 #include "support/contract.h"

@@ -1,9 +1,5 @@
 // A result may be written over the residual that is added to it: the same bits, on every instruction set.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "cpu/bf16_engines.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/conv2d/channels_last.h"

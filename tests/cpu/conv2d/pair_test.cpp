@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "lamina/base/thread_pool.h"
 #include "lamina/kernel/kernel.h"
 #include "support/guarded.h"

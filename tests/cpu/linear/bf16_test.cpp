@@ -1,6 +1,4 @@
-#include <gtest/gtest.h>
 
-#include <cmath>
 
 #include "support/contract.h"
 #include "support/kernel_data.h"

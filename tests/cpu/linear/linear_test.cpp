@@ -2,11 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "lamina/cpu/reference.h"
 #include "support/conv_cases.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
 
 #include "lamina/cpu/pool2d/channels.h"
 #include "support/guarded.h"

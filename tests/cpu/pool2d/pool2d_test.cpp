@@ -2,11 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "lamina/cpu/pool2d/rows.h"
 #include "support/conv_cases.h"
 #include "support/guarded.h"

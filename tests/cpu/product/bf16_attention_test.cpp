@@ -1,13 +1,5 @@
 #include "lamina/cpu/product/attention.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "cpu/bf16_engines.h"
 #include "support/guarded.h"
 #include "support/kernel_data.h"

@@ -2,11 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "cpu/bf16_engines.h"
 #include "support/guarded.h"
 #include "support/kernel_data.h"

@@ -15,14 +15,10 @@ struct BottleneckCase {
   int second = 0, stride = 1;
 };
 
-const BottleneckCase cases[] = {{{.batch = 2, .in = 64, .height = 14, .width = 14, .out = 256}, 64, true},
-                                {{.batch = 2, .in = 64, .height = 14, .width = 14, .out = 256}, 64, false, 64},
-                                {{.batch = 3, .in = 128, .height = 9, .width = 7, .out = 512}, 128, true},
-                                {{.batch = 3, .in = 128, .height = 9, .width = 7, .out = 512}, 128, false, 256, 2},
-                                {{.batch = 1, .in = 256, .height = 13, .width = 11, .out = 1024}, 256, true},
-                                {{.batch = 1, .in = 256, .height = 13, .width = 11, .out = 1024}, 256, false, 512, 2},
-                                {{.batch = 5, .in = 72, .height = 5, .width = 5, .out = 128, .stride = {2, 2}}, 128},
-                                {{.batch = 1, .in = 8, .height = 1, .width = 1, .out = 128}, 256, true}};
+const BottleneckCase cases[] = {{conv("n2 64x14x14 -> 256"), 64, true}, {conv("n2 64x14x14 -> 256"), 64, false, 64},
+                                {conv("n3 128x9x7 -> 512"), 128, true}, {conv("n3 128x9x7 -> 512"), 128, false, 256, 2},
+                                {conv("256x13x11 -> 1024"), 256, true}, {conv("256x13x11 -> 1024"), 256, false, 512, 2},
+                                {conv("n5 72x5x5 -> 128, s 2"), 128},   {conv("8x1x1 -> 128"), 256, true}};
 
 class Bottleneck : public OnHopper {
  protected:
@@ -150,11 +146,10 @@ TEST_F(Bottleneck, EveryTile) {
 TEST_F(Bottleneck, ManyTiles) {
   constexpr int of_64 = 0, of_128 = 4;  // the tiles of 64 pixels
   for (const bool adds : {true, false}) {
-    const BottleneckCase stay = {
-        {.batch = 2, .in = 64, .height = 113, .width = 113, .out = 128}, 64, adds, adds ? 0 : 64};
+    const BottleneckCase stay = {conv("n2 64x113x113 -> 128"), 64, adds, adds ? 0 : 64};
     EXPECT_TRUE(expect(draw_layers(stay, 400), of_64));
   }
-  EXPECT_TRUE(expect(draw_layers({{.in = 256, .height = 101, .width = 101, .out = 256}, 128, true}, 500), of_128));
+  EXPECT_TRUE(expect(draw_layers({conv("256x101x101 -> 256"), 128, true}, 500), of_128));
 }
 
 TEST_F(Bottleneck, WhatIsNotFiniteReachesItsPixelsAlone) {

@@ -1,7 +1,6 @@
 // The depthwise convolution: every compiled kernel, any geometry, hard values, chains.
 
-#include "cuda/conv2d/chains.h"
-#include "support/kernel_harness.h"
+#include "cuda/conv2d/family.h"
 
 namespace lamina::test {
 namespace {
@@ -9,59 +8,34 @@ namespace {
 class Depthwise : public OnCuda {};
 
 KernelOptions options_for(Precision precision, bool relu = false, const PointwiseChain& chain = {}) {
-  const Format stored = {storage_type(precision), Layout::nhwc};
-  return {
-      .kernel = "depthwise", .precision = precision, .input = stored, .output = stored, .relu = relu, .chain = chain};
-}
-
-/// Kernel, stride, padding, dilation the same both ways.
-Case depthwise(std::int64_t batch, int channels, int height, int width, int kernel, int stride, int padding,
-               int dilation = 1) {
-  return {.batch = batch,
-          .in = channels,
-          .height = height,
-          .width = width,
-          .out = channels,
-          .kernel = {kernel, kernel},
-          .stride = {stride, stride},
-          .padding = {padding, padding},
-          .dilation = {dilation, dilation},
-          .groups = channels};
+  return channels_last_options("depthwise", precision, relu, chain);
 }
 
 const std::vector<Case> cases = {
-    depthwise(1, 4, 5, 5, 3, 1, 1),
-    depthwise(2, 32, 17, 19, 3, 1, 1),
-    depthwise(1, 72, 14, 14, 5, 1, 2),
-    depthwise(2, 72, 28, 27, 5, 2, 2),
-    depthwise(1, 96, 15, 16, 3, 2, 1),
-    depthwise(3, 240, 7, 7, 5, 1, 2),
-    depthwise(1, 64, 13, 30, 7, 1, 3),
-    depthwise(1, 40, 21, 9, 7, 2, 3),
-    depthwise(2, 58, 9, 10, 3, 1, 1),
-    depthwise(2, 58, 10, 9, 3, 2, 1),
-    depthwise(1, 6, 9, 9, 5, 1, 2),
-    depthwise(1, 10, 9, 9, 5, 2, 2),
-    depthwise(1, 7, 9, 8, 3, 1, 1),
-    depthwise(1, 12, 33, 2, 3, 1, 0 + 1),
-    depthwise(1, 20, 6, 6, 3, 1, 0),
-    depthwise(1, 8, 3, 3, 3, 2, 7),
-    depthwise(1, 24, 40, 41, 5, 3, 4, 2),
-    depthwise(1, 16, 20, 20, 3, 1, 2, 2),
-    depthwise(1, 4, 40, 40, 31, 1, 15),
-    depthwise(1, 200, 1, 1, 3, 1, 1),
-    depthwise(1, 1, 12, 12, 3, 1, 1),
-    depthwise(1, 132, 70, 5, 3, 1, 1),
-    {.batch = 2, .in = 12, .height = 11, .width = 23, .out = 12, .kernel = {1, 7}, .padding = {0, 3}, .groups = 12},
-    {.batch = 2,
-     .in = 36,
-     .height = 12,
-     .width = 9,
-     .out = 36,
-     .kernel = {3, 3},
-     .stride = {2, 1},
-     .padding = {1, 1},
-     .groups = 36},
+    conv("4x5x5 -> 4, k 3, p 1, g 4"),
+    conv("n2 32x17x19 -> 32, k 3, p 1, g 32"),
+    conv("72x14x14 -> 72, k 5, p 2, g 72"),
+    conv("n2 72x28x27 -> 72, k 5, s 2, p 2, g 72"),
+    conv("96x15x16 -> 96, k 3, s 2, p 1, g 96"),
+    conv("n3 240x7x7 -> 240, k 5, p 2, g 240"),
+    conv("64x13x30 -> 64, k 7, p 3, g 64"),
+    conv("40x21x9 -> 40, k 7, s 2, p 3, g 40"),
+    conv("n2 58x9x10 -> 58, k 3, p 1, g 58"),
+    conv("n2 58x10x9 -> 58, k 3, s 2, p 1, g 58"),
+    conv("6x9x9 -> 6, k 5, p 2, g 6"),
+    conv("10x9x9 -> 10, k 5, s 2, p 2, g 10"),
+    conv("7x9x8 -> 7, k 3, p 1, g 7"),
+    conv("12x33x2 -> 12, k 3, p 1, g 12"),
+    conv("20x6x6 -> 20, k 3, g 20"),
+    conv("8x3x3 -> 8, k 3, s 2, p 7, g 8"),
+    conv("24x40x41 -> 24, k 5, s 3, p 4, d 2, g 24"),
+    conv("16x20x20 -> 16, k 3, p 2, d 2, g 16"),
+    conv("4x40x40 -> 4, k 31, p 15, g 4"),
+    conv("200x1x1 -> 200, k 3, p 1, g 200"),
+    conv("1x12x12 -> 1, k 3, p 1"),
+    conv("132x70x5 -> 132, k 3, p 1, g 132"),
+    conv("n2 12x11x23 -> 12, k 1x7, p 0x3, g 12"),
+    conv("n2 36x12x9 -> 36, k 3, s 2x1, p 1, g 36"),
 };
 
 TEST_F(Depthwise, EveryGeometryMeetsTheContractInEveryPrecision) {
@@ -99,16 +73,11 @@ TEST_F(Depthwise, HardValues) {
   unsigned seed = 400;
   for (const std::size_t i : {1u, 2u, 12u}) {
     const ConvGeometry g = geometry_of(cases[i]);
-    for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
-                               {mixed, normal},
-                               {mixed, mixed},
-                               {scaled(normal, 1e-38f), normal}}) {
+    for (const auto& [x, w] : awkward_values) {
       expect_contract(g, options_for(Precision::fp32), draw(g, x, w, ++seed), false);
     }
     for (const Precision precision : precisions) {
-      ConvData data = draw(g, normal, positive, ++seed);
-      data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
-      expect_contract(g, options_for(precision, true), data, true);
+      expect_contract(g, options_for(precision, true), draw_not_finite(g, ++seed), true);
     }
   }
 }
@@ -128,18 +97,9 @@ TEST_F(Depthwise, RowsOfAThreadChangeNoBit) {
 }
 
 TEST_F(Depthwise, ANeighbourInTheBatchChangesNoBit) {
-  for (const Precision precision : precisions) {
-    Case c = cases[2];
-    c.batch = 5;
-    const ConvGeometry many = geometry_of(c);
-    c.batch = 1;
-    const ConvGeometry one = geometry_of(c);
-    ConvData data = draw(many, normal, normal, 500);
-    const auto all = run_bytes(many, options_for(precision), data, true);
-    data.x.resize(static_cast<std::size_t>(one.input_size()));
-    const auto first = run_bytes(one, options_for(precision), data, true);
-    EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
-  }
+  Case c = cases[2];
+  c.batch = 5;
+  for (const Precision precision : precisions) expect_bits_of_images_alone(c, options_for(precision), 500);
 }
 
 TEST_F(Depthwise, NothingElse) {

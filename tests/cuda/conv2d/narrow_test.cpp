@@ -4,42 +4,26 @@
 
 #include <set>
 
-#include "support/kernel_harness.h"
+#include "cuda/conv2d/family.h"
 
 namespace lamina::test {
 namespace {
 
-constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
-
 KernelOptions options_for(Precision precision, const PointwiseChain& chain = {}, const Tuning& tuning = {}) {
-  const Format stored = {storage_type(precision), Layout::nhwc};
-  return {
-      .kernel = "narrow", .precision = precision, .input = stored, .output = stored, .chain = chain, .tuning = tuning};
+  return channels_last_options("narrow", precision, false, chain, tuning);
 }
 
 /// Channels and filters that fill no chunk, slice or vector; fewer pixels than a tile, and some more than several.
 const Case cases[] = {
-    {.batch = 2, .in = 72, .height = 7, .width = 7, .out = 24},
-    {.batch = 1, .in = 40, .height = 13, .width = 5, .out = 16},
-    {.batch = 3, .in = 184, .height = 14, .width = 3, .out = 80},
-    {.batch = 1, .in = 8, .height = 1, .width = 1, .out = 8},
-    {.batch = 9, .in = 264, .height = 7, .width = 7, .out = 112},
-    {.batch = 1, .in = 960, .height = 7, .width = 7, .out = 160},
-    {.batch = 5, .in = 16, .height = 31, .width = 33, .out = 40},
+    conv("n2 72x7x7 -> 24"),   conv("40x13x5 -> 16"),  conv("n3 184x14x3 -> 80"), conv("8x1x1 -> 8"),
+    conv("n9 264x7x7 -> 112"), conv("960x7x7 -> 160"), conv("n5 16x31x33 -> 40"),
 };
 
 const PointwiseChain addition = {{.function = Pointwise::add, .operand = 1}};
 const PointwiseChain clamped_addition = {{.function = Pointwise::add, .operand = 1},
                                          {.function = Pointwise::clip, .a = -1, .b = 6}};
 
-class NarrowConv : public OnCuda {
- protected:
-  void SetUp() override {
-    OnCuda::SetUp();
-    if (!IsSkipped() && lamina::describe(Device::cuda()).architecture < 80)
-      GTEST_SKIP() << "needs compute capability 8.0";
-  }
-};
+class NarrowConv : public OnAmpere {};
 
 std::size_t tile_count() { return cuda::narrow::tiles_f16().size() / 2; }
 

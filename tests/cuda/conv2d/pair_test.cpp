@@ -1,13 +1,10 @@
 // A 1x1 convolution and the depthwise one behind it: the bits of one after the other, and the contract.
 
-#include "cuda/conv2d/chains.h"
+#include "cuda/conv2d/family.h"
 #include "lamina/kernel/conv_pair.h"
-#include "support/kernel_harness.h"
 
 namespace lamina::test {
 namespace {
-
-constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
 
 struct PairCase {
   Case first, second;
@@ -48,24 +45,13 @@ Drawn draw_pair(const PairCase& c, unsigned seed, const Draw& x = normal) {
   return drawn;
 }
 
-KernelOptions options_for(std::string_view kernel, Precision precision, const PointwiseChain& chain,
-                          const Tuning& tuning = {}) {
-  const Format stored = {storage_type(precision), Layout::nhwc};
-  return {
-      .kernel = kernel, .precision = precision, .input = stored, .output = stored, .chain = chain, .tuning = tuning};
-}
-
-class ConvPair : public OnCuda {
+class ConvPair : public OnAmpere {
  protected:
-  void SetUp() override {
-    OnCuda::SetUp();
-    if (!IsSkipped() && describe(Device::cuda()).architecture < 80) GTEST_SKIP() << "needs compute capability 8.0";
-  }
-
   /// The two as one problem, prepared.
   static Prepared prepare_pair(const Drawn& d, Precision precision, const PointwiseChain& between,
                                const PointwiseChain& last, const Tuning& tuning, int multiprocessors = 0) {
-    Task one(d.first, options_for({}, precision, between)), two(d.second, options_for({}, precision, last));
+    Task one(d.first, channels_last_options({}, precision, false, between)),
+        two(d.second, channels_last_options({}, precision, false, last));
     const auto fill = [](ConvProblem& problem, const ConvData& data) {
       const ConvGeometry& g = problem.geometry;
       problem.weight = Tensor::from(data.w, {g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width});
@@ -85,8 +71,8 @@ class ConvPair : public OnCuda {
   static std::vector<unsigned char> one_by_one(const Drawn& d, Precision precision, const PointwiseChain& between,
                                                const PointwiseChain& last) {
     ConvData second = d.b;
-    second.x = run(d.first, options_for("mma", precision, between), d.a, true);
-    return run_bytes(d.second, options_for("depthwise", precision, last), second, true);
+    second.x = run(d.first, channels_last_options("mma", precision, false, between), d.a, true);
+    return run_bytes(d.second, channels_last_options("depthwise", precision, false, last), second, true);
   }
 
   static void expect_same_bits(const Drawn& d, Precision precision, const PointwiseChain& between,
@@ -151,7 +137,8 @@ TEST_F(ConvPair, MeetsTheContract) {
   for (const Precision precision : of_16_bits) {
     for (const PairCase& c : cases) {
       const Drawn drawn = draw_pair(c, 400);
-      const KernelOptions first = options_for({}, precision, clamp), second = options_for({}, precision, {});
+      const KernelOptions first = channels_last_options({}, precision, false, clamp),
+                          second = channels_last_options({}, precision, false, {});
       ConvData between = drawn.b, errors = drawn.b;
       between.x.clear(), errors.x.clear();
       for (const Expected& e :
@@ -190,8 +177,8 @@ TEST_F(ConvPair, SameBitsEveryRunAndInEveryPlaceOfABatch) {
 
 TEST_F(ConvPair, NothingElse) {
   const auto taken = [](const PairCase& c, Precision precision, const auto& change) {
-    Task one(geometry_of(c.first), options_for({}, precision, clamp));
-    Task two(geometry_of(c.second), options_for({}, precision, clamp));
+    Task one(geometry_of(c.first), channels_last_options({}, precision, false, clamp));
+    Task two(geometry_of(c.second), channels_last_options({}, precision, false, clamp));
     ConvPairProblem problem = {one.problem, two.problem};
     Preparation preparation = one.preparation;
     preparation.outputs = {&two.views[2], 1};

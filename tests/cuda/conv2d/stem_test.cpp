@@ -1,21 +1,11 @@
 // First layers of 3x3 windows with stride 2: sizes that no tile divides, every instance, functions, hard values.
 
-#include "support/kernel_harness.h"
+#include "cuda/conv2d/family.h"
 
 namespace lamina::test {
 namespace {
 
-constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
-
-class Stem : public OnCuda {
- protected:
-  void SetUp() override {
-    OnCuda::SetUp();
-    if (!IsSkipped() && lamina::describe(Device::cuda()).architecture < 80) {
-      GTEST_SKIP() << "needs compute capability 8.0";
-    }
-  }
-};
+class Stem : public OnAmpere {};
 
 KernelOptions options_for(Precision precision, DType input, const PointwiseChain& chain = {}) {
   return {.kernel = "stem",
@@ -25,20 +15,11 @@ KernelOptions options_for(Precision precision, DType input, const PointwiseChain
           .chain = chain};
 }
 
-Case stem(std::int64_t batch, int in, int height, int width, int out, int padding_height = 1, int padding_width = 1) {
-  return {.batch = batch,
-          .in = in,
-          .height = height,
-          .width = width,
-          .out = out,
-          .kernel = {3, 3},
-          .stride = {2, 2},
-          .padding = {padding_height, padding_width}};
-}
-
 const Case cases[] = {
-    stem(2, 3, 33, 61, 32),     stem(1, 3, 64, 64, 16), stem(3, 1, 7, 5, 24),          stem(1, 4, 12, 300, 64, 0, 2),
-    stem(2, 2, 3, 3, 48, 0, 0), stem(1, 3, 1, 1, 32),   stem(1, 3, 19, 530, 16, 3, 0), stem(5, 3, 224, 35, 32),
+    conv("n2 3x33x61 -> 32, k 3, s 2, p 1"), conv("3x64x64 -> 16, k 3, s 2, p 1"),
+    conv("n3 1x7x5 -> 24, k 3, s 2, p 1"),   conv("4x12x300 -> 64, k 3, s 2, p 0x2"),
+    conv("n2 2x3x3 -> 48, k 3, s 2"),        conv("3x1x1 -> 32, k 3, s 2, p 1"),
+    conv("3x19x530 -> 16, k 3, s 2, p 3x0"), conv("n5 3x224x35 -> 32, k 3, s 2, p 1"),
 };
 
 TEST_F(Stem, EveryGeometryMeetsTheContract) {
@@ -83,16 +64,7 @@ TEST_F(Stem, WhatIsNotFiniteReachesItsWindowsAlone) {
 
 TEST_F(Stem, AnImageHasItsBitsInEveryPlaceOfABatch) {
   for (const Precision precision : of_16_bits) {
-    Case c = stem(40, 3, 64, 48, 32);
-    const ConvGeometry many = geometry_of(c);
-    c.batch = 1;
-    const ConvGeometry one = geometry_of(c);
-    ConvData data = draw(many, normal, normal, 300);
-    const auto all = run_bytes(many, options_for(precision, DType::f32), data, true);
-    EXPECT_EQ(run_bytes(many, options_for(precision, DType::f32), data, true), all);
-    data.x.erase(data.x.begin(), data.x.end() - static_cast<std::ptrdiff_t>(one.input_size()));
-    const auto alone = run_bytes(one, options_for(precision, DType::f32), data, true);
-    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.end() - static_cast<std::ptrdiff_t>(alone.size())));
+    expect_bits_of_images_alone(conv("n40 3x64x48 -> 32, k 3, s 2, p 1"), options_for(precision, DType::f32), 300);
   }
 }
 
@@ -103,8 +75,8 @@ TEST_F(Stem, NothingElse) {
   EXPECT_TRUE(taken(cases[0], Precision::fp16));
   EXPECT_FALSE(taken(cases[0], Precision::fp32));
   EXPECT_FALSE(taken(cases[0], Precision::fp16, {{Pointwise::gelu}}));
-  EXPECT_FALSE(taken(stem(1, 5, 20, 20, 32), Precision::fp16));
-  EXPECT_FALSE(taken(stem(1, 3, 20, 20, 40), Precision::fp16));
+  EXPECT_FALSE(taken(conv("5x20x20 -> 32, k 3, s 2, p 1"), Precision::fp16));
+  EXPECT_FALSE(taken(conv("3x20x20 -> 40, k 3, s 2, p 1"), Precision::fp16));
   Case c = cases[0];
   c.stride[1] = 1;
   EXPECT_FALSE(taken(c, Precision::fp16));

@@ -5,14 +5,12 @@
 namespace lamina::test {
 namespace {
 
-Tensor drawn(const Shape& shape, unsigned seed) { return draw_floats(shape, seed); }
-
 std::vector<Example<AffineProblem>> affine() {
   const auto example = [](bool odd, const Shape& shape, bool relu) {
-    const AffineProblem problem = {.scale = drawn({shape[1]}, 1),
-                                   .shift = drawn({shape[1]}, 2),
+    const AffineProblem problem = {.scale = draw_floats({shape[1]}, 1),
+                                   .shift = draw_floats({shape[1]}, 2),
                                    .epilogue = {.chain = relu ? PointwiseChain{{Pointwise::relu}} : PointwiseChain{}}};
-    return Example<AffineProblem>{odd, problem, {drawn(shape, 3)}, shape, 4};
+    return Example<AffineProblem>{odd, problem, {draw_floats(shape, 3)}, shape, 4};
   };
   return {example(false, {2, 32, 8, 8}, false), example(true, {3, 13, 5, 7}, true),
           example(true, {1, 40, 3, 1}, false)};
@@ -29,7 +27,7 @@ std::vector<Example<SoftmaxProblem>> softmax() {
                                           {true, {2, 3, 5, 300}, 3},
                                           {true, {3, 5000}, 1},
                                           {true, {7, 3, 5}, 0}}) {
-      examples.push_back({odd, {.dim = dim, .kind = kind}, {drawn(shape, 4)}, shape, spread});
+      examples.push_back({odd, {.dim = dim, .kind = kind}, {draw_floats(shape, 4)}, shape, spread});
     }
   }
   return examples;
@@ -44,7 +42,7 @@ std::vector<Example<LocalResponseProblem>> local_response() {
                                     .pixels = shape[2] * shape[3],
                                     .size = size,
                                     .alpha = 0.1f};
-    examples.push_back({odd, {settings}, {drawn(shape, 5)}, shape, 4});
+    examples.push_back({odd, {settings}, {draw_floats(shape, 5)}, shape, 4});
   }
   return examples;
 }
@@ -78,14 +76,14 @@ std::vector<Example<PoolProblem>> pool() {
       g.padding_height = g.padding_width = w.padding, g.dilation_height = g.dilation_width = w.dilation;
       g.count_padding = w.odd;
       const Shape output = {w.shape[0], w.shape[1], g.out_height, g.out_width};
-      examples.push_back({w.odd, {kind, g}, {drawn(w.shape, 6)}, output, kind == PoolKind::largest ? 0.0 : 2.0});
+      examples.push_back({w.odd, {kind, g}, {draw_floats(w.shape, 6)}, output, kind == PoolKind::largest ? 0.0 : 2.0});
     }
   }
   for (const auto& [odd, shape, size] :
        {std::tuple{false, Shape{2, 64, 8, 8}, 1}, {true, {3, 5, 7, 9}, 1}, {true, {2, 24, 7, 5}, 3}}) {
     examples.push_back({odd,
                         {PoolKind::adaptive, geometry_of(shape, size, size)},
-                        {drawn(shape, 7)},
+                        {draw_floats(shape, 7)},
                         {shape[0], shape[1], size, size},
                         2});
   }
@@ -97,7 +95,7 @@ std::vector<Example<ConversionProblem>> conversion() {
   for (const DType to : {DType::f32, DType::f16, DType::bf16}) {
     for (const auto& [odd, shape] :
          {std::pair{false, Shape{2, 64, 8, 8}}, {true, {3, 3, 7, 5}}, {true, {1, 130, 9, 1}}, {true, {7, 33}}}) {
-      examples.push_back({odd, {}, {drawn(shape, 8)}, shape, 0, to});
+      examples.push_back({odd, {}, {draw_floats(shape, 8)}, shape, 0, to});
     }
   }
   return examples;
@@ -109,7 +107,8 @@ std::vector<Example<NormalizationProblem>> normalization() {
     for (const auto& [odd, shape] :
          {std::pair{false, Shape{2, 3, 8, 16}}, {true, {3, 3, 7, 5}}, {true, {1, 3, 1, 1}}}) {
       Example<NormalizationProblem> e = {
-          odd, {.table = drawn({3, 256}, 9), .bgr = odd}, {draw_whole(shape, 10, 0, 255, DType::u8)}, shape, 0, to};
+          odd, {.table = draw_floats({3, 256}, 9), .bgr = odd}, {draw_whole(shape, 10, 0, 255, DType::u8)}, shape, 0,
+          to};
       e.from = {Layout::nhwc}, e.to = {Layout::nchw, Layout::nhwc};
       examples.push_back(std::move(e));
     }

@@ -1,8 +1,7 @@
 // Convolutions and linear layers, against the loops in double precision, in every precision and format.
 
-#include "cuda/conv2d/chains.h"
+#include "cuda/conv2d/family.h"
 #include "cuda/tables/rows.h"
-#include "support/kernel_harness.h"
 
 namespace lamina::test {
 namespace {
@@ -15,65 +14,28 @@ struct Layer {
 
 /// Few channels; many; groups; one channel a group; patches; one pixel a window.
 const std::vector<Layer> convolutions = {
-    {{.batch = 2,
-      .in = 3,
-      .height = 23,
-      .width = 27,
-      .out = 64,
-      .kernel = {7, 7},
-      .stride = {2, 2},
-      .padding = {3, 3}}},
-    {{.in = 3, .height = 43, .width = 47, .out = 32, .kernel = {11, 11}, .stride = {4, 4}, .padding = {2, 2}}, true},
-    {{.in = 3, .height = 31, .width = 33, .out = 40, .kernel = {7, 7}, .stride = {2, 2}, .padding = {3, 3}},
-     true,
-     true},
-    {{.batch = 2, .in = 64, .height = 8, .width = 8, .out = 64, .kernel = {3, 3}, .padding = {1, 1}}},
-    {{.in = 72, .height = 9, .width = 11, .out = 40, .kernel = {3, 5}, .stride = {2, 1}, .padding = {1, 2}}, true},
-    {{.batch = 3,
-      .in = 17,
-      .height = 9,
-      .width = 7,
-      .out = 21,
-      .kernel = {3, 3},
-      .padding = {1, 1},
-      .dilation = {2, 1}},
-     true},
-    {{.in = 64, .height = 8, .width = 8, .out = 64, .kernel = {3, 3}, .padding = {1, 1}, .groups = 8}},
-    {{.batch = 2, .in = 15, .height = 7, .width = 9, .out = 9, .kernel = {3, 3}, .padding = {1, 1}, .groups = 3}, true},
-    {{.batch = 2, .in = 32, .height = 8, .width = 8, .out = 32, .kernel = {3, 3}, .padding = {1, 1}, .groups = 32}},
-    {{.in = 13,
-      .height = 11,
-      .width = 9,
-      .out = 13,
-      .kernel = {5, 5},
-      .stride = {2, 2},
-      .padding = {2, 2},
-      .groups = 13},
-     true},
-    {{.batch = 2, .in = 3, .height = 16, .width = 32, .out = 24, .kernel = {16, 16}, .stride = {16, 16}}},
-    {{.batch = 2,
-      .in = 3,
-      .height = 16,
-      .width = 32,
-      .out = 32,
-      .kernel = {3, 3},
-      .stride = {2, 2},
-      .padding = {1, 1}}},
-    {{.in = 3, .height = 21, .width = 9, .out = 24, .kernel = {3, 3}, .stride = {2, 2}}, true},
-    {{.batch = 2, .in = 64, .height = 8, .width = 8, .out = 32}},
-    {{.in = 72, .height = 5, .width = 7, .out = 40}, true},
+    {conv("n2 3x23x27 -> 64, k 7, s 2, p 3")},
+    {conv("3x43x47 -> 32, k 11, s 4, p 2"), true},
+    {conv("3x31x33 -> 40, k 7, s 2, p 3"), true, true},
+    {conv("n2 64x8x8 -> 64, k 3, p 1")},
+    {conv("72x9x11 -> 40, k 3x5, s 2x1, p 1x2"), true},
+    {conv("n3 17x9x7 -> 21, k 3, p 1, d 2x1"), true},
+    {conv("64x8x8 -> 64, k 3, p 1, g 8")},
+    {conv("n2 15x7x9 -> 9, k 3, p 1, g 3"), true},
+    {conv("n2 32x8x8 -> 32, k 3, p 1, g 32")},
+    {conv("13x11x9 -> 13, k 5, s 2, p 2, g 13"), true},
+    {conv("n2 3x16x32 -> 24, k 16, s 16")},
+    {conv("n2 3x16x32 -> 32, k 3, s 2, p 1")},
+    {conv("3x21x9 -> 24, k 3, s 2"), true},
+    {conv("n2 64x8x8 -> 32")},
+    {conv("72x5x7 -> 40"), true},
 };
 
 /// Of one pixel: rows, in, out.
 const std::vector<Layer> linears = {
-    {{.batch = 1, .in = 256, .height = 1, .width = 1, .out = 64}},
-    {{.batch = 8, .in = 256, .height = 1, .width = 1, .out = 128}},
-    {{.batch = 40, .in = 128, .height = 1, .width = 1, .out = 64}},
-    {{.batch = 1, .in = 264, .height = 1, .width = 1, .out = 77}, true},
-    {{.batch = 3, .in = 264, .height = 1, .width = 1, .out = 77}, true},
-    {{.batch = 3, .in = 33, .height = 1, .width = 1, .out = 5}, true},
-    {{.batch = 37, .in = 72, .height = 1, .width = 1, .out = 40}, true},
-    {{.batch = 37, .in = 33, .height = 1, .width = 1, .out = 77}, true},
+    {conv("256x1x1 -> 64")},          {conv("n8 256x1x1 -> 128")},      {conv("n40 128x1x1 -> 64")},
+    {conv("264x1x1 -> 77"), true},    {conv("n3 264x1x1 -> 77"), true}, {conv("n3 33x1x1 -> 5"), true},
+    {conv("n37 72x1x1 -> 40"), true}, {conv("n37 33x1x1 -> 77"), true},
 };
 
 /// What follows takes turns: nothing, a ReLU, chains, some with another operand.
@@ -85,36 +47,6 @@ void set_epilogue(KernelOptions& o, unsigned turn) {
   } else {
     o.chain = chains[turn % kinds - 2];
   }
-}
-
-std::optional<PoolGeometry> pool_of(const ConvGeometry& g) {
-  return PoolGeometry{.planes = g.batch * g.out_channels,
-                      .in_height = g.out_height,
-                      .in_width = g.out_width,
-                      .out_height = (g.out_height - 3) / 2 + 1,
-                      .out_width = (g.out_width - 3) / 2 + 1,
-                      .kernel_height = 3,
-                      .kernel_width = 3,
-                      .stride_height = 2,
-                      .stride_width = 2};
-}
-
-/// The largest of every window, which is off by no more than the worst of it; NaN wins.
-std::vector<Expected> pooled(const PoolGeometry& pool, const std::vector<Expected>& map) {
-  std::vector<Expected> result;
-  for (std::int64_t i = 0; i < pool.planes * pool.out_pixels(); ++i) {
-    const std::int64_t plane = i / pool.out_pixels(), row = i % pool.out_pixels() / pool.out_width * 2,
-                       column = i % pool.out_width * 2;
-    Expected most = {.value = -std::numeric_limits<double>::infinity()};
-    for (std::int64_t k = 0; k < 9; ++k) {
-      const std::int64_t at = (plane * pool.in_height + row + k / 3) * pool.in_width + column + k % 3;
-      const Expected& e = map[static_cast<std::size_t>(at)];
-      if (!(e.value <= most.value) && !std::isnan(most.value)) most.value = e.value;
-      most.bound = std::max(most.bound, e.bound);
-    }
-    result.push_back(most);
-  }
-  return result;
 }
 
 /// One layer in one precision: its operands, with NaN and Inf among them and without, and what should come of them.
@@ -187,7 +119,7 @@ Taken try_layers(const std::vector<Layer>& layers, std::string_view kernel, cons
                            .input = {in, way % 2 == 0 ? Layout::nchw : Layout::nhwc},
                            .output = {out, way % layouts / 2 == 0 ? Layout::nchw : Layout::nhwc}};
         if (layouts == 1) o.input.layout = Layout::nchw;
-        if (layer.pooled) o.pool = pool_of(reference.geometry);
+        if (layer.pooled) o.pool = pool_geometry(reference.geometry);
         set_epilogue(o, ++turn);
         bool ran = try_layer<Problem>(reference, o, device, run);
         if (!ran) {  // perhaps for the epilogue

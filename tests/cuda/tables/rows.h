@@ -34,6 +34,7 @@ void add_rows(std::vector<TableRow>& rows, TableRow::Try try_on) {
 void add_layer_rows(std::vector<TableRow>& rows);       // convolutions and linear layers
 void add_activation_rows(std::vector<TableRow>& rows);  // of cuda/kernels.cpp
 void add_array_rows(std::vector<TableRow>& rows);       // of cuda/array
-void add_lookup_rows(std::vector<TableRow>& rows);      // of cuda/lookup and cuda/product
+void add_lookup_rows(std::vector<TableRow>& rows);      // of cuda/lookup
+void add_product_rows(std::vector<TableRow>& rows);     // of cuda/product
 
 }  // namespace lamina::test

@@ -141,7 +141,8 @@ struct Expanded {
   const int top, left;
   unsigned char *const memory, *const pixels, *const map;
   const float *const taps, *const biases;
-  Rectangle from;  // of the input
+  Rectangle from;              // of the input
+  const unsigned char* input;  // the image's first pixel
 
   __device__ __forceinline__ Expanded(const Arguments& args_, const Place& place_, int kernel, int top_, int left_,
                                       unsigned char* memory_)
@@ -155,9 +156,12 @@ struct Expanded {
         map(pixels + args_.most_pixels * args_.input_bytes),
         taps(reinterpret_cast<const float*>(memory_ + offset.taps)),
         biases(reinterpret_cast<const float*>(memory_ + offset.last)),
-        from{max(top_, 0), max(left_, 0), 0, 0} {
+        from{max(top_, 0), max(left_, 0), 0, 0},
+        input(static_cast<const unsigned char*>(args_.input) +
+              place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.terms * 2) {
     from.height = max(min(top + args.halo_height, args.geometry.in_height) - from.top, 0);
     from.width = max(min(left + args.halo_width, args.geometry.in_width) - from.left, 0);
+    ptx::pin(from.height), ptx::pin(from.width), ptx::pin(input);  // found before the wait, not row by row behind it
   }
 
   template <int pack>
@@ -171,10 +175,7 @@ struct Expanded {
   }
 
   __device__ __forceinline__ void load() const {
-    const ConvGeometry& g = args.geometry;
-    const std::int64_t pitch = args.terms * 2;
-    const auto* source = static_cast<const unsigned char*>(args.input) + place.image * g.in_height * g.in_width * pitch;
-    load_pixels<true>(args, from, source, pitch, args.terms * 2, ptx::shared_address(pixels), args.input_bytes);
+    load_pixels<true>(args, from, input, args.terms * 2, args.terms * 2, ptx::shared_address(pixels), args.input_bytes);
   }
 
   __device__ __forceinline__ void expand() const {

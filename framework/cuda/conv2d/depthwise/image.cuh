@@ -16,10 +16,11 @@ struct Image {
 
   const Arguments& args;
   const Place& place;
-  const Rectangle halo;
+  Rectangle halo;
   unsigned char* const map;
   float* const taps;  // of the slice
   const float* const biases;
+  const unsigned char* input;  // of the slice, the image's first pixel
 
   __device__ __forceinline__ Image(const Arguments& args_, const Place& place_, int, int top, int left,
                                    unsigned char* memory)
@@ -28,7 +29,13 @@ struct Image {
         halo{top, left, args_.halo_height, args_.halo_width},
         map(memory),
         taps(reinterpret_cast<float*>(memory + halo.pixels() * args_.pixel_bytes)),
-        biases(args_.bias + place_.channel) {}
+        biases(args_.bias + place_.channel),
+        input(static_cast<const unsigned char*>(args_.input) +
+              (place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.geometry.in_channels +
+               place_.channel) *
+                  static_cast<int>(sizeof(T))) {
+    ptx::pin(halo.top), ptx::pin(halo.left), ptx::pin(input);  // found before the wait, not row by row behind it
+  }
 
   template <int pack>
   __device__ __forceinline__ void load_parameters(int kernel) const {
@@ -44,11 +51,9 @@ struct Image {
   __device__ __forceinline__ void load() const {
     constexpr int size = sizeof(T);
     const ConvGeometry& g = args.geometry;
-    const auto pitch = static_cast<std::int64_t>(g.in_channels) * size;
-    const auto* source = static_cast<const unsigned char*>(args.input) +
-                         place.image * g.in_height * g.in_width * pitch + place.channel * size;
     const int real = min(args.slice, g.in_channels - place.channel) * size;
-    load_pixels<false>(args, halo, source, pitch, real, ptx::shared_address(map), args.pixel_bytes);
+    load_pixels<false>(args, halo, input, static_cast<std::int64_t>(g.in_channels) * size, real,
+                       ptx::shared_address(map), args.pixel_bytes);
   }
 
   __device__ __forceinline__ void expand() const {}

@@ -42,14 +42,14 @@ __global__ void __launch_bounds__(max_threads, 2)
   const Place place(args, rows, columns);
   const Source source(args, place, kernel, place.row * stride - g.padding_height,
                       place.column * stride - g.padding_width, memory);
-  const int items = args.slice / pack * args.across * args.down;
+  const int thread = static_cast<int>(threadIdx.x), items = args.slice / pack * args.across * args.down;
 
   // Parameters do not depend on the kernel before this one.
+  const Item own(args, place, thread, rows, columns, pack);
   float w[in_registers ? kernel * kernel : 1][pack];
   if constexpr (in_registers && !Source::expands) {
-    const Item item(args, place, static_cast<int>(threadIdx.x), rows, columns, pack);
-    const bool mine = static_cast<int>(threadIdx.x) < items && item.channel < g.in_channels;
-    load_taps(w, args.weight + (mine ? item.channel : 0), g.in_channels);
+    const bool mine = thread < items && own.channel < g.in_channels;
+    load_taps(w, args.weight + (mine ? own.channel : 0), g.in_channels);
   } else {
     source.template load_parameters<pack>(kernel);
   }
@@ -60,9 +60,8 @@ __global__ void __launch_bounds__(max_threads, 2)
   __syncthreads();
   source.expand();
 
-  for (int i = static_cast<int>(threadIdx.x); i < items; i += max_threads) {
-    const Item item(args, place, i, rows, columns, pack);
-    if (item.row >= g.out_height || item.column >= g.out_width || item.channel >= g.in_channels) continue;
+  const auto add_up = [&](const Item& item) {
+    if (item.row >= g.out_height || item.column >= g.out_width || item.channel >= g.in_channels) return;
     const float* taps = source.taps + item.lane * pack;
     if constexpr (in_registers && Source::expands) load_taps(w, taps, args.slice);
     const int rows_left = g.out_height - item.row, columns_left = g.out_width - item.column;
@@ -89,7 +88,11 @@ __global__ void __launch_bounds__(max_threads, 2)
         args.finish, bias, sum, static_cast<T*>(args.output),
         [&](int r, int c) { return output + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels; },
         [&](int r, int c) { return r < rows_left && c < columns_left; });
-    if constexpr (!Source::expands) return;
+  };
+  if constexpr (Source::expands) {
+    for (int i = thread; i < items; i += max_threads) add_up(Item(args, place, i, rows, columns, pack));
+  } else if (thread < items) {
+    add_up(own);
   }
 #endif
 }

@@ -4,6 +4,7 @@
 
 #include "lamina/cuda/conv2d/depthwise/arguments.h"
 #include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
 namespace lamina::cuda::depthwise {

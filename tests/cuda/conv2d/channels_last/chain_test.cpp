@@ -43,11 +43,11 @@ void expect_on_every_tile(std::span<const Precision> precisions, std::span<const
   }
 }
 
-TEST_F(NhwcConv2d, ChainsOnEveryTile) { expect_on_every_tile(precisions, chains, 9000); }
+TEST_F(ChannelsLast, ChainsOnEveryTile) { expect_on_every_tile(precisions, chains, 9000); }
 
-TEST_F(NhwcConv2d, SumsOnEveryTile) { expect_on_every_tile(precisions, sums, 9200); }
+TEST_F(ChannelsLast, SumsOnEveryTile) { expect_on_every_tile(precisions, sums, 9200); }
 
-TEST_F(NhwcConv2d, SumsOfEveryKind) {
+TEST_F(ChannelsLast, SumsOfEveryKind) {
   unsigned seed = 9700;
   for (const Precision precision : precisions) {
     const bool every = size_of(storage_type(precision)) == 2;  // in f32 each case has one of the chains
@@ -62,14 +62,14 @@ TEST_F(NhwcConv2d, SumsOfEveryKind) {
 }
 
 // Many tiles for each block, so that what is added is brought ahead of its tile.
-TEST_F(NhwcConv2d, SumsOfManyTiles) {
-  const ConvGeometry g = geometry_of({.batch = 9, .in = 64, .height = 56, .width = 56, .out = 256});
+TEST_F(ChannelsLast, SumsOfManyTiles) {
+  const ConvGeometry g = geometry_of(conv("n9 64x56x56 -> 256"));
   for (const Precision precision : precisions) {
     expect_contract(g, with_chain(precision, sums[1]), draw(g, normal, normal, 5), true);
   }
 }
 
-TEST_F(NhwcConv2d, ChainsOfEveryKind) {
+TEST_F(ChannelsLast, ChainsOfEveryKind) {
   unsigned seed = 9500;
   for (const Precision precision : precisions) {
     for (const PointwiseChain& chain : chains) {
@@ -81,7 +81,7 @@ TEST_F(NhwcConv2d, ChainsOfEveryKind) {
   }
 }
 
-TEST_F(NhwcConv2d, ChainsOfWhatIsNotFinite) {
+TEST_F(ChannelsLast, ChainsOfWhatIsNotFinite) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   for (const Precision precision : precisions) {
     for (const int splits : {1, 2}) {

@@ -5,7 +5,7 @@
 namespace lamina::test {
 namespace {
 
-TEST_F(NhwcConv2d, EveryGeometryMeetsTheContractInEveryPrecision) {
+TEST_F(ChannelsLast, EveryGeometryMeetsTheContractInEveryPrecision) {
   unsigned seed = 1;
   for (const Precision precision : precisions) {
     double worst = 0;
@@ -21,7 +21,7 @@ TEST_F(NhwcConv2d, EveryGeometryMeetsTheContractInEveryPrecision) {
   }
 }
 
-TEST_F(NhwcConv2d, EveryTileHoweverShared) {
+TEST_F(ChannelsLast, EveryTileHoweverShared) {
   unsigned seed = 1000;
   for (const Precision precision : precisions) {
     const auto count = static_cast<int>(cuda::channels_last::tiles(precision).size());
@@ -41,7 +41,7 @@ TEST_F(NhwcConv2d, EveryTileHoweverShared) {
   }
 }
 
-TEST_F(NhwcConv2d, SplitsUpToEight) {
+TEST_F(ChannelsLast, SplitsUpToEight) {
   const ConvGeometry g = geometry_of(nhwc_cases[4]);
   for (const Precision precision : precisions) {
     const ConvData data = draw(g, normal, normal, 5);
@@ -52,7 +52,7 @@ TEST_F(NhwcConv2d, SplitsUpToEight) {
   }
 }
 
-TEST_F(NhwcConv2d, GivesF32From16Bits) {
+TEST_F(ChannelsLast, GivesF32From16Bits) {
   for (const Precision precision : {Precision::fp16, Precision::bf16}) {
     for (const std::size_t i : {2u, 5u, 14u, 15u}) {
       if (reduced() && i != 5u) continue;

@@ -5,45 +5,22 @@
 namespace lamina::test {
 namespace {
 
-constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
-
 // Rectangles of 8 x 14 to 8 x 32 that end with the image and reach past it, slabs of 64 channels with a remainder,
 // weights that stay and that do not, several tiles for each team of a block.
 const std::vector<Case> cases = {
-    {.batch = 9, .in = 64, .height = 56, .width = 56, .out = 64, .kernel = {3, 3}, .padding = {1, 1}},
-    {.batch = 3, .in = 64, .height = 45, .width = 37, .out = 200, .kernel = {3, 3}, .padding = {1, 1}},
-    {.batch = 2, .in = 200, .height = 30, .width = 31, .out = 136, .kernel = {5, 5}, .padding = {2, 2}},
-    {.batch = 2,
-     .in = 128,
-     .height = 60,
-     .width = 70,
-     .out = 64,
-     .kernel = {3, 3},
-     .padding = {3, 1},
-     .dilation = {3, 1}},
-    {.batch = 4, .in = 40, .height = 33, .width = 17, .out = 72, .kernel = {3, 3}},
-    {.batch = 2, .in = 264, .height = 29, .width = 24, .out = 256, .kernel = {3, 3}, .padding = {2, 0}},
-    {.batch = 3, .in = 72, .height = 40, .width = 9, .out = 64, .kernel = {1, 7}, .padding = {0, 3}},
-    {.batch = 3, .in = 72, .height = 9, .width = 40, .out = 64, .kernel = {7, 1}, .padding = {3, 0}},
-    {.batch = 2,
-     .in = 72,
-     .height = 28,
-     .width = 28,
-     .out = 136,
-     .kernel = {3, 3},
-     .padding = {24, 24},
-     .dilation = {24, 24}},
-    {.batch = 2,
-     .in = 136,
-     .height = 75,
-     .width = 61,
-     .out = 64,
-     .kernel = {3, 5},
-     .padding = {20, 24},
-     .dilation = {23, 12}},
-    {.batch = 5, .in = 128, .height = 56, .width = 52, .out = 32, .kernel = {3, 3}, .padding = {1, 1}},
-    {.batch = 3, .in = 72, .height = 29, .width = 24, .out = 24, .kernel = {3, 3}, .padding = {0, 1}},
-    {.batch = 3, .in = 136, .height = 17, .width = 8, .out = 56},  // single pixels, of all images
+    conv("n9 64x56x56 -> 64, k 3, p 1"),
+    conv("n3 64x45x37 -> 200, k 3, p 1"),
+    conv("n2 200x30x31 -> 136, k 5, p 2"),
+    conv("n2 128x60x70 -> 64, k 3, p 3x1, d 3x1"),
+    conv("n4 40x33x17 -> 72, k 3"),
+    conv("n2 264x29x24 -> 256, k 3, p 2x0"),
+    conv("n3 72x40x9 -> 64, k 1x7, p 0x3"),
+    conv("n3 72x9x40 -> 64, k 7x1, p 3x0"),
+    conv("n2 72x28x28 -> 136, k 3, p 24, d 24"),
+    conv("n2 136x75x61 -> 64, k 3x5, p 20x24, d 23x12"),
+    conv("n5 128x56x52 -> 32, k 3, p 1"),
+    conv("n3 72x29x24 -> 24, k 3, p 0x1"),
+    conv("n3 136x17x8 -> 56"),  // single pixels, of all images
 };
 
 /// Calls `test(options)` with each tile of that kind which takes the layer.
@@ -57,9 +34,9 @@ void on_every_rectangle(const ConvGeometry& g, const KernelOptions& options, Tes
   }
 }
 
-class NhwcHalo : public OnHopper {};
+class ChannelsLastHalo : public OnHopper {};
 
-TEST_F(NhwcHalo, MeetsContract) {
+TEST_F(ChannelsLastHalo, MeetsContract) {
   unsigned seed = 20;
   for (const Precision precision : of_16_bits) {
     int tried = 0;
@@ -77,7 +54,7 @@ TEST_F(NhwcHalo, MeetsContract) {
   }
 }
 
-TEST_F(NhwcHalo, GivesF32) {
+TEST_F(ChannelsLastHalo, GivesF32) {
   for (const Precision precision : of_16_bits) {
     const ConvGeometry g = geometry_of(cases[4]);
     const ConvData data = draw(g, normal, normal, 31);
@@ -88,7 +65,7 @@ TEST_F(NhwcHalo, GivesF32) {
 }
 
 // What is added comes ahead of its tile, and functions are done to the sums.
-TEST_F(NhwcHalo, Epilogues) {
+TEST_F(ChannelsLastHalo, Epilogues) {
   const PointwiseStep addition = {.function = Pointwise::add, .operand = 1};
   const PointwiseChain chains[] = {{addition},
                                    {addition, {.function = Pointwise::clip, .a = -1, .b = 2}},
@@ -131,7 +108,7 @@ std::vector<float> maxima(const std::vector<float>& map, const ConvGeometry& g) 
 
 // The same bits as pooling what is stored without, also of what is not finite; the last row and column may be of no
 // window.
-TEST_F(NhwcHalo, Pools) {
+TEST_F(ChannelsLastHalo, Pools) {
   for (const Precision precision : of_16_bits) {
     for (const Case& c :
          {Case{.batch = 5, .in = 64, .height = 57, .width = 50, .out = 136, .kernel = {3, 3}, .padding = {1, 1}},
@@ -146,15 +123,7 @@ TEST_F(NhwcHalo, Pools) {
         KernelOptions options = options_for(precision, c.in == 64);
         const std::vector<float> expected =
             maxima(run(g, options_for(precision, c.in == 64, {.tile = 6, .splits = 1, .multicast = 1}), data, true), g);
-        options.pool = PoolGeometry{.planes = g.batch * g.out_channels,
-                                    .in_height = g.out_height,
-                                    .in_width = g.out_width,
-                                    .out_height = g.out_height / 2,
-                                    .out_width = g.out_width / 2,
-                                    .kernel_height = 2,
-                                    .kernel_width = 2,
-                                    .stride_height = 2,
-                                    .stride_width = 2};
+        options.pool = pool_geometry(g, 2, 2);
         on_every_rectangle(g, options, [&](const KernelOptions& o) {
           const std::vector<float> y = run(g, o, data, true);
           ASSERT_EQ(y.size(), expected.size());
@@ -172,28 +141,23 @@ TEST_F(NhwcHalo, Pools) {
   }
 }
 
-TEST_F(NhwcHalo, WhatIsNotFiniteReachesItsWindowsAlone) {
+TEST_F(ChannelsLastHalo, WhatIsNotFiniteReachesItsWindowsAlone) {
   const ConvGeometry g = geometry_of(cases[4]);
   for (const Precision precision : of_16_bits) {
-    ConvData data = draw(g, normal, positive, 51);
-    data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
+    const ConvData data = draw_not_finite(g, 51);
     on_every_rectangle(g, options_for(precision, true),
                        [&](const KernelOptions& o) { expect_contract(g, o, data, true); });
   }
 }
 
-TEST_F(NhwcHalo, Overflow) {
+TEST_F(ChannelsLastHalo, Overflow) {
   const ConvGeometry g = geometry_of(cases[4]);
-  ConvData data = draw(g, positive, positive, 53);
-  for (float& x : data.x) x *= 1e38f;
-  for (float& w : data.w) w *= 100.0f;
-  on_every_rectangle(g, options_for(Precision::bf16), [&](const KernelOptions& o) {
-    for (const float y : run(g, o, data, true)) ASSERT_EQ(y, infinity);
-  });
+  const ConvData data = draw_overflow(g, 53);
+  on_every_rectangle(g, options_for(Precision::bf16), [&](const KernelOptions& o) { expect_infinity(g, o, data); });
 }
 
 // Sums advance through K in the same steps as those of other tiles.
-TEST_F(NhwcHalo, SameBitsAsRunsOfPixels) {
+TEST_F(ChannelsLastHalo, SameBitsAsRunsOfPixels) {
   for (const Precision precision : of_16_bits) {
     for (const std::size_t i : {1u, 4u}) {
       if (reduced() && i != 4u) continue;
@@ -208,7 +172,7 @@ TEST_F(NhwcHalo, SameBitsAsRunsOfPixels) {
   }
 }
 
-TEST_F(NhwcHalo, LeavesWhatWouldComeTwice) {
+TEST_F(ChannelsLastHalo, LeavesWhatWouldComeTwice) {
   for (const Case& c : {Case{.in = 64, .height = 56, .width = 56, .out = 512},  // again for other filters
                         Case{.in = 64, .height = 56, .width = 56, .out = 64, .kernel = {3, 3}, .stride = {2, 1}},
                         Case{.in = 64, .height = 56, .width = 56, .out = 64, .kernel = {3, 3}, .stride = {1, 3}}}) {

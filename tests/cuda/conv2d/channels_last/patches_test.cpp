@@ -6,14 +6,12 @@ namespace lamina::test {
 namespace {
 
 const std::vector<Case> patch_cases = {
-    {.batch = 3, .in = 3, .height = 32, .width = 48, .out = 72, .kernel = {16, 16}, .stride = {16, 16}},
-    {.in = 3, .height = 28, .width = 56, .out = 40, .kernel = {14, 8}, .stride = {14, 8}},
-    {.batch = 2, .in = 1, .height = 10, .width = 32, .out = 8, .kernel = {2, 16}, .stride = {2, 16}},
-    {.batch = 5, .in = 4, .height = 4, .width = 36, .out = 200, .kernel = {4, 4}, .stride = {4, 4}},
-    {.batch = 2, .in = 3, .height = 224, .width = 224, .out = 64, .kernel = {32, 32}, .stride = {32, 32}},
+    conv("n3 3x32x48 -> 72, k 16, s 16"),    conv("3x28x56 -> 40, k 14x8, s 14x8"),
+    conv("n2 1x10x32 -> 8, k 2x16, s 2x16"), conv("n5 4x4x36 -> 200, k 4, s 4"),
+    conv("n2 3x224x224 -> 64, k 32, s 32"),
 };
 
-TEST_F(NhwcConv2d, PatchesMeetTheContractInEveryPrecision) {
+TEST_F(ChannelsLast, PatchesMeetTheContractInEveryPrecision) {
   unsigned seed = 40;
   for (const Precision precision : precisions) {
     for (const Case& c : patch_cases) {
@@ -26,7 +24,7 @@ TEST_F(NhwcConv2d, PatchesMeetTheContractInEveryPrecision) {
   }
 }
 
-TEST_F(NhwcConv2d, NanAndInfReachTheirPatchesAlone) {
+TEST_F(ChannelsLast, NanAndInfReachTheirPatchesAlone) {
   const ConvGeometry g = geometry_of(patch_cases[0]);
   for (const Precision precision : precisions) {
     ConvData data = draw(g, normal, positive, 12);
@@ -35,7 +33,7 @@ TEST_F(NhwcConv2d, NanAndInfReachTheirPatchesAlone) {
   }
 }
 
-TEST_F(NhwcConv2d, RefusesWindowsThatAreNoPatches) {
+TEST_F(ChannelsLast, RefusesWindowsThatAreNoPatches) {
   const auto taken = [](Case c, const auto& change) {
     change(c);
     return takes(geometry_of(c), options_for(Precision::fp16));

@@ -7,7 +7,7 @@
 namespace lamina::test {
 namespace {
 
-TEST_F(NhwcConv2d, SameBitsEveryRun) {
+TEST_F(ChannelsLast, SameBitsEveryRun) {
   const ConvGeometry g = geometry_of(nhwc_cases[3]);
   for (const Precision precision : precisions) {
     const ConvData data = draw(g, normal, normal, 43);
@@ -20,7 +20,7 @@ TEST_F(NhwcConv2d, SameBitsEveryRun) {
   }
 }
 
-TEST_F(NhwcConv2d, RunsInAGraphOnOtherBuffers) {
+TEST_F(ChannelsLast, RunsInAGraphOnOtherBuffers) {
   const ConvGeometry g = geometry_of(nhwc_cases[0]);
   const KernelOptions options = options_for(Precision::fp16);
   const ConvData data = draw(g, normal, normal, 17);
@@ -40,7 +40,7 @@ TEST_F(NhwcConv2d, RunsInAGraphOnOtherBuffers) {
 }
 
 // Blocks of a kernel begin beside those of the one before it: with its weights, but not before its result.
-TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
+TEST_F(ChannelsLast, LayersOverlapWithoutRunningAhead) {
   for (const Precision precision : precisions) {
     const KernelOptions options = options_for(precision, true);
     std::vector<Prepared> layers;
@@ -53,11 +53,11 @@ TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
       if (values.empty()) values.emplace_back(0, layers.back().input_bytes());
       values.emplace_back(0, layers.back().output_bytes());
     };
-    add({.in = 64, .height = 13, .width = 13, .out = 192, .kernel = {3, 3}, .padding = {1, 1}});
-    add({.in = 192, .height = 13, .width = 13, .out = 384, .kernel = {3, 3}, .padding = {1, 1}});
-    add({.in = 384, .height = 13, .width = 13, .out = 256, .kernel = {3, 3}, .padding = {1, 1}});
-    add({.in = 256, .height = 13, .width = 13, .out = 256, .kernel = {3, 3}, .padding = {1, 1}});
-    add({.in = 256, .height = 13, .width = 13, .out = 64, .kernel = {1, 1}});
+    add(conv("64x13x13 -> 192, k 3, p 1"));
+    add(conv("192x13x13 -> 384, k 3, p 1"));
+    add(conv("384x13x13 -> 256, k 3, p 1"));
+    add(conv("256x13x13 -> 256, k 3, p 1"));
+    add(conv("256x13x13 -> 64"));
     const cuda::OwnedStream stream(0);
     const auto run_layer = [&](std::size_t layer, cuda::Stream s) {
       layers[layer].enqueue(values[layer].data(), values[layer + 1].data(), workspaces[layer].data(), s);
@@ -79,7 +79,7 @@ TEST_F(NhwcConv2d, LayersOverlapWithoutRunningAhead) {
   }
 }
 
-TEST_F(NhwcConv2d, RefusesWhatItCannotDo) {
+TEST_F(ChannelsLast, RefusesWhatItCannotDo) {
   const auto taken = [](Case c, const auto& change) {
     KernelOptions options = options_for(Precision::fp16);
     change(c, options);

@@ -1,7 +1,5 @@
 // Scaled operands: f32 as f16 words that share a power of two with their neighbours.
 
-#include <algorithm>
-
 #include "cuda/conv2d/channels_last/harness.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
@@ -9,7 +7,7 @@
 namespace lamina::test {
 namespace {
 
-class NhwcScaled : public NhwcConv2d {};
+class ChannelsLastScaled : public ChannelsLast {};
 
 /// The tiles of scaled operands, by their place in the list.
 std::vector<int> scaled_tiles(Precision precision) {
@@ -27,7 +25,7 @@ bool chosen(const ConvGeometry& g, const KernelOptions& options) {
 }
 
 // What the words and the scale say of every value, next to the value itself.
-TEST_F(NhwcScaled, RowsKeepTheirBits) {
+TEST_F(ChannelsLastScaled, RowsKeepTheirBits) {
   std::mt19937 random(5);
   for (const bool pairs : {true, false}) {
     constexpr std::int64_t pixels = 37;
@@ -69,7 +67,7 @@ TEST_F(NhwcScaled, RowsKeepTheirBits) {
   }
 }
 
-TEST_F(NhwcScaled, DoubtfulBlocksSaySo) {
+TEST_F(ChannelsLastScaled, DoubtfulBlocksSaySo) {
   std::vector<float> x(64 * 4, 1.0f);
   x[3] = infinity;
   x[64 + 3] = 1e-20f;  // beside ones
@@ -98,8 +96,8 @@ TEST_F(NhwcScaled, DoubtfulBlocksSaySo) {
 }
 
 // Weights that f16 cannot hold beside the largest of their filter are left to other operands.
-TEST(NhwcScaledWeights, AreExamined) {
-  const ConvGeometry g = geometry_of({.in = 64, .height = 4, .width = 4, .out = 8});
+TEST(ScaledWeights, AreExamined) {
+  const ConvGeometry g = geometry_of(conv("64x4x4 -> 8"));
   std::vector<float> w(static_cast<std::size_t>(g.weight_size()), 0.5f);
   const auto examined = [&] {
     return cuda::channels_last::examine_scaled(g, cuda::channels_last::Operand::scaled_pairs, w.data());
@@ -121,7 +119,7 @@ TEST(NhwcScaledWeights, AreExamined) {
   EXPECT_TRUE(examined().representable);
 }
 
-TEST_F(NhwcScaled, HoldsTheContractOnAwkwardValues) {
+TEST_F(ChannelsLastScaled, HoldsTheContractOnAwkwardValues) {
   const Draw sparse = [](std::mt19937& random) { return random() % 3 == 0 ? normal(random) : 0.0f; };
   const Draw tiny = [](std::mt19937& random) { return random() % 2 == 0 ? normal(random) * 1e-25f : normal(random); };
   const Draw subnormal = [](std::mt19937& random) { return normal(random) * 1e-41f; };
@@ -150,7 +148,7 @@ TEST_F(NhwcScaled, HoldsTheContractOnAwkwardValues) {
   }
 }
 
-TEST_F(NhwcScaled, NanAndInfReachTheirWindowsAlone) {
+TEST_F(ChannelsLastScaled, NanAndInfReachTheirWindowsAlone) {
   const ConvGeometry g = geometry_of(nhwc_cases[2]);
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
     const int tile = scaled_tiles(precision)[3];
@@ -164,9 +162,8 @@ TEST_F(NhwcScaled, NanAndInfReachTheirWindowsAlone) {
 }
 
 // A workspace that holds the rows of a few images makes the batch go through in parts, with the same bits.
-TEST_F(NhwcScaled, PartsOfABatchGiveTheSameBits) {
-  ConvGeometry g =
-      geometry_of({.batch = 7, .in = 96, .height = 13, .width = 11, .out = 136, .kernel = {3, 3}, .padding = {1, 1}});
+TEST_F(ChannelsLastScaled, PartsOfABatchGiveTheSameBits) {
+  ConvGeometry g = geometry_of(conv("n7 96x13x11 -> 136, k 3, p 1"));
   const ConvData data = draw(g, normal, normal, 21);
   for (const Precision precision : {Precision::fp32, Precision::tf32}) {
     const int tile = scaled_tiles(precision).front();

@@ -12,15 +12,14 @@ struct SumCase {
   int in = 8, stride = 1, spare = 0;
 };
 
-const SumCase cases[] = {
-    {{.batch = 2, .in = 64, .height = 14, .width = 14, .out = 256}, 64},
-    {{.batch = 3, .in = 128, .height = 9, .width = 7, .out = 512}, 256, 2},
-    {{.batch = 2, .in = 64, .height = 11, .width = 9, .out = 128, .kernel = {3, 3}, .padding = {1, 1}}, 64, 2, 1},
-    {{.in = 24, .height = 20, .width = 13, .out = 40, .kernel = {3, 5}, .stride = {2, 3}, .padding = {1, 2}}, 72, 3, 2},
-    {{.batch = 5, .in = 136, .height = 1, .width = 1, .out = 72}, 8},
-    {{.batch = 131, .in = 8, .height = 3, .width = 3, .out = 8, .kernel = {3, 3}}, 200, 4, 3}};
+const SumCase cases[] = {{conv("n2 64x14x14 -> 256"), 64},
+                         {conv("n3 128x9x7 -> 512"), 256, 2},
+                         {conv("n2 64x11x9 -> 128, k 3, p 1"), 64, 2, 1},
+                         {conv("24x20x13 -> 40, k 3x5, s 2x3, p 1x2"), 72, 3, 2},
+                         {conv("n5 136x1x1 -> 72"), 8},
+                         {conv("n131 8x3x3 -> 8, k 3"), 200, 4, 3}};
 
-class NhwcConvSum : public OnHopper {
+class ChannelsLastSum : public OnHopper {
  protected:
   struct Two {
     ConvGeometry first, second;
@@ -81,9 +80,7 @@ class NhwcConvSum : public OnHopper {
   }
 };
 
-constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
-
-TEST_F(NhwcConvSum, MeetsContract) {
+TEST_F(ChannelsLastSum, MeetsContract) {
   unsigned seed = 100;
   for (const Precision precision : of_16_bits) {
     for (const SumCase& c : cases) {
@@ -94,7 +91,7 @@ TEST_F(NhwcConvSum, MeetsContract) {
 }
 
 // A piece of K may begin before, at or behind the second product's first step.
-TEST_F(NhwcConvSum, EverySharing) {
+TEST_F(ChannelsLastSum, EverySharing) {
   const Two two = draw_two(cases[2], 300);
   for (const Precision precision : of_16_bits) {
     for (const auto& [multicast, splits] : {std::pair{2, 1}, {4, 1}, {1, 2}, {1, 5}, {1, 8}}) {
@@ -104,12 +101,12 @@ TEST_F(NhwcConvSum, EverySharing) {
 }
 
 // Many tiles for each block.
-TEST_F(NhwcConvSum, ManyTiles) {
-  const Two two = draw_two({{.batch = 9, .in = 64, .height = 56, .width = 56, .out = 256}, 64}, 400);
+TEST_F(ChannelsLastSum, ManyTiles) {
+  const Two two = draw_two({conv("n9 64x56x56 -> 256"), 64}, 400);
   for (const Precision precision : of_16_bits) expect(two, precision, true);
 }
 
-TEST_F(NhwcConvSum, WhatIsNotFiniteReachesItsWindowsAlone) {
+TEST_F(ChannelsLastSum, WhatIsNotFiniteReachesItsWindowsAlone) {
   for (const Precision precision : of_16_bits) {
     for (const int splits : {1, 3}) {
       Two two = draw_two(cases[2], 500);

@@ -6,8 +6,8 @@ namespace lamina::test {
 namespace {
 
 // A product with one weight of 1 gives the operand itself: exact in TF32, and rounded to nearest if it was not.
-TEST_F(NhwcConv2d, Tf32OperandsAreRoundedToNearest) {
-  const ConvGeometry g = geometry_of({.in = 32, .height = 40, .width = 40, .out = 32});
+TEST_F(ChannelsLast, Tf32OperandsAreRoundedToNearest) {
+  const ConvGeometry g = geometry_of(conv("32x40x40 -> 32"));
   ConvData data = draw(g, normal, normal, 3);
   for (std::size_t i = 0; i < data.w.size(); ++i) data.w[i] = i / 32 == i % 32 ? 1.0f : 0.0f;
   const auto y = run(g, options_for(Precision::tf32), data, false);
@@ -19,47 +19,33 @@ TEST_F(NhwcConv2d, Tf32OperandsAreRoundedToNearest) {
   }
 }
 
-TEST_F(NhwcConv2d, NanAndInfReachTheirWindowsAlone) {
+TEST_F(ChannelsLast, NanAndInfReachTheirWindowsAlone) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   for (const Precision precision : precisions) {
     const int tile = precision == Precision::fp32 ? 3 : 5;
     for (const auto& [multicast, splits] : {std::pair{1, 1}, {2, 1}, {1, 3}}) {
-      ConvData data = draw(g, normal, positive, 11);
-      data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
-      expect_contract(g, options_for(precision, true, {.tile = tile, .splits = splits, .multicast = multicast}), data,
-                      true);
+      const KernelOptions options =
+          options_for(precision, true, {.tile = tile, .splits = splits, .multicast = multicast});
+      expect_contract(g, options, draw_not_finite(g, 11), true);
     }
   }
 }
 
-// Sums beyond the format's largest number are Inf, not NaN.
-TEST_F(NhwcConv2d, Overflow) {
+TEST_F(ChannelsLast, Overflow) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
     for (const int splits : {1, 2}) {
-      ConvData data = draw(g, positive, positive, 13);
-      for (float& x : data.x) x *= 1e38f;
-      for (float& w : data.w) w *= 100.0f;
-      const KernelOptions options = options_for(precision, false, {.splits = splits, .multicast = 1});
-      for (const float y : run(g, options, data, true)) ASSERT_EQ(y, infinity);
+      expect_infinity(g, options_for(precision, false, {.splits = splits, .multicast = 1}), draw_overflow(g, 13));
     }
   }
 }
 
-// Magnitudes from 1e-18 to 1e18 in one image or filter, sums of one sign, and what is subnormal or nearly.
-TEST_F(NhwcConv2d, Fp32HoldsOnAwkwardValues) {
+TEST_F(ChannelsLast, Fp32HoldsOnAwkwardValues) {
   const ConvGeometry g = geometry_of(nhwc_cases[5]);
   unsigned seed = 70;
   for (const int splits : {1, 3}) {
     const KernelOptions options = options_for(Precision::fp32, false, {.splits = splits, .multicast = 1});
-    for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
-                               {mixed, normal},
-                               {normal, mixed},
-                               {mixed, mixed},
-                               {scaled(normal, 1e-38f), normal},
-                               {scaled(normal, 1e-42f), scaled(normal, 1e20f)},
-                               {normal, scaled(normal, 1e-36f)},
-                               {scaled(normal, 1e36f), scaled(normal, 1e-36f)}}) {
+    for (const auto& [x, w] : awkward_values) {
       const double worst = expect_contract(g, options, draw(g, x, w, ++seed), false);
       RecordProperty("worst_" + std::to_string(seed), std::to_string(worst));
       if (reduced()) break;

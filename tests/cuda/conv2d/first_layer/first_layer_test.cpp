@@ -1,33 +1,28 @@
 // The Hopper convolution against the double reference: every precision, at the edges of its tiles and rings, and with
 // the inputs for which its contract is hardest to keep.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
-#include <string>
-#include <vector>
 
 #include "cuda/conv2d/first_layer/harness.h"
 
 namespace lamina::test {
 namespace {
 
-TEST_P(Sm90, MeetsContractOnAlexNet) {
+TEST_P(FirstLayer, MeetsContractOnAlexNet) {
   for (const int filters : {96, 64}) {
     const ConvGeometry g = geometry(2, 224, 224, filters);
     expect(g, draw(g, normal, normal, 1));
   }
 }
 
-TEST_P(Sm90, FilterCountsAroundTiles) {
+TEST_P(FirstLayer, FilterCountsAroundTiles) {
   for (const int filters : {1, 7, 8, 24, 31, 33, 47, 49, 56, 63, 65, 72, 95, 97, 104, 130}) {
     const ConvGeometry g = geometry(1, 67, 75, filters);
     expect(g, draw(g, normal, normal, static_cast<unsigned>(filters)));
   }
 }
 
-TEST_P(Sm90, OutputSizesAroundTiles) {
+TEST_P(FirstLayer, OutputSizesAroundTiles) {
   // Output widths and heights whose pixels (and pixels with the windows' overhang) end around 64, odd input sizes,
   // single rows and columns.
   for (const int width : {1, 2, 3, 7, 8, 9, 31, 61, 62, 63, 64, 65, 127}) {
@@ -38,14 +33,14 @@ TEST_P(Sm90, OutputSizesAroundTiles) {
   }
 }
 
-TEST_P(Sm90, BatchesAroundTheDevice) {
+TEST_P(FirstLayer, BatchesAroundTheDevice) {
   for (const int batch : {1, 3, 131, 132, 133, 265}) {
     const ConvGeometry g = geometry(batch, 27, 31, 8);
     expect(g, draw(g, normal, normal, static_cast<unsigned>(batch)));
   }
 }
 
-TEST_P(Sm90, Relatives) {
+TEST_P(FirstLayer, Relatives) {
   for (const int channels : {1, 2, 3, 4}) {
     for (const int kernel : {1, 3, 5, 7, 11}) {
       for (const int stride : {1, 2, 3, 4}) {
@@ -66,7 +61,7 @@ TEST_P(Sm90, Relatives) {
   expect(oblong, draw(oblong, normal, normal, 1));
 }
 
-TEST_P(Sm90, BiasAndRelu) {
+TEST_P(FirstLayer, BiasAndRelu) {
   const ConvGeometry g = geometry(1, 67, 67, 40);
   const ConvData d = draw(g, normal, normal, 5);
   expect(g, d, true, true);
@@ -74,7 +69,7 @@ TEST_P(Sm90, BiasAndRelu) {
   expect(g, d, false, false);
 }
 
-TEST_P(Sm90, OneSidedAndCancelling) {
+TEST_P(FirstLayer, OneSidedAndCancelling) {
   const ConvGeometry g = geometry(1, 224, 224, 96);
   expect(g, draw(g, positive, positive, 3));
   const ConvGeometry small = geometry(1, 99, 99, 64);
@@ -87,7 +82,7 @@ TEST_P(Sm90, OneSidedAndCancelling) {
   expect(small, d);
 }
 
-TEST_P(Sm90, PixelRanges) {
+TEST_P(FirstLayer, PixelRanges) {
   const ConvGeometry g = geometry(1, 99, 99, 48);
   for (const float range : {1e-9f, 1e-6f, 1.0f, 255.0f, 511.75f, 512.0f, 60000.0f}) {
     ConvData d = draw(
@@ -103,7 +98,7 @@ TEST_P(Sm90, PixelRanges) {
   }
 }
 
-TEST_P(Sm90, WildlyMixedMagnitudes) {
+TEST_P(FirstLayer, WildlyMixedMagnitudes) {
   if (GetParam().precision == Precision::fp16) GTEST_SKIP() << "beyond f16's range by definition";
   const ConvGeometry g = geometry(1, 99, 99, 48);
   const Draw small = scaled(normal, 0.05f);
@@ -115,7 +110,7 @@ TEST_P(Sm90, WildlyMixedMagnitudes) {
   expect(g, one);
 }
 
-TEST_P(Sm90, NonFinitePixelsStayInTheirWindows) {
+TEST_P(FirstLayer, NonFinitePixelsStayInTheirWindows) {
   const ConvGeometry g = geometry(2, 99, 96, 40);
   for (const float value : {infinity, -infinity, nan}) {
     for (const int at :
@@ -133,7 +128,7 @@ TEST_P(Sm90, NonFinitePixelsStayInTheirWindows) {
   }
 }
 
-TEST_P(Sm90, SameBitsEveryRun) {
+TEST_P(FirstLayer, SameBitsEveryRun) {
   const ConvGeometry g = geometry(5, 224, 224, 96);
   ConvData d = draw(g, normal, normal, 14);
   d.x[1234] = 1e-12f;
@@ -141,7 +136,7 @@ TEST_P(Sm90, SameBitsEveryRun) {
   for (int i = 0; i < 3; ++i) ASSERT_EQ(first, run_bytes(g, options(g), d, true));
 }
 
-TEST_P(Sm90, Functions) {
+TEST_P(FirstLayer, Functions) {
   const ConvGeometry g = geometry(2, 75, 67, 32, 3, 2, 1);
   ConvData d = draw(g, normal, normal, 15);
   d.x[7] = nan, d.x[1500] = infinity, d.x[4000] = 1e-12f;
@@ -159,7 +154,7 @@ TEST_P(Sm90, Functions) {
   EXPECT_FALSE(takes(g, o));
 }
 
-TEST_P(Sm90, Pooling) {
+TEST_P(FirstLayer, Pooling) {
   if (!GetParam().pooled) GTEST_SKIP() << "for kinds that pool";
   const ConvGeometry resnet = geometry(1, 224, 224, 64, 7, 2, 3), alexnet = geometry(3, 224, 224, 64);
   KernelOptions o = options();
@@ -190,7 +185,7 @@ std::string kind_name(const testing::TestParamInfo<Kind>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Precisions, Sm90,
+    Precisions, FirstLayer,
     testing::Values(
         Kind{Precision::fp32, DType::f32}, Kind{Precision::tf32, DType::f32}, Kind{Precision::fp16, DType::f16},
         Kind{Precision::fp16, DType::f32}, Kind{Precision::bf16, DType::bf16}, Kind{Precision::bf16, DType::f32},
@@ -208,9 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{Precision::bf16, DType::f32, Layout::nchw, false, {DType::bf16, Layout::nhwc}}),
     kind_name);
 
-class Sm90Supports : public OnHopper {};
+class FirstLayerLimits : public OnHopper {};
 
-TEST_F(Sm90Supports, DeclinesWhatItCannotDo) {
+TEST_F(FirstLayerLimits, DeclinesWhatItCannotDo) {
   const ConvGeometry good = geometry(1, 32, 32, 8);
   EXPECT_TRUE(takes(good, {.kernel = "first_layer"}));
   const auto supports = [&](auto change) {

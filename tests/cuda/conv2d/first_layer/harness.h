@@ -3,7 +3,7 @@
 // What the tests of the Hopper convolution for few channels share: cases, a fixture for each precision and format of
 // the output, and what the contract says of every output, stored in 16 bits or pooled.
 
-#include "support/kernel_harness.h"
+#include "cuda/conv2d/family.h"
 
 namespace lamina::test {
 
@@ -28,24 +28,6 @@ struct Kind {
   Format input = {};
 };
 
-/// Max pooling of g's output as PyTorch does it.
-inline PoolGeometry pool_geometry(const ConvGeometry& g, int kernel = 3, int stride = 2, int padding = 0,
-                                  bool ceil = false) {
-  PoolGeometry pool;
-  pool.planes = g.batch * g.out_channels;
-  pool.in_height = g.out_height, pool.in_width = g.out_width;
-  pool.kernel_height = pool.kernel_width = kernel;
-  pool.stride_height = pool.stride_width = stride;
-  pool.padding_height = pool.padding_width = padding;
-  const auto extent = [&](int in) {
-    int out = (in + 2 * padding - kernel + (ceil ? stride - 1 : 0)) / stride + 1;
-    if (ceil && (out - 1) * stride >= in + padding) --out;
-    return out;
-  };
-  pool.out_height = extent(g.out_height), pool.out_width = extent(g.out_width);
-  return pool;
-}
-
 /// 16-bit outputs may add half a unit of their last place, and overflow to Inf.
 inline void store_in(DType type, std::vector<Expected>& outputs) {
   const double last_place = type == DType::f16 ? 0x1p-11 : type == DType::bf16 ? 0x1p-8 : 0;
@@ -57,30 +39,7 @@ inline void store_in(DType type, std::vector<Expected>& outputs) {
   }
 }
 
-/// The largest of a window is off by no more than the worst of it; NaN wins.
-inline std::vector<Expected> pooled(const ConvGeometry& g, const PoolGeometry& pool, const std::vector<Expected>& map) {
-  std::vector<Expected> result;
-  for (std::int64_t plane = 0; plane < g.batch * g.out_channels; ++plane) {
-    for (int oh = 0; oh < pool.out_height; ++oh) {
-      for (int ow = 0; ow < pool.out_width; ++ow) {
-        Expected most{-std::numeric_limits<double>::infinity(), 0, false};
-        for (int i = 0; i < pool.kernel_height * pool.kernel_width; ++i) {
-          const int ih = oh * pool.stride_height - pool.padding_height + i / pool.kernel_width;
-          const int iw = ow * pool.stride_width - pool.padding_width + i % pool.kernel_width;
-          if (ih < 0 || ih >= g.out_height || iw < 0 || iw >= g.out_width) continue;
-          const Expected& e = map[static_cast<std::size_t>((plane * g.out_height + ih) * g.out_width + iw)];
-          if (!(e.value <= most.value) && !std::isnan(most.value)) most.value = e.value;
-          most.bound = std::max(most.bound, e.bound);
-          most.overflows |= e.overflows;
-        }
-        result.push_back(most);
-      }
-    }
-  }
-  return result;
-}
-
-class Sm90 : public OnHopper, public testing::WithParamInterface<Kind> {
+class FirstLayer : public OnHopper, public testing::WithParamInterface<Kind> {
  protected:
   static KernelOptions options() {
     return {.kernel = "first_layer",
@@ -100,7 +59,7 @@ class Sm90 : public OnHopper, public testing::WithParamInterface<Kind> {
     ASSERT_TRUE(takes(g, o)) << describe(g, o);
     std::vector<Expected> want = expected_outputs(g, o, reference_of(g, o.precision, d, bias));
     store_in(o.output.dtype, want);
-    if (o.pool) want = pooled(g, *o.pool, want);
+    if (o.pool) want = pooled(*o.pool, want);
     expect_outputs(want, run(g, o, d, bias), describe(g, o));
   }
 

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <random>
-#include <vector>
 
 #include "lamina/cuda/conv2d/first_layer/pack.h"
 #include "support/reference.h"
@@ -78,7 +77,7 @@ double through_steps(const first_layer::Plan& plan, const first_layer::Packed& p
   return sum;
 }
 
-TEST(Sm90Plan, StepTableAndPackedWeightsAreTheConvolution) {
+TEST(FirstLayerPlan, StepTableAndPackedWeightsAreTheConvolution) {
   std::mt19937 random(1);
   const auto small_integer = [&] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
   for (const ConvGeometry& g :
@@ -114,7 +113,7 @@ TEST(Sm90Plan, StepTableAndPackedWeightsAreTheConvolution) {
   }
 }
 
-TEST(Sm90Plan, CutsWhatTheDeviceHas) {
+TEST(FirstLayerPlan, CutsWhatTheDeviceHas) {
   const auto alexnet = [](std::int64_t batch, Precision precision) {
     ConvGeometry g = geometry(3, 96, 11, 11, 4, 2, 224, 224);
     g.batch = batch;
@@ -130,7 +129,7 @@ TEST(Sm90Plan, CutsWhatTheDeviceHas) {
   EXPECT_EQ(alexnet(256, Precision::fp32).params.units, 256 * 49);
 }
 
-TEST(Sm90Plan, FindsFiltersThatTwoHalvesCannotHold) {
+TEST(FirstLayerPlan, FindsFiltersThatTwoHalvesCannotHold) {
   const ConvGeometry g = geometry(3, 32, 11, 11, 4, 2);
   std::vector<float> w(static_cast<std::size_t>(g.weight_size()), 0.125f);
   const auto reduction = static_cast<std::size_t>(g.reduction());

@@ -1,7 +1,5 @@
 // The textbook kernels compute what the contract promises.
 
-#include <limits>
-
 #include "cuda/conv2d/ladder/harness.h"
 
 namespace lamina::test {

@@ -1,7 +1,5 @@
 // How the textbook kernels run: the same every time, in graphs, within limits, and what they refuse.
 
-#include <limits>
-
 #include "cuda/conv2d/ladder/harness.h"
 
 namespace lamina::test {

@@ -5,7 +5,7 @@
 namespace lamina::test {
 namespace {
 
-class ImplicitGemmPrecision : public OnTensorCores {};
+class ImplicitGemmPrecision : public OnAmpere {};
 
 const std::size_t contract_cases[] = {6, 9, 10, 11, 29, 34, 47, 48};
 

@@ -1,12 +1,11 @@
 // The implicit GEMM computes every convolution, on every tile, and nothing else.
 
-#include "cuda/conv2d/chains.h"
 #include "cuda/conv2d/mma/harness.h"
 
 namespace lamina::test {
 namespace {
 
-class ImplicitGemm : public OnTensorCores {};
+class ImplicitGemm : public OnAmpere {};
 
 TEST_F(ImplicitGemm, EveryGeometryMeetsTheContractInEveryPrecision) {
   unsigned seed = 1;
@@ -46,11 +45,8 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
 TEST_F(ImplicitGemm, BlocksOfManyTiles) {
   DeviceDescription device = lamina::describe(Device::cuda());
   device.multiprocessors = 1;
-  const std::vector<Case> large = {
-      {.batch = 3, .in = 16, .height = 37, .width = 41, .out = 72},
-      {.batch = 2, .in = 24, .height = 33, .width = 31, .out = 136, .kernel = {3, 3}, .padding = {1, 1}},
-      {.batch = 2, .in = 16, .height = 29, .width = 31, .out = 140, .kernel = {3, 3}, .stride = {1, 2}, .groups = 2},
-      {.batch = 2, .in = 3, .height = 47, .width = 50, .out = 64, .kernel = {3, 3}, .padding = {1, 1}}};
+  const std::vector<Case> large = {conv("n3 16x37x41 -> 72"), conv("n2 24x33x31 -> 136, k 3, p 1"),
+                                   conv("n2 16x29x31 -> 140, k 3, s 1x2, g 2"), conv("n2 3x47x50 -> 64, k 3, p 1")};
   unsigned seed = 2000;
   for (const Precision precision : precisions) {
     for (const Case& c : large) {
@@ -132,7 +128,7 @@ TEST_F(ImplicitGemm, SameBitsEveryRun) {
 }
 
 TEST_F(ImplicitGemm, RefusesWhatItCannotDo) {
-  const ConvGeometry g = geometry_of({.in = 1, .height = 1, .width = 300, .out = 3, .kernel = {1, 128}});
+  const ConvGeometry g = geometry_of(conv("1x1x300 -> 3, k 1x128"));
   EXPECT_FALSE(takes(g, implicit(Precision::fp32)));
   const ConvGeometry small = geometry_of(cases[1]);
   EXPECT_TRUE(takes(small, implicit(Precision::fp32)));

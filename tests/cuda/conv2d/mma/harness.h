@@ -1,7 +1,7 @@
 #pragma once
 
+#include "cuda/conv2d/family.h"
 #include "lamina/cuda/conv2d/mma/gathered/choice.h"
-#include "support/kernel_harness.h"
 
 /// What the tests of the implicit GEMM share: cases, and its tiles.
 namespace lamina::test {
@@ -21,15 +21,6 @@ inline KernelOptions stored(Precision precision, bool relu = false, const Tuning
   return options;
 }
 
-class OnTensorCores : public OnCuda {
- protected:
-  void SetUp() override {
-    OnCuda::SetUp();
-    if (IsSkipped()) return;
-    if (lamina::describe(Device::cuda()).architecture < 80) GTEST_SKIP() << "needs compute capability 8.0";
-  }
-};
-
 /// The tiles on offer here for one convolution, as Tuning::tile counts them.
 inline std::vector<int> tiles_for(const ConvGeometry& g, Precision precision) {
   namespace family = cuda::mma::gathered;
@@ -47,71 +38,57 @@ inline std::vector<int> tiles_for(const ConvGeometry& g, Precision precision) {
 // Around tiles of 64, 96 and 128 filters, 64 and 128 pixels, and steps of 32 and 64 terms.
 inline const std::vector<Case> cases = {
     {},
-    {.in = 3, .height = 5, .width = 7, .out = 2, .kernel = {3, 3}},
-    {.batch = 2, .in = 1, .height = 28, .width = 28, .out = 6, .kernel = {5, 5}, .padding = {2, 2}},
-    {.in = 1, .height = 17, .width = 13, .out = 1, .kernel = {3, 5}, .stride = {2, 3}, .padding = {1, 2}},
-    {.in = 2, .height = 9, .width = 9, .out = 5, .kernel = {2, 2}},
-    {.in = 3, .height = 63, .width = 63, .out = 96, .kernel = {11, 11}, .stride = {4, 4}, .padding = {2, 2}},
-    {.batch = 3,
-     .in = 3,
-     .height = 35,
-     .width = 35,
-     .out = 95,
-     .kernel = {11, 11},
-     .stride = {4, 4},
-     .padding = {2, 2}},
-    {.in = 3, .height = 39, .width = 31, .out = 97, .kernel = {7, 7}, .stride = {2, 2}, .padding = {3, 3}},
-    {.in = 4, .height = 23, .width = 23, .out = 64, .kernel = {7, 7}, .stride = {2, 2}, .padding = {3, 3}},
-    {.batch = 2, .in = 64, .height = 9, .width = 11, .out = 192, .kernel = {5, 5}, .padding = {2, 2}},
-    {.in = 192, .height = 9, .width = 8, .out = 384, .kernel = {3, 3}, .padding = {1, 1}},
-    {.batch = 2, .in = 384, .height = 4, .width = 5, .out = 256, .kernel = {3, 3}, .padding = {1, 1}},
-    {.in = 16, .height = 8, .width = 8, .out = 63},
-    {.in = 16, .height = 8, .width = 8, .out = 64},
-    {.in = 16, .height = 8, .width = 8, .out = 65},
-    {.in = 32, .height = 7, .width = 9, .out = 127},
-    {.in = 32, .height = 16, .width = 8, .out = 128},
-    {.in = 32, .height = 3, .width = 43, .out = 129},
-    {.in = 31, .height = 11, .width = 11, .out = 33},
-    {.in = 33, .height = 1, .width = 127, .out = 17},
-    {.in = 63, .height = 1, .width = 128, .out = 96},
-    {.in = 64, .height = 1, .width = 129, .out = 95},
-    {.in = 65, .height = 65, .width = 1, .out = 97},
-    {.in = 5, .height = 12, .width = 12, .out = 8, .kernel = {3, 3}, .padding = {1, 1}},
-    {.in = 6, .height = 12, .width = 10, .out = 8, .kernel = {3, 2}, .padding = {1, 0}},
-    {.in = 7, .height = 10, .width = 12, .out = 9, .kernel = {1, 3}, .padding = {0, 1}},
-    {.in = 9, .height = 12, .width = 12, .out = 10, .kernel = {3, 3}, .stride = {2, 1}},
-    {.in = 17, .height = 19, .width = 19, .out = 23, .kernel = {3, 3}, .stride = {5, 7}},
-    {.in = 8, .height = 20, .width = 20, .out = 16, .kernel = {2, 2}, .stride = {6, 6}},
-    {.in = 8, .height = 20, .width = 22, .out = 16, .kernel = {3, 3}, .padding = {2, 2}, .dilation = {2, 2}},
-    {.in = 8, .height = 25, .width = 19, .out = 12, .kernel = {3, 5}, .padding = {4, 1}, .dilation = {4, 3}},
-    {.in = 4,
-     .height = 9,
-     .width = 9,
-     .out = 4,
-     .kernel = {3, 3},
-     .stride = {2, 2},
-     .padding = {7, 7},
-     .dilation = {3, 3}},
-    {.in = 3, .height = 2, .width = 2, .out = 3, .kernel = {5, 5}, .padding = {4, 4}},
-    {.in = 2, .height = 1, .width = 1, .out = 130, .kernel = {3, 3}, .padding = {1, 1}},
-    {.batch = 2, .in = 32, .height = 14, .width = 14, .out = 32, .kernel = {3, 3}, .padding = {1, 1}, .groups = 32},
-    {.batch = 2, .in = 12, .height = 9, .width = 9, .out = 24, .kernel = {3, 3}, .padding = {1, 1}, .groups = 12},
-    {.in = 12, .height = 11, .width = 9, .out = 8, .kernel = {3, 3}, .padding = {1, 1}, .groups = 4},
-    {.in = 96, .height = 9, .width = 9, .out = 256, .kernel = {5, 5}, .padding = {2, 2}, .groups = 2},
-    {.batch = 2, .in = 40, .height = 8, .width = 8, .out = 130, .kernel = {3, 3}, .padding = {1, 1}, .groups = 2},
-    {.in = 1, .height = 1, .width = 300, .out = 3, .kernel = {1, 127}},
-    {.in = 2, .height = 200, .width = 3, .out = 3, .kernel = {127, 2}, .stride = {3, 1}, .padding = {60, 0}},
-    {.in = 1, .height = 1, .width = 40000, .out = 4, .kernel = {1, 16}, .stride = {1, 4}, .padding = {0, 5}},
-    {.batch = 37, .in = 8, .height = 1, .width = 1, .out = 11},
-    {.batch = 131, .in = 3, .height = 3, .width = 3, .out = 7, .kernel = {3, 3}},
-    {.batch = 5, .in = 24, .height = 5, .width = 5, .out = 40, .kernel = {3, 3}, .padding = {1, 1}},
-    {.batch = 64, .in = 20, .height = 2, .width = 1, .out = 21, .kernel = {2, 1}},
-    {.in = 1024, .height = 2, .width = 3, .out = 70},
-    {.in = 512, .height = 4, .width = 4, .out = 31, .kernel = {3, 3}, .padding = {1, 1}},
-    {.in = 257, .height = 5, .width = 5, .out = 67, .kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}},
-    {.in = 3, .height = 32, .width = 32, .out = 64, .kernel = {3, 3}, .padding = {1, 1}},
-    {.in = 48, .height = 10, .width = 10, .out = 96, .kernel = {1, 1}, .stride = {3, 3}},
-    {.in = 100, .height = 12, .width = 11, .out = 104, .kernel = {3, 3}, .padding = {1, 1}},
+    conv("3x5x7 -> 2, k 3"),
+    conv("n2 1x28x28 -> 6, k 5, p 2"),
+    conv("1x17x13 -> 1, k 3x5, s 2x3, p 1x2"),
+    conv("2x9x9 -> 5, k 2"),
+    conv("3x63x63 -> 96, k 11, s 4, p 2"),
+    conv("n3 3x35x35 -> 95, k 11, s 4, p 2"),
+    conv("3x39x31 -> 97, k 7, s 2, p 3"),
+    conv("4x23x23 -> 64, k 7, s 2, p 3"),
+    conv("n2 64x9x11 -> 192, k 5, p 2"),
+    conv("192x9x8 -> 384, k 3, p 1"),
+    conv("n2 384x4x5 -> 256, k 3, p 1"),
+    conv("16x8x8 -> 63"),
+    conv("16x8x8 -> 64"),
+    conv("16x8x8 -> 65"),
+    conv("32x7x9 -> 127"),
+    conv("32x16x8 -> 128"),
+    conv("32x3x43 -> 129"),
+    conv("31x11x11 -> 33"),
+    conv("33x1x127 -> 17"),
+    conv("63x1x128 -> 96"),
+    conv("64x1x129 -> 95"),
+    conv("65x65x1 -> 97"),
+    conv("5x12x12 -> 8, k 3, p 1"),
+    conv("6x12x10 -> 8, k 3x2, p 1x0"),
+    conv("7x10x12 -> 9, k 1x3, p 0x1"),
+    conv("9x12x12 -> 10, k 3, s 2x1"),
+    conv("17x19x19 -> 23, k 3, s 5x7"),
+    conv("8x20x20 -> 16, k 2, s 6"),
+    conv("8x20x22 -> 16, k 3, p 2, d 2"),
+    conv("8x25x19 -> 12, k 3x5, p 4x1, d 4x3"),
+    conv("4x9x9 -> 4, k 3, s 2, p 7, d 3"),
+    conv("3x2x2 -> 3, k 5, p 4"),
+    conv("2x1x1 -> 130, k 3, p 1"),
+    conv("n2 32x14x14 -> 32, k 3, p 1, g 32"),
+    conv("n2 12x9x9 -> 24, k 3, p 1, g 12"),
+    conv("12x11x9 -> 8, k 3, p 1, g 4"),
+    conv("96x9x9 -> 256, k 5, p 2, g 2"),
+    conv("n2 40x8x8 -> 130, k 3, p 1, g 2"),
+    conv("1x1x300 -> 3, k 1x127"),
+    conv("2x200x3 -> 3, k 127x2, s 3x1, p 60x0"),
+    conv("1x1x40000 -> 4, k 1x16, s 1x4, p 0x5"),
+    conv("n37 8x1x1 -> 11"),
+    conv("n131 3x3x3 -> 7, k 3"),
+    conv("n5 24x5x5 -> 40, k 3, p 1"),
+    conv("n64 20x2x1 -> 21, k 2x1"),
+    conv("1024x2x3 -> 70"),
+    conv("512x4x4 -> 31, k 3, p 1"),
+    conv("257x5x5 -> 67, k 2x3, s 1x2, p 1"),
+    conv("3x32x32 -> 64, k 3, p 1"),
+    conv("48x10x10 -> 96, s 3"),
+    conv("100x12x11 -> 104, k 3, p 1"),
 };
 
 }  // namespace lamina::test

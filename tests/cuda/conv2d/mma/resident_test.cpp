@@ -1,96 +1,53 @@
 // The convolution on mma.sync: any channels, groups and geometry, on every tile; hard values; chains.
 
-#include "cuda/conv2d/chains.h"
+#include "cuda/conv2d/family.h"
 #include "lamina/cuda/conv2d/mma/resident/choice.h"
-#include "support/kernel_harness.h"
 
 namespace lamina::test {
 namespace {
 
-class Mma : public OnCuda {
- protected:
-  void SetUp() override {
-    OnCuda::SetUp();
-    if (IsSkipped()) return;
-    if (lamina::describe(Device::cuda()).architecture < 80) GTEST_SKIP() << "needs compute capability 8.0";
-  }
-};
+class Mma : public OnAmpere {};
 
 KernelOptions options_for(Precision precision, bool relu = false, const PointwiseChain& chain = {},
                           const Tuning& tuning = {}) {
-  const Format stored = {storage_type(precision), Layout::nhwc};
-  return {.kernel = "mma",
-          .precision = precision,
-          .input = stored,
-          .output = stored,
-          .relu = relu,
-          .chain = chain,
-          .tuning = tuning};
-}
-
-/// As networks group: channels of a group, groups.
-Case grouped(std::int64_t batch, int in, int out, int groups, int height, int width, int kernel = 3, int stride = 1) {
-  return {.batch = batch,
-          .in = in * groups,
-          .height = height,
-          .width = width,
-          .out = out * groups,
-          .kernel = {kernel, kernel},
-          .stride = {stride, stride},
-          .padding = {kernel / 2, kernel / 2},
-          .groups = groups};
+  return channels_last_options("mma", precision, relu, chain, tuning);
 }
 
 const std::vector<Case> cases = {
-    grouped(2, 4, 4, 32, 17, 19),  // ResNeXt
-    grouped(1, 8, 8, 32, 28, 28),
-    grouped(1, 16, 16, 32, 14, 15),
-    grouped(2, 32, 32, 8, 7, 7),
-    grouped(1, 8, 8, 32, 29, 28, 3, 2),
-    grouped(1, 24, 24, 5, 15, 14),  // RegNet
-    grouped(1, 56, 56, 3, 9, 9, 3, 2),
-    grouped(1, 64, 64, 3, 9, 11),
-    grouped(1, 80, 80, 2, 8, 8),
-    grouped(2, 20, 60, 3, 8, 9, 1),  // ShuffleNet
-    grouped(1, 5, 3, 7, 9, 8),       // what divides by nothing
-    grouped(1, 3, 70, 2, 9, 8),
-    grouped(1, 12, 12, 4, 9, 8, 5),
-    grouped(1, 1, 3, 9, 12, 12),  // depthwise with a multiplier
-    grouped(1, 1, 1, 37, 12, 12),
-    grouped(1, 128, 136, 2, 6, 7),
-    grouped(2, 58, 58, 1, 14, 14, 1),  // dense
-    grouped(3, 232, 232, 1, 7, 7, 1),
-    grouped(2, 3, 32, 1, 31, 33, 3, 2),
-    grouped(1, 3, 64, 1, 40, 38, 7, 2),
-    grouped(1, 30, 100, 1, 20, 21),
-    grouped(1, 200, 130, 1, 9, 9),
-    grouped(1, 64, 64, 1, 14, 14, 1, 2),
-    grouped(37, 136, 10, 1, 1, 1, 1),
-    grouped(3, 10, 240, 1, 1, 1, 1),
-    grouped(259, 33, 17, 1, 1, 1, 1),
-    grouped(1, 7, 1, 1, 5, 5),
-    {.batch = 2,
-     .in = 17,
-     .height = 23,
-     .width = 29,
-     .out = 21,
-     .kernel = {3, 5},
-     .stride = {2, 3},
-     .padding = {1, 4},
-     .dilation = {3, 2}},
-    {.in = 40, .height = 30, .width = 30, .out = 24, .kernel = {3, 3}, .padding = {12, 12}, .dilation = {12, 12}},
-    {.in = 16, .height = 40, .width = 40, .out = 8, .kernel = {3, 3}, .stride = {4, 4}, .dilation = {2, 2}},
-    {.in = 16, .height = 20, .width = 20, .out = 8, .kernel = {2, 2}, .stride = {6, 5}},
-    {.in = 8,
-     .height = 9,
-     .width = 9,
-     .out = 8,
-     .kernel = {3, 3},
-     .stride = {2, 2},
-     .padding = {7, 7},
-     .dilation = {3, 3}},
-    {.in = 4, .height = 1, .width = 300, .out = 8, .kernel = {1, 129}, .padding = {0, 64}},
-    {.in = 2, .height = 30, .width = 30, .out = 5, .kernel = {15, 13}, .padding = {7, 6}},
+    conv("n2 128x17x19 -> 128, k 3, p 1, g 32"),  // ResNeXt
+    conv("256x28x28 -> 256, k 3, p 1, g 32"),
+    conv("512x14x15 -> 512, k 3, p 1, g 32"),
+    conv("n2 256x7x7 -> 256, k 3, p 1, g 8"),
+    conv("256x29x28 -> 256, k 3, s 2, p 1, g 32"),
+    conv("120x15x14 -> 120, k 3, p 1, g 5"),  // RegNet
+    conv("168x9x9 -> 168, k 3, s 2, p 1, g 3"),
+    conv("192x9x11 -> 192, k 3, p 1, g 3"),
+    conv("160x8x8 -> 160, k 3, p 1, g 2"),
+    conv("n2 60x8x9 -> 180, g 3"),        // ShuffleNet
+    conv("35x9x8 -> 21, k 3, p 1, g 7"),  // what divides by nothing
+    conv("6x9x8 -> 140, k 3, p 1, g 2"),
+    conv("48x9x8 -> 48, k 5, p 2, g 4"),
+    conv("9x12x12 -> 27, k 3, p 1, g 9"),  // depthwise with a multiplier
+    conv("37x12x12 -> 37, k 3, p 1, g 37"),
+    conv("256x6x7 -> 272, k 3, p 1, g 2"),
+    conv("n2 58x14x14 -> 58"),  // dense
+    conv("n3 232x7x7 -> 232"),
+    conv("n2 3x31x33 -> 32, k 3, s 2, p 1"),
+    conv("3x40x38 -> 64, k 7, s 2, p 3"),
+    conv("30x20x21 -> 100, k 3, p 1"),
+    conv("200x9x9 -> 130, k 3, p 1"),
+    conv("64x14x14 -> 64, s 2"),
+    conv("n37 136x1x1 -> 10"),
+    conv("n3 10x1x1 -> 240"),
+    conv("n259 33x1x1 -> 17"),
+    conv("7x5x5 -> 1, k 3, p 1"),
+    conv("n2 17x23x29 -> 21, k 3x5, s 2x3, p 1x4, d 3x2"),
+    conv("40x30x30 -> 24, k 3, p 12, d 12"),
+    conv("16x40x40 -> 8, k 3, s 4, d 2"),
+    conv("16x20x20 -> 8, k 2, s 6x5"),
+    conv("8x9x9 -> 8, k 3, s 2, p 7, d 3"),
+    conv("4x1x300 -> 8, k 1x129, p 0x64"),
+    conv("2x30x30 -> 5, k 15x13, p 7x6"),
 };
 
 TEST_F(Mma, EveryGeometryMeetsTheContractInEveryPrecision) {
@@ -140,20 +97,16 @@ TEST_F(Mma, NanAndInfReachTheirGroupsAndWindowsAlone) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : {0u, 2u, 4u, 5u, 10u, 14u, 16u, 20u}) {
       const ConvGeometry g = geometry_of(cases[i]);
-      ConvData data = draw(g, normal, positive, ++seed);
-      data.x[0] = infinity, data.x[17] = -infinity, data.x[40] = std::nanf(""), data.x[data.x.size() - 1] = infinity;
-      expect_contract(g, options_for(precision, true, {{.function = Pointwise::add, .operand = 1}}), data, true);
+      const KernelOptions options = options_for(precision, true, {{.function = Pointwise::add, .operand = 1}});
+      expect_contract(g, options, draw_not_finite(g, ++seed), true);
     }
   }
 }
 
 TEST_F(Mma, Overflow) {
+  const ConvGeometry g = geometry_of(cases[7]);
   for (const Precision precision : {Precision::bf16, Precision::tf32, Precision::fp32}) {
-    const ConvGeometry g = geometry_of(cases[7]);
-    ConvData data = draw(g, positive, positive, 13);
-    for (float& x : data.x) x *= 1e38f;
-    for (float& w : data.w) w *= 100.0f;
-    for (const float y : run(g, options_for(precision), data, true)) ASSERT_EQ(y, infinity);
+    expect_infinity(g, options_for(precision), draw_overflow(g, 13));
   }
 }
 
@@ -161,14 +114,7 @@ TEST_F(Mma, Fp32HoldsOnAwkwardValues) {
   unsigned seed = 70;
   for (const std::size_t i : {0u, 7u, 21u}) {
     const ConvGeometry g = geometry_of(cases[i]);
-    for (const auto& [x, w] : {std::pair<Draw, Draw>{positive, positive},
-                               {mixed, normal},
-                               {normal, mixed},
-                               {mixed, mixed},
-                               {scaled(normal, 1e-38f), normal},
-                               {scaled(normal, 1e-42f), scaled(normal, 1e20f)},
-                               {normal, scaled(normal, 1e-36f)},
-                               {scaled(normal, 1e36f), scaled(normal, 1e-36f)}}) {
+    for (const auto& [x, w] : awkward_values) {
       expect_contract(g, options_for(Precision::fp32), draw(g, x, w, ++seed), false);
     }
   }
@@ -179,14 +125,7 @@ TEST_F(Mma, ANeighbourInTheBatchChangesNoBit) {
     for (const std::size_t i : {2u, 4u, 5u, 20u, 16u}) {
       Case c = cases[i];
       c.batch = 40;
-      const ConvGeometry many = geometry_of(c);
-      c.batch = 1;
-      const ConvGeometry one = geometry_of(c);
-      ConvData data = draw(many, normal, normal, 500);
-      const auto all = run_bytes(many, options_for(precision), data, true);
-      data.x.resize(static_cast<std::size_t>(one.input_size()));
-      const auto first = run_bytes(one, options_for(precision), data, true);
-      EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin())) << describe(one, options_for(precision));
+      expect_bits_of_images_alone(c, options_for(precision), 500);
     }
   }
 }

@@ -1,11 +1,9 @@
-// What the tables of cuda/lookup and cuda/product are tried on.
+// What the tables of cuda/lookup are tried on.
 
 #include "cuda/tables/examples.h"
 
 namespace lamina::test {
 namespace {
-
-Tensor drawn(const Shape& shape, unsigned seed) { return draw_floats(shape, seed); }
 
 /// Two taps of weights 0.25 and 0.75, `out` of them over `in` places.
 ResampleProblem::Axis axis_of(int dim, int in, int out) {
@@ -19,17 +17,17 @@ ResampleProblem::Axis axis_of(int dim, int in, int out) {
 }
 
 std::vector<Example<ResampleProblem>> resample() {
-  return {{false, {{axis_of(2, 8, 16), axis_of(3, 8, 16)}}, {drawn({2, 16, 8, 8}, 1)}, {2, 16, 16, 16}, 4},
-          {true, {{axis_of(2, 7, 13), axis_of(3, 9, 5)}}, {drawn({3, 5, 7, 9}, 2)}, {3, 5, 13, 5}, 4},
-          {true, {{axis_of(1, 33, 50)}}, {drawn({3, 33}, 3)}, {3, 50}, 4}};
+  return {{false, {{axis_of(2, 8, 16), axis_of(3, 8, 16)}}, {draw_floats({2, 16, 8, 8}, 1)}, {2, 16, 16, 16}, 4},
+          {true, {{axis_of(2, 7, 13), axis_of(3, 9, 5)}}, {draw_floats({3, 5, 7, 9}, 2)}, {3, 5, 13, 5}, 4},
+          {true, {{axis_of(1, 33, 50)}}, {draw_floats({3, 33}, 3)}, {3, 50}, 4}};
 }
 
 std::vector<Example<GatherProblem>> gather() {
   const auto places = [](const Shape& shape, std::int64_t extent) { return draw_whole(shape, 4, -extent - 1, extent); };
-  return {{false, {GatherKind::take, 0}, {drawn({64, 32}, 1), places({16}, 64)}, {16, 32}, 0},
-          {true, {GatherKind::take, 1}, {drawn({3, 7, 5}, 2), places({2, 3}, 7)}, {3, 2, 3, 5}, 0},
-          {true, {GatherKind::elements, 1}, {drawn({3, 50, 7}, 3), places({3, 61, 7}, 50)}, {3, 61, 7}, 0},
-          {true, {GatherKind::nd, 0, 1}, {drawn({3, 5, 6, 2}, 4), places({3, 8, 2}, 5)}, {3, 8, 2}, 0},
+  return {{false, {GatherKind::take, 0}, {draw_floats({64, 32}, 1), places({16}, 64)}, {16, 32}, 0},
+          {true, {GatherKind::take, 1}, {draw_floats({3, 7, 5}, 2), places({2, 3}, 7)}, {3, 2, 3, 5}, 0},
+          {true, {GatherKind::elements, 1}, {draw_floats({3, 50, 7}, 3), places({3, 61, 7}, 50)}, {3, 61, 7}, 0},
+          {true, {GatherKind::nd, 0, 1}, {draw_floats({3, 5, 6, 2}, 4), places({3, 8, 2}, 5)}, {3, 8, 2}, 0},
           {true, {GatherKind::take, 0}, {draw_any({7, 5}, 2, DType::u8), places({11}, 7)}, {11, 5}, 0}};
 }
 
@@ -41,17 +39,17 @@ std::vector<Example<ScatterProblem>> scatter() {
     const double spread = sums ? 64 : 0;
     examples.push_back({false,
                         {GatherKind::elements, 0, reduction},
-                        {drawn({32, 16}, 1), draw_whole({16, 16}, 2, 0, 31), drawn({16, 16}, 3)},
+                        {draw_floats({32, 16}, 1), draw_whole({16, 16}, 2, 0, 31), draw_floats({16, 16}, 3)},
                         {32, 16},
                         spread});
     examples.push_back({true,
                         {GatherKind::elements, 1, reduction},
-                        {drawn({3, 7, 5}, 4), draw_whole({3, 11, 5}, 5, -7, 6), drawn({3, 11, 5}, 6)},
+                        {draw_floats({3, 7, 5}, 4), draw_whole({3, 11, 5}, 5, -7, 6), draw_floats({3, 11, 5}, 6)},
                         {3, 7, 5},
                         spread});
     examples.push_back({true,
                         {GatherKind::nd, 0, reduction},
-                        {drawn({7, 33}, 7), draw_whole({5, 1}, 8, 0, 6), drawn({5, 33}, 9)},
+                        {draw_floats({7, 33}, 7), draw_whole({5, 1}, 8, 0, 6), draw_floats({5, 33}, 9)},
                         {7, 33},
                         spread});
   }
@@ -69,9 +67,9 @@ std::vector<Example<TopKProblem>> topk() {
         if (places) e.result = DType::i64;
         examples.push_back(std::move(e));
       };
-      example(false, drawn({4, 1024}, 1), 1, 8);
-      example(true, drawn({3, 77}, 2), 1, 77);
-      example(true, drawn({2, 5001, 1}, 3), 1, 300);
+      example(false, draw_floats({4, 1024}, 1), 1, 8);
+      example(true, draw_floats({3, 77}, 2), 1, 77);
+      example(true, draw_floats({2, 5001, 1}, 3), 1, 300);
       example(true, draw_whole({3, 600}, 4, -5, 5, DType::i32), 1, 41);
     }
   }
@@ -86,7 +84,7 @@ std::vector<Example<GridSampleProblem>> grid_sample() {
         // Of 64ths, which all types hold, so that all see the same places; none is half way between two elements.
         Tensor places = draw_whole({out[0], out[2], out[3], 2}, 5, -20, 20).to(DType::f32);
         for (float& g : places.values<float>()) g = (g + 0.25f) / 16;
-        examples.push_back({odd, {mode, padding, odd}, {drawn(in, 6), places}, out, 4});
+        examples.push_back({odd, {mode, padding, odd}, {draw_floats(in, 6), places}, out, 4});
       };
       example(false, {2, 8, 8, 8}, {2, 8, 4, 16});
       example(true, {1, 3, 7, 5}, {1, 3, 9, 11});
@@ -105,7 +103,7 @@ std::vector<Example<CumulativeProblem>> cumulative() {
       };
       // Factors near 1: no product, in whichever order, leaves the range.
       const auto terms = [&](const Shape& shape, unsigned seed) {
-        Tensor x = drawn(shape, seed);
+        Tensor x = draw_floats(shape, seed);
         if (product) std::ranges::for_each(x.values<float>(), [](float& v) { v = 1 + 0.01f * v; });
         return x;
       };
@@ -118,50 +116,6 @@ std::vector<Example<CumulativeProblem>> cumulative() {
   return examples;
 }
 
-std::vector<Example<MatMulProblem>> matmul() {
-  const auto example = [](bool odd, const Shape& a, const Shape& b, const Shape& c, MatMulProblem problem = {}) {
-    return Example<MatMulProblem>{odd, problem, {drawn(a, 1), drawn(b, 2)}, c, static_cast<double>(c.numel())};
-  };
-  std::vector<Example<MatMulProblem>> examples = {
-      example(false, {64, 64}, {64, 64}, {64, 64}),
-      example(false, {2, 4, 128}, {2, 128, 64}, {2, 4, 64}),
-      example(true, {130, 40}, {40, 131}, {130, 131}),
-      example(true, {33, 77}, {65, 77}, {33, 65}, {.transpose_b = true, .alpha = 0.125}),
-      example(true, {77, 33}, {77, 65}, {33, 65}, {.transpose_a = true}),
-      example(true, {3, 2, 5, 17}, {1, 2, 17, 9}, {3, 2, 5, 9}),
-      example(true, {1, 300}, {300, 70}, {1, 70}),
-  };
-  for (Example<MatMulProblem>& e : examples) {  // of as many terms
-    e.spread = std::sqrt(static_cast<double>(e.inputs[0].shape()[e.problem.transpose_a ? -2 : -1])) * 4;
-    e.from = e.to = {Layout::nchw};
-  }
-  return examples;
-}
-
-std::vector<Example<AttentionProblem>> attention() {
-  const auto example = [](bool odd, std::int64_t heads, std::int64_t groups, std::int64_t l, std::int64_t s,
-                          std::int64_t d, std::int64_t e, const AttentionProblem& problem) {
-    Example<AttentionProblem> result = {
-        odd,
-        problem,
-        {drawn({2, heads, l, d}, 1), drawn({2, groups, s, d}, 2), drawn({2, groups, s, e}, 3)},
-        {2, heads, l, e},
-        4};
-    result.from = result.to = {Layout::nchw};
-    return result;
-  };
-  std::vector<Example<AttentionProblem>> examples = {
-      example(false, 2, 2, 64, 64, 64, 64, {.scale = 0.125}),
-      example(true, 4, 2, 19, 37, 32, 32, {.scale = 0.17}),
-      example(true, 1, 1, 65, 129, 64, 64, {.scale = 0.125, .causal = true, .past = 64}),
-      example(true, 1, 1, 9, 40, 3, 5, {.scale = 0.5}),
-      example(true, 2, 2, 20, 81, 96, 96, {.scale = 0.1}),
-  };
-  examples.push_back(examples[1]);
-  examples.back().inputs.push_back(drawn({19, 37}, 4));
-  return examples;
-}
-
 }  // namespace
 
 void add_lookup_rows(std::vector<TableRow>& rows) {
@@ -171,8 +125,6 @@ void add_lookup_rows(std::vector<TableRow>& rows) {
   add_example_rows<TopKProblem, topk>(rows);
   add_example_rows<GridSampleProblem, grid_sample>(rows);
   add_example_rows<CumulativeProblem, cumulative>(rows);
-  add_example_rows<MatMulProblem, matmul>(rows);
-  add_example_rows<AttentionProblem, attention>(rows);
 }
 
 }  // namespace lamina::test

@@ -5,8 +5,6 @@
 namespace lamina::test {
 namespace {
 
-Tensor drawn(const Shape& shape, unsigned seed) { return draw_floats(shape, seed); }
-
 /// Chains over whole operands, and with one that broadcasts: a factor for each channel, a row, a number.
 std::vector<Example<PointwiseProblem>> pointwise() {
   const PointwiseProblem one = {{{.function = Pointwise::hard_swish}, {.function = Pointwise::neg}}};
@@ -15,16 +13,16 @@ std::vector<Example<PointwiseProblem>> pointwise() {
   std::vector<Example<PointwiseProblem>> examples;
   for (const auto& [odd, shape] :
        {std::pair{false, Shape{2, 64, 8, 8}}, {true, {3, 13, 5, 7}}, {true, {1, 40, 3, 1}}}) {
-    const Tensor x = drawn(shape, 1), y = drawn(shape, 2);
+    const Tensor x = draw_floats(shape, 1), y = draw_floats(shape, 2);
     examples.push_back({odd, one, {x}, shape, 4});
     examples.push_back({odd, sum, {x, y}, shape, 4});
     examples.push_back({odd, product, {x, y}, shape, 4});
-    examples.push_back({odd, sum, {x, drawn({1, shape[1], 1, 1}, 3)}, shape, 4});
-    examples.push_back({odd, product, {x, drawn({shape[0], shape[1], 1, 1}, 4)}, shape, 4});
-    examples.push_back({odd, product, {drawn({shape[0], shape[1], 1, 1}, 4), x}, shape, 4});
-    examples.push_back({odd, sum, {x, drawn({1}, 5)}, shape, 4});
+    examples.push_back({odd, sum, {x, draw_floats({1, shape[1], 1, 1}, 3)}, shape, 4});
+    examples.push_back({odd, product, {x, draw_floats({shape[0], shape[1], 1, 1}, 4)}, shape, 4});
+    examples.push_back({odd, product, {draw_floats({shape[0], shape[1], 1, 1}, 4), x}, shape, 4});
+    examples.push_back({odd, sum, {x, draw_floats({1}, 5)}, shape, 4});
   }
-  examples.push_back({true, sum, {drawn({7, 1, 33}, 6), drawn({5, 1}, 7)}, {7, 5, 33}, 4});
+  examples.push_back({true, sum, {draw_floats({7, 1, 33}, 6), draw_floats({5, 1}, 7)}, {7, 5, 33}, 4});
   return examples;
 }
 
@@ -36,10 +34,10 @@ std::vector<Example<ConcatProblem>> concat() {
                                       {true, std::vector<std::int64_t>(37, 3)}}) {
     std::vector<Tensor> inputs;
     std::int64_t all = 0;
-    for (const std::int64_t c : channels) inputs.push_back(drawn({2, c, 3, 5}, static_cast<unsigned>(all += c)));
+    for (const std::int64_t c : channels) inputs.push_back(draw_floats({2, c, 3, 5}, static_cast<unsigned>(all += c)));
     examples.push_back({odd, {.dim = 1}, std::move(inputs), {2, all, 3, 5}, 0});
   }
-  examples.push_back({true, {.dim = 0}, {drawn({2, 7, 3}, 1), drawn({5, 7, 3}, 2)}, {7, 7, 3}, 0});
+  examples.push_back({true, {.dim = 0}, {draw_floats({2, 7, 3}, 1), draw_floats({5, 7, 3}, 2)}, {7, 7, 3}, 0});
   return examples;
 }
 
@@ -51,9 +49,9 @@ std::vector<Example<MoveProblem>> move() {
       .axes = {{.extent = 9, .stride = 13},
                {.extent = 16, .offsets = {-1, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1, -1}}},
       .fill = 2};
-  return {{false, turned, {drawn({64, 16}, 1)}, {16, 64}, 0},
-          {true, odd, {drawn({33, 7, 5}, 2)}, {5, 33, 7}, 0},
-          {true, padded, {drawn({9, 13}, 3)}, {9, 16}, 0},
+  return {{false, turned, {draw_floats({64, 16}, 1)}, {16, 64}, 0},
+          {true, odd, {draw_floats({33, 7, 5}, 2)}, {5, 33, 7}, 0},
+          {true, padded, {draw_floats({9, 13}, 3)}, {9, 16}, 0},
           {true, odd, {draw_any({33, 7, 5}, 2, DType::i64)}, {5, 33, 7}, 0},
           {true, padded, {draw_any({9, 13}, 3, DType::u8)}, {9, 16}, 0}};
 }
@@ -66,7 +64,7 @@ std::vector<Example<ReduceProblem>> reduce() {
     const bool place = kind == Reduction::arg_max || kind == Reduction::arg_min;
     const bool exact = place || kind == Reduction::max || kind == Reduction::min;
     const auto example = [&](bool odd, const Shape& shape, unsigned dims, const Shape& output) {
-      Example<ReduceProblem> e = {odd, {.kind = kind, .dims = dims}, {drawn(shape, 8)}, output};
+      Example<ReduceProblem> e = {odd, {.kind = kind, .dims = dims}, {draw_floats(shape, 8)}, output};
       if (place) e.result = DType::i64;
       const auto terms = static_cast<double>(shape.numel() / output.numel());
       e.spread = exact ? 0 : kind == Reduction::prod ? 1e-3 : kind == Reduction::mean ? 1 : terms;
@@ -88,8 +86,8 @@ std::vector<Example<NormProblem>> norm() {
   for (const bool centred : {true, false}) {
     const auto example = [&](bool odd, const Shape& shape, NormProblem problem) {
       problem.centred = centred;
-      problem.scale = drawn({problem.channels}, 9), problem.shift = drawn({problem.channels}, 10);
-      examples.push_back({odd, problem, {drawn(shape, 11)}, shape, 8});
+      problem.scale = draw_floats({problem.channels}, 9), problem.shift = draw_floats({problem.channels}, 10);
+      examples.push_back({odd, problem, {draw_floats(shape, 11)}, shape, 8});
     };
     example(false, {8, 256}, {.length = 256, .channels = 256});
     example(false, {3, 768}, {.length = 768, .channels = 768});

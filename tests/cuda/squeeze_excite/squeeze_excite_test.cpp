@@ -7,8 +7,6 @@
 namespace lamina::test {
 namespace {
 
-constexpr Precision of_16_bits[] = {Precision::fp16, Precision::bf16};
-
 struct GateCase {
   std::int64_t images;
   int channels, height, width, hidden;

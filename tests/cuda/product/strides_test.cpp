@@ -1,10 +1,6 @@
 // Moves in place on a GPU: attention reads queries, keys and values out of one linear layer's product.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <string>
-#include <vector>
 
 #include "lamina/ops/op.h"
 #include "support/devices.h"

@@ -1,7 +1,7 @@
 // Replaces malloc and what belongs to it, through which operator new and the C libraries inside allocate too; under
 // sanitizers, which have a malloc of their own, operator new alone.
 
-#include "faults/failing_allocation.h"
+#include "support/allocations.h"
 
 #include <atomic>
 #include <cerrno>
@@ -15,9 +15,11 @@ namespace {
 constexpr long never = std::numeric_limits<long>::max();
 std::atomic<long> countdown{never};  // the allocations before the one that fails
 std::atomic<bool> all_after{false}, failed{false};
-std::atomic<long> live{0};
+std::atomic<long> live{0}, begun{0};
 
+/// Asked before each allocation.
 bool fails() {
+  begun.fetch_add(1, std::memory_order_relaxed);
   if (countdown.load(std::memory_order_relaxed) == never) return false;
   const long before = countdown.fetch_sub(1);
   const bool now = before == 0 || (before < 0 && all_after);
@@ -40,6 +42,7 @@ FailingAllocation::~FailingAllocation() { countdown = never; }
 bool FailingAllocation::happened() const { return failed; }
 
 long live_allocations() { return live; }
+long allocations() { return begun; }
 
 }  // namespace lamina::test
 

@@ -1,9 +1,5 @@
 // What networks do between convolutions, channels last: means of whole images, products by channel, concatenation.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "support/kernel_data.h"
 #include "support/run_problem.h"
 
