@@ -1,9 +1,26 @@
-# lamina_sources([SMALL] [EXCEPT FILE...]): every source of this folder becomes part of the library. A new file is found
-# without being listed. Kernels that need wgmma, which only 90a has, are called *.hopper.cu: no other architecture parses
-# them. SMALL: what runs once, and is half of the library, is better small than fast.
+# lamina_sources([SMALL [FILE...]] [EXCEPT FILE...]): every source of this folder becomes part of the library. A
+# new file is found without being listed. Kernels that need wgmma, which only 90a has, are called *.hopper.cu: no other
+# architecture parses them. SMALL: what runs once, and is half of the library, is better small than fast; all files, or
+# those named.
 function(lamina_sources)
-  cmake_parse_arguments(arg "SMALL" "" "EXCEPT" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  cmake_parse_arguments(arg "" "" "SMALL;EXCEPT" ${ARGN})
+  file(GLOB fast CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(TRANSFORM arg_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  list(REMOVE_ITEM fast ${arg_EXCEPT})
+  set(small ${arg_SMALL})
+  list(TRANSFORM small PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  if(SMALL IN_LIST arg_KEYWORDS_MISSING_VALUES)
+    set(small ${fast})
+  endif()
+  list(REMOVE_ITEM fast ${small})
+  target_sources(lamina_objects PRIVATE ${fast})
+  target_sources(lamina_small PRIVATE ${small})
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/framework" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(MAKE_C_IDENTIFIER "${folder}" folder)
+  if(NOT LAMINA_APART)
+    lamina_together(lamina_objects ${folder} ${fast})
+  endif()
+  lamina_together(lamina_small ${folder} ${small})
   if(LAMINA_WITH_CUDA)
     file(GLOB device CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
     set(hopper ${device})
@@ -12,25 +29,29 @@ function(lamina_sources)
     if(hopper)
       target_sources(lamina_hopper PRIVATE ${hopper})
     endif()
-    list(APPEND sources ${device})
-  endif()
-  foreach(file IN LISTS arg_EXCEPT)
-    list(REMOVE_ITEM sources "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
-  endforeach()
-  if(sources)
-    target_sources(lamina_objects PRIVATE ${sources})
-  endif()
-  if(arg_SMALL)
-    lamina_small(${sources})
+    target_sources(lamina_objects PRIVATE ${device})
   endif()
 endfunction()
 
-# lamina_small(FILE...): what runs seldom is better small than fast.
-function(lamina_small)
-  set(options -Os)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND options -Wno-maybe-uninitialized)  # false alarms in std::optional
+# lamina_together(TARGET NAME FILE...): with LAMINA_UNITY these files of the target are compiled some at a time, as most of
+# what a file takes is to parse its headers. Names in unnamed namespaces are therefore different in the files of a folder.
+function(lamina_together target name)
+  set(most 8)
+  list(LENGTH ARGN count)
+  math(EXPR groups "(${count} + ${most} - 1) / ${most}")
+  set(place 0)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${LAMINA_UNITY} UNITY_BUILD_MODE GROUP)
+  if(LAMINA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # which takes the files for headers that many include
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
   endif()
-  set_source_files_properties(${ARGN} TARGET_DIRECTORY lamina_objects
-                              PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:${options}>")
+  foreach(file IN LISTS ARGN)
+    math(EXPR group "${place} * ${groups} / ${count}")
+    math(EXPR place "${place} + 1")
+    set_property(SOURCE ${file} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${name}_${group})
+  endforeach()
+endfunction()
+
+# lamina_alone(FILE...): not compiled together with others.
+function(lamina_alone)
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY lamina_objects PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

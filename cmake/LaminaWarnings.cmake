@@ -1,5 +1,5 @@
 # lamina_quick_to_compile(TARGET HEADER...) or (TARGET REUSE_FROM OTHER): for code whose own speed nobody waits for.
-# Optimises little, and parses the large headers named once, or not at all where OTHER has parsed them.
+# Optimises little, and parses the large headers named, if any, once, or not at all where OTHER has parsed them.
 function(lamina_quick_to_compile target)
   target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -7,7 +7,7 @@ function(lamina_quick_to_compile target)
   endif()
   if(ARGV1 STREQUAL REUSE_FROM)
     target_precompile_headers(${target} REUSE_FROM ${ARGV2})
-  else()
+  elseif(ARGN)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()

@@ -5,7 +5,9 @@
     scripts/check-layout.py --self-test   # a tree with a mistake of each kind, each of which has to be reported
 
 Checked are: includes that go up; CUDA outside framework/cuda; third-party headers in headers; files over 300 lines and
-folders of more than 25 files; paths that exist on somebody's machine only.
+folders of more than 25 files; rooms with more code than their budget; paths that exist on somebody's machine only.
+
+    scripts/check-layout.py --budget      # what each room has of its budget
 """
 
 import re
@@ -13,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from layout import budgets
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
 LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "module": 4, "layers": 5, "ops": 6,
@@ -69,8 +73,10 @@ def files_of(root):
 
 
 class Check:
-    def __init__(self, root, large=(), third_party=(), includes=()):
+    def __init__(self, root, large=(), third_party=(), includes=(), rooms=None):
         self.root = root
+        self.budgets = rooms or {}
+        self.code = {}  # lines of each room that has a budget
         self.errors = []
         self.exceptions = [*large, *third_party, *includes]
         self.large, self.third_party, self.includes = large, third_party, includes
@@ -99,12 +105,33 @@ class Check:
                     self.report(name, len(lines), f"{len(lines)} lines, more than {MOST_LINES}")
             if name.endswith(SOURCE) and name.startswith(("framework/", "apps/", "tests/")):
                 self.source(name, lines)
+            if name.endswith((*SOURCE, ".py")) and name.startswith(("framework/", "tests/")):
+                self.count(name, data.decode(errors="replace"))
         self.folders(files)
+        self.budget()
         for key in self.exceptions:
             if key not in self.used:
                 what = " -> ".join(key) if isinstance(key, tuple) else key
                 self.report("scripts/check-layout.py", 1, f"nothing needs the exception for {what} any more: delete it")
         return self.errors
+
+    def count(self, name, text):
+        room = name
+        while room not in self.budgets and "/" in room:
+            room = room.rpartition("/")[0]
+        if room in self.budgets:
+            self.code[room] = self.code.get(room, 0) + budgets.code_lines(name, text)
+        elif self.budgets:
+            self.report(name, 1, "a room without a budget in scripts/layout/budgets.py")
+
+    def budget(self):
+        for room, most in self.budgets.items():
+            lines = self.code.get(room, 0)
+            if lines > most:
+                self.report(room, 1, f"{lines:,} lines of code, {lines - most:,} more than its budget: shorten it, or raise "
+                                     "it in scripts/layout/budgets.py and say why")
+            if lines == 0:
+                self.report(room, 1, "a budget in scripts/layout/budgets.py for a room that is not there: delete it")
 
     def folders(self, files):
         counts = {}
@@ -211,15 +238,19 @@ def self_test():
         ("docs/path.md", f"a\nsee {here}somebody/file\n", 2),
         ("docs/address.md", f"https://example.com{here}page\n", 0),
         *((f"apps/many/{i}.cpp", "\n", 0) for i in range(MOST_FILES + 1)),
+        ("tests/scripts/none.py", "# a room that no budget names\n", 0),
+        ("framework/pool/code.cpp", "/* none\n */\n\nint a;  // a comment\nconst char* b = \"/*\";\nint c;\n", 0),
     ]
+    rooms = {"framework": 2000, "framework/pool": 2, "framework/kernel": 10, "framework/cuda": 9, "tests/cuda": 2}
     expected = {f"{name}:{line}" for name, _, line in mistakes if line} | {"apps/many:1", "scripts/check-layout.py:1"}
+    expected |= {"framework/pool:1", "framework/kernel:1", "tests/scripts/none.py:1"}
     with tempfile.TemporaryDirectory() as folder:
         for name, text, _ in mistakes:
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         large = ("framework/base/excepted.cpp", "framework/base/gone.cpp")
-        errors = Check(Path(folder), large, ("framework/cpu/wrapper.h",)).run()
+        errors = Check(Path(folder), large, ("framework/cpu/wrapper.h",), rooms=rooms).run()
     found = [":".join(error.split(":")[:2]) for error in errors]
     wrong = [f"not reported: {place}" for place in sorted(expected - set(found))]
     wrong += [f"not to be reported: {error}" for error, place in zip(errors, found) if place not in expected]
@@ -228,12 +259,12 @@ def self_test():
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--self-test"]):
+    if sys.argv[1:] not in ([], ["--self-test"], ["--budget"]):
         sys.exit(__doc__)
-    if sys.argv[1:]:
-        errors = self_test()
-    else:
-        errors = Check(Path(__file__).resolve().parent.parent, LARGE, THIRD_PARTY, INCLUDES).run()
+    check = Check(Path(__file__).resolve().parent.parent, LARGE, THIRD_PARTY, INCLUDES, budgets.ALL)
+    errors = self_test() if sys.argv[1:] == ["--self-test"] else check.run() + budgets.sums()
+    if sys.argv[1:] == ["--budget"]:
+        budgets.show(check.code)
     if errors:
         sys.exit("\n".join(errors))
 

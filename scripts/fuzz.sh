@@ -34,8 +34,8 @@ fi
 
 scripts/install-deps.sh --with-tests --with-fuzzing
 source scripts/build.sh
-configure fuzz
-build fuzz --target lamina_fuzz
+stage "configuring" configure fuzz
+stage "compiling" build fuzz --target lamina_fuzz
 fuzzer=$PWD/build/fuzz/bin/lamina_fuzz
 
 if [ -n "$keep" ]; then

@@ -6,9 +6,11 @@ set -euo pipefail
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
           libwebp-dev libheif-dev libprotozero-dev libcpp-httplib-dev)
 for option in "$@"; do
+  # Which clang the distribution has: its sanitizers are a package of that version.
+  clang=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1) || clang=
   case $option in
-    --with-tests) packages+=(libgtest-dev python3 clang) ;;
-    --with-fuzzing) packages+=(clang "libclang-rt-$(clang -dumpversion 2>/dev/null | cut -d. -f1 | grep . || echo 14)-dev") ;;
+    --with-tests) packages+=(libgtest-dev python3 clang "libclang-rt-${clang:-14}-dev") ;;
+    --with-fuzzing) packages+=(clang "libclang-rt-${clang:-14}-dev") ;;
   esac
 done
 

@@ -20,56 +20,62 @@ case $mode in
     ;;
 esac
 
-scripts/install-deps.sh --with-tests
 source scripts/build.sh
-scripts/check-format.sh
-scripts/check-layout.py
-scripts/check-layout.py --self-test
+stage "packages" scripts/install-deps.sh --with-tests
+stage "formatting" scripts/check-format.sh
+stage "layout" scripts/check-layout.py
+stage "layout's own test" scripts/check-layout.py --self-test
+
+# tests PRESET [OPTION...]
+tests() {
+  ctest --preset "$@" -j "$(nproc)"
+}
 
 preset=ci
 if [ "$mode" = --long ]; then
   preset=release
   export LAMINA_TEST_LONG=1
 fi
-configure "$preset"
-build "$preset"
-scripts/check-spills.py "build/$preset"
-ctest --preset "$preset" -j "$(nproc)"
-scripts/test_python.sh "$preset"
+stage "configuring $preset" configure "$preset"
+stage "compiling $preset" build "$preset"
+stage "registers and local memory of kernels" scripts/check-spills.py "build/$preset"
+stage "tests" tests "$preset"
+stage "Python package" scripts/test_python.sh "$preset"
 if [ "$mode" = --quick ]; then
+  finish "All quick tests passed"
   exit 0
 fi
 
 if [ "$mode" = --long ]; then
-  configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG'
-  build clang
-  ctest --preset clang -j "$(nproc)"
+  stage "configuring clang" configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG'
+  stage "compiling clang" build clang
+  stage "tests by clang" tests clang
 else
-  configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG -fsyntax-only'  # its warnings alone
-  build clang --target lamina_objects
+  stage "configuring clang" configure clang -DLAMINA_UNITY=ON -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG -fsyntax-only'
+  stage "clang's warnings" build clang --target lamina_objects lamina_small
 fi
 
-configure asan
-build asan
-ctest --preset asan -j "$(nproc)"
+stage "configuring asan" configure asan
+stage "compiling asan" build asan
+stage "tests under asan" tests asan
 
-configure tsan
+# Of tests with threads, what they link.
+programs=(base_test plan_test pool_test)
+stage "configuring tsan" configure tsan
 if [ "$mode" = --long ]; then
-  build tsan --target base_test cpu_test plan_test pool_test
-  build/tsan/bin/cpu_test --gtest_brief=1
-else
-  build tsan --target base_test plan_test pool_test
+  programs+=(cpu_test fuzz_replay)
 fi
-ctest --preset tsan -R 'ThreadPool|Plan|PoolFaults' -j "$(nproc)"
+stage "compiling tsan" build tsan --target "${programs[@]}"
+stage "tests under tsan" tests tsan -R 'ThreadPool|Plan|PoolFaults'
 
 if [ "$mode" = --long ]; then
-  build tsan --target fuzz_replay
-  ctest --preset tsan -R serve_threads
+  stage "kernels under tsan" build/tsan/bin/cpu_test --gtest_brief=1
+  stage "the server under tsan" tests tsan -R serve_threads
 
   if command -v qemu-aarch64 aarch64-linux-gnu-g++ >/dev/null; then
-    scripts/test-aarch64.sh
+    stage "ARM under emulation" scripts/test-aarch64.sh
   else
     echo "qemu-aarch64 or aarch64-linux-gnu-g++ is not here: the kernels for ARM were not tested"
   fi
 fi
-echo "All tests passed."
+finish "All tests passed"

@@ -16,7 +16,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options : RaceOptions {
+struct Conv2dBenchOptions : RaceOptions {
   std::vector<std::int64_t> batches{1, 8, 32};
   std::vector<std::string> precisions{"fp32"}, algorithms{"all"};
   std::string device = "auto", json;
@@ -35,7 +35,7 @@ std::vector<std::string_view> chosen(const std::vector<std::string>& names, Devi
   return result;
 }
 
-void bench(const Options& options) {
+void bench(const Conv2dBenchOptions& options) {
   const Device device = parse_device(options.device);
   Conv2dRace race(options, device);
   const Shape first = race.input_shape(options.batches.front());
@@ -76,7 +76,7 @@ void add_bench(CLI::App& app) {
   CLI::App* group = app.add_subcommand("bench", "Measure speed and accuracy");
   group->require_subcommand(1);
   add_bench_model(*group);
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<Conv2dBenchOptions>();
   CLI::App* command = group->add_subcommand(
       "conv2d", "Race the convolution algorithms on one geometry (default: AlexNet's first layer)");
   const auto positive = CLI::Range(1, 1 << 20);

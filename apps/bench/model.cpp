@@ -24,7 +24,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct ModelBenchOptions {
   ModelOptions model;
   std::int64_t batch = 1;
   bool photos = false;
@@ -100,7 +100,7 @@ std::vector<Tensor> random_inputs(const Plan& plan, std::string_view where) {
 /// Images per second of a pool that is kept busy from host memory: what one plan uploads overlaps with what another
 /// computes.
 double rate_of_pool(const Graph& graph, const CompileOptions& compile, const PoolOptions& pool_options,
-                    const Options& options) {
+                    const ModelBenchOptions& options) {
   using Clock = std::chrono::steady_clock;
   PlanPool pool(graph, compile, pool_options);
   const std::vector<Tensor> inputs = random_inputs(pool.plan(), options.inputs == "host" ? "host" : "pinned");
@@ -152,7 +152,7 @@ void write_json(const std::string& path, const Plan& plan, const Timing& whole, 
   }
 }
 
-void bench(const Options& options) {
+void bench(const ModelBenchOptions& options) {
   const ModelOptions& source = options.model;
   if (source.model.empty() && source.arch.empty()) {
     throw Error("expected --model FILE, or --arch NETWORK, with random weights or --weights FILE");
@@ -218,7 +218,7 @@ void bench(const Options& options) {
 }  // namespace
 
 void add_bench_model(CLI::App& group) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelBenchOptions>();
   CLI::App* command = group.add_subcommand("model", "Time a whole network and each of its layers");
   options->model.add_to(*command);
   command->add_option("--batch", options->batch, "images that run together")

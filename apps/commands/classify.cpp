@@ -21,7 +21,7 @@ namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-struct Options {
+struct ClassifyOptions {
   PhotoOptions photos;
   ModelOptions model;
   int top = 5;
@@ -38,7 +38,7 @@ struct Answer {
 };
 
 /// How photographs become the model's one input. Throws Error if that is not known, or the input is of another form.
-Preprocess preprocess_of(const Model& model, const Options& options) {
+Preprocess preprocess_of(const Model& model, const ClassifyOptions& options) {
   if (!model.preprocess) {
     throw Error(options.model.source() +
                 ": the model does not say how a photograph becomes its input (no lamina.preprocess): "
@@ -108,7 +108,7 @@ std::string csv_field(const std::string& text) {
 /// Writes answers to stdout in the form that was asked for.
 class Report {
  public:
-  Report(const Model& model, const Options& options) : model_(model), json_(options.json), csv_(options.csv) {
+  Report(const Model& model, const ClassifyOptions& options) : model_(model), json_(options.json), csv_(options.csv) {
     if (csv_) fmt::print("photo,rank,class,name,probability\n");
   }
 
@@ -171,7 +171,7 @@ void say_what_for(const Model& model, const std::string& source, std::size_t uns
   complain(fmt::format("{} {}; it is not sure of {}", source, model.description, which));
 }
 
-void classify(const Options& options) {
+void classify(const ClassifyOptions& options) {
   const auto [photos, missing] = find_photos(options.photos);
   const Model model = options.model.load();
   print_warnings(model);
@@ -231,7 +231,7 @@ void classify(const Options& options) {
 }  // namespace
 
 void add_classify(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ClassifyOptions>();
   CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
   options->photos.add_to(*command);
   options->model.add_to(*command);

@@ -12,7 +12,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string in, out, arch, labels, preprocess, dtype;
   OpenOptions open;
 };
@@ -47,7 +47,7 @@ Weights converted(const Weights& weights, DType dtype) {
   return result;
 }
 
-void convert(const Options& options) {
+void convert(const ConvertOptions& options) {
   require_safetensors_name(options.out);
   const bool onnx = detail::is_onnx_file(options.in);
   if (onnx && !(options.open.key + options.open.strip_prefix).empty()) {
@@ -73,7 +73,7 @@ void convert(const Options& options) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")->required();
   command->add_option("out", options->out, "the .safetensors file to write")->required();

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t most_cards = 200;  // of a sheet: a picture of 20,000 rows
 
-struct Options {
+struct FeaturesOptions {
   PhotoOptions photos;
   ModelOptions model;
   std::string layer, out, tensor_out, sheet;
@@ -60,7 +60,7 @@ struct Outcome {
   Tensor maps;  // to be written, if that is asked for
 };
 
-Model model_of(const Options& options) {
+Model model_of(const FeaturesOptions& options) {
   ModelOptions model = options.model;
   if (model.model.empty() && model.arch.empty() && model.weights.empty()) model.model = default_model();
   return model.load();
@@ -69,7 +69,7 @@ Model model_of(const Options& options) {
 /// Runs the layer on photographs, any number of which may be under way.
 class FeatureExtractor {
  public:
-  explicit FeatureExtractor(const Options& options)
+  explicit FeatureExtractor(const FeaturesOptions& options)
       : options_(options),
         model_(model_of(options)),
         source_(options.model.source().empty() ? default_model() : options.model.source()),
@@ -163,7 +163,7 @@ class FeatureExtractor {
     return maps.dtype() == DType::f32 ? maps.clone() : maps.to(DType::f32);
   }
 
-  const Options& options_;
+  const FeaturesOptions& options_;
   Model model_;
   std::string source_;
   ShownLayer layer_;
@@ -194,13 +194,13 @@ void save_sheet(const std::string& path, const std::string& layer, std::span<con
 }
 
 /// "features", and the layer's name if one was chosen: pictures of different layers are no versions of each other.
-std::string suffix_of(const Options& options) {
+std::string suffix_of(const FeaturesOptions& options) {
   std::string suffix = options.layer.empty() ? "features" : options.layer;
   for (char& c : suffix) c = c == '/' || c == '\\' ? '_' : c;
   return suffix.starts_with('_') ? suffix.substr(1) : suffix;
 }
 
-void features(const Options& options) {
+void features(const FeaturesOptions& options) {
   if (!options.tensor_out.empty()) require_safetensors_name(options.tensor_out);
   if (!options.sheet.empty() && !options.sheet.ends_with(".png")) {
     throw Error(fmt::format("--sheet: expected a name that ends in .png, got {}", options.sheet));
@@ -252,7 +252,7 @@ void features(const Options& options) {
 }  // namespace
 
 void add_features(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FeaturesOptions>();
   CLI::App* command = app.add_subcommand("features", "Show what a layer's filters see in photographs");
   options->photos.add_to(*command);
   options->model.add_to(*command);

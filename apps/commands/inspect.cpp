@@ -17,7 +17,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct InspectOptions {
   std::string file;
   std::vector<std::string> input_shapes;
   std::int64_t batch = 1;
@@ -77,19 +77,19 @@ void print_preprocess(const Preprocess& p) {
       p.std[1], p.std[2]);
 }
 
-CompileOptions compile_options(const Model& model, const Options& options) {
+CompileOptions compile_options(const Model& model, const InspectOptions& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
   compile.input_shapes = parse_shapes(options.input_shapes, model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   return compile;
 }
 
-void print_plan(const Model& model, const Options& options) {
+void print_plan(const Model& model, const InspectOptions& options) {
   fmt::print("{}", model.graph.plan_summary(compile_options(model, options)));
 }
 
 /// Of a file of weights alone there is nothing to compile.
-void print_passes(const Options& options) {
+void print_passes(const InspectOptions& options) {
   if (!detail::is_onnx_file(options.file) &&
       !open_weights(options.file, options.open).metadata().contains("lamina.graph"))
     return fmt::print("{}", detail::describe_passes());
@@ -97,7 +97,7 @@ void print_passes(const Options& options) {
   fmt::print("{}", detail::describe_passes(model.graph, compile_options(model, options)));
 }
 
-void print_model(const Model& model, const Options& options) {
+void print_model(const Model& model, const InspectOptions& options) {
   print_warnings(model);
   CompileOptions shapes = {.batch = options.batch};
   shapes.input_shapes = parse_shapes(options.input_shapes, model.graph);
@@ -110,7 +110,7 @@ void print_model(const Model& model, const Options& options) {
   if (!model.description.empty()) fmt::print("for: {}\n", detail::printable(model.description));
 }
 
-void inspect(const Options& options) {
+void inspect(const InspectOptions& options) {
   if (options.passes) return print_passes(options);
   if (detail::is_onnx_file(options.file)) {
     const Model model = open_model(options.file);
@@ -134,7 +134,7 @@ void inspect(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
   command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")->required();

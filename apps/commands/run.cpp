@@ -11,7 +11,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct RunCommandOptions {
   ModelOptions model;
   std::string input, output;
   std::vector<std::string> outputs;
@@ -19,7 +19,7 @@ struct Options {
   RunOptions run;
 };
 
-void run(const Options& options) {
+void run(const RunCommandOptions& options) {
   require_safetensors_name(options.output);
   const Model model = options.model.load();
   print_warnings(model);
@@ -45,7 +45,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_run(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunCommandOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
   options->model.add_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double least_share = 0.001;  // of the area, for a line of the legend
 
-struct Options {
+struct SegmentOptions {
   PhotoOptions photos;
   SegmenterOptions segmenter;
   std::string out, json;
@@ -47,19 +47,19 @@ struct Told {
 };
 
 /// What became of a photograph, for people and for a program.
-struct Outcome {
+struct SegmentOutcome {
   std::string text, png;
   nlohmann::ordered_json json;
   std::string error;
 };
 
 /// Draws the picture and says what is in it.
-Outcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
+SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
   Image image = reader.read(photo, [](Image decoded) { return decoded; });
   const auto start = std::chrono::steady_clock::now();
   Segmenter::Answer answer = segmenter.segment(image);
   const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
-  Outcome outcome;
+  SegmentOutcome outcome;
   auto classes = nlohmann::ordered_json::array();
   for (const Segment& s : answer.segments) {
     classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}});
@@ -80,12 +80,12 @@ Outcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo
   return outcome;
 }
 
-Outcome failed_outcome(const fs::path& photo, const std::string& error) {
+SegmentOutcome failed_outcome(const fs::path& photo, const std::string& error) {
   return {.text = {}, .png = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
 }
 
 /// The same, where a failure is an outcome too.
-Outcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
+SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
   std::string error;
   try {
     return process(segmenter, reader, photo);
@@ -97,7 +97,7 @@ Outcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& ph
   return failed_outcome(photo, error);
 }
 
-void segment(const Options& options) {
+void segment(const SegmentOptions& options) {
   const auto [photos, missing] = find_photos(options.photos);
   PicturePaths pictures(options.out, "segments", photos);
   Segmenter segmenter(options.segmenter);
@@ -106,9 +106,9 @@ void segment(const Options& options) {
   bool failed = missing;
   Progress progress(photos.size(), "photographs");
   PhotoReader reader(options.photos.image());
-  InOrder<Outcome> under_way(segmenter.at_once());
+  InOrder<SegmentOutcome> under_way(segmenter.at_once());
   const auto finish = [&](const fs::path& photo) {
-    Outcome outcome = under_way.next();
+    SegmentOutcome outcome = under_way.next();
     progress.clear();
     if (outcome.error.empty()) {
       try {
@@ -146,7 +146,7 @@ void segment(const Options& options) {
 }  // namespace
 
 void add_segment(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SegmentOptions>();
   CLI::App* command = app.add_subcommand("segment", "Colour photographs by what a network sees where");
   SegmenterOptions& segmenter = options->segmenter;
   options->photos.add_to(*command);

@@ -20,7 +20,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct ServeOptions {
   ServiceOptions service;
   ServerOptions server;
   std::int64_t body_megabytes = 64;
@@ -41,7 +41,7 @@ void stop_at_signals(HttpServer& server) {
   }).detach();
 }
 
-void serve(Options options) {
+void serve(ServeOptions options) {
   ServiceOptions& settings = options.service;
   if (settings.models.empty()) settings.models = {default_model(), shipped_file("digits.safetensors")};
   settings.memory = options.photos.image().memory;
@@ -79,7 +79,7 @@ void serve(Options options) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ServeOptions>();
   CLI::App* command = app.add_subcommand("serve", "Answer over HTTP: a page to see with, and an inference protocol");
   HostOptions& host = options->service.host;
   command

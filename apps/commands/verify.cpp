@@ -15,7 +15,7 @@
 namespace lamina::app {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   ModelOptions model;
   std::string golden;
   std::optional<double> rtol, atol;  // the precision's, unless they are given
@@ -161,7 +161,7 @@ void check_names(const Weights& golden, const Graph& graph, const std::string& p
   }
 }
 
-void verify(const Options& options) {
+void verify(const VerifyOptions& options) {
   const Model model = options.model.load();
   print_warnings(model);
   const Weights golden = Weights::open(options.golden);
@@ -195,7 +195,7 @@ void verify(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand("verify", "Compare a model's results with expected ones, node by node");
   options->model.add_to(*command);
   command->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name")

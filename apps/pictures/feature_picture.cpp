@@ -26,8 +26,6 @@ constexpr int shown_gap = 12;
 constexpr int shown_size = (left_width - (shown_columns - 1) * shown_gap) / shown_columns;
 constexpr int shown_height = shown_size + caption_size + 8 + shown_gap;
 
-int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
-
 /// Columns for `count` pictures, half as many again as rows: or near that, if the last row is then full.
 int columns_for(int count) {
   const int usual = std::max(1, static_cast<int>(std::ceil(std::sqrt(count * 1.5))));

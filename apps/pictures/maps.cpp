@@ -12,8 +12,6 @@
 namespace lamina::app {
 namespace {
 
-int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
-
 /// Negative values: as far apart for the eye as inferno's colours, and none of them.
 Color frost(float value) {
   constexpr std::array<Color, 6> stops = {{{0x00, 0x00, 0x04},

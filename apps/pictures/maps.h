@@ -10,6 +10,8 @@
 /// Feature maps: which of them are the strongest, and how they are drawn.
 namespace lamina::app {
 
+inline int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
+
 /// Of one map: the mean of its values' magnitudes, and the largest value.
 struct Strength {
   int map = 0;

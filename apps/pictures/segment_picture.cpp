@@ -6,13 +6,15 @@
 #include <numbers>
 
 #include "lamina/base/text_table.h"
+#include "pictures/style.h"
 
 namespace lamina::app {
 namespace {
 
-constexpr Color background{24, 24, 28};
-constexpr Color ink{232, 232, 236};
-constexpr Color faint{140, 140, 150};
+using style::background;
+using style::ink;
+
+constexpr Color pale{140, 140, 150};
 
 constexpr float overlay = 0.55f, outline = 0.95f, dimmed = 0.65f;
 constexpr int small = 384;     // photographs smaller than half of it are drawn larger
@@ -108,14 +110,14 @@ class Legend {
       const int x = left + this->x(line), y = top + this->y(line), letters = y + (box() - size_) / 2;
       const bool plain = picture_.background && s.index == 0;
       const int edge = std::max(1, size_ / 10);
-      canvas.fill(x, y, box(), box(), plain ? faint : class_color(s.index));
+      canvas.fill(x, y, box(), box(), plain ? pale : class_color(s.index));
       if (plain) canvas.fill(x + edge, y + edge, box() - 2 * edge, box() - 2 * edge, background);
       canvas.text(x + box() + gap(), letters, Canvas::shortened(s.name, size_, name_width_), size_, ink);
       const std::string share = percent(s.share);
-      canvas.text(x + column_ - Canvas::text_width(share, size_), letters, share, size_, faint);
+      canvas.text(x + column_ - Canvas::text_width(share, size_), letters, share, size_, pale);
       ++line;
     }
-    canvas.text(left + x(line), top + y(line) + (box() - size_) / 2, picture_.footnote, size_, faint);
+    canvas.text(left + x(line), top + y(line) + (box() - size_) / 2, picture_.footnote, size_, pale);
   }
 
  private:

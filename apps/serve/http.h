@@ -36,4 +36,7 @@ struct Refusal {
   std::string message;
 };
 
+/// What the client asked for cannot be.
+[[noreturn]] inline void refuse(const std::string& message) { throw Refusal{400, message}; }
+
 }  // namespace lamina::app

@@ -31,8 +31,6 @@ const TypeName& type_of(DType dtype) {
   return *std::ranges::find_if(types, [&](const TypeName& type) { return type.dtype == dtype; });
 }
 
-[[noreturn]] void refuse(const std::string& message) { throw Refusal{400, message}; }
-
 Json shape_json(const Shape& shape, bool batched, bool config) {
   Json extents = Json::array();
   for (std::size_t i = 0; i < shape.rank(); ++i) {

@@ -32,7 +32,7 @@ class Stopwatch {
 double milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 /// As 7-bit text, which may also be the value of a header.
-std::string text_of(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+std::string dumped(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 bool has_classes(const Model& model) {
   try {
@@ -129,12 +129,12 @@ Reply Service::classify(const Call& call) {
   }
   photo.milliseconds["wait"] = milliseconds(answer.waited);
   photo.milliseconds["run"] = milliseconds(answer.ran);
-  return {.body = text_of({{"model", model.name()},
-                           {"classes", classes},
-                           {"photo", photo.description},
-                           {"milliseconds", photo.milliseconds},
-                           {"device", to_string(answer.device)},
-                           {"batch", answer.batch}})};
+  return {.body = dumped({{"model", model.name()},
+                          {"classes", classes},
+                          {"photo", photo.description},
+                          {"milliseconds", photo.milliseconds},
+                          {"device", to_string(answer.device)},
+                          {"batch", answer.batch}})};
 }
 
 Reply Service::features(const Call& call) {
@@ -155,11 +155,11 @@ Reply Service::features(const Call& call) {
                       {"device", to_string(answer.device)}};
   if (call.header("accept").find("application/octet-stream") == std::string::npos) {
     description["strongest"] = strongest(maps, 10);
-    return {.body = text_of(description)};
+    return {.body = dumped(description)};
   }
   Reply reply = {.body = std::string(static_cast<const char*>(maps.raw()), maps.bytes()),
                  .type = "application/octet-stream"};
-  reply.headers["Lamina-Description"] = text_of(description);
+  reply.headers["Lamina-Description"] = dumped(description);
   return reply;
 }
 
@@ -184,7 +184,7 @@ Reply Service::filters(const Call& call) {
   }
   Reply reply = {.body = std::string(static_cast<const char*>(weight.raw()), weight.bytes()),
                  .type = "application/octet-stream"};
-  reply.headers["Lamina-Description"] = text_of({{"shape", {shape[0], shape[1], shape[2], shape[3]}}});
+  reply.headers["Lamina-Description"] = dumped({{"shape", {shape[0], shape[1], shape[2], shape[3]}}});
   return reply;
 }
 
@@ -206,7 +206,7 @@ Reply Service::models() {
                     {"device", to_string(model->pool().plan().options().device)},
                     {"layers", layers}});
   }
-  return {.body = text_of(list)};
+  return {.body = dumped(list)};
 }
 
 }  // namespace lamina::app

@@ -16,8 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void refuse(const std::string& message) { throw Refusal{400, message}; }
-
 template <class T>
 T number_of(const std::string& name, const Json& number) {
   if (number.is_boolean()) return static_cast<T>(number.get<bool>());

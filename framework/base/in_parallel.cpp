@@ -12,7 +12,7 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::size_t most_threads = 8;  // more do not read memory any faster
+constexpr std::size_t max_readers = 8;  // more do not read memory any faster
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void in_parallel(std::size_t count, std::size_t piece, const std::function<void(
     }
   };
   const std::size_t threads =
-      std::min({ceil_div(count, piece), most_threads, static_cast<std::size_t>(ThreadPool::default_threads())});
+      std::min({ceil_div(count, piece), max_readers, static_cast<std::size_t>(ThreadPool::default_threads())});
   std::vector<std::jthread> others;
   try {
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(take_pieces);

@@ -28,23 +28,22 @@ struct Descriptor {
 
 }  // namespace
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const std::string name = path.string();
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer before it can be refused.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.value < 0) fail_with(name, errno);
+  if (file.value < 0) fail_with(path, errno);
   struct stat info {};
-  if (::fstat(file.value, &info) != 0) fail_with(name, errno);
-  if (S_ISDIR(info.st_mode)) fail_with(name, EISDIR);
-  if (!S_ISREG(info.st_mode)) fail("cannot read ", name, ": expected a regular file");
-  if (info.st_size == 0) fail("cannot read ", name, ": the file is empty");
+  if (::fstat(file.value, &info) != 0) fail_with(path, errno);
+  if (S_ISDIR(info.st_mode)) fail_with(path, EISDIR);
+  if (!S_ISREG(info.st_mode)) fail("cannot read ", path, ": expected a regular file");
+  if (info.st_size == 0) fail("cannot read ", path, ": the file is empty");
 
   const auto size = static_cast<std::size_t>(info.st_size);
   // Writable but private: tensors hand out non-const pointers, and a stray write must not reach the file.
   // MAP_NORESERVE: the kernel need not set memory aside for copies of pages that nobody means to write.
   void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.value, 0);
-  if (address == MAP_FAILED) fail_with(name, errno);
-  return std::shared_ptr<const MappedFile>(new MappedFile(name, {static_cast<std::byte*>(address), size}));
+  if (address == MAP_FAILED) fail_with(path, errno);
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<std::byte*>(address), size}));
 }
 
 void MappedFile::forget(std::span<const std::byte> part) const {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +15,7 @@ namespace lamina::detail {
 class MappedFile {
  public:
   /// Throws Error, with the system's words, if the file is missing, unreadable, empty or not a regular file.
-  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
+  static std::shared_ptr<const MappedFile> open(const std::string& path);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -25,7 +25,7 @@ namespace {
 constexpr int spins = 2000;
 
 // Twice what the largest machines have; a slip of the keyboard is not to take all the system's threads.
-constexpr int most_threads = 4096;
+constexpr int max_threads = 4096;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -60,8 +60,8 @@ int cores_of_this_process() {
 
 int ThreadPool::default_threads() {
   const int cores = cores_of_this_process();
-  static const double quota = detail::cpu_quota().value_or(most_threads);
-  return std::clamp(static_cast<int>(std::min(quota, double{most_threads})), 1, cores);
+  static const double quota = detail::cpu_quota().value_or(max_threads);
+  return std::clamp(static_cast<int>(std::min(quota, double{max_threads})), 1, cores);
 }
 
 /// The threads and what they agree on.
@@ -219,7 +219,7 @@ void ThreadPool::Team::leave_turn() {
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
   if (threads < 1) detail::fail("threads: expected 1 or more, got ", threads);
-  if (threads > most_threads) detail::fail("threads: expected ", most_threads, " or fewer, got ", threads);
+  if (threads > max_threads) detail::fail("threads: expected ", max_threads, " or fewer, got ", threads);
   if (threads > 1) team_ = std::make_unique<Team>(threads);
 }
 

@@ -11,8 +11,6 @@ namespace {
 
 using Operation = Program::Operation;
 
-constexpr int none = -1;
-
 class Assignment {
  public:
   Assignment(const Program& program, Plan::Impl& plan)

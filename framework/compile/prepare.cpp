@@ -10,8 +10,6 @@ namespace {
 
 using Operation = Program::Operation;
 
-constexpr int none = -1;
-
 std::size_t parameter_bytes(const Module& module) {
   std::size_t bytes = 0;
   for (const auto& parameter : module.parameters()) bytes += parameter.value.bytes();

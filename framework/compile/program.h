@@ -15,6 +15,8 @@
 /// between them, each in the format that its producer and its readers agreed on.
 namespace lamina::detail {
 
+inline constexpr int none = -1;  ///< in place of the number of a value, an operand or an operation
+
 struct Answers;
 
 struct Program {

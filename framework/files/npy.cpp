@@ -22,23 +22,23 @@ constexpr std::string_view suffix = ".npy";  // of the entries of a .npz
 constexpr std::size_t prelude = 8;           // magic, then two bytes of version
 constexpr std::size_t alignment = 64;        // of the data, in files we write, as NumPy's
 
-struct DTypeRow {
+struct NpyType {
   std::string_view code;  // after the byte order
   DType dtype;
 };
 
-constexpr std::array<DTypeRow, 12> dtypes = {{{"b1", DType::boolean},
-                                              {"u1", DType::u8},
-                                              {"i1", DType::i8},
-                                              {"u2", DType::u16},
-                                              {"i2", DType::i16},
-                                              {"u4", DType::u32},
-                                              {"i4", DType::i32},
-                                              {"u8", DType::u64},
-                                              {"i8", DType::i64},
-                                              {"f2", DType::f16},
-                                              {"f4", DType::f32},
-                                              {"f8", DType::f64}}};
+constexpr std::array<NpyType, 12> npy_types = {{{"b1", DType::boolean},
+                                                {"u1", DType::u8},
+                                                {"i1", DType::i8},
+                                                {"u2", DType::u16},
+                                                {"i2", DType::i16},
+                                                {"u4", DType::u32},
+                                                {"i4", DType::i32},
+                                                {"u8", DType::u64},
+                                                {"i8", DType::i64},
+                                                {"f2", DType::f16},
+                                                {"f4", DType::f32},
+                                                {"f8", DType::f64}}};
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -70,8 +70,8 @@ void read_descr(const std::string& descr, StoredTensor& stored, const std::strin
   if (!code.empty() && code[0] == 'O') {
     fail(path, ": dtype ", quote(descr), " holds pickled Python objects, which Lamina never unpickles");
   }
-  const auto row = std::find_if(dtypes.begin(), dtypes.end(), [&](const DTypeRow& r) { return r.code == code; });
-  if (row == dtypes.end()) {
+  const auto row = std::find_if(npy_types.begin(), npy_types.end(), [&](const NpyType& r) { return r.code == code; });
+  if (row == npy_types.end()) {
     fail(path, ": dtype ", quote(descr), " cannot be read; expected a boolean, integer or float of up to 64 bits");
   }
   stored.dtype = row->dtype;
@@ -154,10 +154,10 @@ Tensor load_npy(const std::filesystem::path& path) {
 }
 
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  const auto row = std::find_if(detail::dtypes.begin(), detail::dtypes.end(),
-                                [&](const detail::DTypeRow& r) { return r.dtype == tensor.dtype(); });
+  const auto row = std::find_if(detail::npy_types.begin(), detail::npy_types.end(),
+                                [&](const detail::NpyType& r) { return r.dtype == tensor.dtype(); });
   if (!tensor.defined()) detail::fail("cannot write ", path.string(), ": the tensor is undefined");
-  if (row == detail::dtypes.end()) {
+  if (row == detail::npy_types.end()) {
     detail::fail("cannot write ", path.string(), ": .npy has no ", tensor.dtype(), "; convert it to f32 first");
   }
   const std::string descr = (size_of(tensor.dtype()) == 1 ? '|' : '<') + std::string(row->code);

@@ -20,35 +20,35 @@ constexpr std::size_t prefix_bytes = 8;  // the header's length
 constexpr std::uint64_t longest_header = 100'000'000;
 constexpr std::size_t data_alignment = 8;
 
-struct DTypeRow {
+struct SafetensorsType {
   std::string_view name;  // in the file
   std::string_view text;  // for people
   std::uint64_t bits;
   std::optional<DType> dtype;  // none: listed only
 };
 
-constexpr std::array<DTypeRow, 22> dtypes = {{{"BOOL", "bool", 8, DType::boolean},
-                                              {"U8", "u8", 8, DType::u8},
-                                              {"I8", "i8", 8, DType::i8},
-                                              {"U16", "u16", 16, DType::u16},
-                                              {"I16", "i16", 16, DType::i16},
-                                              {"U32", "u32", 32, DType::u32},
-                                              {"I32", "i32", 32, DType::i32},
-                                              {"U64", "u64", 64, DType::u64},
-                                              {"I64", "i64", 64, DType::i64},
-                                              {"F16", "f16", 16, DType::f16},
-                                              {"BF16", "bf16", 16, DType::bf16},
-                                              {"F32", "f32", 32, DType::f32},
-                                              {"F64", "f64", 64, DType::f64},
-                                              {"F4", "f4", 4, {}},
-                                              {"F6_E2M3", "f6_e2m3", 6, {}},
-                                              {"F6_E3M2", "f6_e3m2", 6, {}},
-                                              {"F8_E4M3", "f8_e4m3", 8, {}},
-                                              {"F8_E5M2", "f8_e5m2", 8, {}},
-                                              {"F8_E8M0", "f8_e8m0", 8, {}},
-                                              {"F8_E4M3FNUZ", "f8_e4m3fnuz", 8, {}},
-                                              {"F8_E5M2FNUZ", "f8_e5m2fnuz", 8, {}},
-                                              {"C64", "c64", 64, {}}}};
+constexpr std::array<SafetensorsType, 22> safetensors_types = {{{"BOOL", "bool", 8, DType::boolean},
+                                                                {"U8", "u8", 8, DType::u8},
+                                                                {"I8", "i8", 8, DType::i8},
+                                                                {"U16", "u16", 16, DType::u16},
+                                                                {"I16", "i16", 16, DType::i16},
+                                                                {"U32", "u32", 32, DType::u32},
+                                                                {"I32", "i32", 32, DType::i32},
+                                                                {"U64", "u64", 64, DType::u64},
+                                                                {"I64", "i64", 64, DType::i64},
+                                                                {"F16", "f16", 16, DType::f16},
+                                                                {"BF16", "bf16", 16, DType::bf16},
+                                                                {"F32", "f32", 32, DType::f32},
+                                                                {"F64", "f64", 64, DType::f64},
+                                                                {"F4", "f4", 4, {}},
+                                                                {"F6_E2M3", "f6_e2m3", 6, {}},
+                                                                {"F6_E3M2", "f6_e3m2", 6, {}},
+                                                                {"F8_E4M3", "f8_e4m3", 8, {}},
+                                                                {"F8_E5M2", "f8_e5m2", 8, {}},
+                                                                {"F8_E8M0", "f8_e8m0", 8, {}},
+                                                                {"F8_E4M3FNUZ", "f8_e4m3fnuz", 8, {}},
+                                                                {"F8_E5M2FNUZ", "f8_e5m2fnuz", 8, {}},
+                                                                {"C64", "c64", 64, {}}}};
 
 std::uint64_t header_length(const MappedFile& file) {
   std::uint64_t length = 0;  // little-endian, as the host is
@@ -59,8 +59,9 @@ std::uint64_t header_length(const MappedFile& file) {
 /// Checks one entry on its own and turns it into a StoredTensor. `data` is the whole data section.
 StoredTensor check_entry(SafetensorsEntry entry, std::span<std::byte> data, const std::string& path) {
   const auto reject = [&](const auto&... parts) { fail(path, ": tensor ", quote(entry.name), ": ", parts...); };
-  const auto row = std::find_if(dtypes.begin(), dtypes.end(), [&](const DTypeRow& r) { return r.name == entry.dtype; });
-  if (row == dtypes.end()) reject("unknown dtype ", quote(entry.dtype));
+  const auto row = std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                                [&](const SafetensorsType& r) { return r.name == entry.dtype; });
+  if (row == safetensors_types.end()) reject("unknown dtype ", quote(entry.dtype));
 
   std::vector<std::int64_t> shape;
   for (const std::uint64_t extent : entry.shape) {
@@ -158,7 +159,8 @@ void write_safetensors(const std::filesystem::path& path, std::vector<OutputTens
     if (tensor.name == safetensors_metadata_key) {
       fail("cannot write ", path.string(), ": a tensor may not be named ", safetensors_metadata_key);
     }
-    const auto row = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& r) { return r.dtype == tensor.dtype; });
+    const auto row = std::find_if(safetensors_types.begin(), safetensors_types.end(),
+                                  [&](const auto& r) { return r.dtype == tensor.dtype; });
     const std::uint64_t begin = end;
     end += static_cast<std::uint64_t>(tensor.shape.numel()) * size_of(tensor.dtype);
     header.entries.push_back(

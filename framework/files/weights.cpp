@@ -55,7 +55,7 @@ void require_prefix(const Weights& weights, const std::string& prefix, const std
 
 }  // namespace
 
-Weights Weights::open(const std::filesystem::path& path, const OpenOptions& options) {
+Weights Weights::open(const std::string& path, const OpenOptions& options) {
   detail::StoredTensors stored = read_any(detail::MappedFile::open(path), options.key);
   Weights result;
   result.notes_ = std::move(stored.notes);
@@ -66,12 +66,12 @@ Weights Weights::open(const std::filesystem::path& path, const OpenOptions& opti
     constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
     tensor.total = total = detail::checked_add(total, tensor.info.bytes).value_or(most);
     if (!result.index_.emplace(tensor.info.name, result.entries_.size()).second) {
-      detail::fail(path.string(), ": two tensors are named ", detail::quote(tensor.info.name));
+      detail::fail(path, ": two tensors are named ", detail::quote(tensor.info.name));
     }
     result.entries_.push_back({std::move(tensor), {}});
   }
   if (options.strip_prefix.empty()) return result;
-  require_prefix(result, options.strip_prefix, path.string());
+  require_prefix(result, options.strip_prefix, path);
   return result.without_prefix(options.strip_prefix);
 }
 
@@ -137,7 +137,7 @@ Weights Weights::without_prefix(std::string_view prefix) const {
   return result;
 }
 
-void Weights::save(const std::filesystem::path& path) const {
+void Weights::save(const std::string& path) const {
   std::vector<detail::OutputTensor> outputs;
   for (const Entry& entry : entries_) {
     const detail::StoredTensor& stored = entry.stored;

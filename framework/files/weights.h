@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,7 +42,7 @@ class LAMINA_API Weights {
   /// the file, the tensor, what was expected and what was found; where there are several sets of weights of which none
   /// is the likeliest, naming their keys; if there is nothing under `options.key`, or no name begins with
   /// `options.strip_prefix`.
-  static Weights open(const std::filesystem::path& path, const OpenOptions& options = {});
+  static Weights open(const std::string& path, const OpenOptions& options = {});
 
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
@@ -82,7 +81,7 @@ class LAMINA_API Weights {
   /// Writes all tensors and the metadata as safetensors. The old file stays intact if that fails; it may be the one
   /// these Weights were opened from. Throws Error if the system refuses, for a tensor that can only be listed, and for
   /// names that are not UTF-8 or are "__metadata__".
-  void save(const std::filesystem::path& path) const;
+  void save(const std::string& path) const;
 
  private:
   struct Entry {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -83,9 +81,9 @@ class LAMINA_API Graph {
   Weights state_dict() const;
 
   /// The graph of a self-describing model file, weights included. Throws Error if the file or its graph is malformed.
-  static Graph load(const std::filesystem::path& path);
+  static Graph load(const std::string& path);
   /// Writes a self-describing model file: weights and graph. An existing file is replaced only on success.
-  void save(const std::filesystem::path& path) const;
+  void save(const std::string& path) const;
 
   /// A table of the nodes: name, operation, output shape, parameters, FLOPs, activation bytes; and the totals, when the
   /// batch is n.

@@ -142,11 +142,11 @@ Weights to_weights(const Model& model) {
   return weights;
 }
 
-void save_model(const std::filesystem::path& path, const Model& model) { to_weights(model).save(path); }
+void save_model(const std::string& path, const Model& model) { to_weights(model).save(path); }
 
-Graph Graph::load(const std::filesystem::path& path) { return std::move(load_model(path).graph); }
+Graph Graph::load(const std::string& path) { return std::move(load_model(path).graph); }
 
-void Graph::save(const std::filesystem::path& path) const {
+void Graph::save(const std::string& path) const {
   Weights weights = state_dict();
   weights.metadata()[graph_key] = detail::graph_to_json(*this);
   weights.save(path);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +20,7 @@ struct Model {
 
 /// Opens a model file of Lamina's, or an .onnx file. Throws Error, naming the file, if it is malformed, describes no
 /// graph, or needs what Lamina has not.
-LAMINA_API Model load_model(const std::filesystem::path& path);
+LAMINA_API Model load_model(const std::string& path);
 
 /// Reads a model out of weights that carry one in their metadata.
 LAMINA_API Model model_from(const Weights& weights);
@@ -30,6 +29,6 @@ LAMINA_API Model model_from(const Weights& weights);
 LAMINA_API Weights to_weights(const Model& model);
 
 /// Writes a model file. An existing file is replaced only on success.
-LAMINA_API void save_model(const std::filesystem::path& path, const Model& model);
+LAMINA_API void save_model(const std::string& path, const Model& model);
 
 }  // namespace lamina

@@ -35,8 +35,8 @@ std::string image_formats() {
   return text;
 }
 
-bool detail::is_named_like_image(const std::filesystem::path& path) {
-  std::string extension = path.extension().string() + '.';
+bool detail::is_named_like_image(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string() + '.';
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
   return extension.size() > 2 && std::ranges::any_of(codecs(), [&](const Codec& codec) {
            return codec.extensions.find(extension) != codec.extensions.npos;
@@ -65,21 +65,21 @@ std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view
   return turned ? std::max(size.memory, both) : size.memory;
 }
 
-std::vector<std::byte> detail::read_image_file(const std::filesystem::path& path) {
+std::vector<std::byte> detail::read_image_file(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    detail::fail(path.string(), ": expected an image, this is a directory");
+    detail::fail(path, ": expected an image, this is a directory");
   }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) detail::fail(path.string(), ": cannot open: ", std::strerror(errno == 0 ? EIO : errno));
+  if (!file) detail::fail(path, ": cannot open: ", std::strerror(errno == 0 ? EIO : errno));
 
   // The size is only a hint, with one byte more to meet the end by: a pipe has none.
   const std::uintmax_t stated = std::filesystem::file_size(path, ignored);
   std::size_t count = ignored ? 0 : static_cast<std::size_t>(stated);
   const auto require_allowed = [&] {
     if (count <= max_image_file_bytes) return;
-    detail::fail(path.string(), ": expected an image of at most ", max_image_file_bytes, " bytes, the file is larger");
+    detail::fail(path, ": expected an image of at most ", max_image_file_bytes, " bytes, the file is larger");
   };
   require_allowed();
   std::vector<std::byte> bytes(std::max(count + 1, std::size_t{1} << 12));
@@ -88,17 +88,17 @@ std::vector<std::byte> detail::read_image_file(const std::filesystem::path& path
     file.read(reinterpret_cast<char*>(bytes.data() + count), static_cast<std::streamsize>(bytes.size() - count));
     count += static_cast<std::size_t>(file.gcount());
   }
-  if (file.bad()) detail::fail(path.string(), ": cannot read: ", std::strerror(errno == 0 ? EIO : errno));
+  if (file.bad()) detail::fail(path, ": cannot read: ", std::strerror(errno == 0 ? EIO : errno));
   bytes.resize(count);
   return bytes;
 }
 
-Image read_image(const std::filesystem::path& path, const ImageOptions& options) {
+Image read_image(const std::string& path, const ImageOptions& options) {
   const std::vector<std::byte> bytes = detail::read_image_file(path);
-  return decode_image(bytes, path.string(), options);
+  return decode_image(bytes, path, options);
 }
 
-void write_png(const std::filesystem::path& path, const Image& image) {
+void write_png(const std::string& path, const Image& image) {
   detail::require_consistent(image);
   const std::string encoded = detail::encode_png(image);
   detail::write_file_atomically(path, std::as_bytes(std::span(encoded)));

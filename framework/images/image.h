@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <span>
 #include <string>
@@ -81,19 +80,19 @@ LAMINA_API std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::
 LAMINA_API std::string_view jpeg_decoder();
 
 /// Decodes a file; also a pipe. Throws Error as `decode_image` does, and if the file cannot be read.
-LAMINA_API Image read_image(const std::filesystem::path& path, const ImageOptions& options = {});
+LAMINA_API Image read_image(const std::string& path, const ImageOptions& options = {});
 
 /// Writes a PNG. The file appears whole or not at all: on failure an old one stays as it was. Throws Error if the
 /// image has no pixels, `rgb` is not [height, width, 3], or the file cannot be written.
-LAMINA_API void write_png(const std::filesystem::path& path, const Image& image);
+LAMINA_API void write_png(const std::string& path, const Image& image);
 
 namespace detail {
 
 /// Whether a file of that name should be a picture that this build reads.
-LAMINA_API bool is_named_like_image(const std::filesystem::path& path);
+LAMINA_API bool is_named_like_image(const std::string& path);
 
 /// All of a picture's file. Throws Error if it cannot be read or is larger than `max_image_file_bytes`.
-std::vector<std::byte> read_image_file(const std::filesystem::path& path);
+std::vector<std::byte> read_image_file(const std::string& path);
 
 /// Throws Error unless the image has pixels and `rgb` has the size that `width` and `height` say.
 void require_consistent(const Image& image);

@@ -33,13 +33,13 @@ std::int64_t row_bytes(const ImageView& image) {
 }
 
 // BT.601 from Y of 16 to 235 and chroma of 16 to 240, in fixed point: 1.164, 2.018, -0.391, -0.813 and 1.596.
-constexpr int fraction_bits = 20;
+constexpr int level_bits = 20;
 constexpr int luma = 1220542, blue_u = 2116026, green_u = -409993, green_v = -852492, red_v = 1673527;
 
-std::uint8_t to_level(int sum) { return static_cast<std::uint8_t>(std::clamp(sum >> fraction_bits, 0, 255)); }
+std::uint8_t to_level(int sum) { return static_cast<std::uint8_t>(std::clamp(sum >> level_bits, 0, 255)); }
 
 void convert_yuv(int y, int u, int v, std::uint8_t* rgb) {
-  const int light = std::max(0, y - 16) * luma + (1 << (fraction_bits - 1));
+  const int light = std::max(0, y - 16) * luma + (1 << (level_bits - 1));
   rgb[0] = to_level(light + red_v * (v - 128));
   rgb[1] = to_level(light + green_u * (u - 128) + green_v * (v - 128));
   rgb[2] = to_level(light + blue_u * (u - 128));

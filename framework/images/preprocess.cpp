@@ -144,7 +144,7 @@ Tensor preprocess(const ImageView& image, const Preprocess& settings) {
 
 Tensor preprocess(const Image& image, const Preprocess& settings) { return preprocess(ImageView(image), settings); }
 
-Tensor load_image(const std::filesystem::path& path, const Preprocess& settings, const ImageOptions& options) {
+Tensor load_image(const std::string& path, const Preprocess& settings, const ImageOptions& options) {
   return preprocess(read_image(path, options), settings);
 }
 

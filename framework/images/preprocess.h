@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <span>
+#include <string>
 
 #include "lamina/base/export.h"
 #include "lamina/images/image.h"
@@ -72,8 +72,7 @@ LAMINA_API Tensor preprocess(const Image& image, const Preprocess& settings);
 LAMINA_API Tensor preprocess(const ImageView& image, const Preprocess& settings);
 
 /// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
-LAMINA_API Tensor load_image(const std::filesystem::path& path, const Preprocess& settings,
-                             const ImageOptions& options = {});
+LAMINA_API Tensor load_image(const std::string& path, const Preprocess& settings, const ImageOptions& options = {});
 
 namespace detail {
 

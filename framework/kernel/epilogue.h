@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <optional>
 
 #include "lamina/kernel/pointwise.h"
@@ -32,7 +31,10 @@ struct Epilogue {
   }
   /// Some step of the chain reads an operand.
   bool reads_operands() const {
-    return std::any_of(chain.begin(), chain.end(), [](const PointwiseStep& step) { return step.operand >= 0; });
+    for (const PointwiseStep& step : chain) {
+      if (step.operand >= 0) return true;
+    }
+    return false;
   }
   /// The chain ends in a ReLU.
   bool relu() const { return !chain.empty() && chain.back() == PointwiseStep{Pointwise::relu}; }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -72,8 +71,7 @@ struct Preparation {
 
   /// Inputs and outputs are stored alike.
   bool keeps_format() const {
-    const auto alike = [this](const View& view) { return view.format == input().format; };
-    return std::all_of(inputs.begin(), inputs.end(), alike) && std::all_of(outputs.begin(), outputs.end(), alike);
+    return !any([this](const View& view) { return !(view.format == input().format); });
   }
   /// All of them are f32 nchw without gaps.
   bool is_plain() const { return keeps_format() && input().format == Format{} && !has_slices() && !has_strides(); }
@@ -89,7 +87,12 @@ struct Preparation {
  private:
   template <class Predicate>
   bool any(Predicate is) const {
-    return std::any_of(inputs.begin(), inputs.end(), is) || std::any_of(outputs.begin(), outputs.end(), is);
+    for (const std::span<const View> views : {inputs, outputs}) {
+      for (const View& view : views) {
+        if (is(view)) return true;
+      }
+    }
+    return false;
   }
 };
 

@@ -35,6 +35,8 @@ void Module::require_parameters() const {
   }
 }
 
+Attributes Module::attributes() const { return {}; }
+
 DType Module::output_dtype(std::span<const DType> inputs) const {
   for (const DType dtype : inputs) {
     if (dtype != DType::f32) detail::fail(op(), ": expected inputs of f32, got ", dtype);

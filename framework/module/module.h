@@ -29,7 +29,7 @@ class LAMINA_API Module {
   /// The name of the operation in model files: "conv2d".
   virtual std::string_view op() const = 0;
   /// What model files store beside the parameters, and `summary` prints.
-  virtual Attributes attributes() const { return {}; }
+  virtual Attributes attributes() const;
 
   std::span<const Parameter> parameters() const { return parameters_; }
   /// Throws Error if there is no such parameter, or unless the value is on the CPU, of its dtype and shape.

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 
+#include "lamina/base/function.h"
 #include "lamina/module/module.h"
 
 namespace lamina {
@@ -13,7 +13,7 @@ namespace lamina {
 struct NodeSpec {
   const Attributes& attributes;  ///< to be read by an AttributeReader
   /// The node's parameter of that name ("weight") in the file, or nothing.
-  std::function<std::optional<Tensor>(std::string_view)> parameter;
+  Function<std::optional<Tensor>(std::string_view)> parameter;
 
   std::optional<Shape> parameter_shape(std::string_view name) const {
     const std::optional<Tensor> found = parameter(name);
@@ -23,6 +23,6 @@ struct NodeSpec {
 
 /// Builds the module, without setting its parameters: loading does. Throws Error for attributes that it does not know
 /// and parameters that are missing.
-using MakeModule = std::function<std::shared_ptr<Module>(const NodeSpec& node)>;
+using MakeModule = Function<std::shared_ptr<Module>(const NodeSpec& node)>;
 
 }  // namespace lamina

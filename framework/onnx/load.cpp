@@ -52,7 +52,7 @@ Graph load_onnx(const std::filesystem::path& path) {
 
 }  // namespace detail
 
-Model load_model(const std::filesystem::path& path) {
+Model load_model(const std::string& path) {
   if (detail::is_onnx_file(path)) {
     Model model;
     model.graph = detail::load_onnx(path);
@@ -62,7 +62,7 @@ Model load_model(const std::filesystem::path& path) {
   try {
     return model_from(weights);
   } catch (const Error& error) {
-    detail::fail(path.string(), ": ", error.what());
+    detail::fail(path, ": ", error.what());
   }
 }
 

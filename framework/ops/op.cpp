@@ -19,6 +19,8 @@ Op::Op(std::string name, Attributes attributes) : name_(std::move(name)), attrib
     fail("there is no op ", name_, "; docs/inside/ops.md lists those that there are");
 }
 
+Attributes Op::attributes() const { return attributes_; }
+
 Shape Op::output_shape(std::span<const Shape>) const {
   fail(name_, ": its shape is known when the network is compiled; use it in a Graph");
 }

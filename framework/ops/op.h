@@ -44,7 +44,7 @@ class LAMINA_API Op final : public Module {
   explicit Op(std::string name, Attributes attributes = {});
 
   std::string_view op() const override { return name_; }
-  Attributes attributes() const override { return attributes_; }
+  Attributes attributes() const override;
   /// Not known before the network is compiled.
   Shape output_shape(std::span<const Shape> inputs) const override;
   bool takes(const Preparation&) const override { return false; }

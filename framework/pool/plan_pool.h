@@ -1,15 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <future>
+#include <future>  // and of <chrono> the durations
 #include <memory>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "lamina/base/error.h"
+#include "lamina/base/function.h"
 #include "lamina/graph/graph.h"
 #include "lamina/plan/plan.h"
 
@@ -60,7 +59,7 @@ struct PoolWorker {
 /// is answered with the error. A device that then does not even compute zeros is used no more; the others go on.
 class LAMINA_API PlanPool {
  public:
-  using Callback = std::function<void(PoolAnswer)>;
+  using Callback = Function<void(PoolAnswer)>;
 
   /// Compiles, for all devices at the same time. Throws Error, naming the device, where one cannot. The graph may go
   /// afterwards.

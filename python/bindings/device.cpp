@@ -40,7 +40,7 @@ Device device_from(const std::string& text) {
   return Device::cuda(index);
 }
 
-std::string repr(const DeviceDescription& self) {
+std::string device_text(const DeviceDescription& self) {
   if (self.device.is_cpu()) {
     return detail::concat("<lamina.DeviceDescription of cpu, ", name(self.instructions),
                           self.avx512_bf16 ? ", AVX512-BF16" : "", self.amx_bf16 ? ", AMX-BF16" : "", '>');
@@ -81,7 +81,7 @@ void bind_device(nb::module_& m) {
       .def_rw("reserved_shared_bytes", &DeviceDescription::reserved_shared_bytes,
               "That the driver takes for each block.")
       .def_rw("clusters", &DeviceDescription::clusters, "Clusters of 0, 1, ..., 8 blocks that run at a time.")
-      .def("__repr__", &repr);
+      .def("__repr__", &device_text);
   m.def(
       "describe", [](const std::string& device) { return describe(parse_device(device)); }, nb::arg("device") = "auto",
       "The description of a device of this machine. Raises Error, with the reason, if it cannot be used.");

@@ -126,7 +126,7 @@ std::unique_ptr<PyPlan> compile(const Graph& graph, const Preprocess* preprocess
   return std::make_unique<PyPlan>(graph.compile(options));
 }
 
-std::string repr(const Graph& graph) {
+std::string graph_text(const Graph& graph) {
   std::string text = "<lamina.Graph";
   const auto append = [&](const std::vector<int>& nodes) {
     for (const int node : nodes) {
@@ -269,7 +269,7 @@ void bind_graph(nb::module_& m) {
             return std::string(module == nullptr ? "" : module->op());
           },
           "The op of the first output.")
-      .def("__repr__", &repr);
+      .def("__repr__", &graph_text);
 }
 
 }  // namespace lamina::python

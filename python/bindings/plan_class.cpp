@@ -31,7 +31,7 @@ std::string ports(std::span<const std::string> names, std::span<const Shape> sha
   return text;
 }
 
-std::string repr(const PyPlan& self) {
+std::string plan_text(const PyPlan& self) {
   const Plan& p = self.plan();
   const CompileOptions& options = p.options();
   return detail::concat("<lamina.Plan ", ports(p.input_names(), p.input_shapes(), p.input_dtypes()), " -> ",
@@ -145,7 +145,7 @@ void bind_plan(nb::module_& m) {
            "reads and writes at least.")
       .def("activation", &activation, nb::arg("node"), nb::sig("def activation(self, node: str) -> typing.Any"),
            "A copy of what the last run left as the output of any node; from a plan compiled with keep_all=True.")
-      .def("__repr__", &repr);
+      .def("__repr__", &plan_text);
 }
 
 }  // namespace lamina::python

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from . import _core, _photos
-from ._core import Error, Graph, Plan, PlanMemory, Preprocess
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from ._options import CompileOptions
+from ._core import Graph, Preprocess
+from ._network import Network
 
 Path = str | os.PathLike[str]
 
 
-class Model:
+class Model(Network):
     """A network with its weights, and how a photograph becomes its input and a score a name.
 
     `graph` is the network, `preprocess` a Preprocess or None, `labels` the classes' names or an empty list, `warnings`
@@ -27,23 +23,8 @@ class Model:
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
                  warnings: Sequence[str] = ()) -> None:
-        self.graph = graph
-        self.preprocess = preprocess
-        self.labels = list(labels)
-        self.warnings = list(warnings)
+        super().__init__(graph, preprocess, labels, warnings)
         self._classifiers = _photos.Classifiers(self)
-
-    def compile(self, **options: Unpack[CompileOptions]) -> Plan:
-        """A Plan for one device, batch and precision; CompileOptions lists the keywords."""
-        return self.graph.compile(self.preprocess, **options)
-
-    def plan_memory(self, **options: Unpack[CompileOptions]) -> PlanMemory:
-        """The bytes that `compile` with these options will hold, found out without taking any on a GPU."""
-        return self.graph.plan_memory(self.preprocess, **options)
-
-    def plan_summary(self, **options: Unpack[CompileOptions]) -> str:
-        """What `compile(...).summary()` would say; with description= also of a device that is not there."""
-        return self.graph.plan_summary(self.preprocess, **options)
 
     @overload
     def classify(self, photos: _photos.Photo, top: int = 5, *, batch: int = 16, upright: bool = True,
@@ -67,23 +48,6 @@ class Model:
     def save(self, path: Path) -> None:
         """Writes a model file. An existing file is replaced only on success."""
         _core.save_model(path, self.graph, self.preprocess, self.labels)
-
-    def summary(self, batch: int = 1) -> str:
-        """A table of the nodes."""
-        return self.graph.summary(batch)
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return self.graph.input_names
-
-    @property
-    def input_shapes(self) -> tuple[tuple[int | str, ...], ...]:
-        """ "N" is the batch, "?" an extent that is left open."""
-        return self.graph.input_shapes
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        return self.graph.output_names
 
     def __repr__(self) -> str:
         labels = f", {len(self.labels)} labels" if self.labels else ""

@@ -8,16 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _core
 from ._core import Error, Preprocess
+from ._network import Network
 from ._pool import Pool
-
-if TYPE_CHECKING:
-    from ._model import Model
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 Photo = str | os.PathLike[str] | bytes | Pixels
@@ -44,7 +42,7 @@ def photos_of(folder: Path) -> list[str]:
 class Classifier:
     """Plans for photographs on one device or several, with the classes' names. One thread at a time."""
 
-    def __init__(self, model: Model, batch: int, options: dict[str, Any]) -> None:
+    def __init__(self, model: Network, batch: int, options: dict[str, Any]) -> None:
         self.preprocess = preprocess_of(model)
         self.model = model
         if "?" in model.input_shapes[0]:
@@ -76,7 +74,7 @@ class Classifier:
 class Classifiers:
     """A model's classifiers that nobody uses at the moment, to be used again."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Network) -> None:
         self.model = model
         self.idle: dict[str, list[Classifier]] = {}
 
@@ -152,7 +150,7 @@ def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Cl
     yield from tqdm(rows, total=total, unit="photo")
 
 
-def preprocess_of(model: Model) -> Preprocess:
+def preprocess_of(model: Network) -> Preprocess:
     """Raises Error unless the model takes photographs."""
     if model.preprocess is None:
         raise Error("classify: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "

@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._network import Network
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from ._model import Model
     from ._options import CompileOptions
 
 
@@ -27,7 +27,7 @@ class Pool:
     then submit waits, or raises PoolFull with wait_when_full=False. The other keywords are those of Model.compile.
     """
 
-    def __init__(self, model: Model, devices: str = "all", *, plans_per_device: int = 0, batches: Sequence[int] = (),
+    def __init__(self, model: Network, devices: str = "all", *, plans_per_device: int = 0, batches: Sequence[int] = (),
                  max_delay: float = 0.0, max_queue: int = 1024, wait_when_full: bool = True,
                  **options: Unpack[CompileOptions]) -> None:
         self._pool = _core.make_pool(model.graph, model.preprocess, devices, plans_per_device, list(batches), max_delay,

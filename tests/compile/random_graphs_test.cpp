@@ -5,8 +5,13 @@
 namespace lamina::test {
 namespace {
 
-TEST(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
-  for (unsigned seed = 0; seed < 3000; ++seed) {
+constexpr unsigned graphs = 3000, parts = 8;
+
+class RandomGraphs : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Parts, RandomGraphs, testing::Range(0u, parts));
+
+TEST_P(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
+  for (unsigned seed = GetParam() * graphs / parts; seed < (GetParam() + 1) * graphs / parts; ++seed) {
     const RandomGraph drawing(seed, seed % 16 == 0 ? wide_extents() : RandomExtents());
     const Tensor input = random_tensor(drawing.input_shape, seed);
     Plan together = drawing.graph.compile({.threads = 1});

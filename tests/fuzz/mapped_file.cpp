@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -29,15 +30,14 @@ std::vector<char> contents(const std::filesystem::path& path) {
 
 void fuzz::set_input(Bytes bytes) { input = bytes; }
 
-std::shared_ptr<const detail::MappedFile> detail::MappedFile::open(const std::filesystem::path& path) {
+std::shared_ptr<const detail::MappedFile> detail::MappedFile::open(const std::string& path) {
   const std::vector<char> bytes = contents(path);
-  if (bytes.empty()) fail("cannot read ", path.string(), ": the file is empty");
+  if (bytes.empty()) fail("cannot read ", path, ": the file is empty");
   constexpr std::size_t page = 4096;  // mappings are aligned
   void* memory = nullptr;
   if (::posix_memalign(&memory, page, bytes.size()) != 0) throw std::bad_alloc();
   std::memcpy(memory, bytes.data(), bytes.size());
-  return std::shared_ptr<const MappedFile>(
-      new MappedFile(path.string(), {static_cast<std::byte*>(memory), bytes.size()}));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<std::byte*>(memory), bytes.size()}));
 }
 
 void detail::MappedFile::forget(std::span<const std::byte>) const {}  // there is no file to read it from again

@@ -8,6 +8,15 @@
 #include <cstdio>
 #include <fstream>
 
+// As g++ says it.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#elif __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LAMINA_SKIP_UNDER_SANITIZERS() GTEST_SKIP() << "sanitizers take more address space than there is to give"
 #else

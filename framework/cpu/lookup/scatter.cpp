@@ -65,8 +65,8 @@ T reduce(ScatterReduction reduction, T a, T b) {
 }
 
 template <class Index, class T>
-void slices(const IndexExtents& e, ScatterReduction reduction, const Index* indices, const T* updates, T* output,
-            ThreadPool& pool) {
+void scatter_slices(const IndexExtents& e, ScatterReduction reduction, const Index* indices, const T* updates,
+                    T* output, ThreadPool& pool) {
   // Threads share out the elements of slices, so that each sees the updates in their order.
   const std::int64_t width = std::max<std::int64_t>(64, detail::ceil_div<std::int64_t>(e.inner, pool.threads()));
   pool.parallel_for(detail::ceil_div(e.inner, width), [&](std::int64_t item, int) {
@@ -86,8 +86,8 @@ void slices(const IndexExtents& e, ScatterReduction reduction, const Index* indi
 }
 
 template <class Index, class T>
-void elements(const IndexExtents& e, ScatterReduction reduction, const Index* indices, const T* updates, T* output,
-              ThreadPool& pool) {
+void scatter_elements(const IndexExtents& e, ScatterReduction reduction, const Index* indices, const T* updates,
+                      T* output, ThreadPool& pool) {
   // Threads share out the coordinates before `dim`: updates that meet in one place have them in common.
   std::int64_t before = 1, after = 1;
   for (int d = 0; d < e.rank; ++d) (d < e.dim ? before : after) *= e.index_extents[static_cast<std::size_t>(d)];
@@ -114,8 +114,8 @@ void scatter(const IndexExtents& e, ScatterReduction reduction, DType dtype, DTy
     detail::visit(dtype, [&](auto type) {
       using T = typename decltype(type)::type;
       const auto* at = static_cast<decltype(index)>(indices);
-      const auto run = e.kind == GatherKind::elements ? elements<std::remove_cvref_t<decltype(*index)>, T>
-                                                      : slices<std::remove_cvref_t<decltype(*index)>, T>;
+      const auto run = e.kind == GatherKind::elements ? scatter_elements<std::remove_cvref_t<decltype(*index)>, T>
+                                                      : scatter_slices<std::remove_cvref_t<decltype(*index)>, T>;
       run(e, reduction, at, static_cast<const T*>(updates), static_cast<T*>(output), pool);
     });
   });

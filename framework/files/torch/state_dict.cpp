@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t most_dimensions = 64;
 
 // Keys are numbers in decimal.
-constexpr std::size_t longest_key = 64;
+constexpr std::size_t longest_storage_key = 64;
 
 struct StorageRow {
   std::string_view class_name;
@@ -143,7 +143,7 @@ TorchStorage read_torch_storage(const PicklePersistent& persistent, const std::s
   if (kind == nullptr || *kind != "storage") reject("expected the word \"storage\"");
   if (type == nullptr || !is_storage_class(*type)) reject("expected a storage class");
   if (key == nullptr) reject("expected a string for its key, got ", kind_of(tuple->items[2]));
-  if (key->size() > longest_key) reject("its key ", quote(*key), " is too long");
+  if (key->size() > longest_storage_key) reject("its key ", quote(*key), " is too long");
   if (!numel) reject("expected a number of elements of 0 or more");
   const auto row =
       std::find_if(storages.begin(), storages.end(), [&](const StorageRow& r) { return r.class_name == type->name; });

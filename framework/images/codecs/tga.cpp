@@ -20,7 +20,7 @@ Colour unpack(const std::uint8_t* bytes, std::uint32_t bits, bool grey) {
   return {level(10), level(5), level(0)};
 }
 
-struct Palette {
+struct ColourMap {
   std::size_t first = 0;
   std::vector<Colour> colours;
 
@@ -29,12 +29,12 @@ struct Palette {
   }
 };
 
-Palette read_palette(const EncodedImage& file, std::size_t at, std::size_t entry_bytes) {
+ColourMap read_colour_map(const EncodedImage& file, std::size_t at, std::size_t entry_bytes) {
   const std::uint32_t bits = file.u8(7);
   if (bits != 15 && bits != 16 && bits != 24 && bits != 32) {
     file.fail("TGA palette with ", bits, " bits per entry is not read; save it as PNG");
   }
-  Palette palette{file.le16(3), std::vector<Colour>(file.le16(5))};
+  ColourMap palette{file.le16(3), std::vector<Colour>(file.le16(5))};
   const std::uint8_t* entry = file.data(at, palette.colours.size() * entry_bytes);
   for (Colour& colour : palette.colours) {
     colour = unpack(entry, bits, false);
@@ -62,7 +62,7 @@ Image decode_tga(const EncodedImage& file) {
 
   std::size_t at = 18 + file.u8(0);
   const std::size_t entry_bytes = indexed ? (file.u8(7) + 7) / 8 : 0;
-  const Palette palette = indexed ? read_palette(file, at, entry_bytes) : Palette{};
+  const ColourMap palette = indexed ? read_colour_map(file, at, entry_bytes) : ColourMap{};
   at += palette.colours.size() * entry_bytes;
 
   // A packet of 1 + pixel_bytes bytes gives 128 pixels at most, so even the fewest bytes are known before allocating.

@@ -15,8 +15,6 @@
 namespace lamina::detail::onnx {
 namespace {
 
-constexpr int raw_data = 9;
-
 void decode_external(std::span<std::byte> bytes, const Place& place, TensorProto& tensor) {
   std::string key, value;
   Message message(bytes, place);

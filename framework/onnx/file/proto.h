@@ -22,6 +22,9 @@ inline constexpr std::int64_t oldest_opset = 7, newest_opset = 27;
 inline constexpr std::int32_t data_type_bool = 9;  // TensorProto.DataType
 
 /// One of the file's tensors: described and checked, not yet read. `read_tensor` reads it.
+/// The number of TensorProto's field that holds a tensor's bytes as they are in memory.
+inline constexpr int raw_data = 9;
+
 struct TensorProto {
   std::string name;
   std::vector<std::int64_t> dims;
@@ -31,7 +34,7 @@ struct TensorProto {
   std::string location, offset, length;
   std::span<std::byte> encoded;     // the whole message, for what is read later
   std::span<std::byte> raw;         // raw_data, in the file
-  int data_field = 0;               // number of the field that holds the elements: 9 for raw_data; 0 if there is none
+  int data_field = 0;               // number of the field that holds the elements, or raw_data; 0 if there is none
   std::uint64_t data_elements = 0;  // in the typed field
 };
 

@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int raw_data = 9;
-
 // Tensors may share ranges of external data, and where these are misaligned each makes a copy. Copies together may be
 // this many times the files or this many bytes, whichever is more.
 constexpr std::uint64_t largest_growth = 4;

@@ -82,7 +82,7 @@ int conv(Expansion& e) {
   return e.cast(convolve(e, x, weight, bias, windows, groups), e.dtype(e.input(0)));
 }
 
-constexpr OpRow rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}};
+constexpr OpRow conv_rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}};
 
 }  // namespace
 
@@ -97,6 +97,6 @@ int convolve(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std:
   return e.reshape(row, {to[0], to[1], to[3]});
 }
 
-std::span<const OpRow> conv_ops() { return rows; }
+std::span<const OpRow> conv_ops() { return conv_rows; }
 
 }  // namespace lamina::detail

@@ -78,10 +78,10 @@ int affine_grid(Expansion& e) {
   return e.cast(e.reshape(grid, to_shape(to)), e.dtype(e.input(0)));
 }
 
-constexpr OpRow rows[] = {{"AffineGrid", affine_grid}, {"GridSample", grid_sample}};
+constexpr OpRow grid_rows[] = {{"AffineGrid", affine_grid}, {"GridSample", grid_sample}};
 
 }  // namespace
 
-std::span<const OpRow> grid_ops() { return rows; }
+std::span<const OpRow> grid_ops() { return grid_rows; }
 
 }  // namespace lamina::detail

@@ -243,20 +243,20 @@ int compress(Expansion& e) {
 
 int unknown_extent(Expansion& e) { e.refuse("the size of its result is known only when it runs; not supported"); }
 
-constexpr OpRow rows[] = {{"Compress", compress},
-                          {"Gather", gather},
-                          {"GatherElements", gather_elements},
-                          {"GatherND", gather_nd},
-                          {"NonZero", non_zero},
-                          {"OneHot", one_hot},
-                          {"Scatter", scatter_elements},
-                          {"ScatterElements", scatter_elements},
-                          {"ScatterND", scatter_nd},
-                          {"TopK", top_k},
-                          {"Unique", unknown_extent}};
+constexpr OpRow index_rows[] = {{"Compress", compress},
+                                {"Gather", gather},
+                                {"GatherElements", gather_elements},
+                                {"GatherND", gather_nd},
+                                {"NonZero", non_zero},
+                                {"OneHot", one_hot},
+                                {"Scatter", scatter_elements},
+                                {"ScatterElements", scatter_elements},
+                                {"ScatterND", scatter_nd},
+                                {"TopK", top_k},
+                                {"Unique", unknown_extent}};
 
 }  // namespace
 
-std::span<const OpRow> index_ops() { return rows; }
+std::span<const OpRow> index_ops() { return index_rows; }
 
 }  // namespace lamina::detail

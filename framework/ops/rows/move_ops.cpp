@@ -237,19 +237,19 @@ int center_crop_pad(Expansion& e) {
   return pick(e, x, picks);
 }
 
-constexpr OpRow rows[] = {{"CenterCropPad", center_crop_pad},
-                          {"Concat", concat_op},
-                          {"Expand", expand},
-                          {"Pad", pad},
-                          {"Roll", roll},
-                          {"Slice", slice},
-                          {"Split", split},
-                          {"Tile", tile},
-                          {"Transpose", transpose},
-                          {"Trilu", trilu}};
+constexpr OpRow move_rows[] = {{"CenterCropPad", center_crop_pad},
+                               {"Concat", concat_op},
+                               {"Expand", expand},
+                               {"Pad", pad},
+                               {"Roll", roll},
+                               {"Slice", slice},
+                               {"Split", split},
+                               {"Tile", tile},
+                               {"Transpose", transpose},
+                               {"Trilu", trilu}};
 
 }  // namespace
 
-std::span<const OpRow> move_ops() { return rows; }
+std::span<const OpRow> move_ops() { return move_rows; }
 
 }  // namespace lamina::detail

@@ -195,20 +195,20 @@ int softmax(Expansion& e) {
   return e.cast(e.reshape(y, shape), e.dtype(operand));
 }
 
-constexpr OpRow rows[] = {{"BatchNormalization", batch_normalization},
-                          {"GroupNormalization", group_normalization},
-                          {"Hardmax", softmax<SoftmaxKind::hardmax>},
-                          {"InstanceNormalization", instance_normalization},
-                          {"LRN", lrn},
-                          {"LayerNormalization", layer_normalization<true>},
-                          {"LogSoftmax", softmax<SoftmaxKind::log_softmax>},
-                          {"LpNormalization", lp_normalization},
-                          {"MeanVarianceNormalization", mean_variance_normalization},
-                          {"RMSNormalization", layer_normalization<false>},
-                          {"Softmax", softmax<SoftmaxKind::softmax>}};
+constexpr OpRow norm_rows[] = {{"BatchNormalization", batch_normalization},
+                               {"GroupNormalization", group_normalization},
+                               {"Hardmax", softmax<SoftmaxKind::hardmax>},
+                               {"InstanceNormalization", instance_normalization},
+                               {"LRN", lrn},
+                               {"LayerNormalization", layer_normalization<true>},
+                               {"LogSoftmax", softmax<SoftmaxKind::log_softmax>},
+                               {"LpNormalization", lp_normalization},
+                               {"MeanVarianceNormalization", mean_variance_normalization},
+                               {"RMSNormalization", layer_normalization<false>},
+                               {"Softmax", softmax<SoftmaxKind::softmax>}};
 
 }  // namespace
 
-std::span<const OpRow> norm_ops() { return rows; }
+std::span<const OpRow> norm_ops() { return norm_rows; }
 
 }  // namespace lamina::detail

@@ -135,7 +135,7 @@ constexpr auto all = function_of_operands<f>;
 using P = Pointwise;
 
 // clang-format off
-constexpr OpRow rows[] = {
+constexpr OpRow pointwise_rows[] = {
     {"Abs", all<P::abs>}, {"Acos", all<P::acos>}, {"Acosh", all<P::acosh>}, {"Add", all<P::add>},
     {"And", all<P::logical_and>}, {"Asin", all<P::asin>}, {"Asinh", all<P::asinh>}, {"Atan", all<P::atan>},
     {"Atanh", all<P::atanh>}, {"BitShift", shift}, {"BitwiseAnd", all<P::bit_and>}, {"BitwiseNot", all<P::bit_not>},
@@ -162,6 +162,6 @@ constexpr OpRow rows[] = {
 
 }  // namespace
 
-std::span<const OpRow> pointwise_ops() { return rows; }
+std::span<const OpRow> pointwise_ops() { return pointwise_rows; }
 
 }  // namespace lamina::detail

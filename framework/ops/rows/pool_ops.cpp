@@ -232,14 +232,14 @@ int adaptive_max(Expansion& e) {
   return e.cast(pool(e, x, windows, Pooling::largest), e.dtype(operand));
 }
 
-constexpr OpRow rows[] = {{"AdaptiveAvgPool", adaptive_average},
-                          {"AdaptiveMaxPool", adaptive_max},
-                          {"AveragePool", average_pool},
-                          {"LpPool", lp_pool},
-                          {"MaxPool", max_pool}};
+constexpr OpRow pool_rows[] = {{"AdaptiveAvgPool", adaptive_average},
+                               {"AdaptiveMaxPool", adaptive_max},
+                               {"AveragePool", average_pool},
+                               {"LpPool", lp_pool},
+                               {"MaxPool", max_pool}};
 
 }  // namespace
 
-std::span<const OpRow> pool_ops() { return rows; }
+std::span<const OpRow> pool_ops() { return pool_rows; }
 
 }  // namespace lamina::detail

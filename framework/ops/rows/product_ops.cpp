@@ -81,7 +81,7 @@ int gemm(Expansion& e) {
   return e.cast(product, dtype);
 }
 
-constexpr OpRow rows[] = {{"Attention", attention}, {"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", mat_mul}};
+constexpr OpRow product_rows[] = {{"Attention", attention}, {"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", mat_mul}};
 
 }  // namespace
 
@@ -130,6 +130,6 @@ int matmul(Expansion& e, int a, int b) {
   return e.cast(e.reshape(product, to_shape(to)), dtype);
 }
 
-std::span<const OpRow> product_ops() { return rows; }
+std::span<const OpRow> product_ops() { return product_rows; }
 
 }  // namespace lamina::detail

@@ -98,26 +98,26 @@ int cumulative(Expansion& e) {
   return e.cast(e.solve(problem, e.shape(x), compute, {e.cast(x, compute)}), dtype);
 }
 
-constexpr OpRow rows[] = {{"ArgMax", place_of<Reduction::arg_max>},
-                          {"ArgMin", place_of<Reduction::arg_min>},
-                          {"CumProd", cumulative<true>},
-                          {"CumSum", cumulative<false>},
-                          {"GlobalAveragePool", global_average},
-                          {"GlobalLpPool", global_lp},
-                          {"GlobalMaxPool", global_max},
-                          {"ReduceL1", reduce<Reduction::l1>},
-                          {"ReduceL2", reduce<Reduction::l2>},
-                          {"ReduceLogSum", reduce<Reduction::log_sum>},
-                          {"ReduceLogSumExp", reduce<Reduction::log_sum_exp>},
-                          {"ReduceMax", reduce<Reduction::max>},
-                          {"ReduceMean", reduce<Reduction::mean>},
-                          {"ReduceMin", reduce<Reduction::min>},
-                          {"ReduceProd", reduce<Reduction::prod>},
-                          {"ReduceSum", reduce<Reduction::sum>},
-                          {"ReduceSumSquare", reduce<Reduction::sum_square>}};
+constexpr OpRow reduce_rows[] = {{"ArgMax", place_of<Reduction::arg_max>},
+                                 {"ArgMin", place_of<Reduction::arg_min>},
+                                 {"CumProd", cumulative<true>},
+                                 {"CumSum", cumulative<false>},
+                                 {"GlobalAveragePool", global_average},
+                                 {"GlobalLpPool", global_lp},
+                                 {"GlobalMaxPool", global_max},
+                                 {"ReduceL1", reduce<Reduction::l1>},
+                                 {"ReduceL2", reduce<Reduction::l2>},
+                                 {"ReduceLogSum", reduce<Reduction::log_sum>},
+                                 {"ReduceLogSumExp", reduce<Reduction::log_sum_exp>},
+                                 {"ReduceMax", reduce<Reduction::max>},
+                                 {"ReduceMean", reduce<Reduction::mean>},
+                                 {"ReduceMin", reduce<Reduction::min>},
+                                 {"ReduceProd", reduce<Reduction::prod>},
+                                 {"ReduceSum", reduce<Reduction::sum>},
+                                 {"ReduceSumSquare", reduce<Reduction::sum_square>}};
 
 }  // namespace
 
-std::span<const OpRow> reduce_ops() { return rows; }
+std::span<const OpRow> reduce_ops() { return reduce_rows; }
 
 }  // namespace lamina::detail

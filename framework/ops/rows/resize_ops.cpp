@@ -219,11 +219,11 @@ int space_to_depth(Expansion& e) {
   return e.reshape(e.permute(split, order), {from[0], from[1] * block * block, from[2] / block, from[3] / block});
 }
 
-constexpr OpRow rows[] = {
+constexpr OpRow resize_rows[] = {
     {"DepthToSpace", depth_to_space}, {"Resize", resize_op}, {"SpaceToDepth", space_to_depth}, {"Upsample", upsample}};
 
 }  // namespace
 
-std::span<const OpRow> resize_ops() { return rows; }
+std::span<const OpRow> resize_ops() { return resize_rows; }
 
 }  // namespace lamina::detail

@@ -160,18 +160,18 @@ int eye_like(Expansion& e) {
   return e.constant_node(ones.to(dtype));
 }
 
-constexpr OpRow rows[] = {{"ConstantOfShape", constant_of_shape},
-                          {"EyeLike", eye_like},
-                          {"Flatten", flatten},
-                          {"Range", range},
-                          {"Reshape", reshape},
-                          {"Shape", shape},
-                          {"Size", size},
-                          {"Squeeze", squeeze},
-                          {"Unsqueeze", unsqueeze}};
+constexpr OpRow shape_rows[] = {{"ConstantOfShape", constant_of_shape},
+                                {"EyeLike", eye_like},
+                                {"Flatten", flatten},
+                                {"Range", range},
+                                {"Reshape", reshape},
+                                {"Shape", shape},
+                                {"Size", size},
+                                {"Squeeze", squeeze},
+                                {"Unsqueeze", unsqueeze}};
 
 }  // namespace
 
-std::span<const OpRow> shape_ops() { return rows; }
+std::span<const OpRow> shape_ops() { return shape_rows; }
 
 }  // namespace lamina::detail
