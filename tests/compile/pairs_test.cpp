@@ -40,7 +40,9 @@ TEST(Pairs, AreOneOperationWhereNobodyElseReadsWhatLiesBetween) {
   CompileOptions plain = bf16;
   plain.keep_all = true;
   EXPECT_EQ(operations(block(false), plain).second, 0);
-  EXPECT_EQ(operations(block(false), {.batch = 8, .threads = 1}), std::pair(std::size_t{2}, 0));
+  // In f32 where what lies between outgrows the last cache.
+  EXPECT_EQ(operations(block(false), {.batch = 8, .threads = 1}), std::pair(std::size_t{1}, 1));
+  EXPECT_EQ(operations(block(false), {.batch = 1, .threads = 1}), std::pair(std::size_t{2}, 0));
 }
 
 TEST(Pairs, HaveTheBitsThatTheBatchOfOneHas) {

@@ -42,7 +42,7 @@ END
     cmake -S "$work/embed" -B "$work/default" -G Ninja >"$work/log"
     grep -- '^-- Lamina: optimised (-O2)' "$work/log"
     commands=$(ninja -C "$work/default" -t commands lamina)
-    grep -q -- ' -O2 .*/tensor/shape.cpp' <<<"$commands"
+    grep -qE -- ' -O2 .*unity_tensor' <<<"$commands"
     if nvidia-smi -L >/dev/null 2>&1; then
       grep -E -- '^-- Lamina: building with(out)? CUDA' "$work/log"
     else

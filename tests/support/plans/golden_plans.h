@@ -88,12 +88,20 @@ inline std::string with_names_of_today(std::string text) {
   return text;
 }
 
+inline std::filesystem::path golden_plans_of(const std::string& network) {
+  return std::filesystem::path(LAMINA_TEST_DATA) / "golden" / "structures" / "plans" / (network + ".txt");
+}
+
+/// Whether a golden has a plan of that title.
+inline bool is_recorded(const std::string& network, const std::string& title) {
+  return sections_of(read_file(golden_plans_of(network))).contains(title);
+}
+
 /// Compares the cases with golden/structures/plans/<network>.txt, or with LAMINA_UPDATE_GOLDEN=1 writes their sections.
 /// A plan packs every weight, up to a second each: without LAMINA_TEST_LONG=1 the cases of `brief` alone are looked at.
 inline void check_plans(const std::string& network, const std::vector<PlannedCase>& cases,
                         const std::vector<std::size_t>& brief) {
-  const std::filesystem::path path =
-      std::filesystem::path(LAMINA_TEST_DATA) / "golden" / "structures" / "plans" / (network + ".txt");
+  const std::filesystem::path path = golden_plans_of(network);
   const bool update = is_set("LAMINA_UPDATE_GOLDEN");
   ASSERT_TRUE(update || std::filesystem::exists(path)) << path << ": LAMINA_UPDATE_GOLDEN=1 writes it";
   std::map<std::string, std::string> sections;
