@@ -41,7 +41,7 @@ struct Field {
   void (*set)(CompileOptions& options, nb::handle value);
 };
 
-constexpr Field fields[] = {
+constexpr Field option_fields[] = {
     {"device", [](auto& o, nb::handle v) { o.device = parse_device(as<std::string>(v, "device", "a text")); }},
     {"batch", [](auto& o, nb::handle v) { o.batch = as<std::int64_t>(v, "batch", "an integer"); }},
     {"precision",
@@ -129,10 +129,10 @@ CompileOptions options_from(const nb::kwargs& given, const Preprocess* preproces
       options.photos = photos_from(value, preprocess);
       continue;
     }
-    const auto* field = std::ranges::find_if(fields, [&](const Field& f) { return f.name == name; });
-    if (field == std::end(fields)) {
+    const auto* field = std::ranges::find_if(option_fields, [&](const Field& f) { return f.name == name; });
+    if (field == std::end(option_fields)) {
       std::string known;
-      for (const Field& f : fields) known += detail::concat(f.name, ", ");
+      for (const Field& f : option_fields) known += detail::concat(f.name, ", ");
       fail("compile: there is no option \"", name, "\"; there are ", known, "photos");
     }
     field->set(options, value);
