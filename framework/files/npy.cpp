@@ -18,7 +18,7 @@ namespace detail {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
-constexpr std::string_view suffix = ".npy";  // of the entries of a .npz
+constexpr std::string_view file_ending = ".npy";  // of the entries of a .npz
 constexpr std::size_t prelude = 8;           // magic, then two bytes of version
 constexpr std::size_t alignment = 64;        // of the data, in files we write, as NumPy's
 
@@ -126,7 +126,7 @@ bool looks_like_npz(const MappedFile& file) {
   if (!looks_like_zip(file) || text.size() < header) return false;
   std::uint16_t length = 0;
   std::memcpy(&length, text.data() + 26, sizeof length);
-  return text.substr(header, length).ends_with(suffix);
+  return text.substr(header, length).ends_with(file_ending);
 }
 
 StoredTensors read_npz(std::shared_ptr<const MappedFile> file) {
@@ -135,9 +135,9 @@ StoredTensors read_npz(std::shared_ptr<const MappedFile> file) {
   for (const std::string& name : zip.names()) {
     const std::string place = concat(file->path(), ": entry ", quote(name));
     const std::span<std::byte> bytes = zip.entry(name);
-    if (!name.ends_with(suffix) || !text_of(bytes).starts_with(magic)) fail(place, ": expected a .npy file");
+    if (!name.ends_with(file_ending) || !text_of(bytes).starts_with(magic)) fail(place, ": expected a .npy file");
     StoredTensor array = read_array(bytes, place);
-    array.info.name = name.substr(0, name.size() - suffix.size());
+    array.info.name = name.substr(0, name.size() - file_ending.size());
     array.checksum = zip.checksum(name);
     result.tensors.push_back(std::move(array));
   }

@@ -95,11 +95,11 @@ struct Row {
   Graph (*make)(int classes);
 };
 
-constexpr std::array<Row, 5> table = {{{"alexnet", alexnet},
-                                       {"alexnet_original", alexnet_original},
-                                       {"caffenet", caffenet},
-                                       {"resnet18", resnet18},
-                                       {"vgg16", vgg16}}};
+constexpr std::array<Row, 5> known_networks = {{{"alexnet", alexnet},
+                                                {"alexnet_original", alexnet_original},
+                                                {"caffenet", caffenet},
+                                                {"resnet18", resnet18},
+                                                {"vgg16", vgg16}}};
 
 }  // namespace
 
@@ -171,8 +171,8 @@ Graph resnet18(int classes) {
 
 std::span<const std::string_view> network_names() {
   static const auto names = [] {
-    std::array<std::string_view, table.size()> result;
-    for (std::size_t i = 0; i < table.size(); ++i) result[i] = table[i].name;
+    std::array<std::string_view, known_networks.size()> result;
+    for (std::size_t i = 0; i < known_networks.size(); ++i) result[i] = known_networks[i].name;
     return result;
   }();
   return names;
@@ -180,7 +180,7 @@ std::span<const std::string_view> network_names() {
 
 Graph network(std::string_view name, int classes) {
   std::string known;
-  for (const Row& row : table) {
+  for (const Row& row : known_networks) {
     if (row.name == name) return row.make(classes);
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
