@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::string_view file_ending = ".npy";  // of the entries of a .npz
-constexpr std::size_t prelude = 8;           // magic, then two bytes of version
-constexpr std::size_t alignment = 64;        // of the data, in files we write, as NumPy's
+constexpr std::size_t prelude = 8;                // magic, then two bytes of version
+constexpr std::size_t alignment = 64;             // of the data, in files we write, as NumPy's
 
 struct NpyType {
   std::string_view code;  // after the byte order
