@@ -103,11 +103,10 @@ void grid_sample(const GridSampleProblem& problem, const Shape& in, const Shape&
     sizes[at] = in[-1 - d], steps[at] = in_pixels;
     in_pixels *= in[-1 - d], out_pixels *= out[-1 - d];
   }
-  constexpr std::int64_t pixels_of_item = 64;  // pixels of an item of work
-  const std::int64_t pieces = detail::ceil_div(out_pixels, pixels_of_item);
+  constexpr std::int64_t strip = 64;  // pixels of an item of work
+  const std::int64_t pieces = detail::ceil_div(out_pixels, strip);
   pool.parallel_for(in[0] * pieces, [&](std::int64_t item, int) {
-    const std::int64_t n = item / pieces, first = item % pieces * pixels_of_item,
-                       last = std::min(out_pixels, first + pixels_of_item);
+    const std::int64_t n = item / pieces, first = item % pieces * strip, last = std::min(out_pixels, first + strip);
     for (std::int64_t pixel = first; pixel < last; ++pixel) {
       const float* const at = grid + (n * out_pixels + pixel) * dims;
       std::array<Taps, 3> taps;
