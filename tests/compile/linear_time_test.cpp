@@ -117,6 +117,9 @@ INSTANTIATE_TEST_SUITE_P(Networks, LinearTime,
                          [](const auto& network) { return std::string(network.param.name); });
 
 TEST(LinearMemory, OfManyOperands) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps what was freed";
+#endif
   const auto most = [] {
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
