@@ -14,10 +14,10 @@
 namespace lamina::app {
 namespace {
 
-constexpr std::int64_t step = 8;           // open extents are multiples of it: networks halve them again and again
-constexpr std::int64_t most_aspect = 8;    // a panorama's long side is at most as many usual short ones
-constexpr std::int64_t most_batch = 64;    // of a model whose batch is fixed
-constexpr std::int64_t most_side = 10000;  // as of Preprocess::crop
+constexpr std::int64_t step = 8;          // open extents are multiples of it: networks halve them again and again
+constexpr std::int64_t max_aspect = 8;    // a panorama's long side is at most as many usual short ones
+constexpr std::int64_t max_batch = 64;    // of a model whose batch is fixed
+constexpr std::int64_t max_side = 10000;  // as of Preprocess::crop
 
 constexpr std::array voc_classes = {"background", "aeroplane", "bicycle",   "bird",   "boat",         "bottle",
                                     "bus",        "car",       "cat",       "chair",  "cow",          "dining table",
@@ -35,8 +35,8 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
   Shape shape = *node.shape;
   const auto is = [&](int i, std::int64_t extent) { return shape[i] == extent || shape[i] == open; };
-  const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= most_side); };
-  const auto is_batch = [&](int i) { return shape[i] == batch || (is_side(i) && shape[i] <= most_batch); };
+  const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= max_side); };
+  const auto is_batch = [&](int i) { return shape[i] == batch || (is_side(i) && shape[i] <= max_batch); };
   const auto fits = [&] { return shape.rank() == 4 && is_batch(0) && is(1, 3) && is_side(2) && is_side(3); };
   if (!fits() || node.dtype != DType::f32) {
     throw Error(fmt::format("{}: expected a model with one input f32 [N, 3, H, W] for photographs, {} is {} {}", source,
@@ -54,7 +54,7 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
   if (!agree) {
     throw Error(fmt::format("--input-shape: expected a shape of photographs for the model's {}, sides up to {}, got {}",
-                            declared.to_string(), most_side, shape.to_string()));
+                            declared.to_string(), max_side, shape.to_string()));
   }
   return shape;
 }
@@ -111,7 +111,7 @@ std::shared_ptr<PlanPool> Segmenter::pool_for(std::int64_t height, std::int64_t 
   pool_ = std::make_shared<PlanPool>(model_.graph, compile_, PoolOptions{.devices = devices_, .plans_per_device = 1});
   const Shape& scores = pool_->plan().output_shapes()[0];
   const DType dtype = pool_->plan().output_dtypes()[0];
-  if (scores.rank() != 4 || scores[0] != n || scores[1] < 2 || scores[1] > ClassMap::most_classes || scores[2] < 1 ||
+  if (scores.rank() != 4 || scores[0] != n || scores[1] < 2 || scores[1] > ClassMap::max_classes || scores[2] < 1 ||
       scores[3] < 1 || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) {
     throw Error(
         fmt::format("{}: expected scores [N, classes, h, w] of 2 or more classes, {} is {} {}; --output-name "
@@ -154,10 +154,10 @@ Segmenter::View Segmenter::view_of(const Image& photo) const {
   // All of it, in its own proportions where the model lets it.
   const double shorter = std::min(photo.width, photo.height), longer = std::max(photo.width, photo.height);
   const double size = options_.size > 0 ? options_.size : SegmenterOptions::usual_size;
-  const double scale = std::min(size / shorter, size * most_aspect / longer);
+  const double scale = std::min(size / shorter, size * max_aspect / longer);
   const auto side = [&](int i, int pixels) {
     const std::int64_t rounded = std::llround(pixels * scale / step) * step;
-    return shape_[i] == open ? std::clamp(rounded, step, most_side) : shape_[i];
+    return shape_[i] == open ? std::clamp(rounded, step, max_side) : shape_[i];
   };
   const std::int64_t width = side(3, photo.width), height = side(2, photo.height);
   return {detail::resize_bilinear(photo, width, height, {0, 0, static_cast<int>(width), static_cast<int>(height)}),

@@ -28,7 +28,7 @@ namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t most_cards = 200;  // of a sheet: a picture of 20,000 rows
+constexpr std::size_t max_cards = 200;  // of a sheet: a picture of 20,000 rows
 
 struct FeaturesOptions {
   PhotoOptions photos;
@@ -223,7 +223,7 @@ void features(const FeaturesOptions& options) {
       if (!outcome.error.empty()) throw Error(outcome.error);
       fmt::print("{}  {}\n", outcome.text, pictures.write(photo, outcome.png));
       if (outcome.maps.defined()) maps.push_back(std::move(outcome.maps));
-      if (outcome.card.width > 0 && cards.size() == most_cards)
+      if (outcome.card.width > 0 && cards.size() == max_cards)
         ++left_out;
       else if (outcome.card.width > 0)
         cards.push_back(std::move(outcome.card));

@@ -12,7 +12,7 @@ namespace lamina::app {
 /// Which class each pixel of a photograph belongs to.
 struct ClassMap {
   static constexpr std::uint16_t unseen = 0xFFFF;  ///< of the pixels that the network was not shown
-  static constexpr std::int64_t most_classes = unseen;
+  static constexpr std::int64_t max_classes = unseen;
 
   int width = 0, height = 0;
   std::vector<std::uint16_t> classes;  // [height, width]
@@ -31,7 +31,7 @@ struct Seen {
 /// the photograph that they are about, bilinear with half-pixel centres as PyTorch's interpolate(align_corners=False)
 /// does it; a row at a time, so that no more memory is taken than for the result. NaN is less than any score.
 /// Throws Error if a pixel has no score that is a number.
-ClassMap class_map(const Tensor& scores,  // f32 [1, classes, h, w] on the CPU, 1 to `most_classes` of them
+ClassMap class_map(const Tensor& scores,  // f32 [1, classes, h, w] on the CPU, 1 to `max_classes` of them
                    Seen x, Seen y, int width, int height, ThreadPool& threads);
 
 }  // namespace lamina::app

@@ -20,8 +20,8 @@ constexpr int between = 36;  // the two columns
 constexpr int gap = 6;       // two maps
 constexpr int number_height = number_size + 6;
 constexpr int heading_height = text_size + 14;
-constexpr int most_maps = 256;                         // more would not be looked at
-constexpr int shown_columns = 3, most_shown_rows = 3;  // of maps over the photograph
+constexpr int max_maps = 256;                         // more would not be looked at
+constexpr int shown_columns = 3, max_shown_rows = 3;  // of maps over the photograph
 constexpr int shown_gap = 12;
 constexpr int shown_size = (left_width - (shown_columns - 1) * shown_gap) / shown_columns;
 constexpr int shown_height = shown_size + caption_size + 8 + shown_gap;
@@ -133,7 +133,7 @@ void draw_title(Canvas& canvas, int x, int y, const std::string& title, int widt
 
 Image draw(const FeaturePicture& p) {
   const int total = extent(p.maps, 1), height = extent(p.maps, 2), width = extent(p.maps, 3);
-  const int count = std::min(total, most_maps), larger = std::max(width, height);
+  const int count = std::min(total, max_maps), larger = std::max(width, height);
   const int out_width = drawn_size(width, larger, count), out_height = drawn_size(height, larger, count);
   const Grid maps(count, std::max(out_width, 24) + gap, out_height + number_height + gap);
   const FilterGrid filters(p.filters, count);
@@ -144,7 +144,7 @@ Image draw(const FeaturePicture& p) {
   const int scale_top = top + maps.height() + 14, scale_height = 12 + 8 + caption_size;
   // As many of the strongest as there is room for beside the maps; one row of them in any case.
   const int room = scale_top + scale_height - shown_top - heading_height + shown_gap;
-  const int rows = std::clamp(room / shown_height, 1, most_shown_rows);
+  const int rows = std::clamp(room / shown_height, 1, max_shown_rows);
   const std::vector<Strength> best = strongest(p.maps, rows * shown_columns);
   const int shown_rows = (static_cast<int>(best.size()) + shown_columns - 1) / shown_columns;
   std::vector<bool> marked(static_cast<std::size_t>(total));

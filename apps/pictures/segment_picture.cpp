@@ -17,8 +17,8 @@ using style::ink;
 constexpr Color pale{140, 140, 150};
 
 constexpr float overlay = 0.55f, outline = 0.95f, dimmed = 0.65f;
-constexpr int small = 384;     // photographs smaller than half of it are drawn larger
-constexpr int most_text = 24;  // heights of capitals that the longest name gets
+constexpr int small = 384;    // photographs smaller than half of it are drawn larger
+constexpr int max_text = 24;  // heights of capitals that the longest name gets
 
 /// Each pixel of rows of `channels` numbers as zoom x zoom of them.
 template <class T>
@@ -92,7 +92,7 @@ class Legend {
       name_width = std::max(name_width, Canvas::text_width(s.name, size_));
       share_width = std::max(share_width, Canvas::text_width(percent(s.share), size_));
     }
-    name_width_ = std::min(name_width, most_text * size_);
+    name_width_ = std::min(name_width, max_text * size_);
     column_ = box() + gap() + name_width_ + 2 * gap() + share_width;
     // As high as the photograph where it can be: one column more costs less than a picture of another form.
     const int lines = static_cast<int>(p.segments.size()) + (p.footnote.empty() ? 0 : 1);

@@ -20,7 +20,7 @@
 namespace lamina::app {
 namespace {
 
-constexpr int most_connections = 4096;
+constexpr int max_connections = 4096;
 constexpr auto patience = std::chrono::seconds(4);  // with what was begun when the server stops
 
 Reply refusal(int status, const std::string& message) {
@@ -36,7 +36,7 @@ class Connections final : public httplib::TaskQueue {
   void enqueue(std::function<void()> connection) override {
     std::unique_lock lock(shared_->mutex);
     shared_->free.wait(lock,
-                       [&] { return shared_->threads < most_connections || shared_->idle > shared_->queue.size(); });
+                       [&] { return shared_->threads < max_connections || shared_->idle > shared_->queue.size(); });
     shared_->queue.push_back(std::move(connection));
     if (shared_->idle >= shared_->queue.size()) {
       shared_->came.notify_one();

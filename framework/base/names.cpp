@@ -10,7 +10,7 @@ namespace {
 
 // A file may name a million tensors with a megabyte each; suggestions are worth no more work than this.
 constexpr std::size_t longest_compared = 64;
-constexpr std::size_t most_candidates = 10'000;
+constexpr std::size_t max_candidates = 10'000;
 
 constexpr std::size_t longest_quoted = 200;
 
@@ -92,7 +92,7 @@ std::string printable(std::string_view text, LineEnds line_ends) {
 
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
                                        std::size_t count) {
-  candidates = candidates.first(std::min(candidates.size(), most_candidates));
+  candidates = candidates.first(std::min(candidates.size(), max_candidates));
   std::vector<std::pair<std::size_t, std::size_t>> ranking;  // distance, then place: equals keep their order
   for (std::size_t i = 0; i < candidates.size(); ++i) ranking.emplace_back(distance(name, candidates[i]), i);
   count = std::min(count, ranking.size());

@@ -11,7 +11,7 @@ namespace lamina::detail {
 namespace {
 
 // What reads and writes a value, and what is joined at once: all of them are asked about each other.
-constexpr std::size_t most_users = 256;
+constexpr std::size_t max_users = 256;
 
 class Joiner : Dataflow {
  public:
@@ -32,7 +32,7 @@ class Joiner : Dataflow {
 
   void join() {
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
-      const auto problem = op->view || op->inputs.size() > most_users ? std::nullopt : problem_of<ConcatProblem>(*op);
+      const auto problem = op->view || op->inputs.size() > max_users ? std::nullopt : problem_of<ConcatProblem>(*op);
       if (problem && problem->dim == 1 && shape(op->output).rank() == 4) join(*op);
     }
   }
@@ -70,7 +70,7 @@ class Joiner : Dataflow {
   void place(int value, int whole, std::int64_t channel) {
     Program::Value& v = program_.value(value);
     const std::multiset<int>& users = readers(value);
-    if (fixed_[index(value)] || users.size() > most_users || value == whole || v.format != program_.value(whole).format)
+    if (fixed_[index(value)] || users.size() > max_users || value == whole || v.format != program_.value(whole).format)
       return;
     v.whole = whole;
     v.first_channel = channel;

@@ -32,7 +32,7 @@ constexpr std::int64_t few_outputs = 1 << 15;
 constexpr int tile = 32;
 constexpr int tile_rows = 8;
 constexpr std::int64_t few_tiles = 1024;
-constexpr std::int64_t most_int = std::numeric_limits<int>::max();
+constexpr std::int64_t max_int = std::numeric_limits<int>::max();
 
 __device__ inline std::int64_t in_pixels(const PoolGeometry& g) { return std::int64_t{g.in_height} * g.in_width; }
 
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(tile* tile)
             const std::int64_t begin =
                 from_planes ? (image * channels + channel) * in_pixels(g) : image * in_pixels(g) * channels + channel;
             const auto row =
-                pixels <= most_int
+                pixels <= max_int
                     ? static_cast<std::int64_t>(static_cast<unsigned>(pixel) / static_cast<unsigned>(g.out_width))
                     : pixel / g.out_width;
             turned[i][lane] =
@@ -127,7 +127,7 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::
                   output);
   };
   // Divisions in 32 bits are several times cheaper; the stride beyond the count must fit too.
-  if (count + std::int64_t{grid.x} * block > most_int) {
+  if (count + std::int64_t{grid.x} * block > max_int) {
     start(pool2d_kernel<kind, AnyWindow, N, T, std::int64_t>, std::int64_t{});
   } else if (kind == PoolKind::largest && g.kernel_height <= 2 && g.kernel_width <= 2) {
     start(pool2d_kernel<PoolKind::largest, Batch<2, 2>, N, T, std::uint32_t>, std::uint32_t{});
@@ -169,7 +169,7 @@ void pool2d(int device, PoolKind kind, const PoolGeometry& g, const PoolFormat& 
   // One pixel of output lies alike in both layouts.
   const std::int64_t images = format.channels > 0 ? g.planes / format.channels : 0;
   if (kind == PoolKind::adaptive && g.out_pixels() == 1 && format.input == Layout::nhwc && format.channels > 1 &&
-      images * format.channels <= most_int) {
+      images * format.channels <= max_int) {
     return global_average(format.dtype, images, std::int64_t{g.in_height} * g.in_width, format.channels, input, output,
                           stream);
   }

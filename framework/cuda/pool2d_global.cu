@@ -15,7 +15,7 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr int most_threads = 1024, most_lanes = 8, in_flight = 4;
+constexpr int max_threads = 1024, max_lanes = 8, in_flight = 4;
 
 struct Extents {
   std::int64_t pixels, packs;
@@ -23,7 +23,7 @@ struct Extents {
 };
 
 template <class T, int N>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(max_threads)
     global_average_kernel(const Extents e, const T* __restrict__ input, T* __restrict__ output) {
   extern __shared__ float sums[];  // [teams, lanes, N]
   let_successor_start();
@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(most_threads)
 template <int N, class T>
 void start(std::int64_t images, std::int64_t pixels, std::int64_t packs, const T* input, T* output, Stream stream) {
   Extents e{.pixels = pixels, .packs = packs, .lanes = 1, .teams = 1, .chunks = 1};
-  e.lanes = static_cast<int>(std::min<std::int64_t>(packs, most_lanes));
+  e.lanes = static_cast<int>(std::min<std::int64_t>(packs, max_lanes));
   e.chunks = static_cast<int>(detail::ceil_div<std::int64_t>(packs, e.lanes));
-  const int threads = pixels > 1024 ? most_threads : 256;
+  const int threads = pixels > 1024 ? max_threads : 256;
   while (2 * e.teams * e.lanes <= threads && e.teams < pixels) e.teams *= 2;
   const auto block = static_cast<unsigned>(detail::round_up(e.teams * e.lanes, 32));
   launch_kernel(global_average_kernel<T, N>,

@@ -153,12 +153,12 @@ std::optional<std::uint64_t> checked_numel(std::span<const std::int64_t> shape) 
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
-  constexpr std::size_t most_shown = 32;
+  constexpr std::size_t max_shown = 32;
   std::string text = "[";
-  for (std::size_t i = 0; i < std::min(shape.size(), most_shown); ++i) {
+  for (std::size_t i = 0; i < std::min(shape.size(), max_shown); ++i) {
     text += concat(i == 0 ? "" : ", ", shape[i]);
   }
-  return text += shape.size() > most_shown ? ", ...]" : "]";
+  return text += shape.size() > max_shown ? ", ...]" : "]";
 }
 
 }  // namespace lamina::detail

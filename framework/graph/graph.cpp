@@ -170,7 +170,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
   std::vector<Assignment> assignments;
   std::set<std::string, std::less<>> used;
   std::string problems;
-  constexpr int most_suggestions = 20;
+  constexpr int max_suggestions = 20;
   int suggestions = 0;
   for (const Node& node : nodes_) {
     if (node.module == nullptr) continue;
@@ -180,7 +180,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       const TensorInfo* info = weights.info(name);
       if (info == nullptr) {
         problems += detail::concat("\n  missing: ", name, ' ', parameter.shape,
-                                   suggestions++ < most_suggestions ? detail::nearest_text(name, names) : "");
+                                   suggestions++ < max_suggestions ? detail::nearest_text(name, names) : "");
       } else if (!std::ranges::equal(info->shape, parameter.shape.extents())) {
         problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ",
                                    detail::shape_text(info->shape));

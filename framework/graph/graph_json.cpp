@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 // Far beyond any network; a parsed text takes up to twenty times its bytes.
 constexpr std::size_t longest_text = std::size_t{16} << 20;
-constexpr std::size_t most_nodes = 100'000;
+constexpr std::size_t max_nodes = 100'000;
 
 const Json& member(const Json& object, const char* key, Json::value_t type, std::string_view where) {
   const auto found = object.find(key);
@@ -188,7 +188,7 @@ std::vector<std::size_t> in_order(std::vector<Waiting>& nodes) {
 /// A file may list its nodes in any order.
 void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<std::string, Value>& values) {
   const Json& list = member(root, "nodes", Json::value_t::array, "lamina.graph");
-  if (list.size() > most_nodes) fail("lamina.graph: expected at most ", most_nodes, " nodes, got ", list.size());
+  if (list.size() > max_nodes) fail("lamina.graph: expected at most ", max_nodes, " nodes, got ", list.size());
   std::vector<Waiting> nodes;
   std::map<std::string, std::size_t> places;
   for (const Json& node : list) {

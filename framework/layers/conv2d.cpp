@@ -29,9 +29,9 @@ void require_countable(const ConvGeometry& g, const Shape& input) {
       "conv2d", "a padded input", input,
       {g.batch, g.in_channels, padded(g.in_height, g.padding_height), padded(g.in_width, g.padding_width)});
   detail::require_countable("conv2d", "an output", input, {g.batch, g.out_channels, g.out_height, g.out_width});
-  constexpr std::int64_t most_terms = std::int64_t{1} << 56;
-  if (!detail::product_up_to(most_terms, {g.output_size(), g.group_in_channels(), g.kernel_height, g.kernel_width})) {
-    detail::fail("conv2d: more than ", most_terms, " multiplications are too many (input ", input, ')');
+  constexpr std::int64_t max_terms = std::int64_t{1} << 56;
+  if (!detail::product_up_to(max_terms, {g.output_size(), g.group_in_channels(), g.kernel_height, g.kernel_width})) {
+    detail::fail("conv2d: more than ", max_terms, " multiplications are too many (input ", input, ')');
   }
 }
 

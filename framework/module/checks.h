@@ -17,13 +17,13 @@ namespace lamina::detail {
 inline constexpr std::int64_t largest_extent = std::numeric_limits<int>::max() / 4;
 
 /// Kernels multiply counts of elements by bytes, by tiles and by threads, in 64 bits.
-inline constexpr std::int64_t most_elements = std::int64_t{1} << 48;
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 48;
 
-/// Throws Error if these extents, 0 or more and the batch 1 where it is not known, make more than `most_elements`.
+/// Throws Error if these extents, 0 or more and the batch 1 where it is not known, make more than `max_elements`.
 inline void require_countable(std::string_view op, std::string_view what, const Shape& input,
                               std::initializer_list<std::int64_t> extents) {
-  if (product_up_to(most_elements, extents)) return;
-  fail(op, ": ", what, " of more than ", most_elements, " elements is too large (input ", input, ')');
+  if (product_up_to(max_elements, extents)) return;
+  fail(op, ": ", what, " of more than ", max_elements, " elements is too large (input ", input, ')');
 }
 
 /// What a step along an image of `padded` counts for: a longer one leaves it just so, and would overflow.

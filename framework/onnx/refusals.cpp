@@ -9,7 +9,7 @@
 namespace lamina::detail::onnx {
 namespace {
 
-constexpr std::size_t most_rows = 40;
+constexpr std::size_t max_rows = 40;
 constexpr std::size_t longest = 100;
 
 constexpr std::array<std::string_view, 3> control_flow = {"If", "Loop", "Scan"};
@@ -44,8 +44,8 @@ void Refusals::finish(const std::string& path) const {
   std::string text = concat(path, ": Lamina cannot run ", total, total == 1 ? " node" : " nodes", " of this model:");
   std::size_t shown = 0;
   for (const auto& [key, row] : rows_) {
-    if (shown++ == most_rows) {
-      text += concat("\n  and ", rows_.size() - most_rows, " kinds more");
+    if (shown++ == max_rows) {
+      text += concat("\n  and ", rows_.size() - max_rows, " kinds more");
       break;
     }
     const auto& [domain, op, version, why] = key;

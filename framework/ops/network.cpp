@@ -19,7 +19,7 @@ Tensor evaluate(const Module& module, std::span<const Tensor> inputs, std::span<
 
 int Network::append(Node node) {
   // Products of extents, strides among them, are then counted in 64 bits wherever they are formed.
-  if (node.shape.numel() > most_elements) fail(node.name, ": a value of ", node.shape, " is too large");
+  if (node.shape.numel() > max_elements) fail(node.name, ": a value of ", node.shape, " is too large");
   nodes_.push_back(std::move(node));
   return size() - 1;
 }

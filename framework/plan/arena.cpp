@@ -15,7 +15,7 @@ namespace lamina::detail {
 namespace {
 
 /// Offsets are added and rounded up below, and become extents of 64 bits.
-constexpr std::size_t most_bytes = std::numeric_limits<std::size_t>::max() / 4;
+constexpr std::size_t max_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
 /// Parts of the arena; those that touch are one.
 class Parts {
@@ -97,7 +97,7 @@ Arena plan_arena(std::span<const Lifetime> buffers) {
   std::size_t total = 0;
   for (const Lifetime& buffer : buffers) {
     const auto sum = checked_add(total, buffer.bytes);
-    if (!sum || *sum > most_bytes) fail("compile: the activations are too large for any memory");
+    if (!sum || *sum > max_bytes) fail("compile: the activations are too large for any memory");
     total = *sum + arena_alignment;
   }
   std::vector<std::size_t> order(buffers.size());

@@ -12,9 +12,9 @@ namespace lamina::test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr long most_tries = 60;  // they take twenty times as long; every allocation is another build's business
+constexpr long max_tries = 60;  // they take twenty times as long; every allocation is another build's business
 #else
-constexpr long most_tries = 1000;
+constexpr long max_tries = 1000;
 #endif
 
 /// What is left when `work` was tried with allocation `n` failing; false if it has fewer.
@@ -39,7 +39,7 @@ void expect_survival(const std::function<void()>& work) {
   const long files = open_files();
   for (const bool others_too : {false, true}) {
     long tried = 0;
-    const long step = 1 + allocations / most_tries;  // all of them, or of many an even choice
+    const long step = 1 + allocations / max_tries;  // all of them, or of many an even choice
     for (long n = 0;; n += step, ++tried) {
       SCOPED_TRACE(detail::concat("allocation ", n, others_too ? " and all after it" : "", " fails"));
       long growth = 0;

@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size <= target->most_bytes) target->run({data, size});
+  if (size <= target->max_bytes) target->run({data, size});
   return 0;
 }
 

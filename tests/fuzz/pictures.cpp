@@ -10,7 +10,7 @@
 namespace lamina::fuzz {
 namespace {
 
-constexpr std::int64_t most_pixels = 1 << 16;  // more take longer and find no more
+constexpr std::int64_t max_pixels = 1 << 16;  // more take longer and find no more
 
 void require_whole(const Image& image) {
   const auto pixels = static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height);
@@ -29,7 +29,7 @@ void decode(Bytes input, detail::ImageSize (*size)(const detail::EncodedImage&),
   const detail::EncodedImage file(bytes, "picture");
   try {
     const detail::ImageSize claimed = size(file);
-    if (std::int64_t{claimed.width} * claimed.height > most_pixels) return;
+    if (std::int64_t{claimed.width} * claimed.height > max_pixels) return;
   } catch (const Error&) {
     return;
   }

@@ -12,10 +12,10 @@
 namespace lamina::fuzz {
 namespace {
 
-constexpr std::int64_t open_extent = 5;                    // what is put in place of one that the graph leaves open
-constexpr std::int64_t most_elements = 1 << 12;            // of an input
-constexpr std::size_t most_memory = std::size_t{1} << 20;  // of a plan
-constexpr std::size_t most_nodes = 200;
+constexpr std::int64_t open_extent = 5;                   // what is put in place of one that the graph leaves open
+constexpr std::int64_t max_elements = 1 << 12;            // of an input
+constexpr std::size_t max_memory = std::size_t{1} << 20;  // of a plan
+constexpr std::size_t max_nodes = 200;
 
 // A small error of an operand stays a small error of the result: comparing says something.
 constexpr std::string_view continuous[] = {"adaptive_avg_pool2d",
@@ -149,7 +149,7 @@ bool settle_shapes(const Graph& graph, CompileOptions& options) {
     for (const std::int64_t extent : *node.shape) {
       extents.push_back(extent == batch ? options.batch : extent == open ? open_extent : extent);
       settled = settled && extent != open;
-      if (extents.back() > most_elements || (elements *= extents.back()) > most_elements) return false;
+      if (extents.back() > max_elements || (elements *= extents.back()) > max_elements) return false;
     }
     if (!settled) options.input_shapes[node.name] = Shape(std::span<const std::int64_t>(extents));
   }
@@ -159,13 +159,13 @@ bool settle_shapes(const Graph& graph, CompileOptions& options) {
 }  // namespace
 
 void run_network(const Graph& graph, std::size_t variant) {
-  if (graph.nodes().size() > most_nodes) return;
+  if (graph.nodes().size() > max_nodes) return;
   CompileOptions options{.batch = 1 + static_cast<std::int64_t>(variant % 2)};
   options.threads = variant % 16 == 3 ? 2 : 1;
   if (variant % 32 == 5) options.precision = Precision::bf16;
   if (!settle_shapes(graph, options)) return;
   try {
-    if (graph.plan_memory(options).total() > most_memory) return;
+    if (graph.plan_memory(options).total() > max_memory) return;
   } catch (const UnboundInputs& unbound) {
     for (const std::string& name : unbound.names) {
       const Graph::Node& node = *graph.find(name);
@@ -174,7 +174,7 @@ void run_network(const Graph& graph, std::size_t variant) {
       if (shape.has_batch()) shape = shape.with_batch(options.batch);
       options.constants[name] = whole_numbers(shape, node.dtype);
     }
-    if (graph.plan_memory(options).total() > most_memory) return;
+    if (graph.plan_memory(options).total() > max_memory) return;
   }
   Plan plan = graph.compile(options);
   const std::vector<Tensor> inputs = inputs_of(plan);

@@ -14,7 +14,7 @@ using Bytes = std::span<const std::uint8_t>;
 struct Target {
   std::string_view name;
   void (*run)(Bytes input);
-  std::size_t most_bytes;  ///< longer inputs find nothing that shorter ones do not
+  std::size_t max_bytes;  ///< longer inputs find nothing that shorter ones do not
 };
 
 /// The targets' functions.

@@ -20,16 +20,16 @@ namespace lamina::test {
 /// How large a graph's tensors are.
 struct RandomExtents {
   std::vector<std::int64_t> of_input = {1, 2, 3, 4, 6}, of_weights = {1, 3, 4, 8};
-  std::int64_t most_elements = 4096;  ///< of most tensors
-  int most_steps = 12;
+  std::int64_t max_elements = 4096;  ///< of most tensors
+  int max_steps = 12;
 };
 
 /// Such as fill the tiles of fast kernels, and such as do not.
 inline RandomExtents wide_extents() {
   return {.of_input = {1, 2, 3, 5, 8, 16, 24, 33, 64},
           .of_weights = {1, 3, 8, 16, 40, 64},
-          .most_elements = 1 << 16,
-          .most_steps = 20};
+          .max_elements = 1 << 16,
+          .max_steps = 20};
 }
 
 /// A graph drawn at random, of what passes move, join, fuse and see under other shapes: one input, one or two outputs.
@@ -40,12 +40,12 @@ class RandomGraph {
     std::int64_t elements = 1;
     for (int d = between(2, 4); d > 0; --d) {
       const std::int64_t extent = one_of(extents.of_input);
-      shape.push_back(elements * extent <= extents.most_elements ? extent : 1);
+      shape.push_back(elements * extent <= extents.max_elements ? extent : 1);
       elements *= shape.back();
     }
     input_shape = Shape(shape);
     values_.push_back({graph.input("x", input_shape), input_shape});
-    for (int steps = between(3, extents.most_steps); steps > 0; --steps) step();
+    for (int steps = between(3, extents.max_steps); steps > 0; --steps) step();
     graph.output(values_.back().value);
     const auto other = static_cast<std::size_t>(between(0, static_cast<int>(values_.size()) - 1));
     if (other > 0 && other + 1 < values_.size()) graph.output(values_[other].value);
@@ -146,7 +146,7 @@ class RandomGraph {
   void linear(const Drawn& x) {
     Shape to = x.shape;
     const std::int64_t in = x.shape[-1], out = one_of(extents_.of_weights);
-    if (out > in && x.shape.numel() / in * out > extents_.most_elements) return function(x);
+    if (out > in && x.shape.numel() / in * out > extents_.max_elements) return function(x);
     to.set(-1, out);
     const Drawn y = op("MatMul", {x.value, weights({in, out}, in)}, to);
     if (between(0, 1) == 0) op("Add", {y.value, numbers({out})}, to);
@@ -159,7 +159,7 @@ class RandomGraph {
   void attend(const Drawn& x) {
     Shape scores = x.shape;
     scores.set(-1, x.shape[-2]);
-    if (scores.numel() > 4 * extents_.most_elements) return function(x);
+    if (scores.numel() > 4 * extents_.max_elements) return function(x);
     std::vector<std::int64_t> order = axes_of(x);
     std::swap(order[order.size() - 1], order[order.size() - 2]);
     const Drawn turned = transposed(x, order);
@@ -188,7 +188,7 @@ class RandomGraph {
     const std::int64_t groups = one_of({1, 1, in, in % 2 == 0 ? 2 : 1});
     const std::int64_t out = groups == in ? in * one_of({1, 1, 2}) : groups * one_of(extents_.of_weights);
     Shape to = {x.shape[0], out, (x.shape[2] - 1) / stride + 1, (x.shape[3] - 1) / stride + 1};
-    if (to.numel() > extents_.most_elements) return function(x);
+    if (to.numel() > extents_.max_elements) return function(x);
     std::vector<Value> inputs = {x.value, weights({out, in / groups, kernel, kernel}, in / groups * kernel * kernel)};
     if (between(0, 1) == 0) inputs.push_back(numbers({out}));
     const Drawn y = op("Conv", inputs, to,
@@ -231,7 +231,7 @@ class RandomGraph {
       const int axis = axis_of(x);
       Shape like = y.shape;
       if (like.rank() == x.shape.rank()) like.set(axis, x.shape[axis]);
-      if (like == x.shape && x.shape.numel() + y.shape.numel() <= extents_.most_elements) return joined(x, y, axis);
+      if (like == x.shape && x.shape.numel() + y.shape.numel() <= extents_.max_elements) return joined(x, y, axis);
     }
   }
 

@@ -6,7 +6,7 @@ namespace lamina::detail {
 namespace {
 
 /// Of the sum, which a plan keeps: 64 MB.
-constexpr std::int64_t most_elements = std::int64_t{1} << 24;
+constexpr std::int64_t max_elements = std::int64_t{1} << 24;
 
 /// Extent `d` of a mask as if it had as many dimensions as the scores.
 std::int64_t extent_of(const ScoreMask& mask, std::size_t d) {
@@ -44,12 +44,12 @@ std::optional<Tensor> sum_of_masks(std::span<const ScoreMask> masks, std::int64_
   std::int64_t period = heads;
   for (const ScoreMask& mask : masks) {
     const std::int64_t own = period_of(mask);
-    if (own < 1 || own > most_elements || period > most_elements) return std::nullopt;
+    if (own < 1 || own > max_elements || period > max_elements) return std::nullopt;
     period = std::lcm(period, own);
   }
   const std::int64_t rows = masks[0].scores[-2], positions = masks[0].scores[-1];
-  if (rows < 1 || positions < 1 || rows > most_elements || positions > most_elements ||
-      images % (period / heads) != 0 || period > most_elements / rows / positions) {
+  if (rows < 1 || positions < 1 || rows > max_elements || positions > max_elements || images % (period / heads) != 0 ||
+      period > max_elements / rows / positions) {
     return std::nullopt;
   }
   Tensor sum = Tensor::zeros({period / heads, heads, rows, positions}, DType::f32);

@@ -9,7 +9,7 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::size_t most_operands = 64;  // of what may become a part: those of one are looked at for each of them
+constexpr std::size_t max_operands = 64;  // of what may become a part: those of one are looked at for each of them
 
 class Folder : Dataflow {
  public:
@@ -29,7 +29,7 @@ class Folder : Dataflow {
   /// The operation that now does both; none if there is no such operation.
   int merge(int i) {
     const std::vector<int> inputs = operation(i).inputs;
-    if (inputs.size() > most_operands) return none;
+    if (inputs.size() > max_operands) return none;
     std::vector<std::size_t> places;
     for (std::size_t place = 0; place < inputs.size(); ++place) {
       if (only_for(inputs[place]) != nullptr) places.push_back(place);

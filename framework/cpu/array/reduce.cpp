@@ -73,7 +73,7 @@ template <class T>
 T identity_of(Reduction kind, DType input) {
   switch (kind) {
     case Reduction::max: return load_one<T>(detail::least_of(input));
-    case Reduction::min: return load_one<T>(detail::most_of(input));
+    case Reduction::min: return load_one<T>(detail::max_of(input));
     case Reduction::prod: return T{1};
     default: return T{0};
   }

@@ -81,8 +81,8 @@ Division divide(const ConvGeometry& g, const BlockedKernel& kernel, int threads)
         copies(g) ? round_up(g.group_in_channels() * rows_read(g, rows) * best.row_pitch, line) : 0;
     if (copy * static_cast<std::int64_t>(sizeof(float)) > copy_bytes && rows > 1) continue;
     for (int filter_parts = 1; filter_parts <= blocks.count(); ++filter_parts) {
-      const int most_blocks = ceil_div(blocks.count(), filter_parts);
-      const double task = (rows * row_cost + weight_cost) * most_blocks * kernel.vectors +
+      const int max_blocks = ceil_div(blocks.count(), filter_parts);
+      const double task = (rows * row_cost + weight_cost) * max_blocks * kernel.vectors +
                           copy_cost * static_cast<double>(rows_read(g, rows)) + task_cost;
       const auto tasks = g.batch * g.groups * bands * filter_parts;
       // The second term: threads rarely start together or run equally fast, so a long last task is a risk.

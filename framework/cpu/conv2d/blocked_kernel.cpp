@@ -82,13 +82,13 @@ void write_rows(const float* sums, int width, int pixels, const BlockedJob& job,
   }
 }
 
-template <int V, int most_pixels>
+template <int V, int max_pixels>
 void block(const BlockedJob& job) {
   constexpr int filters = V * lanes;
   const ConvGeometry& g = *job.geometry;
-  const int tiles = parts(g.out_width, most_pixels);
-  const auto& compute = tiles_for<V, most_pixels>(g.stride_width);
-  static constexpr auto write = write_functions<filters>(std::make_integer_sequence<int, most_pixels>());
+  const int tiles = parts(g.out_width, max_pixels);
+  const auto& compute = tiles_for<V, max_pixels>(g.stride_width);
+  static constexpr auto write = write_functions<filters>(std::make_integer_sequence<int, max_pixels>());
   const std::int64_t weight_row = std::int64_t{g.kernel_width} * filters;
   const std::int64_t weight_channel = g.kernel_height * weight_row;
   const std::int64_t turns = std::int64_t{job.last_row - job.first_row} * tiles;
@@ -130,7 +130,7 @@ void block(const BlockedJob& job) {
       if (step.rows > 0) input += (std::int64_t{top} + from * g.dilation_height - job.input_row) * job.row_pitch;
       float* sums = job.sums + std::int64_t{oh - job.first_row} * g.out_width * filters;
       for (int i = 0; i < tiles; ++i) {
-        const Range pixels = part(g.out_width, most_pixels, i);
+        const Range pixels = part(g.out_width, max_pixels, i);
         const auto at = static_cast<std::size_t>(pixels.size() - 1);
         Step tile = step;
         tile.input = input + std::int64_t{pixels.begin} * g.stride_width;

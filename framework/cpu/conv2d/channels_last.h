@@ -108,7 +108,7 @@ class ChannelsLastConv {
   const ChannelsLastTiles& tiles(int block) const {
     return kernel_->tiles[static_cast<std::size_t>(block_vectors(block) - 1)];
   }
-  int tile_pixels(int block) const { return std::min(tiles(block).pixels, most_pixels_); }
+  int tile_pixels(int block) const { return std::min(tiles(block).pixels, max_pixels_); }
   bool copies() const { return scaled_ || (geometry_.padding_width > 0 && !leaves_taps_out_); }
   std::int64_t rows_read(std::int64_t rows) const;
   int tiles_of(int block, int first_column, int last_column) const;
@@ -127,7 +127,7 @@ class ChannelsLastConv {
   bool scaled_;
   int vectors_ = 0, blocks_ = 0;  // of filters of a group
   int wide_ = 1;                  // vectors of a block, but for the last
-  int most_pixels_ = 0;           // of a tile, whatever the registers hold
+  int max_pixels_ = 0;            // of a tile, whatever the registers hold
   std::int64_t chunk_ = 0, chunks_ = 0;
   std::vector<detail::SeenTaps> columns_;  // all of them, from left to right
   bool leaves_taps_out_ = false;           // that are not seen, or reads zeros there

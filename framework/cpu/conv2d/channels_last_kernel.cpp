@@ -33,9 +33,9 @@ constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 // 6, 3 x 9, 2 x 14; 16 of them, 2 x 6. One vector of filters has no use for more than hide a multiply-add's latency.
 // The most filters a pixel's values are read for, the least is read.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-constexpr int most_pixels[] = {14, 14, 9, 6};
+constexpr int max_pixels[] = {14, 14, 9, 6};
 #else
-constexpr int most_pixels[] = {12, 6};
+constexpr int max_pixels[] = {12, 6};
 #endif
 
 /// The first n of a vector's floats: memory has no more.
@@ -155,14 +155,14 @@ constexpr std::array<void (*)(const ChannelsLastTile&), sizeof...(index)> tiles(
 }
 
 template <int V>
-constexpr auto functions = tiles<V>(std::make_integer_sequence<int, most_pixels[V - 1]>());
+constexpr auto functions = tiles<V>(std::make_integer_sequence<int, max_pixels[V - 1]>());
 
 template <int... index>
 constexpr std::array<ChannelsLastTiles, sizeof...(index)> all_tiles(std::integer_sequence<int, index...>) {
-  return {ChannelsLastTiles{most_pixels[index], functions<index + 1>.data()}...};
+  return {ChannelsLastTiles{max_pixels[index], functions<index + 1>.data()}...};
 }
 
-constexpr auto tiles_by_vectors = all_tiles(std::make_integer_sequence<int, std::size(most_pixels)>());
+constexpr auto tiles_by_vectors = all_tiles(std::make_integer_sequence<int, std::size(max_pixels)>());
 constexpr ChannelsLastKernel kernel = {LAMINA_SIMD_SET, lanes, tiles_by_vectors};
 
 }  // namespace HWY_NAMESPACE

@@ -76,7 +76,7 @@ ChannelsLastConv::ChannelsLastConv(const ConvGeometry& geometry, const ChannelsL
   const std::int64_t k = geometry.reduction();
   // Pixels that lie a multiple of 4 KB apart share the 8 to 12 lines of a set of L1, which weights need too.
   const std::int64_t pixel = std::int64_t{g.stride_width} * g.in_channels;
-  most_pixels_ = pixel % 1024 == 0 ? 8 : std::numeric_limits<int>::max();
+  max_pixels_ = pixel % 1024 == 0 ? 8 : std::numeric_limits<int>::max();
   chunk_ = std::min(k, round_up(ceil_div(k, ceil_div(k, chunk_terms)), line));
   chunks_ = ceil_div(k, chunk_);
   choose_columns();

@@ -18,7 +18,7 @@ using detail::floats;
 
 /// Rows of an image for which reading the weights is all the time there is, by other units than AMX. Not of a batch:
 /// what an image gives is not to depend on those beside it.
-constexpr std::int64_t most_streamed_rows = 4;
+constexpr std::int64_t max_streamed_rows = 4;
 
 bool is_row_major(const View& view) {
   const Format& f = view.format;
@@ -83,7 +83,7 @@ bool takes_bf16_linear(const LinearProblem& problem, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
   const bf16::Engine& engine = bf16::best_engine(p.device);
-  const bool streamed = engine.unit != bf16::Unit::amx && problem.rows / p.images <= most_streamed_rows;
+  const bool streamed = engine.unit != bf16::Unit::amx && problem.rows / p.images <= max_streamed_rows;
   if (streamed) return prepare_streamed(problem, p);
   return bf16::prepare_convolution(linear_product::as_convolution(problem), {p.input().format.dtype, Layout::nhwc},
                                    p.output().format.dtype, engine, p);

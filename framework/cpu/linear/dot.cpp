@@ -156,8 +156,8 @@ constexpr auto tiles_of(std::integer_sequence<int, index...>) {
 template <class Weights, int R, int O>
 void outputs_of(const LinearJob& job, std::int64_t first) {
   static constexpr auto tiles = tiles_of<Weights, O>(std::make_integer_sequence<int, R>());
-  static_assert(LinearJob::most_rows % R == 0 || R == 3, "3 rows are a whole job");
-  HWY_ALIGN float totals[LinearJob::most_rows / R][R * O * lanes];
+  static_assert(LinearJob::max_rows % R == 0 || R == 3, "3 rows are a whole job");
+  HWY_ALIGN float totals[LinearJob::max_rows / R][R * O * lanes];
   const Tag d;
   const std::int64_t packed_row = detail::round_up<std::int64_t>(job.in, lanes);
   std::fill(totals[0], totals[0] + job.rows * O * lanes, 0.0f);

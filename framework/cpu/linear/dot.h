@@ -9,12 +9,12 @@ namespace lamina::cpu {
 
 /// Outputs [first, last) of some rows of a fully connected layer.
 struct LinearJob {
-  static constexpr std::int64_t most_rows = 32;
+  static constexpr std::int64_t max_rows = 32;
   const float* input = nullptr;            // [rows / R, in / lanes, R, lanes], 64-byte aligned: as `pack` writes it
   const void* weight = nullptr;            // [out, in], of the kernel's type
   const float* bias = nullptr;             // [out], or null
   float* output = nullptr;                 // [rows, out]
-  std::int64_t rows = 0, in = 0, out = 0;  // at most `most_rows`
+  std::int64_t rows = 0, in = 0, out = 0;  // at most `max_rows`
   std::int64_t first = 0, last = 0;
   bool relu = false;
 };

@@ -39,15 +39,15 @@ void linear(const LinearKernel& kernel, std::int64_t rows, std::int64_t in, std:
   const std::int64_t row_bytes = in * static_cast<std::int64_t>(size_of(p.weight_type));
   // Whole tiles, whichever the instruction set.
   const std::int64_t step = round_up(std::clamp<std::int64_t>(task_bytes / row_bytes, 1, out), std::int64_t{24});
-  const std::int64_t jobs = ceil_div(rows, LinearJob::most_rows);
+  const std::int64_t jobs = ceil_div(rows, LinearJob::max_rows);
   pool.parallel_for(ceil_div(out, step) * jobs, [&](std::int64_t task, int) {
-    const std::int64_t row = task % jobs * LinearJob::most_rows;
+    const std::int64_t row = task % jobs * LinearJob::max_rows;
     const std::int64_t first = task / jobs * step;
     run({.input = workspace + row * packed_row,
          .weight = p.weight,
          .bias = p.bias,
          .output = p.output + row * out,
-         .rows = std::min(LinearJob::most_rows, rows - row),
+         .rows = std::min(LinearJob::max_rows, rows - row),
          .in = in,
          .out = out,
          .first = first,
@@ -90,7 +90,7 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
   if (type != DType::f32) own.weight = narrowed(problem.weight, type);
   const cpu::LinearKernel& kernel = cpu::best_kernel(cpu::linear_kernels(), p.device);
   return detail::make_operator(
-      detail::concat("dot products", own.rows <= cpu::LinearJob::most_rows ? ", weights streamed once" : "",
+      detail::concat("dot products", own.rows <= cpu::LinearJob::max_rows ? ", weights streamed once" : "",
                      type == DType::f32 ? "" : detail::concat(" as ", type), ", ", name(kernel.set)),
       {.workspace = cpu::linear_workspace(kernel, own.rows, own.in),
        .parameters = type == DType::f32 ? 0 : own.weight.bytes()},

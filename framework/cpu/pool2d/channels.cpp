@@ -9,7 +9,7 @@ namespace lamina::cpu {
 namespace {
 
 // Elements that a task reads at least, and channels of a part of a pixel: a cache line of them at least.
-constexpr std::int64_t chunk = 16384, least_part = 16, most_part = 256;
+constexpr std::int64_t chunk = 16384, least_part = 16, max_part = 256;
 // An image that the layer before has left in the caches: to fetch from it takes longer than it saves.
 constexpr std::int64_t cached_bytes = 4 << 20;
 
@@ -82,7 +82,7 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
   const bool in_cache = images * g.in_pixels() * input_pitch * size <= cached_bytes;
   const std::int64_t fetched = in_cache ? 0 : g.stride_width * input_pitch * size;
   const std::int64_t step = std::max<std::int64_t>(chunk / cost, 1);
-  const std::int64_t part = std::clamp(detail::round_up<std::int64_t>(channels / 8, least_part), least_part, most_part);
+  const std::int64_t part = std::clamp(detail::round_up<std::int64_t>(channels / 8, least_part), least_part, max_part);
   const std::int64_t parts = step > 1 ? 1 : std::max<std::int64_t>(detail::ceil_div(channels, part), 1);
   pool.parallel_for(detail::ceil_div(pixels, step) * parts, [&](std::int64_t task, int) {
     const std::int64_t channel = task % parts * part;
@@ -120,11 +120,11 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
         run(w);
         continue;
       }
-      alignas(64) std::byte values[most_part * sizeof(float)];
+      alignas(64) std::byte values[max_part * sizeof(float)];
       const auto* const from = static_cast<const std::byte*>(w.first);
-      for (std::int64_t c = 0; c < width; c += most_part) {
+      for (std::int64_t c = 0; c < width; c += max_part) {
         w.first = from + c * size;
-        w.channels = std::min(most_part, width - c);
+        w.channels = std::min(max_part, width - c);
         w.output = values;
         run(w);
         std::byte* const to = out + ((image * channels + channel + c) * g.out_pixels() + place_in_image) * size;

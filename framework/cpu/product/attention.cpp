@@ -20,7 +20,7 @@ using detail::ceil_div;
 using detail::round_up;
 
 constexpr std::int64_t block = AttentionDivision::block;
-constexpr int most_rows = 32;
+constexpr int max_rows = 32;
 float number(float x) { return x; }
 float number(bfloat16 x) { return to_float(x); }
 constexpr float lowest = -std::numeric_limits<float>::infinity();
@@ -218,7 +218,7 @@ class Attention {
     std::byte *queries, *weights;  // [steps, tile, step_channels]
     float* scores;                 // [tile, block]
     float *values, *more;          // [tile, width]
-    float largest[most_rows], sums[most_rows], factors[most_rows];
+    float largest[max_rows], sums[max_rows], factors[max_rows];
   };
 
   const AttentionKernel& kernel_;

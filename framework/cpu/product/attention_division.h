@@ -27,7 +27,7 @@ inline std::int64_t at_position(const detail::AttentionExtents& e, const detail:
 struct AttentionDivision {
   /// Positions at a time: a tile's scores and weights are 48 KB at most.
   static constexpr std::int64_t block = 256;
-  static constexpr std::int64_t most_packed = std::int64_t{1} << 20, most_task_rows = 64;
+  static constexpr std::int64_t max_packed = std::int64_t{1} << 20, max_task_rows = 64;
 
   std::int64_t pairs, rows;
   std::int64_t key_blocks, width_blocks;  // of Engine::filters
@@ -54,10 +54,10 @@ struct AttentionDivision {
     keys = key_blocks * column_panel(engine, e.depth);
     packed = detail::round_up<std::int64_t>(keys + width_blocks * row_panel(engine, e.positions), 32);
     const std::int64_t some = std::max<std::int64_t>(1, pairs);
-    batch = std::clamp<std::int64_t>(most_packed / std::max<std::int64_t>(1, packed),
+    batch = std::clamp<std::int64_t>(max_packed / std::max<std::int64_t>(1, packed),
                                      std::min<std::int64_t>(some, threads), some);
     tile = std::max(16, engine.positions);  // AMX reads and writes sixteen whatever it is asked for
-    task_tiles = std::max<std::int64_t>(1, most_task_rows / tile);
+    task_tiles = std::max<std::int64_t>(1, max_task_rows / tile);
     while (task_tiles > 1 && threads > 1 &&
            batch * detail::ceil_div(rows, task_tiles * engine.positions) < 3 * threads) {
       task_tiles = detail::ceil_div<std::int64_t>(task_tiles, 2);

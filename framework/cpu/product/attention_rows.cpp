@@ -73,9 +73,9 @@ float weigh_as(const float* scores, std::int64_t seen, std::int64_t count, float
   const float now = hn::GetLane(hn::MaxOfLanes(d, hn::Max(most[0], most[1])));
   // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything. Powers are of 2; scores
   // that its logarithm would make infinite have nothing else beside them that weighs anything.
-  constexpr float log2_e = 1.44269504f, most_finite = 1e38f;
+  constexpr float log2_e = 1.44269504f, max_finite = 1e38f;
   const float largest_here = now == lowest ? 0.0f : now;
-  const float unit = exact || std::abs(largest_here) > most_finite ? 1.0f : log2_e;
+  const float unit = exact || std::abs(largest_here) > max_finite ? 1.0f : log2_e;
   const Vector base = hn::Set(d, largest_here * unit);
   Vector totals[2] = {hn::Zero(d), hn::Zero(d)};
   const auto weigh_step = [&](const float* from, Vector times, T* to) HWY_ATTR {

@@ -15,7 +15,7 @@ using detail::round_up;
 /// Numbers of b: of one batch, and of several together.
 constexpr std::int64_t packed_at_most = std::int64_t{4} << 20, packed_together = std::int64_t{1} << 20;
 /// Bytes of rows that a panel meets one after the other, a fraction of an L2 cache, and tiles of them.
-constexpr std::int64_t rows_at_once = 256 << 10, most_row_tiles = 4;
+constexpr std::int64_t rows_at_once = 256 << 10, max_row_tiles = 4;
 constexpr float no_bias[64] = {};
 
 }  // namespace
@@ -33,11 +33,11 @@ MatMul<T>::MatMul(const bf16::Engine& engine, const detail::MatMulExtents& exten
       panel_(extents.b_term == 1 ? column_panel(engine, extents.k) : row_panel(engine, extents.k)) {
   const auto fit = [&](std::int64_t numbers, std::int64_t of) { return numbers / std::max<std::int64_t>(1, of); };
   columns_ = std::clamp<std::int64_t>(fit(packed_at_most, panel_), 1, std::max<std::int64_t>(1, panels_));
-  const std::int64_t most_batches = columns_ < panels_ ? 1 : std::max<std::int64_t>(1, e_.batches);
-  batches_ = std::clamp<std::int64_t>(fit(packed_together, columns_ * panel_), 1, most_batches);
+  const std::int64_t max_batches = columns_ < panels_ ? 1 : std::max<std::int64_t>(1, e_.batches);
+  batches_ = std::clamp<std::int64_t>(fit(packed_together, columns_ * panel_), 1, max_batches);
   const Steps steps(engine, e_.k, Pairs::in_order);
   for (std::int64_t s = 0; s < steps.steps; ++s) offsets_.push_back(s * tile_ * step_channels);
-  row_tiles_ = std::clamp<std::int64_t>(rows_at_once / std::max<std::int64_t>(1, rows_bytes()), 1, most_row_tiles);
+  row_tiles_ = std::clamp<std::int64_t>(rows_at_once / std::max<std::int64_t>(1, rows_bytes()), 1, max_row_tiles);
 }
 
 template <class T>

@@ -17,12 +17,12 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr int threads = 256, most_inputs = 32;
+constexpr int threads = 256, max_inputs = 32;
 
 struct Rows {
-  const void* inputs[most_inputs];
-  std::int64_t begin[most_inputs + 1];  // of each in a row of this launch, in units
-  std::int64_t pitches[most_inputs];    // from one row of each to the next
+  const void* inputs[max_inputs];
+  std::int64_t begin[max_inputs + 1];  // of each in a row of this launch, in units
+  std::int64_t pitches[max_inputs];    // from one row of each to the next
   int count = 0;
   std::int64_t pitch = 0;  // of the output
   Divider by_width;        // of this launch, where numbers are small
@@ -72,7 +72,7 @@ void start(std::span<const Tensor> inputs, const detail::ConcatRows& joined, uns
     task.inputs[task.count] = inputs[i].raw();
     task.pitches[task.count] = joined.parts[i].pitch / unit;
     task.begin[task.count + 1] = task.begin[task.count] + joined.parts[i].width / unit;
-    if (++task.count == most_inputs) copy();
+    if (++task.count == max_inputs) copy();
   }
   copy();
 }

@@ -21,7 +21,7 @@ namespace lamina::cuda {
 namespace {
 
 constexpr int warp = 32;
-constexpr int most_threads = 1024;
+constexpr int max_threads = 1024;
 
 struct Walks {
   StridedAxes kept, reduced;
@@ -34,7 +34,7 @@ struct Walks {
 /// `along_x`: x counts the threads that share an output, y the outputs of a block; otherwise the other way round. Those
 /// that share one are a power of two.
 template <class T, class State>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(max_threads)
     reduce_kernel(const __grid_constant__ Walks w, const __grid_constant__ Settings<T> settings, bool along_x) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto* const states = reinterpret_cast<State*>(memory);  // [elements' threads][outputs' threads]
@@ -99,7 +99,7 @@ void Reduce::launch(const Tensor& input, Tensor& output, Stream stream) const {
   while (sharers < (columns ? 8u : 1u * warp) && sharers * 4 <= static_cast<std::uint64_t>(plan_.extent)) sharers *= 2;
   dim3 block = columns ? dim3(256 / sharers, sharers) : dim3(sharers, 256 / sharers);
   if (columns && plan_.extent >= 256) block = dim3(warp, warp);
-  if (!columns && plan_.extent > 512) block = dim3(plan_.extent > 8192 ? most_threads : 256, 1);
+  if (!columns && plan_.extent > 512) block = dim3(plan_.extent > 8192 ? max_threads : 256, 1);
   const std::int64_t each = columns ? block.x : block.y;  // outputs of a block
   launch_kernel(reduce_kernel<T, State>,
                 {.grid = dim3(grid_for(detail::ceil_div(plan_.outputs, each), 1)),

@@ -14,7 +14,7 @@ namespace lamina::cuda {
 namespace {
 
 constexpr int warp = 32;
-constexpr int pack_threads = 256, most_packs = 2048;  // of a row
+constexpr int pack_threads = 256, max_packs = 2048;  // of a row
 
 /// Rows [rows, packs] one after the other; `sharers`, a power of two up to 32, own one.
 template <class E>
@@ -52,7 +52,7 @@ bool reduce_packs(const ReduceProblem& problem, const detail::ReducePlan& plan, 
   const auto size = static_cast<std::int64_t>(16 / size_of(dtype));
   const bool rows = plan.reduced.size() == 1 && plan.kept.size() == 1 && plan.reduced[0].strides[0] == 1 &&
                     (plan.kept[0].strides[0] == plan.extent || plan.outputs == 1);
-  if (!rows || plan.extent % size != 0 || plan.extent / size > most_packs || plan.extent == 0) return false;
+  if (!rows || plan.extent % size != 0 || plan.extent / size > max_packs || plan.extent == 0) return false;
   if (!aligned_to_16(input.raw())) return false;
   const auto packs = static_cast<int>(plan.extent / size);
   int sharers = 1;

@@ -149,7 +149,7 @@ T identity_of(Reduction kind, DType dtype) {
   };
   switch (kind) {
     case Reduction::max: return as(detail::least_of(dtype));
-    case Reduction::min: return as(detail::most_of(dtype));
+    case Reduction::min: return as(detail::max_of(dtype));
     case Reduction::prod: return T{1};
     default: return T{0};
   }

@@ -24,7 +24,7 @@ namespace {
 using detail::LineExtents;
 
 constexpr int threads = 256, buckets = 256;
-constexpr std::int64_t most_in_shared = 2048, most_blocks = 264;
+constexpr std::int64_t max_in_shared = 2048, max_blocks = 264;
 static_assert(threads == buckets, "a thread clears a bucket");
 
 /// Key and place, for values of at most 32 bits in one word.
@@ -146,13 +146,13 @@ struct Arguments {
 template <class W>
 __global__ void __launch_bounds__(threads)
     topk_kernel(const Values input, void* output, W* workspace, const Arguments args) {
-  __shared__ W shared[most_in_shared];
+  __shared__ W shared[max_in_shared];
   __shared__ unsigned histogram[buckets];
   __shared__ unsigned count, chosen, left;
   let_successor_start();
   wait_for_predecessor();
   const LineExtents e = args.extents;
-  W* const words = args.sorted <= most_in_shared ? shared : workspace + blockIdx.x * args.sorted;
+  W* const words = args.sorted <= max_in_shared ? shared : workspace + blockIdx.x * args.sorted;
   for (std::int64_t line = blockIdx.x; line < e.outer * e.inner; line += gridDim.x) {
     const std::int64_t begin = line / e.inner * e.extent * e.inner + line % e.inner;
     const auto word = [&](std::int64_t i) {
@@ -219,20 +219,20 @@ __global__ void __launch_bounds__(threads)
 
 /// What is sorted of each line.
 std::int64_t sorted_size(const TopKProblem& problem, const LineExtents& e) {
-  const std::int64_t needed = e.extent <= most_in_shared ? e.extent : problem.k;
+  const std::int64_t needed = e.extent <= max_in_shared ? e.extent : problem.k;
   std::int64_t size = 2;
   while (size < needed) size *= 2;
   return size;
 }
 
 /// Blocks that have a place of their own in the workspace.
-std::int64_t blocks(const LineExtents& e) { return std::min(e.outer * e.inner, most_blocks); }
+std::int64_t blocks(const LineExtents& e) { return std::min(e.outer * e.inner, max_blocks); }
 
 }  // namespace
 
 std::size_t topk_workspace(const TopKProblem& problem, const LineExtents& e, DType dtype) {
   const std::int64_t sorted = sorted_size(problem, e);
-  if (sorted <= most_in_shared) return 0;
+  if (sorted <= max_in_shared) return 0;
   const std::size_t word = size_of(dtype) == 8 ? sizeof(Long) : sizeof(Short);
   return static_cast<std::size_t>(blocks(e)) * static_cast<std::size_t>(sorted) * word;
 }
@@ -243,7 +243,7 @@ void topk(int device, const TopKProblem& problem, const LineExtents& e, DType dt
   const DeviceGuard guard(device);
   const Arguments args = {
       e, problem.k, sorted_size(problem, e), problem.largest, problem.places, static_cast<int>(size_of(dtype))};
-  const std::int64_t grid = args.sorted <= most_in_shared ? e.outer * e.inner : blocks(e);
+  const std::int64_t grid = args.sorted <= max_in_shared ? e.outer * e.inner : blocks(e);
   const auto run = [&]<class W>(W*) {
     launch_kernel(topk_kernel<W>, {dim3(grid_for(grid, 1)), dim3(threads)}, stream, Values{input, dtype}, output,
                   static_cast<W*>(workspace), args);

@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
 #pragma unroll
       for (int r = 0; r < TR; ++r) {
         whole = whole && seen[r] >= position + BC;
-        float most_here = largest[r];
+        float max_here = largest[r];
 #pragma unroll
         for (int c = 0; c < TC; ++c) {
           const std::int64_t column = position + tx + side * c;
@@ -128,11 +128,11 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
             s += to_f32(mask[rows.mask(block_row + first_row + r) + column * e.mask[3]]);
           }
           score[r][c] = s;
-          most_here = fmaxf(most_here, s);  // NaN is left out here, and found again by the exponentials
+          max_here = fmaxf(max_here, s);  // NaN is left out here, and found again by the exponentials
         }
-        most_here = over_half_warp(most_here, [](float a, float b) { return fmaxf(a, b); });
+        max_here = over_half_warp(max_here, [](float a, float b) { return fmaxf(a, b); });
         // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
-        const float base = most_here == -INFINITY ? 0.0f : most_here;
+        const float base = max_here == -INFINITY ? 0.0f : max_here;
         float added = 0;
 #pragma unroll
         for (int c = 0; c < TC; ++c) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
         added = over_half_warp(added, [](float a, float b) { return a + b; });
         const float factor = largest[r] == -INFINITY ? 1.0f : expf(largest[r] - base);
         sum[r] = sum[r] * factor + added;
-        largest[r] = most_here;
+        largest[r] = max_here;
 #pragma unroll
         for (int j = 0; j < 4 * packs; ++j) out[r][j] *= factor;
       }

@@ -30,14 +30,14 @@ struct Softmax {
 
   /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `eights` times 8 positions; the outputs so far
   /// are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
-  template <bool finite, int most_eights, int count>
-  __device__ __forceinline__ void weigh(Scores<most_eights>& scores, float (&outputs)[count][4], float unit,
+  template <bool finite, int max_eights, int count>
+  __device__ __forceinline__ void weigh(Scores<max_eights>& scores, float (&outputs)[count][4], float unit,
                                         int eights) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float now = largest[h];
 #pragma unroll
-      for (int i = 0; i < most_eights; ++i) {
+      for (int i = 0; i < max_eights; ++i) {
         if (i >= eights) break;
         // NaN is left out here, and found again by the exponentials
         now = fmaxf(now, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
@@ -49,7 +49,7 @@ struct Softmax {
       largest[h] = now;
       sum[h] *= factor;
 #pragma unroll
-      for (int i = 0; i < most_eights; ++i) {
+      for (int i = 0; i < max_eights; ++i) {
         if (i >= eights) break;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -66,17 +66,17 @@ struct Softmax {
 
 /// Scores times `scale`, with the mask, and -Inf for what is not seen, of 16 rows of which `first` and `first` + 8 are
 /// this thread's; how much of the tile at `position` these see.
-template <int most_eights, class T>
-__device__ inline void mask_scores(Scores<most_eights>& scores, const AttentionRows& rows, std::int64_t first,
+template <int max_eights, class T>
+__device__ inline void mask_scores(Scores<max_eights>& scores, const AttentionRows& rows, std::int64_t first,
                                    const T* mask, int position, float scale, int eights, int (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const std::int64_t row = first + 8 * h, left = rows.seen(row) - position, step = rows.e.mask[3];
-    seen[h] = left < 0 ? 0 : left < 8 * most_eights ? static_cast<int>(left) : 8 * most_eights;
+    seen[h] = left < 0 ? 0 : left < 8 * max_eights ? static_cast<int>(left) : 8 * max_eights;
     const T* const summand = mask == nullptr || row >= rows.count ? nullptr : mask + rows.mask(row) + position * step;
 #pragma unroll
-    for (int i = 0; i < most_eights; ++i) {
+    for (int i = 0; i < max_eights; ++i) {
       if (i >= eights) break;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {

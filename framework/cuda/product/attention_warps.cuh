@@ -92,12 +92,12 @@ struct Warps {
     const int lane = static_cast<int>(threadIdx.x % 32);
     // A lane for each warp: what its sums are multiplied by.
     const float* const own = stages + lane % warps * stage_floats + block_rows * most + row;
-    float most_of_all = own[0], factor;
+    float max_of_all = own[0], factor;
 #pragma unroll
     for (int distance = warps / 2; distance > 0; distance /= 2) {
-      most_of_all = fmaxf(most_of_all, __shfl_xor_sync(0xffffffffu, most_of_all, distance));
+      max_of_all = fmaxf(max_of_all, __shfl_xor_sync(0xffffffffu, max_of_all, distance));
     }
-    factor = own[0] == -INFINITY ? 1.0f : exp2_of((own[0] - most_of_all) * unit);
+    factor = own[0] == -INFINITY ? 1.0f : exp2_of((own[0] - max_of_all) * unit);
     float total = factor * own[block_rows];
 #pragma unroll
     for (int distance = warps / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffffu, total, distance);

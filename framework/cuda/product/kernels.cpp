@@ -27,7 +27,7 @@ bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
 /// is the same whatever their tiles.
 bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
   if (p.batch_invariant && p.input().shape.rank() <= 2) return false;
-  return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= cuda::matmul_most_rows;
+  return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= cuda::matmul_max_rows;
 }
 
 std::unique_ptr<Operator> prepare_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
@@ -63,15 +63,15 @@ std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Pre
 }
 
 /// The wider one of keys and values.
-std::int64_t most_depth(const AttentionProblem& problem, const Preparation& p) {
+std::int64_t max_depth(const AttentionProblem& problem, const Preparation& p) {
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   return std::max(e.depth, e.width);
 }
 
 bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
   return detail::is_attention(problem, p) && is_activation(dtype_of(p)) && p.device.architecture >= 80 &&
-         most_depth(problem, p) <= cuda::attention_mma_most_depth &&
-         detail::attention_extents(problem, p).positions <= cuda::attention_mma_most_positions;
+         max_depth(problem, p) <= cuda::attention_mma_max_depth &&
+         detail::attention_extents(problem, p).positions <= cuda::attention_mma_max_positions;
 }
 
 /// Its bits are others than attention_mma's, so batches, which decide who of the two pays, must be free to matter.
@@ -94,7 +94,7 @@ bool attention_split_pays(const AttentionProblem& problem, const Preparation& p)
 
 bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
   return detail::is_attention(problem, p) && is_activation(dtype_of(p)) &&
-         most_depth(problem, p) <= cuda::attention_most_depth &&
+         max_depth(problem, p) <= cuda::attention_max_depth &&
          cuda::attention_shared_bytes(detail::attention_extents(problem, p)) <= p.device.shared_bytes;
 }
 

@@ -18,6 +18,6 @@ void matmul_mma(int device, int multiprocessors, DType dtype, const detail::MatM
 /// Few rows, each a few sums over a and b that are read once: any of f32, f16 and bf16.
 void matmul_rows(int device, DType dtype, const detail::MatMulExtents& extents, const void* a, const void* b, void* c,
                  Stream stream);
-inline constexpr std::int64_t matmul_most_rows = 4;
+inline constexpr std::int64_t matmul_max_rows = 4;
 
 }  // namespace lamina::cuda

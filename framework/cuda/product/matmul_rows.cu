@@ -21,27 +21,27 @@ namespace {
 
 using detail::MatMulExtents;
 
-constexpr int threads = 256, warps = threads / 32, most_rows = static_cast<int>(matmul_most_rows);
+constexpr int threads = 256, warps = threads / 32, max_rows = static_cast<int>(matmul_max_rows);
 
 /// The sums of column b over the terms first, first + step, ...; every `max_chain` of them apart.
 template <class T>
-__device__ inline void accumulate(float (&sum)[most_rows], const T* a, const T* b, std::int64_t first,
-                                  std::int64_t step, const MatMulExtents& e) {
-  float chain[most_rows] = {};
+__device__ inline void accumulate(float (&sum)[max_rows], const T* a, const T* b, std::int64_t first, std::int64_t step,
+                                  const MatMulExtents& e) {
+  float chain[max_rows] = {};
   int length = 0;
   for (std::int64_t k = first; k < e.k; k += step) {
     const float y = to_f32(b[k * e.b_term]);
 #pragma unroll
-    for (int r = 0; r < most_rows; ++r) {
+    for (int r = 0; r < max_rows; ++r) {
       if (r < e.m) chain[r] = fmaf(to_f32(a[r * e.a_row + k * e.a_term]), y, chain[r]);
     }
     if (++length < max_chain) continue;
     length = 0;
 #pragma unroll
-    for (int r = 0; r < most_rows; ++r) sum[r] += chain[r], chain[r] = 0;
+    for (int r = 0; r < max_rows; ++r) sum[r] += chain[r], chain[r] = 0;
   }
 #pragma unroll
-  for (int r = 0; r < most_rows; ++r) sum[r] += chain[r];
+  for (int r = 0; r < max_rows; ++r) sum[r] += chain[r];
 }
 
 template <class T>
@@ -55,10 +55,10 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t i = std::int64_t{blockIdx.x} * warps + warp; i < e.batches * e.n; i += step) {
     const std::int64_t batch = i / e.n, column = i % e.n;
     const auto at = operands(e, batch);
-    float sum[most_rows] = {};
+    float sum[max_rows] = {};
     accumulate(sum, a + at.a, b + at.b + column * e.b_column, lane, 32, e);
 #pragma unroll
-    for (int r = 0; r < most_rows; ++r) {
+    for (int r = 0; r < max_rows; ++r) {
       for (int distance = 16; distance > 0; distance /= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], distance);
       if (r < e.m && lane == 0) {
         c[(batch * e.m + r) * e.n + column] = from_f32<T>(static_cast<float>(e.alpha) * sum[r]);
@@ -71,7 +71,7 @@ template <class T>
 __global__ void __launch_bounds__(threads)
     matmul_columns_kernel(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c,
                           const __grid_constant__ MatMulExtents e) {
-  __shared__ float shared[warps][most_rows][32];
+  __shared__ float shared[warps][max_rows][32];
   let_successor_start();
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
@@ -79,10 +79,10 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t i = blockIdx.x; i < e.batches * across; i += gridDim.x) {
     const std::int64_t batch = i / across, column = i % across * 32 + lane;
     const auto at = operands(e, batch);
-    float sum[most_rows] = {};
+    float sum[max_rows] = {};
     if (column < e.n) accumulate(sum, a + at.a, b + at.b + column * e.b_column, warp, warps, e);
 #pragma unroll
-    for (int r = 0; r < most_rows; ++r) shared[warp][r][lane] = sum[r];
+    for (int r = 0; r < max_rows; ++r) shared[warp][r][lane] = sum[r];
     __syncthreads();
     if (warp < e.m && column < e.n) {
       float total = 0;

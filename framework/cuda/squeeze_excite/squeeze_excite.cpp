@@ -29,7 +29,7 @@ int images_of(const Arguments& args, const DeviceDescription& device) {
   constexpr double start = 4, each = 0.7;  // us
   int best = 1;
   double least = std::numeric_limits<double>::infinity();
-  for (int images = 1; images <= most_images; ++images) {
+  for (int images = 1; images <= max_images; ++images) {
     const int bytes = shared_bytes(args, images) + device.reserved_shared_bytes;
     if (bytes > device.multiprocessor_shared_bytes) break;
     const int resident = std::clamp(device.multiprocessor_shared_bytes / bytes, 1, 2);

@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(threads, 2) squeeze_excite_kernel(const __grid
 template <class T, bool multiplies>
 const void* kernel_of(int images) {
   const auto address = [](auto* function) { return reinterpret_cast<const void*>(function); };
-  static_assert(most_images == 3);
+  static_assert(max_images == 3);
   return images == 1   ? address(&squeeze_excite_kernel<T, 1, multiplies>)
          : images == 2 ? address(&squeeze_excite_kernel<T, 2, multiplies>)
                        : address(&squeeze_excite_kernel<T, 3, multiplies>);

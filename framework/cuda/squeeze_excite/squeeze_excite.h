@@ -12,9 +12,9 @@
 namespace lamina::cuda::squeeze_excite {
 
 inline constexpr int threads = 512;
-inline constexpr int blocks = 8;       // of a cluster
-inline constexpr int pack = 8;         // channels that are read at a time
-inline constexpr int most_images = 3;  // of a cluster
+inline constexpr int blocks = 8;      // of a cluster
+inline constexpr int pack = 8;        // channels that are read at a time
+inline constexpr int max_images = 3;  // of a cluster
 
 /// One of the two layers as a block has it: `rows` of its results, each with weights of 16 bits for `terms` values, and
 /// `lanes` threads that share a row. Rows are an odd number of 16 bytes apart, so that neighbours are in other banks.
@@ -43,7 +43,7 @@ struct Arguments {
 /// Bytes of shared memory of a block of a cluster that has so many images.
 int shared_bytes(const Arguments& args, int images);
 
-/// __global__ void(Arguments), of f16 or bf16, of a cluster that has so many images, up to most_images.
+/// __global__ void(Arguments), of f16 or bf16, of a cluster that has so many images, up to max_images.
 const void* kernel(DType type, int images, bool multiplies);
 
 bool takes(const SqueezeExciteProblem& problem, const Preparation& preparation);

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 9> usual_keys = {
 // Bounds on what a hostile file makes of the search.
 constexpr std::size_t deepest = 4;
 constexpr std::size_t longest_key = 256;
-constexpr std::size_t most_listed = 8;
+constexpr std::size_t max_listed = 8;
 
 /// A dict of tensors, and the keys that lead to it.
 struct Candidate {
@@ -66,11 +66,11 @@ std::string listed(const Candidates& candidates, const Candidate* chosen = nullp
   std::string text;
   std::size_t count = 0;
   for (const Candidate& candidate : candidates) {
-    if (&candidate == chosen || candidate.keys.empty() || ++count > most_listed) continue;
+    if (&candidate == chosen || candidate.keys.empty() || ++count > max_listed) continue;
     text += concat(text.empty() ? "" : ", ", quote(joined(candidate)), " (", candidate.tensors,
                    candidate.tensors == 1 ? " tensor)" : " tensors)");
   }
-  return count > most_listed ? concat(text, " and ", count - most_listed, " more") : text;
+  return count > max_listed ? concat(text, " and ", count - max_listed, " more") : text;
 }
 
 constexpr std::string_view how_to_choose = "choose with --key (OpenOptions::key)";
@@ -112,7 +112,7 @@ const PickleDict* under(const PickleDict& dict, std::string_view key) {
 
 [[noreturn]] void fail_without_tensors(const PickleDict& dict, const std::string& path) {
   std::string keys;
-  for (std::size_t i = 0; i < std::min(dict.items.size(), most_listed); ++i) {
+  for (std::size_t i = 0; i < std::min(dict.items.size(), max_listed); ++i) {
     const auto* text = as<std::string_view>(dict.items[i].first);
     keys += concat(i == 0 ? " " : ", ", text == nullptr ? kind_of(dict.items[i].first) : quote(*text), " (",
                    kind_of(dict.items[i].second), ')');
@@ -120,7 +120,7 @@ const PickleDict* under(const PickleDict& dict, std::string_view key) {
   const auto is_made = [](const auto& item) { return as_object<PickleCall>(item.second) != nullptr; };
   const bool objects = std::ranges::any_of(dict.items, is_made);
   fail(path, ": expected a state dict, got a dict without tensors; it holds", keys,
-       dict.items.size() > most_listed ? ", ..." : "",
+       dict.items.size() > max_listed ? ", ..." : "",
        objects ? "; nothing was executed, so objects are not made. Save the weights alone, with "
                  "torch.save(model.state_dict(), ...)"
                : "");

@@ -15,7 +15,7 @@ namespace lamina::detail {
 namespace {
 
 // PyTorch's own limit.
-constexpr std::size_t most_dimensions = 64;
+constexpr std::size_t max_dimensions = 64;
 
 // Keys are numbers in decimal.
 constexpr std::size_t longest_storage_key = 64;
@@ -49,7 +49,7 @@ std::optional<std::int64_t> as_size(const PickleValue& value) {
 /// A tuple of them. Many tensors may share one tuple, so its length is bounded before it is copied.
 std::optional<std::vector<std::int64_t>> as_sizes(const PickleValue& value) {
   const auto* tuple = as_object<PickleTuple>(value);
-  if (tuple == nullptr || tuple->items.size() > most_dimensions) return std::nullopt;
+  if (tuple == nullptr || tuple->items.size() > max_dimensions) return std::nullopt;
   std::vector<std::int64_t> sizes;
   for (const PickleValue& item : tuple->items) {
     const auto size = as_size(item);
@@ -93,8 +93,8 @@ TorchTensor read_tensor(std::string name, const PickleCall& call, const std::str
   auto strides = as_sizes(arguments[3]);
   if (storage == nullptr) fail(place, "expected a storage, got ", kind_of(arguments[0]));
   if (!offset) fail(place, "expected an offset of 0 or more");
-  if (!shape) fail(place, "expected a shape of at most ", most_dimensions, " whole numbers of 0 or more");
-  if (!strides) fail(place, "expected at most ", most_dimensions, " strides, whole numbers of 0 or more");
+  if (!shape) fail(place, "expected a shape of at most ", max_dimensions, " whole numbers of 0 or more");
+  if (!strides) fail(place, "expected at most ", max_dimensions, " strides, whole numbers of 0 or more");
   if (shape->size() != strides->size()) {
     fail(place, "expected a stride per dimension of ", shape_text(*shape), ", got ", shape_text(*strides));
   }

@@ -14,7 +14,7 @@ namespace lamina::detail {
 namespace {
 
 // Every value pushed and every memo entry counts. A state dict takes about 40 per tensor.
-constexpr std::size_t most_values = 4'000'000;
+constexpr std::size_t max_values = 4'000'000;
 
 constexpr int oldest_protocol = 2;
 constexpr int newest_protocol = 5;
@@ -74,7 +74,7 @@ class Machine {
   }
 
   void count_value() {
-    if (++values_ > most_values) reject("more than ", most_values, " values");
+    if (++values_ > max_values) reject("more than ", max_values, " values");
   }
 
   void push(PickleValue value) {

@@ -82,7 +82,7 @@ ImageSize check_png(const EncodedImage& file) {
 
 // ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.
 ImageSize check_jpeg(const EncodedImage& file) {
-  constexpr int most_scans = 500;  // progressive encoders make about ten
+  constexpr int max_scans = 500;  // progressive encoders make about ten
   ImageSize size;
   std::uint32_t channels = 0, area = 0, largest_area = 1;  // of sampling factors: of all components, of one
   bool progressive = false;
@@ -132,7 +132,7 @@ ImageSize check_jpeg(const EncodedImage& file) {
       }
     } else if (marker == 0xda) {
       // Each scan may cost a pass over the whole picture, and a kilobyte can ask for a hundred of them.
-      if (++scans > most_scans) file.fail("damaged: a JPEG of more than ", most_scans, " scans");
+      if (++scans > max_scans) file.fail("damaged: a JPEG of more than ", max_scans, " scans");
     } else if (marker == 0xee && length >= 14 && std::memcmp(file.data(at + 2, 5), "Adobe", 5) == 0) {
       adobe_transform = static_cast<int>(file.u8(at + 13));
     }

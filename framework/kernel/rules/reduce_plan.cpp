@@ -86,7 +86,7 @@ double least_of(DType dtype) {
   return limit_of(dtype, -std::numeric_limits<double>::infinity(),
                   []<class T>(T) { return std::numeric_limits<T>::min(); });
 }
-double most_of(DType dtype) {
+double max_of(DType dtype) {
   return limit_of(dtype, std::numeric_limits<double>::infinity(),
                   []<class T>(T) { return std::numeric_limits<T>::max(); });
 }

@@ -28,6 +28,6 @@ DType reduction_type(Reduction kind, DType input);
 
 /// Of nothing: the largest number that max can return, the least of min; of a dtype, as f64 (u64's rounds up).
 double least_of(DType dtype);
-double most_of(DType dtype);
+double max_of(DType dtype);
 
 }  // namespace lamina::detail

@@ -10,7 +10,7 @@
 namespace lamina::detail::onnx {
 namespace {
 
-constexpr std::uint64_t most_messages = 4'000'000, most_names = 16'000'000;
+constexpr std::uint64_t max_messages = 4'000'000, max_names = 16'000'000;
 constexpr int deepest = 64;  // of places: a graph in an attribute of a node of a graph is three
 
 GraphProto decode_graph(std::span<std::byte> bytes, const Place& place);
@@ -259,7 +259,7 @@ std::pair<std::string, std::string> decode_entry(std::span<std::byte> bytes, con
 }  // namespace
 
 ModelProto decode(std::shared_ptr<const MappedFile> file) {
-  Source source{file->path(), most_messages, most_names};
+  Source source{file->path(), max_messages, max_names};
   const Place place{source, nullptr, ""};
   ModelProto model;
   bool has_graph = false;

@@ -37,7 +37,7 @@ void expect(const Size& size, const KernelOptions& o, const ConvData& data, bool
                  describe(g, o));
 }
 
-std::int64_t most_rows(Precision precision) { return precision == Precision::fp32 ? 8 : 32; }
+std::int64_t max_rows(Precision precision) { return precision == Precision::fp32 ? 8 : 32; }
 
 // Around tiles of 64 and 128 outputs, of 1 to 32 rows, and steps of 32 and 64 terms.
 constexpr Size sizes[] = {{1, 8, 1},      {1, 64, 64},     {1, 72, 63},    {2, 24, 65},     {3, 136, 130},
@@ -49,7 +49,7 @@ TEST_F(LinearStream, KeepsTheContract) {
   unsigned seed = 1;
   for (const Precision precision : precisions) {
     for (const Size& size : sizes) {
-      if (size.rows > most_rows(precision)) continue;
+      if (size.rows > max_rows(precision)) continue;
       for (const bool relu : {false, true}) {
         if (reduced() && size.in * size.out > 100000) continue;
         KernelOptions o = stream(precision, relu);
@@ -67,7 +67,7 @@ TEST_F(LinearStream, EveryTileAndNumberOfSplits) {
   for (const Precision precision : precisions) {
     for (const std::int64_t rows : {1, 6, 16, 27}) {
       const Size size = {rows, 1032, 150};
-      if (rows > most_rows(precision)) continue;
+      if (rows > max_rows(precision)) continue;
       for (const int outputs : {64, 128}) {
         if (outputs == 128 && (precision == Precision::fp32 || rows <= 8)) continue;
         for (int splits = 1; splits <= 8; ++splits) {
@@ -88,7 +88,7 @@ TEST_F(LinearStream, NanAndInfReachTheirRowsAlone) {
   unsigned seed = 200;
   for (const Precision precision : precisions) {
     for (const std::int64_t rows : {1, 8, 20}) {
-      if (rows > most_rows(precision)) continue;
+      if (rows > max_rows(precision)) continue;
       const Size size = {rows, 328, 70};
       const KernelOptions o = stream(precision, true);
       ConvData data = draw(geometry_of(size), normal, positive, ++seed);
@@ -145,7 +145,7 @@ TEST_F(LinearStream, SameBitsEveryRunAndForEveryRowOfAlikeRows) {
 TEST_F(LinearStream, LayersOverlapWithoutRunningAhead) {
   for (const Precision precision : precisions) {
     for (const std::int64_t rows : {1, 8, 32}) {
-      if (rows > most_rows(precision)) continue;
+      if (rows > max_rows(precision)) continue;
       const int widths[] = {2304, 1024, 1024, 2304, 264, 1000};
       std::vector<Prepared> layers;
       std::vector<cuda::Buffer> values;

@@ -19,7 +19,7 @@ namespace lamina::cpu::bf16 {
 #if defined(__x86_64__)
 namespace {
 
-constexpr int filters = 32, most_positions = 14;
+constexpr int filters = 32, max_positions = 14;
 
 /// `fixed`: positions are step_channels apart, constants in the instructions. Otherwise an address for every third of
 /// them, the two between reached by one and two times the distance.
@@ -74,7 +74,7 @@ constexpr std::array<void (*)(const Tile&), sizeof...(index)> tiles_of(std::inte
 }
 
 void multiply(const Tile& tile, int positions) {
-  using Counts = std::make_integer_sequence<int, most_positions>;
+  using Counts = std::make_integer_sequence<int, max_positions>;
   static constexpr auto fixed = tiles_of<true>(Counts()), any = tiles_of<false>(Counts());
   (tile.pixel == step_channels ? fixed : any)[static_cast<std::size_t>(positions - 1)](tile);
 }
@@ -87,7 +87,7 @@ std::span<const Engine> dot_engines() {
                                         .set = InstructionSet::avx512,
                                         .what = "AVX512-BF16",
                                         .filters = filters,
-                                        .positions = most_positions,
+                                        .positions = max_positions,
                                         .widened = false,
                                         .any_pixel = true,
                                         .rate = 64,

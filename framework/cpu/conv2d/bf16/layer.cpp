@@ -15,7 +15,7 @@ using detail::ceil_div;
 using detail::round_up;
 
 /// Positions of a tile of AMX, which are read even if there are fewer.
-constexpr int most_rows = 16;
+constexpr int max_rows = 16;
 
 int steps_of(int channels, int taps) { return ceil_div(channels, step_channels) * taps; }
 
@@ -107,11 +107,11 @@ void Layer::lay_out() {
   // AMX reads whole steps where pixels lie, so that the last one may overlap the one before: the order of sums is then
   // another, which must not depend on the batch.
   const bool same_order = engine->unit != Unit::amx || g.group_in_channels() <= step_channels ||
-                          g.group_in_channels() % step_channels == 0 || g.out_pixels() >= most_rows;
+                          g.group_in_channels() % step_channels == 0 || g.out_pixels() >= max_rows;
   direct = !scaled && !apart && same_order && engine->any_pixel && pixels &&
            input == Format{DType::bf16, Layout::nhwc} &&
            (g.group_in_channels() % 2 == 0 || (engine->unit == Unit::amx && g.group_in_channels() >= step_channels)) &&
-           g.batch * g.out_pixels() >= most_rows;
+           g.batch * g.out_pixels() >= max_rows;
   if (!direct && !scaled && !apart && g.groups == 1 && g.dilation_width == 1 &&
       steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width)) {
     const bool all = g.dilation_height == 1 && g.kernel_height * g.kernel_width * g.in_channels <= step_channels;
@@ -167,13 +167,13 @@ void Layer::divide(int threads) {
   constexpr double task_cost = 3000, cycles_per_copied_byte = 1.0 / 16, cycles_per_weight_byte = 1.0 / 12;
   double least = std::numeric_limits<double>::max();
   for (std::int64_t n = 1; n <= rows; n = n == rows ? n + 1 : std::min(rows, n < 16 ? n + 1 : n + n / 8)) {
-    if (direct && rows / n < most_rows) break;  // the last tile of a band may reach back, not before the band
+    if (direct && rows / n < max_rows) break;  // the last tile of a band may reach back, not before the band
     const std::int64_t tall = ceil_div(rows, n);
     const double copied = static_cast<double>(tall + extra_rows) * row_elements * element;
     for (int parts = 1; parts <= filter_blocks; ++parts) {
-      const int most_blocks = ceil_div(filter_blocks, parts);
+      const int max_blocks = ceil_div(filter_blocks, parts);
       const double task =
-          (static_cast<double>(tall) * row_products + weight_bytes * cycles_per_weight_byte) * most_blocks +
+          (static_cast<double>(tall) * row_products + weight_bytes * cycles_per_weight_byte) * max_blocks +
           copied * (direct ? 0.5 : 1.0) * cycles_per_copied_byte + task_cost;
       const auto tasks = images * g.groups * n * parts;
       double cost = task * static_cast<double>(ceil_div<std::int64_t>(tasks, threads)) + (threads > 1 ? task / 32 : 0);
@@ -198,7 +198,7 @@ std::int64_t Layer::block_weights() const {
 
 std::size_t Layer::copy_bytes() const {
   if (direct) return 0;
-  const std::int64_t positions = static_cast<std::int64_t>(phases.size()) * phase_rows * pitch * blocks + most_rows;
+  const std::int64_t positions = static_cast<std::int64_t>(phases.size()) * phase_rows * pitch * blocks + max_rows;
   return aligned(positions * step_channels * (engine->widened ? 4 : 2));
 }
 

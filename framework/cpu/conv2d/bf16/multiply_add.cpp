@@ -28,11 +28,11 @@ constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 
 // As many sums as leave room for a vector of weights each, one value and a mask.
 #if HWY_TARGET == HWY_AVX3
-constexpr int vectors = 2, most_positions = 14;
+constexpr int vectors = 2, max_positions = 14;
 #elif HWY_TARGET == HWY_NEON
-constexpr int vectors = 4, most_positions = 6;
+constexpr int vectors = 4, max_positions = 6;
 #else
-constexpr int vectors = 2, most_positions = 6;
+constexpr int vectors = 2, max_positions = 6;
 #endif
 constexpr int filters = vectors * lanes;
 /// Of f32 the longest chain of multiply-adds, in steps: docs/inside/precision.md.
@@ -112,7 +112,7 @@ constexpr std::array<void (*)(const Tile&), sizeof...(index)> tiles_of(std::inte
 
 template <class W>
 void multiply(const Tile& tile, int positions) {
-  static constexpr auto tiles = tiles_of<W>(std::make_integer_sequence<int, most_positions>());
+  static constexpr auto tiles = tiles_of<W>(std::make_integer_sequence<int, max_positions>());
   tiles[static_cast<std::size_t>(positions - 1)](tile);
 }
 
@@ -122,7 +122,7 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .set = LAMINA_SIMD_SET,
                            .what = "f32 multiply-adds",
                            .filters = filters,
-                           .positions = most_positions,
+                           .positions = max_positions,
                            .widened = true,
                            .any_pixel = false,
                            .rate = 2.0 * lanes,

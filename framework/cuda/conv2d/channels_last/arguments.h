@@ -139,7 +139,7 @@ struct Tile {
   int helpers = 1;
   bool roomy = true;             // whether more than a clamp may be done to its sums
   bool pools = false;            // whether Arguments::pooled may be
-  int most_filters = 0;          // that a layer may have; 0: any number
+  int max_filters = 0;           // that a layer may have; 0: any number
   int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32

@@ -170,7 +170,7 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
 /// Images whose scaled rows have room in the workspace, in parts of about the same size; 0 if not even one has.
 int images_at_once(const ConvGeometry& geometry, Operand operand, std::size_t limit) {
   if (!is_scaled(operand)) return static_cast<int>(geometry.batch);
-  std::int64_t most = std::min(geometry.batch, most_pixels / std::max<std::int64_t>(1, geometry.in_pixels()));
+  std::int64_t most = std::min(geometry.batch, max_pixels / std::max<std::int64_t>(1, geometry.in_pixels()));
   const std::size_t image = scaled_bytes(geometry, operand, 1).workspace();
   most = std::min(most, static_cast<std::int64_t>(limit / image));
   return most == 0 ? 0 : static_cast<int>(ceil_div(geometry.batch, ceil_div(geometry.batch, most)));
@@ -226,7 +226,7 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
     if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy) ||
-        (demands.pooled && !tile.pools) || (tile.most_filters > 0 && geometry.out_channels > tile.most_filters))
+        (demands.pooled && !tile.pools) || (tile.max_filters > 0 && geometry.out_channels > tile.max_filters))
       continue;
     if (tile.teams > 0) {
       if (wanted.multicast > 1 || wanted.splits > 1 || (like != nullptr && !like->adds_up_like({.tile = tile})))

@@ -8,7 +8,7 @@
 /// Which tile, how many blocks share weights, how many share K: a rule, no trial runs.
 namespace lamina::cuda::channels_last {
 
-inline constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
+inline constexpr std::int64_t max_pixels = std::int64_t{1} << 30;  // indices of pixels are ints
 
 struct Choice {
   Tile tile;

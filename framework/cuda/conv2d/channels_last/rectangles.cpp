@@ -75,13 +75,13 @@ bool arrange(Choice& choice, int steps, bool single, bool adds, const DeviceDesc
   const Tile& tile = choice.tile;
   Halo& halo = choice.halo;
   const int least_log2 = tile.store_pixels == tile.pixels && !adds ? 0 : 1,
-            most_boxes = halo.by_tap ? max_boxes : (single ? max_boxes : 4) / tile.teams;
+            box_limit = halo.by_tap ? max_boxes : (single ? max_boxes : 4) / tile.teams;
   const auto room = [&] { return has_room(choice, adds, device); };
   const auto fits = [&](bool resident, int log2_buffers) {
     halo.resident = resident, choice.log2_buffers = log2_buffers;
     halo.boxes = halo.by_tap ? least_stages : 2, choice.stages = resident ? steps : std::min(steps, least_stages);
     if (choice.stages > max_halo_stages || (resident ? halo.by_tap : tile.teams > 1) || !room()) return false;
-    grow(halo.boxes, most_boxes, room);
+    grow(halo.boxes, box_limit, room);
     if (!resident) grow(choice.stages, max_stages, room);
     return true;
   };

@@ -18,7 +18,7 @@ bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout
 bool slices_fit(const Preparation& p) {
   if (!p.has_slices()) return true;
   return p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc &&
-         p.output().alignment % 16 == 0 && p.output().channels < most_pixels;
+         p.output().alignment % 16 == 0 && p.output().channels < max_pixels;
 }
 
 bool formats_fit(const ConvGeometry& g, const Preparation& p) {
@@ -73,7 +73,7 @@ bool takes_windows(const ConvProblem& problem, const Preparation& p) {
   Epilogue epilogue = problem.epilogue;
   epilogue.pool.reset();
   return p.device.wgmma && finish_takes(epilogue, p) && addition_fits(epilogue, p) && !problem.scaled &&
-         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= most_pixels &&
+         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= max_pixels &&
          (!problem.epilogue.pool || pooling_fits(problem, p));
 }
 

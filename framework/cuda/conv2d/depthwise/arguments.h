@@ -44,7 +44,7 @@ struct PairArguments : Arguments {
   const unsigned char* parameters = nullptr;  // [slices, ParametersOf::bytes], in place of weight and bias
   Finish between;                             // of the first, which is short
   int terms = 0, steps = 0;                   // K; of 16 channels
-  int most_pixels = 0;                        // of the input, that a block reads
+  int max_pixels = 0;                         // of the input, that a block reads
   int input_bytes = 0;                        // from pixel to pixel of the input in shared memory
   bool wide = false;                          // a warp takes 32 pixels at a time and not 16
   Divider by_units, by_halo_width;            // of the map: units of 16 bytes of a pixel

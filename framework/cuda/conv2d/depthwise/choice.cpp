@@ -13,7 +13,7 @@ namespace {
 using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
-constexpr int least_slice = 8 * max_fragments, most_slice = 128;  // filters of a pair
+constexpr int least_slice = 8 * max_fragments, max_slice = 128;  // filters of a pair
 constexpr int warps = max_threads / 32;
 
 /// What follows from a slice and from threads' tiles; returns how many blocks there are.
@@ -54,12 +54,12 @@ Choice divide(const Instance& instance, int element_bytes, const ConvGeometry& g
   const int packs = g.in_channels / instance.pack, pack_bytes = instance.pack * element_bytes;
   const int wide = ceil_div(g.out_width, instance.columns), high = ceil_div(g.out_height, instance.rows);
   Choice best = {.instance = instance, .args = {}, .cost = std::numeric_limits<double>::infinity()};
-  for (const int most_lanes : {128 / pack_bytes, 64 / pack_bytes}) {
+  for (const int max_lanes : {128 / pack_bytes, 64 / pack_bytes}) {
     Choice c = {.instance = instance, .args = {}};
     Arguments& a = c.args;
     a.geometry = g;
     // A multiple of 16 bytes, so that they are copied 16 at a time.
-    const int even = ceil_div(packs, ceil_div(packs, most_lanes));
+    const int even = ceil_div(packs, ceil_div(packs, max_lanes));
     const int lanes = std::min(round_up(even, std::max(1, 16 / pack_bytes)), packs);
     a.slice = lanes * instance.pack;
     a.pixel_bytes = round_up(lanes * pack_bytes, 16);
@@ -101,13 +101,13 @@ double expected_cycles(const PairChoice& c, const DeviceDescription& device) {
   constexpr double alone = 1.15, busy = 0.11;
   const PairArguments& a = c.args;
   const int m = a.wide ? 2 : 1, outputs = c.instance.rows * c.instance.columns;
-  const double copied = 1.0 * a.most_pixels * a.steps * 32 + ParametersOf(a.steps, a.slice, c.instance.kernel).bytes;
+  const double copied = 1.0 * a.max_pixels * a.steps * 32 + ParametersOf(a.steps, a.slice, c.instance.kernel).bytes;
   const double stored = 2.0 * a.across * a.down * outputs * a.slice;
   // Instructions of a warp: for its pixels and up to four fragments; for an item of outputs.
   const auto task = [&](int fragments) {
     return fragments == 0 ? 0 : 27 + a.steps * (4.0 * m + fragments * (3 + 1.5 * m)) + m * (58.0 + fragments);
   };
-  const int all = a.slice / 8, groups = ceil_div(a.most_pixels, 16 * m);
+  const int all = a.slice / 8, groups = ceil_div(a.max_pixels, 16 * m);
   const double tasks = 1.0 * groups * ceil_div(all, max_fragments);
   const double widening = groups * (all / max_fragments * task(max_fragments) + task(all % max_fragments));
   const int taps = c.instance.kernel * c.instance.kernel;
@@ -167,8 +167,8 @@ std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparati
     a.copy_bytes = std::gcd(16, a.terms * 2);
     a.pieces = a.steps * 2 * unit_bytes / a.copy_bytes;
     const int wide = ceil_div(g.out_width, instance.columns), high = ceil_div(g.out_height, instance.rows);
-    const int most = std::max(ceil_div(g.in_channels, most_slice), g.in_channels / least_slice);
-    for (int count = ceil_div(g.in_channels, most_slice); count <= most; ++count) {
+    const int most = std::max(ceil_div(g.in_channels, max_slice), g.in_channels / least_slice);
+    for (int count = ceil_div(g.in_channels, max_slice); count <= most; ++count) {
       const int slice = round_up(ceil_div(g.in_channels, count), 8);
       if (slice == a.slice) continue;
       a.slice = slice, a.pixel_bytes = odd_units(slice * 2);
@@ -179,9 +179,9 @@ std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparati
           a.down = ceil_div(high, tiles_y);
           if (ceil_div(high, a.down) != tiles_y) continue;
           c.blocks = lay_out(instance, a);
-          a.most_pixels = std::min(a.halo_width, g.in_width) * std::min(a.halo_height, g.in_height);
+          a.max_pixels = std::min(a.halo_width, g.in_width) * std::min(a.halo_height, g.in_height);
           const std::int64_t shared_bytes = ParametersOf(a.steps, slice, instance.kernel).bytes +
-                                            std::int64_t{a.most_pixels} * a.input_bytes +
+                                            std::int64_t{a.max_pixels} * a.input_bytes +
                                             std::int64_t{a.halo_width} * a.halo_height * a.pixel_bytes;
           if (shared_bytes > p.device.shared_bytes || c.blocks > std::numeric_limits<int>::max()) continue;
           c.shared_bytes = static_cast<int>(shared_bytes);

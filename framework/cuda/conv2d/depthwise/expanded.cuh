@@ -3,7 +3,7 @@
 // The map whose windows are added up is what a 1x1 convolution makes of the input, between channels-last tensors of 16
 // bits. A block brings the input pixels that its windows see, all channels of them, into shared memory, multiplies them
 // with the slice's filters by mma.sync, rounds what comes to the storage type, as the map would be, and puts it into
-// shared memory. There: the slice's parameters; most_pixels * input_bytes; halo_height * halo_width * pixel_bytes. From
+// shared memory. There: the slice's parameters; max_pixels * input_bytes; halo_height * halo_width * pixel_bytes. From
 // pixel to pixel is an odd number of units of 16 bytes, so that 8 neighbours are in different banks.
 //
 // The order of sums is K from first to last, then tap by tap: no bit depends on tiles or the batch.
@@ -153,7 +153,7 @@ struct Expanded {
         left(left_),
         memory(memory_),
         pixels(memory_ + offset.bytes),
-        map(pixels + args_.most_pixels * args_.input_bytes),
+        map(pixels + args_.max_pixels * args_.input_bytes),
         taps(reinterpret_cast<const float*>(memory_ + offset.taps)),
         biases(reinterpret_cast<const float*>(memory_ + offset.last)),
         from{max(top_, 0), max(left_, 0), 0, 0},

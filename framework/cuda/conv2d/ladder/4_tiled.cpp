@@ -21,7 +21,7 @@ constexpr int max_warps = 12;  // of a block
 /// max_chain.
 constexpr int stage_terms = TiledTaps::most;
 
-constexpr std::int64_t most_words = 1 << 20;  // of one buffer: more than any device has, and safe to multiply
+constexpr std::int64_t max_words = 1 << 20;  // of one buffer: more than any device has, and safe to multiply
 constexpr int banks = 32;
 
 /// Whether a warp's lanes that wrap into the next row of the strip go on in the banks where the row before ended.
@@ -49,7 +49,7 @@ bool complete(const ConvGeometry& g, TiledPlan& plan, bool join_rows) {
   plan.weight_pitch = round_up(plan.block_channels(), 4);
   const std::int64_t channel_pitch = std::int64_t{plan.stage_rows} * plan.row_pitch;
   const std::int64_t input_words = round_up<std::int64_t>(plan.stage_channels * channel_pitch, 4);
-  if (input_words > most_words) return false;
+  if (input_words > max_words) return false;
   plan.channel_pitch = static_cast<int>(channel_pitch);
   plan.input_words = static_cast<int>(input_words);
   plan.weight_words = plan.stage_channels * plan.stage_kernel_rows * g.kernel_width * plan.weight_pitch;

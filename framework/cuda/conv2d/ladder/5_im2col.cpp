@@ -25,7 +25,7 @@ constexpr std::size_t usual_gemm_workspace = 4u << 20;   // what cuBLAS gives it
 constexpr std::size_t least_gemm_workspace = 16u << 10;  // with less, products fail
 constexpr std::int64_t least_pixels = 32;                // of a slice: fewer are not worth a product
 
-constexpr std::int64_t most_products = 65535;  // in one call: cuBLAS puts them on the grid's z axis
+constexpr std::int64_t max_products = 65535;  // in one call: cuBLAS puts them on the grid's z axis
 
 /// Terms that cuBLAS adds one after another at most, see max_chain: in fp32 the reduction is
 /// cut into products of this depth, each added to the one before.
@@ -64,7 +64,7 @@ Im2colPlan make_plan(const ConvGeometry& g, const Preparation& preparation) {
     plan.pixels = g.out_pixels();
     plan.pitch = image_pitch;
     // cuBLAS's kernel, and how that adds, may follow the number of products.
-    const std::int64_t most = preparation.batch_invariant ? 1 : std::min(columns / image_pitch, most_products);
+    const std::int64_t most = preparation.batch_invariant ? 1 : std::min(columns / image_pitch, max_products);
     plan.images = ceil_div(g.batch, ceil_div(g.batch, most));
   } else {
     plan.images = 1;

@@ -15,8 +15,8 @@ namespace lamina::cuda::stem {
 
 inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int kernel_side = 3, stride = 2;
-inline constexpr int most_channels = 4;  // of the input: a pixel is 8 bytes in shared memory
-inline constexpr int pixel_bytes = 2 * most_channels;
+inline constexpr int max_channels = 4;  // of the input: a pixel is 8 bytes in shared memory
+inline constexpr int pixel_bytes = 2 * max_channels;
 inline constexpr int fragment_bytes = 256;  // of weights: a row of the window, which is a step of 16, of 8 filters
 
 struct Arguments {

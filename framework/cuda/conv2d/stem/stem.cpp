@@ -18,7 +18,7 @@ namespace {
 using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
-constexpr int most_columns = 128, most_rows = 8;
+constexpr int max_columns = 128, max_rows = 8;
 
 /// The widest of those that leave no filters of zeros.
 std::optional<Instance> instance_for(int filters, DType input, DType output) {
@@ -44,10 +44,10 @@ Choice choose(const ConvGeometry& g, const Instance& instance, const DeviceDescr
   a.filters = g.out_channels, a.out_height = g.out_height, a.out_width = g.out_width;
   a.padding_height = g.padding_height, a.padding_width = g.padding_width;
   a.slices = ceil_div(g.out_channels, 8 * instance.n);
-  a.tiles_x = ceil_div(g.out_width, most_columns);
+  a.tiles_x = ceil_div(g.out_width, max_columns);
   a.columns = round_up(ceil_div(g.out_width, a.tiles_x), 16);
   a.in_columns = a.columns * stride + 2;
-  for (a.rows = most_rows;; a.rows /= 2) {
+  for (a.rows = max_rows;; a.rows /= 2) {
     a.tiles_y = ceil_div(g.out_height, a.rows);
     c.blocks = g.batch * a.tiles_x * a.tiles_y * a.slices;
     if (a.rows == 1 || c.blocks >= std::int64_t{3} * device.multiprocessors) break;
@@ -70,7 +70,7 @@ Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type
     for (int kh = 0; kh < kernel_side; ++kh) {
       for (int kw = 0; kw < kernel_side; ++kw) {
         for (int c = 0; c < args.channels; ++c) {
-          const FragmentPlace place = fragment_place(2, kw * most_channels + c, column);
+          const FragmentPlace place = fragment_place(2, kw * max_channels + c, column);
           const int fragment = (slice * kernel_side + kh) * n + j;
           packed.put(fragment * fragment_bytes + place.lane * 8 + place.element * 2,
                      bits16(weight[((filter * args.channels + c) * kernel_side + kh) * kernel_side + kw], type));
@@ -87,7 +87,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const DType type = storage_type(p.precision);
   const Format in = p.input().format;
-  return p.device.architecture >= 80 && size_of(type) == 2 && g.groups == 1 && g.in_channels <= most_channels &&
+  return p.device.architecture >= 80 && size_of(type) == 2 && g.groups == 1 && g.in_channels <= max_channels &&
          g.kernel_height == kernel_side && g.kernel_width == kernel_side && g.stride_height == stride &&
          g.stride_width == stride && g.dilation_height == 1 && g.dilation_width == 1 && !problem.scaled &&
          !problem.epilogue.pool && is_short(problem.epilogue, type) && p.inputs.size() == 1 &&

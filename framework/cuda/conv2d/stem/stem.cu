@@ -42,7 +42,7 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
   const auto* input = static_cast<const S*>(args.input) + place.image * args.channels * plane;
   const int count = args.in_rows * args.in_columns;
   for (int first = static_cast<int>(threadIdx.x); first < count; first += threads * at_a_time) {
-    float value[at_a_time][most_channels];
+    float value[at_a_time][max_channels];
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
       const auto at = static_cast<std::uint32_t>(min(first + i * threads, count - 1));
@@ -52,17 +52,17 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
       const bool inside = row >= 0 && row < args.height && column >= 0 && column < args.width;
       const S* pixel = input + (inside ? static_cast<std::int64_t>(row) * args.width + column : 0);
 #pragma unroll
-      for (int c = 0; c < most_channels; ++c)
+      for (int c = 0; c < max_channels; ++c)
         value[i][c] = inside && c < args.channels ? to_f32(pixel[c * plane]) : 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
       const int at = first + i * threads;
       if (at >= count) continue;
-      Pack<T, most_channels> pixel;
+      Pack<T, max_channels> pixel;
 #pragma unroll
-      for (int c = 0; c < most_channels; ++c) pixel.values[c] = from_f32<T>(value[i][c]);
-      *reinterpret_cast<Pack<T, most_channels>*>(to + at * pixel_bytes) = pixel;
+      for (int c = 0; c < max_channels; ++c) pixel.values[c] = from_f32<T>(value[i][c]);
+      *reinterpret_cast<Pack<T, max_channels>*>(to + at * pixel_bytes) = pixel;
     }
   }
 }

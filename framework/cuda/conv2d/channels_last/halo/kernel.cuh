@@ -284,7 +284,7 @@ Tile make_tile() {
           .pixels = n,
           .teams = teams,
           .pools = n % 64 == 0,
-          .most_filters = rows == block_filters ? 0 : rows,
+          .max_filters = rows == block_filters ? 0 : rows,
           .stage_bytes = Memory<T, groups, teams, chunk, rows>::stage_bytes,
           .store_pixels = chunk,
           .kernel = reinterpret_cast<const void*>(&halo_kernel<T, groups, teams, n, chunk, rows>)};

@@ -12,8 +12,8 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-constexpr int most_splits = 32;
-constexpr std::int64_t most_tiles = std::numeric_limits<int>::max();
+constexpr int max_k_splits = 32;
+constexpr std::int64_t max_tiles = std::numeric_limits<int>::max();
 
 /// Clock cycles that the tensor cores need.
 double products_of_a_step(const Tile& tile, int terms) {
@@ -87,7 +87,7 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
   const DeviceDescription& device = preparation.device;
   const Tuning& wanted = preparation.tuning;
   const KernelSet set = kernels_of(preparation.precision);
-  const std::int64_t most_images = product.images_per_launch(preparation.workspace_limit);
+  const std::int64_t max_images = product.images_per_launch(preparation.workspace_limit);
   const auto fits = [&](std::int64_t images, int splits) {
     return product.staged_bytes(images) + partial_bytes(geometry, images, splits) <= preparation.workspace_limit;
   };
@@ -105,15 +105,15 @@ std::optional<Choice> search(const Product& product, const Preparation& preparat
         std::min(tile.resident, device.multiprocessor_shared_bytes / (shared + device.reserved_shared_bytes));
     if (resident < 1) continue;
 
-    for (int asked = 1; asked <= std::min(layout.steps, most_splits); ++asked) {
-      if (wanted.splits > 0 && asked != std::min({wanted.splits, layout.steps, most_splits})) continue;
+    for (int asked = 1; asked <= std::min(layout.steps, max_k_splits); ++asked) {
+      if (wanted.splits > 0 && asked != std::min({wanted.splits, layout.steps, max_k_splits})) continue;
       // As many as get at least one step each.
       const int splits = ceil_div(layout.steps, ceil_div(layout.steps, asked));
       if (like != nullptr && !like->adds_up_like({.tile = tile, .splits = splits})) continue;
-      std::int64_t images = most_images;
+      std::int64_t images = max_images;
       while (like != nullptr && images > 1 && !fits(images, splits)) images = ceil_div<std::int64_t>(images, 2);
       const std::int64_t tiles = tile_count(geometry, images, tile, splits);
-      if (splits > 1 && (tiles > most_tiles || !fits(images, splits))) continue;
+      if (splits > 1 && (tiles > max_tiles || !fits(images, splits))) continue;
       const double outputs = static_cast<double>(images * geometry.out_channels * geometry.out_pixels());
       const double bytes = layout.element_bytes *
                            (outputs + static_cast<double>(images * geometry.in_channels * geometry.in_pixels() +

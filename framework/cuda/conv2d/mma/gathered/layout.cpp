@@ -12,9 +12,9 @@ namespace {
 using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
-constexpr std::int64_t most_blocks = std::numeric_limits<int>::max();
-constexpr std::int64_t most_pixels = std::int64_t{1} << 30;  // of a launch: indices of pixels are ints
-constexpr std::int64_t most_units = std::int64_t{1} << 31;   // of a launch: offsets in the input are 32 bits
+constexpr std::int64_t max_blocks = std::numeric_limits<int>::max();
+constexpr std::int64_t max_pixels = std::int64_t{1} << 30;  // of a launch: indices of pixels are ints
+constexpr std::int64_t max_units = std::int64_t{1} << 31;   // of a launch: offsets in the input are 32 bits
 constexpr std::size_t alignment = 256;
 
 std::int64_t image_units(const Product& product) {
@@ -61,9 +61,9 @@ std::int64_t Product::images_per_launch(std::size_t workspace_limit) const {
   const std::int64_t units = image_units(*this);
   // The smallest tile of all, 64 x 64, bounds the grid from above; a tile more covers what rounding up adds.
   const std::int64_t filter_tiles = ceil_div(geometry.group_out_channels(), 64) * std::int64_t{geometry.groups};
-  const std::int64_t pixels = std::min(most_pixels, (most_blocks / filter_tiles - 1) * 64);
+  const std::int64_t pixels = std::min(max_pixels, (max_blocks / filter_tiles - 1) * 64);
   const std::int64_t most =
-      std::min({limit / layout.unit_bytes / units, most_units / units, pixels / geometry.out_pixels(), geometry.batch});
+      std::min({limit / layout.unit_bytes / units, max_units / units, pixels / geometry.out_pixels(), geometry.batch});
   return most < 1 ? 0 : ceil_div(geometry.batch, ceil_div(geometry.batch, most));
 }
 

@@ -13,7 +13,7 @@ namespace {
 using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
-constexpr int most_pixels_of_a_row = 1 << 20;
+constexpr int max_pixels_of_a_row = 1 << 20;
 
 struct Need {
   Precision precision;
@@ -186,7 +186,7 @@ void each_choice(const ConvGeometry& g, const Preparation& p, const Choice* like
           const std::int64_t pixel_bytes = std::int64_t{a.y.halo} * a.x.row() * a.pixel_bytes;
           const std::int64_t shared_bytes =
               a.ring_offset + a.stages * (pixel_bytes + weight_bytes) + std::int64_t{threads / 32} * tile.results_bytes;
-          if (shared_bytes > p.device.shared_bytes || a.x.halo > most_pixels_of_a_row) return;
+          if (shared_bytes > p.device.shared_bytes || a.x.halo > max_pixels_of_a_row) return;
           a.weight_offset = static_cast<int>(pixel_bytes);
           a.stage_bytes = static_cast<int>(pixel_bytes) + weight_bytes;
           a.results_offset = a.ring_offset + a.stages * a.stage_bytes;
