@@ -1,6 +1,5 @@
 // What is planned for CPUs, with and without AMX; tests/cuda/plans_test.cpp has GPUs.
 
-#include "lamina/cpu/simd.h"
 #include "support/plans/golden_plans.h"
 
 namespace lamina::test {
@@ -15,8 +14,8 @@ DeviceDescription avx512(bool amx) {
 class CpuPlans : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(CpuPlans, OfAvx512AreAsWritten) {
-  if (describe(Device::cpu()).instructions != InstructionSet::avx512 || !cpu::supports_avx512_bf16()) {
-    GTEST_SKIP() << "this CPU has no AVX-512 with BF16";
+  if (!describe(Device::cpu()).avx512_bf16) {
+    GTEST_SKIP() << "this CPU has no products of pairs of bf16 that are fast";
   }
   using enum Precision;
   check_plans(std::string(GetParam()),
@@ -27,10 +26,11 @@ TEST_P(CpuPlans, OfAvx512AreAsWritten) {
               {0, 3});
 }
 
-/// Recorded on an H200's host, which shows AMX and hides AVX512-BF16; seven networks are not recorded yet.
+/// Recorded on an H200's host; seven networks are not recorded yet.
 TEST_P(CpuPlans, OfAmxAreAsWritten) {
-  if (!describe(Device::cpu()).amx_bf16 || cpu::supports_avx512_bf16()) {
-    GTEST_SKIP() << "this CPU has no AMX, or products of pairs of bf16 beside it";
+  const DeviceDescription here = describe(Device::cpu());
+  if (!here.amx_bf16 || here.avx512_bf16) {
+    GTEST_SKIP() << "this CPU has no AMX, or fast products of pairs of bf16 beside it";
   }
   if (!is_set("LAMINA_UPDATE_GOLDEN") && !is_recorded(std::string(GetParam()), "amx bf16 8")) {
     GTEST_SKIP() << "not recorded: LAMINA_TEST_LONG=1 LAMINA_UPDATE_GOLDEN=1 does that on such a CPU";
