@@ -5,7 +5,8 @@
     scripts/check-layout.py --self-test   # a tree with a mistake of each kind, each of which has to be reported
 
 Checked are: includes that go up; CUDA outside framework/cuda; third-party headers in headers; files over 300 lines and
-folders of more than 25 files; rooms with more code than their budget; paths that exist on somebody's machine only.
+folders of more than 25 files; rooms with more code than their budget; comments that name a source which is not there;
+paths that exist on somebody's machine only.
 
     scripts/check-layout.py --budget      # what each room has of its budget
 """
@@ -59,6 +60,7 @@ CUDA = re.compile(r"\b(cuda[A-Z]\w*|__global__|__device__|__shared__|__half2?|__
 CUDA_HEADER = re.compile(r"(cuda|cublas|nvtx|cooperative_groups|mma\.h|cub/|thrust/|cutlass)")
 STANDARD_HEADER = re.compile(r"[a-z_0-9]+$")
 STRINGS = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|//.*|/\*.*?\*/')
+NAMED = re.compile(r"(?<![\w<./])[\w./-]*\w\.(?:cpp|cuh|cu|h)\b")  # a source, in a comment
 MACHINE = re.compile(r"(?<![\w.])/(?:" + "|".join(("work", "root", "home")) + r")/")
 
 
@@ -92,6 +94,7 @@ class Check:
 
     def run(self):
         files = files_of(self.root)
+        self.endings = {"/".join(parts[i:]) for parts in (name.split("/") for name in files) for i in range(len(parts))}
         for name in files:
             data = (self.root / name).read_bytes()
             if b"\0" in data:
@@ -160,6 +163,9 @@ class Check:
                 comment = not end
             code, start, _ = code.partition("/*")
             comment = comment or bool(start)
+            for named in NAMED.findall(line.partition("//")[2]) if name.startswith("framework/") else ():
+                if named.removeprefix("../") not in self.endings:
+                    self.report(name, number, f"{named}: a comment names a source that is not there")
             cuda = CUDA.search(code)
             if cuda and not with_cuda:
                 self.report(name, number, f"{cuda[0]}: no CUDA type outside framework/cuda")
@@ -215,7 +221,8 @@ def self_test():
         ("framework/compile/top.cpp", "#include \"lamina/lamina.h\"\n", 1),
         ("framework/base/relative.cpp", "#include \"error.h\"\n", 1),
         ("framework/base/unknown.cpp", "#include \"lamina/utilities/error.h\"\n", 1),
-        ("framework/base/down.cpp", "// \"lamina/graph/graph.h\"\n#include \"lamina/base/error.h\"\n", 0),
+        ("framework/base/named.cpp", "// files/library.h\nint a;  // by files/lost.cu\n", 2),
+        ("framework/base/down.cpp", "#include \"lamina/base/error.h\"\n", 0),
         ("framework/cuda/runtime/up.h", "\n\n#include \"lamina/cuda/ptx/copy.cuh\"\n", 3),
         ("framework/cuda/ptx/up.cuh", "#include \"lamina/cuda/conv2d/conv2d.h\"\n", 1),
         ("framework/cuda/tensor_core/up.h", "#include \"lamina/cuda/pool2d.h\"\n", 1),

@@ -10,7 +10,7 @@
 #include "lamina/tensor/tensor.h"
 
 /// Elementwise work on activations of f32, f16 or bf16 in the memory of CUDA device `device`, enqueued on `stream`;
-/// see cpu/elementwise.h. Arithmetic is in f32. The output may be the first input. Throws Error for other types.
+/// kernel/pointwise.h says what. Arithmetic is in f32. The output may be the first input. Throws Error for other types.
 namespace lamina::cuda {
 
 inline constexpr int max_pointwise_steps = 8, max_pointwise_operands = 4;

@@ -4,7 +4,7 @@ namespace lamina {
 namespace {
 
 /// What --algorithm still accepts. A name that a row of the device's table has means that row.
-constexpr struct { std::string_view gone, successor; } successors[] = {{"implicit_gemm", "mma"}, {"pair", "depthwise"}};
+constexpr struct { std::string_view gone, successor; } successors[] = {{"pair", "depthwise"}};
 
 }  // namespace
 

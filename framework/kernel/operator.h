@@ -41,7 +41,7 @@ class LAMINA_API Operator {
  public:
   virtual ~Operator() = default;
 
-  /// The kernel and why, for people.
+  /// The kernel and its plan, for people.
   virtual std::string description() const = 0;
   virtual std::size_t workspace_bytes() const { return 0; }
   /// Bytes of packed copies of the parameters that this operator owns.

@@ -6,8 +6,8 @@
 
 #include "lamina/tensor/device.h"
 
-/// The few device functions that tensors need. framework/cuda defines them: backend.cpp with the CUDA toolkit,
-/// stub.cpp without it. Nothing here mentions a CUDA type.
+/// The few device functions that tensors need. framework/cuda defines them: runtime/device.cpp with the CUDA toolkit,
+/// runtime/no_cuda.cpp without it. Nothing here mentions a CUDA type.
 namespace lamina::detail {
 
 /// CUDA devices that this build can use on this host; 0 without a GPU, without a driver, in a build without CUDA.

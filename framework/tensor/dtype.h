@@ -11,7 +11,7 @@
 
 namespace lamina {
 
-/// Element types a Tensor can hold. Arithmetic happens in f32, f16 and bf16; the others travel in files.
+/// Element types a Tensor can hold; docs/inside/ops.md says which ops compute in which.
 enum class DType : std::uint8_t { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
 
 /// What an element type is: a row.

@@ -5,7 +5,7 @@
 #include "lamina/kernel/rules/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
 
-/// Indices as gather and scatter read them, see cpu/index.h.
+/// Indices as gather and scatter read them, see cpu/lookup/index.h.
 namespace lamina::cuda {
 
 __device__ inline std::int64_t place_of(std::int64_t i, std::int64_t extent) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // The tiled convolution's way from global to shared memory: which tile a block has, and how one stage of it is staged.
-// conv2d_tiled.cu computes on what lies there.
+// 4_tiled.cu computes on what lies there.
 
 #include <cuda_pipeline_primitives.h>
 

@@ -5,7 +5,7 @@
 // are and then only adds: the rows differ by an offset into the input. Shared memory: none: what neighbouring taps read
 // twice comes from L1. Preconditions: `columns` aligned to 16 bytes, pitch a multiple of 4; the padding columns between
 // `pixels` and `pitch` are written as zero. The product, by cuBLAS: output[OC, pixels] = weight[OC, K] * columns[K,
-// pixels], in conv2d_im2col.cpp. Source: Chellapilla, Puri and Simard, High Performance Convolutional Neural Networks
+// pixels], in 5_im2col.cpp. Source: Chellapilla, Puri and Simard, High Performance Convolutional Neural Networks
 // for Document Processing (2006).
 
 #include <algorithm>

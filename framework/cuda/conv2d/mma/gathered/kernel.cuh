@@ -11,7 +11,7 @@
 // tiles are one sequence: while a tile's last sums are finished, the first steps of the next one are on their way.
 // Shared memory: 3 * (block_m + block_n) * 128 bytes of tiles (98 KB for 128 x 128) and 16 bytes per pixel. Sums go
 // from registers to memory: row_of_filter makes each lane's neighbours. docs/inside/implicit_gemm.md draws it and
-// counts banks. Preconditions: compute capability 8.0; Arguments filled in by implicit_gemm.cpp. Sources: implicit GEMM
+// counts banks. Preconditions: compute capability 8.0; Arguments filled in by gathered.cpp. Sources: implicit GEMM
 // as in cuDNN (Chetlur et al. 2014) and CUTLASS; the split of fp32 into TF32 high and low words as in Ootomo and
 // Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), with their remedy for accumulation that
 // rounds toward zero: short chains, folded into fp32 registers.

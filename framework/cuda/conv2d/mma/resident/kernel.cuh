@@ -15,7 +15,7 @@
 // Shared memory: a table of the units' offsets; biases; 1 to 3 stages of the pixels, pixel_bytes each, and the weights
 // of a chunk; results on their way out. pixel_bytes is an odd number of units, so that 8 pixels side by side are in
 // different banks.
-// Preconditions: compute capability 8.0; Arguments filled in by mma.cpp.
+// Preconditions: compute capability 8.0; Arguments filled in by resident.cpp.
 
 #include "lamina/cuda/conv2d/mma/resident/window.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
