@@ -7,6 +7,16 @@
 #include "lamina/module/checks.h"
 
 namespace lamina {
+namespace {
+
+Tensor rounded(const std::vector<double>& values) {
+  Tensor result({static_cast<std::int64_t>(values.size())});
+  std::ranges::transform(values, result.values<float>().begin(),
+                         [](double value) { return static_cast<float>(value); });
+  return result;
+}
+
+}  // namespace
 
 BatchNorm2d::BatchNorm2d(const BatchNorm2dOptions& options) : options_(options) {
   if (options_.channels < 1) detail::fail("batch_norm2d: expected 1 or more channels, got ", options_.channels);
@@ -23,16 +33,15 @@ BatchNorm2d::BatchNorm2d(const BatchNorm2dOptions& options) : options_(options) 
 BatchNorm2d::Coefficients BatchNorm2d::coefficients() const {
   require_parameters();
   const auto values = [this](std::string_view name) { return parameter(name).values<float>(); };
-  const Shape shape = {options_.channels};
-  Tensor scales(shape), shifts(shape);
+  Coefficients result;
   for (std::size_t c = 0; c < static_cast<std::size_t>(options_.channels); ++c) {
     const double weight = options_.affine ? static_cast<double>(values("weight")[c]) : 1.0;
     const double bias = options_.affine ? static_cast<double>(values("bias")[c]) : 0.0;
     const double scale = weight / std::sqrt(static_cast<double>(values("running_var")[c]) + options_.eps);
-    scales.values<float>()[c] = static_cast<float>(scale);
-    shifts.values<float>()[c] = static_cast<float>(bias - static_cast<double>(values("running_mean")[c]) * scale);
+    result.scale.push_back(scale);
+    result.shift.push_back(bias - static_cast<double>(values("running_mean")[c]) * scale);
   }
-  return {scales, shifts};
+  return result;
 }
 
 Attributes BatchNorm2d::attributes() const { return {{"eps", options_.eps}}; }
@@ -57,7 +66,7 @@ AffineProblem BatchNorm2d::problem(std::span<const Shape>) const {
   AffineProblem result = {.epilogue = {.chain = chain_}};
   if (std::all_of(parameters().begin(), parameters().end(), is_set)) {
     const Coefficients known = coefficients();
-    result.scale = known.scale, result.shift = known.shift;
+    result.scale = rounded(known.scale), result.shift = rounded(known.shift);
   }
   return result;
 }

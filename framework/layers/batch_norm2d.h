@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "lamina/module/layer.h"
 
 namespace lamina {
@@ -21,9 +23,9 @@ class LAMINA_API BatchNorm2d : public Layer<AffineProblem> {
 
   const BatchNorm2dOptions& options() const { return options_; }
 
-  /// y = x * scale + shift, each [C].
+  /// y = x * scale + shift, a number for each channel.
   struct Coefficients {
-    Tensor scale, shift;
+    std::vector<double> scale, shift;
   };
   /// Throws Error if a parameter was never set.
   Coefficients coefficients() const;

@@ -20,11 +20,11 @@ TEST(Fuse, TwoConvolutionsThatAreAddedAreOne) {
   if (kernels<ConvSumProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
   const auto steps = [](int kernel, int kernel_of_shortcut, bool read_twice, Precision precision) {
     Graph g;
-    const Value x = g.input("x", {batch, 64, 6, 6});
-    const auto conv = [&](const char* name, int size) {
+    const auto conv = [&](const char* name, int size, const char* input) {
+      const Value x = g.input(input, {batch, 64, 6, 6});
       return g.add(name, Conv2d({.in = 64, .out = 128, .kernel = size, .padding = size / 2}), x);
     };
-    const Value a = conv("a", kernel), b = conv("b", kernel_of_shortcut);
+    const Value a = conv("a", kernel, "x"), b = conv("b", kernel_of_shortcut, "shortcut");
     g.output(g.add("y", ReLU(), g.add("sum", Add(), {a, b})));
     if (read_twice) g.output(a);
     randomize(g);

@@ -227,11 +227,11 @@ TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
   Graph g;
   const Value x = g.input("x", {batch, 16, 6, 6});
   const Value a = g.add("a", Conv2d({.in = 16, .out = 32, .kernel = 3, .padding = 1}), x);
-  const Value b = g.add("b", Conv2d({.in = 16, .out = 32, .kernel = 1}), x);
+  const Value b = g.add("b", Conv2d({.in = 16, .out = 32, .kernel = 1}), g.input("z", {batch, 16, 6, 6}));
   g.output(op(g, "y", "HardSwish", {g.add("sum", Add(), {a, b})}));
   randomize(g);
   EXPECT_EQ(fused(g), (std::vector<std::string>{"conv2d: ", "conv2d: sum, y"}));
-  expect_same(g, {random_tensor({2, 16, 6, 6}, 1)});
+  expect_same(g, {random_tensor({2, 16, 6, 6}, 1), random_tensor({2, 16, 6, 6}, 2)});
 }
 
 }  // namespace
