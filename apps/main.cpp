@@ -13,6 +13,7 @@
 #include "commands/commands.h"
 #include "complain.h"
 #include "help.h"
+#include "outputs.h"
 
 namespace {
 
@@ -53,6 +54,14 @@ std::vector<char*> usual_words(int argc, char** argv) {
   return arguments;
 }
 
+/// No command begins that would write over what it reads.
+void guard_outputs(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    command->parse_complete_callback([command] { lamina::app::require_outputs_apart(*command); });
+    guard_outputs(*command);
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
   app.formatter(std::make_shared<lamina::app::HelpFormatter>());  // before the commands, which inherit it
@@ -73,6 +82,8 @@ int run(int argc, char** argv) {
 #ifdef LAMINA_SERVE
   lamina::app::add_serve(app);
 #endif
+
+  guard_outputs(app);
 
   if (argc == 1) {
     fmt::print(stderr, "{}", app.help());

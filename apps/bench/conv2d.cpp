@@ -11,6 +11,7 @@
 #include "bench/report.h"
 #include "commands/commands.h"
 #include "options.h"
+#include "outputs.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -141,8 +142,8 @@ void add_bench(CLI::App& app) {
   command->add_option("--seconds", options->seconds, "how long to measure each line")
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();
-  command->add_option("--json", options->json,
-                      "also write the results to this file (-: to stdout, instead of the table)");
+  writes(command->add_option("--json", options->json,
+                             "also write the results to this file (-: to stdout, instead of the table)"));
   command->footer(
       "Times are medians after a warm-up, p10..p90 in ms what the middle 80 % of them are between. On a GPU, buffers\n"
       "rotate through more memory than the L2 cache holds, and batches below 32 run inside a CUDA graph of 100 calls,\n"

@@ -19,6 +19,7 @@
 #include "lamina/tensor/parse_format.h"
 #include "model_options.h"
 #include "options.h"
+#include "outputs.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -249,7 +250,8 @@ void add_bench_model(CLI::App& group) {
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str();
   command->add_option("--turns", options->turns, "take turns at timing with other processes that are given this file");
-  command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table");
+  writes(
+      command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table"));
   options->run.add_to(*command, true);
   command->footer(
       "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole\n"

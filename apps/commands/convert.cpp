@@ -8,6 +8,7 @@
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
+#include "outputs.h"
 
 namespace lamina::app {
 namespace {
@@ -76,7 +77,7 @@ void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")->required();
-  command->add_option("out", options->out, "the .safetensors file to write")->required();
+  writes(command->add_option("out", options->out, "the .safetensors file to write"))->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command->add_option("--labels", options->labels,

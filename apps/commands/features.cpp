@@ -16,6 +16,7 @@
 #include "model_options.h"
 #include "open_file.h"
 #include "options.h"
+#include "outputs.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
@@ -205,6 +206,8 @@ void features(const FeaturesOptions& options) {
   if (!options.sheet.empty() && !options.sheet.ends_with(".png")) {
     throw Error(fmt::format("--sheet: expected a name that ends in .png, got {}", options.sheet));
   }
+  if (options.model.source().empty())
+    require_apart("--output-tensor", options.tensor_out, "the model", default_model());
   const auto [photos, missing] = find_photos(options.photos);
   PicturePaths pictures(options.out, suffix_of(options), photos);
   FeatureExtractor extractor(options);
@@ -261,13 +264,13 @@ void add_features(CLI::App& app) {
       ->add_option("--layer", options->layer,
                    "the layer to show, by its name in lamina inspect (default: the first convolution with its ReLU)")
       ->type_name("NAME");
-  command->add_option("--out", options->out,
-                      "the picture to write, or a directory for several (default: PHOTO-features.png here)");
-  command->add_option("--sheet", options->sheet,
-                      "also write one picture of all photographs with their strongest maps (.png)");
+  writes(command->add_option("--out", options->out,
+                             "the picture to write, or a directory for several (default: PHOTO-features.png here)"));
+  writes(command->add_option("--sheet", options->sheet,
+                             "also write one picture of all photographs with their strongest maps (.png)"));
   command->add_flag("--open", options->open, "show the picture, or the sheet, in the desktop's viewer");
-  command->add_option("--output-tensor", options->tensor_out,
-                      "also write the feature maps, one batch of all photographs (.safetensors)");
+  writes(command->add_option("--output-tensor", options->tensor_out,
+                             "also write the feature maps, one batch of all photographs (.safetensors)"));
   options->run.add_to(*command);
   command->footer(
       "Writes one picture for each photograph: what the network sees, the filters, and their feature maps, the\n"

@@ -6,6 +6,7 @@
 #include "lamina/base/names.h"
 #include "model_options.h"
 #include "options.h"
+#include "outputs.h"
 #include "photos/photos.h"
 
 namespace lamina::app {
@@ -49,7 +50,7 @@ void add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
   options->model.add_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
-  command->add_option("--output", options->output, "where to write the outputs (.safetensors)")->required();
+  writes(command->add_option("--output", options->output, "where to write the outputs (.safetensors)"))->required();
   command
       ->add_option("--outputs", options->outputs,
                    "nodes whose values are written in place of the model's outputs: embeddings, maps")

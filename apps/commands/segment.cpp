@@ -10,6 +10,7 @@
 #include "in_order.h"
 #include "lamina/images/codecs/codec.h"
 #include "options.h"
+#include "outputs.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
@@ -159,9 +160,10 @@ void add_segment(CLI::App& app) {
       ->check(whole_number(8, 8192));
   command->add_option("--output-name", segmenter.output, "the node with the scores, where it is not the first output")
       ->type_name("NAME");
-  command->add_option("--out", options->out,
-                      "the picture to write, or a directory for several (default: PHOTO-segments.png here)");
-  command->add_option("--json", options->json, "also write each class's share of the area as JSON; - for stdout");
+  writes(command->add_option("--out", options->out,
+                             "the picture to write, or a directory for several (default: PHOTO-segments.png here)"));
+  writes(
+      command->add_option("--json", options->json, "also write each class's share of the area as JSON; - for stdout"));
   segmenter.run.add_to(*command, true);
   command->footer(
       "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"

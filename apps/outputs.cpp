@@ -1,0 +1,88 @@
+#include "outputs.h"
+
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <filesystem>
+#include <string>
+
+#include "lamina/base/names.h"
+#include "lamina/images/image.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* mark = "written";
+
+bool is_written(const CLI::Option& option) {
+  try {
+    (void)const_cast<CLI::Option&>(option).get_validator(mark);  // which only reads
+    return true;
+  } catch (const CLI::OptionNotFound&) {
+    return false;
+  }
+}
+
+fs::path real_path(const fs::path& path) {
+  std::error_code problem;
+  fs::path result = fs::weakly_canonical(fs::absolute(path, problem), problem);
+  return problem ? path : result;
+}
+
+/// One file under both names: by device and inode, so that links are followed.
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code problem;
+  return fs::equivalent(a, b, problem) && !problem;
+}
+
+/// A picture that is there, below that directory: commands that are given directories read those.
+bool is_picture_in(const fs::path& file, const fs::path& directory) {
+  std::error_code problem;
+  if (!fs::is_directory(directory, problem) || !fs::exists(file, problem)) return false;
+  if (!detail::is_named_like_image(file.string())) return false;
+  const std::string inside = (real_path(directory) / "").string();
+  return real_path(file).string().starts_with(inside);
+}
+
+/// Whether the name is one of a file to write: neither none, nor stdout, nor a directory.
+bool is_file(const std::string& name) {
+  std::error_code problem;
+  return !name.empty() && name != "-" && !fs::is_directory(name, problem);
+}
+
+[[noreturn]] void refuse(const std::string& option, const std::string& output, const std::string& reader) {
+  throw Error(
+      fmt::format("{}: {} is the file of {} too, and would be overwritten", option, detail::printable(output), reader));
+}
+
+}  // namespace
+
+CLI::Option* writes(CLI::Option* option) {
+  return option->check(CLI::Validator([](std::string&) { return std::string(); }, "", mark));
+}
+
+void require_apart(const std::string& option, const std::string& output, const std::string& reader,
+                   const std::string& input) {
+  if (is_file(output) && (is_same_file(output, input) || is_picture_in(output, input))) refuse(option, output, reader);
+}
+
+void require_outputs_apart(const CLI::App& command) {
+  for (const CLI::Option* output : command.get_options()) {
+    if (!is_written(*output)) continue;
+    for (const CLI::Option* other : command.get_options()) {
+      if (other == output) continue;
+      for (const std::string& file : output->results()) {
+        for (const std::string& name : other->results()) {
+          require_apart(output->get_name(), file, other->get_name(), name);
+          // What is not there yet can be two outputs; as a word of another option it is no file.
+          if (is_written(*other) && is_file(file) && real_path(file) == real_path(name)) {
+            refuse(output->get_name(), file, other->get_name());
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lamina::app

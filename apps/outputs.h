@@ -1,0 +1,21 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace lamina::app {
+
+/// Marks an option whose value names a file that the command writes; "-" is stdout. Returns the option.
+CLI::Option* writes(CLI::Option* option);
+
+/// Throws Error if both are one file, whatever links lead there, or `output` a picture that is there below `input`, a
+/// directory. Nothing is wrong with empty names, "-", and an output that is a directory.
+void require_apart(const std::string& option, const std::string& output, const std::string& reader,
+                   const std::string& input);
+
+/// Before the command runs: the same for every option that it writes to and every other that was given; two outputs
+/// must be two files.
+void require_outputs_apart(const CLI::App& command);
+
+}  // namespace lamina::app
