@@ -44,7 +44,9 @@ void stop_at_signals(HttpServer& server) {
 void serve(ServeOptions options) {
   ServiceOptions& settings = options.service;
   if (settings.models.empty()) settings.models = {default_model(), shipped_file("digits.safetensors")};
-  settings.memory = options.photos.image().memory;
+  const std::uint64_t memory = options.photos.image().memory;
+  options.server.memory = memory / 4;  // apart, so that requests which wait for a picture never wait for each other
+  settings.memory = memory - options.server.memory;
   options.server.max_body = static_cast<std::size_t>(options.body_megabytes) << 20;
   Service service(settings);
   HttpServer server(
@@ -111,8 +113,19 @@ void add_serve(CLI::App& app) {
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--max-body", options->body_megabytes, "MiB of a request's body; beyond it the answer is 413")
-      ->check(whole_number(1, 4096))
+      ->check(whole_number(1, 4095))
       ->capture_default_str();
+  command
+      ->add_option("--memory", options->photos.memory,
+                   "what requests and photographs under way may take, such as 500M or 2G; beyond it the answer is 503 "
+                   "(default: half of the machine's)")
+      ->transform(memory_size());
+  command
+      ->add_option(
+          "--allow-host", options->server.allowed_hosts,
+          "a name by which the server may be asked for, beside localhost and --host; pages of that site may ask")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   command->add_option("--path", options->service.page, "a folder to read the page from, while working on it")
       ->type_name("FOLDER");
   host.run.batch_invariant = true;  // who else asks is chance

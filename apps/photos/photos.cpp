@@ -26,30 +26,6 @@ std::uint64_t machine_memory() {
   return bytes;
 }
 
-/// "500M" in bytes: K, M, G and T are powers of 1000.
-CLI::Validator memory_size() {
-  return CLI::Validator(
-      [](std::string& text) {
-        std::uint64_t number = 0;
-        const char* end = text.data() + text.size();
-        const auto [unit, error] = std::from_chars(text.data(), end, number);
-        constexpr std::string_view units = "KMGT";
-        std::uint64_t factor = 1;
-        bool valid = error == std::errc() && end - unit <= 1 && number > 0;
-        if (valid && unit != end) {
-          const std::size_t power = units.find(*unit);
-          valid = power != units.npos;
-          for (std::size_t i = 0; valid && i <= power; ++i) factor *= 1000;
-        }
-        if (!valid || __builtin_mul_overflow(number, factor, &number)) {
-          return "expected a size such as 500M or 2G, got \"" + text + '"';
-        }
-        text = std::to_string(number);
-        return std::string();
-      },
-      "");
-}
-
 /// What a search leaves out of one directory, to be said in one line.
 struct LeftOut {
   std::vector<std::string> files, directories;
@@ -132,6 +108,29 @@ class Search {
 };
 
 }  // namespace
+
+CLI::Validator memory_size() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::uint64_t number = 0;
+        const char* end = text.data() + text.size();
+        const auto [unit, error] = std::from_chars(text.data(), end, number);
+        constexpr std::string_view units = "KMGT";
+        std::uint64_t factor = 1;
+        bool valid = error == std::errc() && end - unit <= 1 && number > 0;
+        if (valid && unit != end) {
+          const std::size_t power = units.find(*unit);
+          valid = power != units.npos;
+          for (std::size_t i = 0; valid && i <= power; ++i) factor *= 1000;
+        }
+        if (!valid || __builtin_mul_overflow(number, factor, &number)) {
+          return "expected a size such as 500M or 2G, got \"" + text + '"';
+        }
+        text = std::to_string(number);
+        return std::string();
+      },
+      "");
+}
 
 void PhotoOptions::add_to(CLI::App& command) {
   command.add_option("photos", paths, "photographs, or directories of them")->required();

@@ -24,6 +24,9 @@ struct PhotoOptions {
   ImageOptions image() const;
 };
 
+/// "500M" in bytes: K, M, G and T are powers of 1000.
+CLI::Validator memory_size();
+
 /// What a search for photographs found.
 struct Photos {
   std::vector<std::filesystem::path> paths;

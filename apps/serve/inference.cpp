@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "lamina/base/json.h"
@@ -114,7 +114,23 @@ Shape parse_shape(const Json& input, const std::string& name, const Shape& decla
   return Shape(std::span<const std::int64_t>(values));
 }
 
-Json parse_json(std::string_view text) {
+/// Where it is in the request, if it is aligned there.
+Tensor tensor_at(const Call& call, const char* data, const Shape& shape, DType dtype) {
+  const Tensor there = Tensor::borrow(const_cast<char*>(data), shape, dtype, Device::cpu(), call.storage);
+  if (call.storage != nullptr && reinterpret_cast<std::uintptr_t>(data) % 64 == 0) return there;
+  call.reserve(there.bytes());
+  return there.clone();
+}
+
+/// A tree takes many times its text: no more of it than a request of this model needs.
+Json parse_json(const Call& call, std::string_view text, const Plan& plan) {
+  std::size_t limit = 10000;  // names, shapes, parameters
+  for (const Shape& shape : plan.input_shapes()) limit += 2 * static_cast<std::size_t>(shape.numel());
+  constexpr std::size_t bytes_of_value = 40;
+  const auto values =
+      static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return c == ',' || c == '[' || c == '{'; }));
+  if (values > limit) throw Refusal{413, fmt::format("expected JSON of at most {} values, got {}", limit, values)};
+  call.reserve(text.size() + values * bytes_of_value);
   try {
     return lamina::detail::parse_json<Json>(text, "the request");
   } catch (const Error& error) {
@@ -138,7 +154,7 @@ InferenceRequest parse_inference(const Call& call, const Plan& plan) {
     binary = text.substr(bytes);
     text = text.substr(0, bytes);
   }
-  const Json json = parse_json(text);
+  const Json json = parse_json(call, text, plan);
   InferenceRequest request;
   if (const Json* id = member(json, "id"); id != nullptr && id->is_string()) request.id = id->get<std::string>();
   const Json* inputs = member(json, "inputs");
@@ -153,22 +169,22 @@ InferenceRequest parse_inference(const Call& call, const Plan& plan) {
       refuse(fmt::format("{}: expected datatype {}, got {}", name, type_of(dtype).protocol, given));
     }
     const Shape shape = parse_shape(input, name, plan.input_shapes()[i], plan.batched(), plan.options().batch);
+    const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     const Json* parameters = member(input, "parameters");
     const Json* size = parameters == nullptr ? nullptr : member(*parameters, "binary_data_size");
     if (size == nullptr) {
       const Json* data = member(input, "data");
       if (data == nullptr) refuse(fmt::format("{}: expected \"data\", or binary data behind the JSON", name));
+      call.reserve(bytes);
       request.inputs[i] = tensor_of(name, *data, shape, dtype);
       continue;
     }
-    Tensor tensor(shape, dtype);
-    if (!size->is_number_unsigned() || size->get<std::uint64_t>() != tensor.bytes() || binary.size() < tensor.bytes()) {
-      refuse(fmt::format("{}: expected {} bytes of binary data, got {} of {} left", name, tensor.bytes(), size->dump(),
+    if (!size->is_number_unsigned() || size->get<std::uint64_t>() != bytes || binary.size() < bytes) {
+      refuse(fmt::format("{}: expected {} bytes of binary data, got {} of {} left", name, bytes, size->dump(),
                          binary.size()));
     }
-    std::memcpy(tensor.raw(), binary.data(), tensor.bytes());
-    binary.remove_prefix(tensor.bytes());
-    request.inputs[i] = tensor;
+    request.inputs[i] = tensor_at(call, binary.data(), shape, dtype);
+    binary.remove_prefix(bytes);
   }
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
     if (!request.inputs[i].defined()) refuse(fmt::format("the input \"{}\" is missing", plan.input_names()[i]));
@@ -178,11 +194,22 @@ InferenceRequest parse_inference(const Call& call, const Plan& plan) {
   if (const Json* outputs = member(json, "outputs"); outputs != nullptr && outputs->is_array()) {
     for (const Json& output : *outputs) {
       const std::size_t i = index_of(plan.output_names(), text_of(output, "name", "outputs"), "output");
+      if (std::ranges::count(request.outputs, i, &InferenceRequest::Output::index) > 0) {
+        refuse(fmt::format("the output \"{}\" is asked for twice", plan.output_names()[i]));
+      }
       request.outputs.push_back({i, flag(output, "binary_data", all_binary)});
     }
   }
   if (request.outputs.empty()) {
     for (std::size_t i = 0; i < plan.output_names().size(); ++i) request.outputs.push_back({i, all_binary});
+  }
+  // The results, and the reply that they become; as text a number takes up to three times its four bytes.
+  const bool fewer = plan.batched() && !request.inputs.empty();
+  const std::int64_t batch = fewer ? plan.options().batch / request.inputs[0].shape()[0] : 1;
+  for (const auto& [index, as_binary] : request.outputs) {
+    const auto bytes =
+        static_cast<std::uint64_t>(plan.output_shapes()[index].numel() / batch) * size_of(plan.output_dtypes()[index]);
+    call.reserve(as_binary ? 2 * bytes : 4 * bytes);
   }
   return request;
 }

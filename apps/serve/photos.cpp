@@ -141,6 +141,7 @@ Reply Service::features(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
   const Hosted::Layer& layer = model.layer(call.parameter("layer"));
+  call.reserve(2 * static_cast<std::uint64_t>(layer.shape.numel()) * sizeof(float));  // the maps, and the reply
   Photo photo = photo_of(call, model);
   const std::shared_ptr<PlanPool> pool = model.pool_of(layer);
   const PoolAnswer answer = run(model, *pool, {photo.input});

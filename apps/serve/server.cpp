@@ -1,258 +1,153 @@
 #include "serve/server.h"
 
 #include <fmt/core.h>
-#include <httplib.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
-#include <memory>
-#include <mutex>
-#include <nlohmann/json.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <thread>
 
 #include "lamina/base/error.h"
+#include "serve/connection.h"
 
 namespace lamina::app {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
 namespace {
 
-constexpr int max_connections = 4096;
 constexpr auto patience = std::chrono::seconds(4);  // with what was begun when the server stops
+constexpr std::size_t max_connections = 16384;
 
-Reply refusal(int status, const std::string& message) {
-  Reply reply = {.status = status, .body = {}};
-  reply.body = nlohmann::json{{"error", message}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (status == 503) reply.headers["Retry-After"] = "1";
-  return reply;
-}
-
-/// A thread for each connection, so that idle ones do not keep others waiting; threads stay for the next.
-class Connections final : public httplib::TaskQueue {
- public:
-  void enqueue(std::function<void()> connection) override {
-    std::unique_lock lock(shared_->mutex);
-    shared_->free.wait(lock,
-                       [&] { return shared_->threads < max_connections || shared_->idle > shared_->queue.size(); });
-    shared_->queue.push_back(std::move(connection));
-    if (shared_->idle >= shared_->queue.size()) {
-      shared_->came.notify_one();
-      return;
-    }
-    try {
-      std::thread([shared = shared_] { work(*shared); }).detach();
-      ++shared_->threads;
-    } catch (const std::system_error&) {
-      shared_->came.notify_one();  // as many as there are to be had
-    }
-  }
-
-  void shutdown() override {}  // idle connections are not waited for: see HttpServer::serve
-
- private:
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable came, free;
-    std::deque<std::function<void()>> queue;
-    std::size_t idle = 0;
-    int threads = 0;
-  };
-
-  static void work(Shared& shared) {
-    std::unique_lock lock(shared.mutex);
-    for (;;) {
-      ++shared.idle;
-      shared.free.notify_one();
-      const bool found = shared.came.wait_for(lock, std::chrono::seconds(10), [&] { return !shared.queue.empty(); });
-      --shared.idle;
-      if (!found) break;
-      const auto connection = std::move(shared.queue.front());
-      shared.queue.pop_front();
-      lock.unlock();
-      connection();
-      lock.lock();
-    }
-    --shared.threads;
-    shared.free.notify_one();
-  }
-
-  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-};
-
-/// The body, or of a multipart one its first file, or its first part. Throws Refusal.
-std::string body_of(const httplib::Request& request, const httplib::Response& response,
-                    const httplib::ContentReader& read, std::size_t limit) {
-  std::string body;
-  body.reserve(
-      std::min<std::size_t>({request.get_header_value<std::uint64_t>("Content-Length"), limit, std::size_t{4} << 20}));
-  bool too_large = false;
-  std::size_t bytes = 0;
-  bool taken = false, is_file = false, keep = true;
-  const auto receive = [&](const char* data, std::size_t size) {
-    bytes += size;
-    too_large = bytes > limit;
-    if (too_large) return false;
-    if (keep) body.append(data, size);
-    return true;
-  };
-  bool whole = false;
-  if (request.is_multipart_form_data()) {
-    whole = read(
-        [&](const httplib::MultipartFormData& part) {
-          keep = !taken || (!is_file && !part.filename.empty());
-          if (keep) {
-            body.clear();
-            taken = true;
-            is_file = !part.filename.empty();
-          }
-          return (bytes += 64) <= limit;
-        },
-        receive);
-    if (whole && !taken) throw Refusal{400, "expected a part with a file in the multipart body"};
-  } else {
-    whole = read(receive);
-  }
-  if (too_large || response.status == 413)
-    throw Refusal{413, fmt::format("expected a body of at most {} bytes", limit)};
-  if (!whole) throw Refusal{400, "the body is incomplete or malformed"};
-  return body;
-}
-
-/// A provider that writes all and then fails is how the library is made to close a connection.
-void answer_and_close(httplib::Response& response, Reply reply) {
-  response.set_header("Connection", "close");
-  const std::size_t size = reply.body.size();
-  response.set_content_provider(size, reply.type,
-                                [body = std::move(reply.body)](std::size_t, std::size_t, httplib::DataSink& sink) {
-                                  (void)sink.write(body.data(), body.size());
-                                  return false;
-                                });
-}
-
-Call call_of(const httplib::Request& request) {
-  Call call{.method = request.method == "HEAD" ? "GET" : request.method,
-            .path = request.path,
-            .query = {},
-            .headers = {},
-            .body = {}};
-  for (const auto& [name, value] : request.params) call.query.emplace(name, value);
-  for (const auto& [name, value] : request.headers) {
-    std::string lower = name;
-    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-    call.headers.emplace(std::move(lower), value);
-  }
-  return call;
+/// How many connections there may be beside the files that the process has open anyway, and so that heads alone do not
+/// take more memory than requests may.
+std::size_t connections_to_be_had(std::uint64_t memory) {
+  constexpr std::size_t others = 200;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 800;
+  files.rlim_cur = files.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &files);
+  const std::size_t most = std::clamp<std::uint64_t>(memory / max_head, 50, max_connections);
+  return std::clamp<std::size_t>(files.rlim_cur, others + 50, most + others) - others;
 }
 
 }  // namespace
 
 struct HttpServer::Impl {
-  ServerOptions options;
-  Handler handle;
-  Done done;
-  httplib::Server server;
-  int socket = -1;
-  std::atomic<int> under_way = 0;
-  std::atomic<bool> stopping = false;
+  Impl(const ServerOptions& options, Handler handle, Done done)
+      : connections(options, std::move(handle), std::move(done)) {
+    connections.workers = &workers;
+  }
 
-  void answer(const httplib::Request& request, httplib::Response& response, const httplib::ContentReader* read) {
-    const auto start = std::chrono::steady_clock::now();
-    Call call = call_of(request);
-    Reply reply;
-    bool unread = read != nullptr;  // whether what follows on the connection may be the rest of this body
-    try {
-      if (stopping) throw Refusal{503, "the server is stopping"};
-      if (read != nullptr) call.body = body_of(request, response, *read, options.max_body);
-      unread = false;
-      reply = handle(call);
-    } catch (const Refusal& refused) {
-      reply = refusal(refused.status, refused.message);
-    } catch (const std::bad_alloc&) {
-      reply = refusal(503, "out of memory");
-    } catch (const std::exception& error) {
-      reply = refusal(500, error.what());
+  Connections connections;  // which what the context holds refers to
+  asio::io_context context;
+  asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
+  tcp::acceptor acceptor{asio::make_strand(context)};  // as it is closed by another thread
+  asio::steady_timer pause{acceptor.get_executor()};
+  Workers workers{1024};  // last, so that it ends first
+  std::mutex mutex;
+  std::condition_variable stopped;
+
+  /// Reads and writes. A connection for which memory does not suffice ends.
+  void run() {
+    while (!context.stopped()) {
+      try {
+        context.run();
+      } catch (const std::bad_alloc&) {
+      }
     }
-    response.status = reply.status;
-    for (const auto& [name, value] : reply.headers) response.set_header(name, value);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    done(call, reply, passed.count());
-    if (unread) return answer_and_close(response, std::move(reply));
-    response.body = std::move(reply.body);
-    response.set_header("Content-Type", reply.type);
+  }
+
+  void accept() {
+    acceptor.async_accept(asio::make_strand(context), [this](boost::system::error_code error, tcp::socket socket) {
+      if (connections.stopping) return;
+      if (error == asio::error::no_descriptors || error == asio::error::no_memory) {  // until some are closed
+        make_room(1);
+        pause.expires_after(std::chrono::milliseconds(20));
+        return pause.async_wait([this](boost::system::error_code) { accept(); });
+      }
+      if (!error) {
+        make_room(0);
+        std::make_shared<Connection>(std::move(socket), connections)->begin();
+      }
+      accept();
+    });
+  }
+
+  /// Closes those that have waited for their clients the longest, so that there is room for one more.
+  void make_room(std::size_t at_least) {
+    std::vector<std::shared_ptr<Connection>> closed;
+    {
+      const std::lock_guard lock(connections.mutex);
+      const std::size_t most = connections.max_open;
+      const std::size_t count = std::max(at_least, connections.open >= most ? connections.open - most + 1 : 0);
+      for (const auto& each : connections.waiting) {
+        if (closed.size() >= count) break;
+        if (auto connection = each.lock()) closed.push_back(std::move(connection));
+      }
+    }
+    for (const auto& connection : closed) connection->close();
   }
 };
 
-HttpServer::HttpServer(const ServerOptions& options, Handler handle, Done done) : impl_(new Impl) {
-  impl_->options = options;
-  impl_->handle = std::move(handle);
-  impl_->done = std::move(done);
-  httplib::Server& server = impl_->server;
-  server.new_task_queue = [] { return new Connections; };
-  server.set_payload_max_length(options.max_body);
-  server.set_keep_alive_max_count(std::size_t{1} << 30);
-  server.set_keep_alive_timeout(30);
-  server.set_read_timeout(5);
-  server.set_write_timeout(5);
-  server.set_tcp_nodelay(true);
-  server.set_socket_options([impl = impl_](int socket) {
-    // Not the library's own choice, SO_REUSEPORT: two servers would share a port unasked.
-    const int yes = 1;
-    (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    impl->socket = socket;
-  });
-  thread_local bool inside = false;
-  server.set_pre_routing_handler([impl = impl_](const httplib::Request&, httplib::Response&) {
-    if (!std::exchange(inside, true)) ++impl->under_way;
-    return httplib::Server::HandlerResponse::Unhandled;
-  });
-  server.set_logger([impl = impl_](const httplib::Request&, const httplib::Response&) {
-    if (std::exchange(inside, false)) --impl->under_way;
-  });
-  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (!response.body.empty() || response.has_header("Connection")) return;  // answered, see answer_and_close
-    const Reply reply = refusal(response.status, fmt::format("HTTP status {}", response.status));
-    response.set_content(reply.body, reply.type);
-  });
-  server.Get(".*", [impl = impl_](const httplib::Request& request, httplib::Response& response) {
-    impl->answer(request, response, nullptr);
-  });
-  server.Post(".*", [impl = impl_](const httplib::Request& request, httplib::Response& response,
-                                   const httplib::ContentReader& read) { impl->answer(request, response, &read); });
-}
+HttpServer::HttpServer(const ServerOptions& options, Handler handle, Done done)
+    : impl_(std::make_unique<Impl>(options, std::move(handle), std::move(done))) {}
+
+HttpServer::~HttpServer() = default;
 
 int HttpServer::bind() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;
-    (void)::setrlimit(RLIMIT_NOFILE, &files);
+  ServerOptions& o = impl_->connections.options;
+  impl_->connections.max_open = connections_to_be_had(o.memory);
+  try {
+    tcp::resolver resolver(impl_->context);
+    const tcp::endpoint endpoint = *resolver.resolve(o.host, std::to_string(o.port), tcp::resolver::passive).begin();
+    o.check_host = endpoint.address().is_loopback() || !o.allowed_hosts.empty();
+    impl_->acceptor.open(endpoint.protocol());
+    impl_->acceptor.set_option(tcp::acceptor::reuse_address(true));
+    impl_->acceptor.bind(endpoint);
+    impl_->acceptor.listen(1024);
+    return impl_->acceptor.local_endpoint().port();
+  } catch (const boost::system::system_error& error) {
+    throw Error(fmt::format("cannot listen on {} port {}: {}", o.host, o.port, error.code().message()));
   }
-  const ServerOptions& o = impl_->options;
-  int port = o.port;
-  if (port == 0) {
-    port = impl_->server.bind_to_any_port(o.host);
-  } else if (!impl_->server.bind_to_port(o.host, port)) {
-    port = -1;
-  }
-  if (port < 0) throw Error(fmt::format("cannot listen on {} port {}: {}", o.host, o.port, std::strerror(errno)));
-  (void)::listen(impl_->socket, 1024);  // the library's queue is of 5: bursts would wait a second
-  return port;
 }
 
 void HttpServer::serve() {
-  (void)impl_->server.listen_after_bind();
+  impl_->accept();
+  const unsigned count = std::clamp(std::thread::hardware_concurrency() / 2, 1u, 16u);  // tensors are copied here
+  std::vector<std::thread> threads;
+  try {
+    while (threads.size() < count) threads.emplace_back([this] { impl_->run(); });
+  } catch (const std::system_error&) {  // as many as there are to be had
+    if (threads.empty()) throw;
+  }
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->stopped.wait(lock, [&] { return impl_->connections.stopping.load(); });
+  }
   const auto end = std::chrono::steady_clock::now() + patience;
-  while (impl_->under_way > 0 && std::chrono::steady_clock::now() < end) {
+  while (impl_->connections.under_way > 0 && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  impl_->context.stop();
+  for (std::thread& thread : threads) thread.join();
 }
 
-/// The library's own stop is lost where `serve` has not begun yet; a socket that is shut stays so.
 void HttpServer::stop() {
-  impl_->stopping = true;
-  (void)::shutdown(impl_->socket, SHUT_RDWR);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->connections.stopping = true;
+  }
+  impl_->stopped.notify_all();
+  asio::post(impl_->acceptor.get_executor(), [this] {
+    boost::system::error_code ignored;
+    impl_->acceptor.close(ignored);
+  });
 }
 
 }  // namespace lamina::app

@@ -141,7 +141,7 @@ PoolAnswer Service::run(Hosted& model, PlanPool& pool, std::vector<Tensor> input
 void Service::done(const Call& call, const Reply& reply, double seconds) {
   // Few paths that are there, one for all others: whoever asks for many must not fill the memory.
   const std::vector<std::string> path = segments(call.path);
-  std::string kind = path.empty() ? "page" : "other";
+  std::string kind = call.path == "/" ? "page" : "other";
   for (const char* known : {"classify", "features", "filters", "models", "metrics", "profile"}) {
     if (!path.empty() && path[0] == known) kind = known;
   }
@@ -188,8 +188,7 @@ Reply Service::page(const std::string& path) const {
   for (const PageFile& file : page_files) {
     if (path != file.path) continue;
     Reply reply = {.body = std::string(file.content), .type = file.type};
-    reply.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' blob: data:";
-    reply.headers["X-Content-Type-Options"] = "nosniff";
+    reply.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'";
     if (options_.page.empty()) return reply;
     std::ifstream source(options_.page + '/' + file.name, std::ios::binary);
     if (!source) throw Refusal{404, fmt::format("{}/{} cannot be read", options_.page, file.name)};

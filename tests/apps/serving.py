@@ -2,13 +2,16 @@
 
 import http.client
 import json
+import resource
 import signal
 import subprocess
 
 
 class Server:
-    def __init__(self, lamina, source, *arguments):
-        self.process = subprocess.Popen([lamina, "serve", "--port", "0", "--device", "cpu", *arguments],
+    def __init__(self, lamina, source, *arguments, files=None):
+        """`files`: how many it may have open."""
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
+        self.process = subprocess.Popen([lamina, "serve", "--port", "0", "--device", "cpu", *arguments], preexec_fn=limit,
                                         cwd=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         self.port = int(line.split("127.0.0.1:")[1].split("/")[0]) if "127.0.0.1:" in line else 0
@@ -26,6 +29,11 @@ class Server:
     def json(self, *arguments, **more):
         status, content, _ = self.ask(*arguments, **more)
         return status, json.loads(content)
+
+    def most_memory(self):
+        """MiB that it ever had."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM"))
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)

@@ -1,13 +1,16 @@
-// What `lamina serve` answers, from the request's parts on: sockets and HTTP's own syntax are cpp-httplib's.
+// What `lamina serve` reads from a connection and answers, from the socket on.
 
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "fuzz/target.h"
 #include "lamina/lamina.h"
+#include "serve/body.h"
 #include "serve/page.h"
+#include "serve/request.h"
 #include "serve/service.h"
 
 namespace lamina::app {
@@ -21,6 +24,8 @@ const std::span<const PageFile> page_files = files;
 
 namespace lamina::fuzz {
 namespace {
+
+constexpr std::size_t max_body = 1 << 16;
 
 /// Photographs of 8 x 8 in, scores of four classes out.
 void write_model(const std::filesystem::path& path) {
@@ -69,40 +74,12 @@ app::Service& service() {
   return instance;
 }
 
-/// "METHOD path?key=value&key=value", lines "name: value", an empty line, the body.
-app::Call parse(Bytes input) {
-  std::string_view rest(reinterpret_cast<const char*>(input.data()), input.size());
-  const auto line = [&] {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view result = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    return result;
-  };
-  const auto split = [](std::string_view text, std::string_view at) {
-    const std::size_t place = std::min(text.find(at), text.size());
-    return std::pair(std::string(text.substr(0, place)),
-                     std::string(text.substr(std::min(place + at.size(), text.size()))));
-  };
-  app::Call call;
-  std::string target, query;
-  std::tie(call.method, target) = split(line(), " ");
-  std::tie(call.path, query) = split(target, "?");
-  while (!query.empty()) {
-    auto [parameter, others] = split(query, "&");
-    call.query.insert(split(parameter, "="));
-    query = std::move(others);
-  }
-  for (std::string_view header = line(); !header.empty(); header = line()) call.headers.insert(split(header, ": "));
-  call.body = rest;
-  return call;
-}
-
-}  // namespace
-
-void http(Bytes input) {
-  const app::Call call = parse(input);
+/// What is answered: whatever the service does, a reply of HTTP.
+void answer(app::Call& call) {
   app::Reply reply;
   try {
+    app::decode_body(call, max_body);
+    call.body = app::file_of_form(call.header("content-type"), call.body);
     reply = service().handle(call);
   } catch (const app::Refusal& refusal) {
     reply.status = refusal.status;
@@ -115,6 +92,47 @@ void http(Bytes input) {
     broken("what is called JSON is JSON");
   }
   service().done(call, reply, 0);
+}
+
+/// Reads the bytes of a connection that come `piece` at a time, and gives `whole` each request. Returns them in words.
+template <class F>
+std::string requests_of(Bytes input, std::size_t piece, const F& whole) {
+  static const app::ServerOptions options = {.max_body = max_body};
+  static app::MemoryBudget memory(std::uint64_t{256} << 20);
+  app::RequestReader reader(options, memory);
+  std::string words;
+  for (;;) {
+    if (reader.state() == app::RequestReader::State::refused) {
+      if (reader.verdict().status < 400 || reader.verdict().status > 599) broken("what is refused is an error of HTTP");
+      return words + "refused";
+    }
+    if (reader.state() == app::RequestReader::State::whole) {
+      app::Call& call = reader.call();
+      if (call.body.size() > max_body) broken("a body has its limit");
+      if (call.method != "POST" && !call.body.empty()) broken("GET and HEAD have no body");
+      words += call.method + ' ' + call.path + ' ' + std::string(call.body) + '\n';
+      for (const auto& [name, value] : call.headers) words += name + ':' + value + '\n';
+      whole(call);
+      reader.next();
+      continue;
+    }
+    if (input.empty()) return words;
+    const std::span<char> room = reader.room();
+    const std::size_t bytes = std::min({room.size(), piece, input.size()});
+    if (bytes == 0) broken("there is room for more");
+    std::memcpy(room.data(), input.data(), bytes);
+    input = input.subspan(bytes);
+    reader.take(bytes);
+  }
+}
+
+}  // namespace
+
+void http(Bytes input) {
+  const std::string at_once = requests_of(input, input.size(), answer);
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{7}}) {
+    if (requests_of(input, piece, [](const app::Call&) {}) != at_once) broken("how bytes come says nothing");
+  }
 }
 
 }  // namespace lamina::fuzz

@@ -13,6 +13,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from http_seeds import requests
+
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
 GOLDEN = SOURCE / "tests/golden"
@@ -194,26 +196,6 @@ def models():
         yield name, safetensors(header, struct.pack("<f", 0.5) * (at // 4))
 
 
-def requests():
-    def post(path, body, headers=""):
-        return f"POST {path}\n{headers}\n".encode() + body
-    infer = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 3, 8, 8], "data": [1] * 192}]}
-    text = json.dumps(infer).encode()
-    yield "infer", post("/v2/models/tiny/infer", text)
-    asked = dict(infer, id="7", outputs=[{"name": "scores", "parameters": {"binary_data": True}}], parameters={"binary_data_output": True})
-    yield "outputs", post("/v2/models/tiny/versions/1/infer", json.dumps(asked).encode())
-    head = json.dumps({"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 3, 8, 8],
-                                   "parameters": {"binary_data_size": 768}}]}).encode()
-    yield "binary", post("/v2/models/tiny/infer", head + bytes(768), f"inference-header-content-length: {len(head)}\n")
-    photo = (GOLDEN / "images/tiny.png").read_bytes()
-    yield "classify", post("/classify?model=tiny&top=3", photo)
-    yield "features", post("/features?layer=conv", photo)
-    yield "maps", post("/features?layer=relu&model=tiny", photo, "accept: application/octet-stream\n")
-    for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/tiny", "/v2/models/tiny/config", "/v2/models/tiny/ready",
-                 "/models", "/filters", "/filters?layer=conv", "/profile?model=tiny", "/metrics", "/", "/app.js", "/nothing"):
-        yield "get" + path.replace("/", "-").replace("?", "-"), f"GET {path}\n\n".encode()
-
-
 def golden(folder, *patterns):
     for pattern in patterns:
         for path in sorted((GOLDEN / folder).glob(pattern)):
@@ -265,8 +247,10 @@ def dictionaries():
     yield "graph", everything
     yield "model", everything + tensors + ["lamina.graph", "lamina.labels", "lamina.preprocess", "resize", "crop", "mean", "std", "divisor", "aspect", "order"]
     yield "onnx", op_names() + attribute_names() + ["ai.onnx", "then_branch", "else_branch", "If", "Loop", "Constant", "location", "offset", "length"]
-    yield "http", ["GET ", "POST ", "/v2/models/tiny/infer", "/classify", "/features", "/filters", "?model=tiny", "&top=", "?layer=conv", "inference-header-content-length: ",
-                   "accept: application/octet-stream", '"inputs":[', '"outputs":[', '"name":"input"', '"datatype":"FP32"', '"shape":[1,3,8,8]', '"data":[', '"parameters":{',
+    yield "http", ["GET ", "POST ", "HEAD ", " HTTP/1.1\r\n", " HTTP/1.0\r\n", "\r\n\r\n", "Host: localhost\r\n", "Content-Length: ", "Transfer-Encoding: chunked\r\n",
+                   "0\r\n\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n", "Content-Encoding: gzip\r\n", "Origin: http://localhost\r\n",
+                   "Content-Type: multipart/form-data; boundary=xyz\r\n", "\r\n--xyz", "%2e", "/v2/models/tiny/infer", "/classify", "/features", "/filters", "?model=tiny", "&top=", "?layer=conv", "Inference-Header-Content-Length: ",
+                   "Accept: application/octet-stream\r\n", '"inputs":[', '"outputs":[', '"name":"input"', '"datatype":"FP32"', '"shape":[1,3,8,8]', '"data":[', '"parameters":{',
                    '"binary_data_size":', '"binary_data":true', '"scores"', "null", "1e400", "-0", "\\ud800"]
 
 
@@ -274,7 +258,7 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
     corpora = {"safetensors": headers(), "npy": golden("files", "*.npy"), "pth": golden("files", "*.pt*"), "pickle": pickles(),
                "png": golden("images", "*.png"), "jpeg": golden("images", "*.jpg"), "bitmap": golden("images", "*.bmp", "*.tga", "*.p[gp]m"),
-               "graph": graphs(), "model": models(), "onnx": onnx_files(), "http": requests()}
+               "graph": graphs(), "model": models(), "onnx": onnx_files(), "http": requests((GOLDEN / "images/tiny.png").read_bytes())}
     for target, seeds in corpora.items():
         (folder / "corpus" / target).mkdir(parents=True, exist_ok=True)
         for name, data in seeds:

@@ -63,6 +63,16 @@ std::size_t mutate_header(std::uint8_t* data, std::size_t size, std::size_t most
   return begin + length + tail.size();
 }
 
+/// The length of the body of a connection's first request, where six digits have room for it.
+void repair_http(std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size), name = "Content-Length: ";
+  const std::size_t at = text.find(name), body = text.find("\r\n\r\n");
+  if (at == text.npos || body == text.npos || at + name.size() + 6 > body) return;
+  std::size_t length = size - body - 4;
+  for (std::size_t i = 6; i-- > 0; length /= 10)
+    data[at + name.size() + i] = static_cast<std::uint8_t>('0' + length % 10);
+}
+
 }  // namespace
 
 std::size_t mutate(std::string_view target, std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
@@ -72,6 +82,7 @@ std::size_t mutate(std::string_view target, std::uint8_t* data, std::size_t size
   const std::size_t changed = LLVMFuzzerMutate(data, size, most);
   if (!plain && target == "png") repair_png(data, changed);
   if (!plain && target == "pth") repair_zip(data, changed);
+  if (!plain && seed % 4 != 0 && target == "http") repair_http(data, changed);
   return changed;
 }
 

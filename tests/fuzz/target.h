@@ -28,7 +28,7 @@ void bitmap(Bytes);  // BMP, TGA, PGM and PPM
 void graph(Bytes);   // lamina.graph, with weights that are there: compiled in two ways, which must agree
 void model(Bytes);   // a whole model file
 void onnx(Bytes);
-void http(Bytes);  // a request to `lamina serve`: first line, headers, an empty line, body
+void http(Bytes);  // what a connection to `lamina serve` sends: requests, one behind the other
 
 inline constexpr Target targets[] = {
     {"safetensors", safetensors, 4096},

@@ -1,2 +1,3 @@
-GET /app.js
+GET /app.js HTTP/1.1
+Host: localhost
 
