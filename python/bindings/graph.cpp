@@ -258,6 +258,16 @@ void bind_graph(nb::module_& m) {
           nb::sig("def input_shapes(self) -> tuple[tuple[int | str, ...], ...]"),
           "\"N\" is the batch, \"?\" an extent that is left open.")
       .def_prop_ro(
+          "input_dtypes",
+          [](const Graph& self) {
+            nb::list names;
+            for (const int input : self.inputs()) {
+              names.append(std::string(name(self.nodes()[static_cast<std::size_t>(input)].dtype)));
+            }
+            return nb::tuple(names);
+          },
+          nb::sig("def input_dtypes(self) -> tuple[str, ...]"))
+      .def_prop_ro(
           "output_shapes", [](const Graph& self) { return nb::tuple(port_list(self, self.outputs(), true)); },
           nb::sig("def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]"),
           "None where only compiling tells.")

@@ -1,0 +1,98 @@
+"""Programs written for ONNX Runtime, with one line changed."""
+
+import threading
+
+import lamina
+import lamina.onnxruntime as ort
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def model(digits, tmp_path):
+    path = tmp_path / "digits.safetensors"
+    digits.save(path)
+    return path
+
+
+@pytest.fixture
+def session(model):
+    return ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def test_runs_as_a_plan_does(session, plan, x):
+    (scores,) = session.run(None, {"input": x})
+    np.testing.assert_array_equal(scores, plan(x))
+    (scores,) = session.run([session.get_outputs()[0].name], {session.get_inputs()[0].name: x})
+    np.testing.assert_array_equal(scores, plan(x))
+
+
+def test_says_what_it_takes_and_gives(session):
+    assert session.get_inputs() == [ort.NodeArg("input", ["N", 3, 32, 32], "tensor(float)")]
+    assert session.get_outputs() == [ort.NodeArg("classifier.6", ["N", 10], "tensor(float)")]
+    assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_compiles_for_the_shapes_that_come(model, x):
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"], plans=2, threads=1)
+    for count in (1, 2, 1, 2, 1):
+        assert session.run(None, {"input": x[:count]})[0].shape == (count, 10)
+    assert len(session._plans) == 2
+    one = session._plans[((1, 3, 32, 32),)]
+    session.run(None, {"input": np.concatenate([x, x])})  # of a third shape: the one not used for longest goes
+    assert list(session._plans) == [((1, 3, 32, 32),), ((4, 3, 32, 32),)]
+    assert session._plans[((1, 3, 32, 32),)] is one
+
+
+def test_takes_arrays_with_gaps_and_converts_when_told(model, session, x):
+    (expected,) = session.run(None, {"input": x})
+    wide = np.zeros((2, 3, 32, 64), np.float32)
+    wide[..., ::2] = x
+    np.testing.assert_array_equal(session.run(None, {"input": wide[..., ::2]})[0], expected)
+    with pytest.raises(lamina.Error, match=r"expected float32, got float64; convert=True converts"):
+        session.run(None, {"input": x.astype(np.float64)})
+    converting = ort.InferenceSession(model, providers=["CPUExecutionProvider"], convert=True)
+    np.testing.assert_array_equal(converting.run(None, {"input": x.astype(np.float64)})[0], expected)
+
+
+def test_names_what_is_wrong(session, x):
+    with pytest.raises(lamina.Error, match="there is no output scores; expected some of classifier.6"):
+        session.run(["scores"], {"input": x})
+    with pytest.raises(lamina.Error, match="expected inputs input, got image"):
+        session.run(None, {"image": x})
+    with pytest.raises(lamina.Error, match=r"input: expected 4 extents"):
+        session.run(None, {"input": x[0]})
+
+
+def test_takes_the_first_provider_that_is_here(model):
+    with pytest.warns(UserWarning, match="TensorrtExecutionProvider is not here"):
+        session = ort.InferenceSession(model, providers=["TensorrtExecutionProvider", "CPUExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    with pytest.warns(UserWarning), pytest.raises(lamina.Error, match="none of the providers"):
+        ort.InferenceSession(model, providers=["QNNExecutionProvider"])
+
+
+def test_options_of_a_session(model, x, session):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.enable_mem_pattern = False  # means nothing here
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    apart = ort.InferenceSession(model, options, ["CPUExecutionProvider"])
+    np.testing.assert_allclose(apart.run(None, {"input": x})[0], session.run(None, {"input": x})[0], rtol=1e-4, atol=1e-5)
+
+
+def test_threads_share_a_session(session, x):
+    (expected,) = session.run(None, {"input": x})
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            if not np.array_equal(session.run(None, {"input": x})[0], expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
