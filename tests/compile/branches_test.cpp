@@ -55,7 +55,9 @@ Graph rep_vgg() {
 Graph mobile_one() {
   Block b;
   const Conv2dOptions window = {.kernel = {3, 5}, .padding = {1, 2}, .groups = channels};
-  const Value two = b.sum("two", b.conv("a", window, b.x), b.norm("norm", b.conv("b", window, b.x)));
+  // A sum in a loop begins with 0.
+  const Value first = op(b.g, "Add", {b.conv("a", window, b.x), constant(b.g, Tensor::zeros({}))});
+  const Value two = b.sum("two", first, b.norm("norm", b.conv("b", window, b.x)));
   const Value three = b.sum("three", b.conv("point", {.kernel = 1, .groups = channels}, b.x), two);
   return b.end(b.norm("behind", b.sum("four", three, b.x)));
 }

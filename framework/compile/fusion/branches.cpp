@@ -128,12 +128,18 @@ class Branches : Dataflow {
     return conv;
   }
 
+  /// The one function of f32 that an operation applies.
+  static const PointwiseStep* only_step(const Operation& op) {
+    const auto* module = dynamic_cast<const Elementwise*>(op.module.get());
+    const bool is_one = module != nullptr && module->compute() == DType::f32 && module->output() == DType::f32 &&
+                        module->chain().size() == 1;
+    return is_one ? &module->chain()[0] : nullptr;
+  }
+
   std::optional<TwoTerms> two_terms(const Operation& op) const {
-    const auto* add = dynamic_cast<const Elementwise*>(op.module.get());
-    if (add == nullptr || add->compute() != DType::f32 || add->output() != DType::f32 || add->chain().size() != 1 ||
-        op.inputs.size() != 2 || add->chain()[0].operand != 1)
-      return std::nullopt;
-    const Pointwise function = add->chain()[0].function;
+    const PointwiseStep* step = only_step(op);
+    if (step == nullptr || op.inputs.size() != 2 || step->operand != 1) return std::nullopt;
+    const Pointwise function = step->function;
     const bool fits = shape(op.inputs[0]) == shape(op.output) && shape(op.inputs[1]) == shape(op.output);
     if (!fits || (function != Pointwise::add && function != Pointwise::sub)) return std::nullopt;
     return TwoTerms{op.inputs[0], op.inputs[1], function == Pointwise::add ? 1.0 : -1.0};
@@ -155,12 +161,21 @@ class Branches : Dataflow {
       const auto [scale, shift] = norm->coefficients();
       return Factors{scale, shift};
     }
+    const auto channels = static_cast<std::size_t>(shape(op.output).extents()[1]);
+    if (const PointwiseStep* step = only_step(op); step != nullptr && op.inputs.size() == 1 && step->operand < 0) {
+      switch (step->function) {
+        case Pointwise::add: return Factors{{}, std::vector(channels, step->a)};
+        case Pointwise::sub: return Factors{{}, std::vector(channels, -step->a)};
+        case Pointwise::mul: return Factors{std::vector(channels, step->a), {}};
+        default: return std::nullopt;
+      }
+    }
     std::vector<Module::Operand> operands;
     for (const int input : op.inputs) {
       const Tensor& constant = program_.value(input).constant;
       operands.push_back({constant.defined() ? 0 : Module::Operand::own, constant});
     }
-    const auto known = per_channel(*op.module, operands, shape(op.output).extents()[1], 2);
+    const auto known = per_channel(*op.module, operands, static_cast<std::int64_t>(channels), 2);
     if (!known) return std::nullopt;
     return Factors{{known->scale.begin(), known->scale.end()}, {known->shift.begin(), known->shift.end()}};
   }
