@@ -1,5 +1,6 @@
 // Graph::compile: the passes (passes.cpp), and then the memory that they found to be needed.
 
+#include <algorithm>
 #include <new>
 
 #include "lamina/base/error.h"
@@ -113,6 +114,10 @@ class Compiler {
       if (!buffer.constant.defined()) continue;
       buffer.home = buffer.constant = buffer.constant.to(device);
       plan_.bind(b, buffer.home);
+    }
+    if (device.is_cuda()) {
+      plan_.faults = Tensor::pinned(bytes(plan_.steps.size() * sizeof(IndexFault)), DType::u8);
+      std::fill_n(static_cast<IndexFault*>(plan_.faults.raw()), plan_.steps.size(), IndexFault());
     }
     for (auto& output : plan_.outputs) {
       if (device.is_cuda()) output.staging = Tensor::pinned(output.shape, output.dtype);

@@ -13,12 +13,21 @@ namespace lamina {
 
 class ThreadPool;
 
+/// An index that was outside, as a GPU's kernel notes it for the host.
+struct LAMINA_API IndexFault {
+  std::int64_t found = 0;  ///< whether there is one
+  std::int64_t index = 0, extent = 0;
+};
+
 /// What an operator runs with.
 struct LAMINA_API Execution {
   ThreadPool* pool = nullptr;  ///< on the CPU
   void* stream = nullptr;      ///< on a GPU: a cudaStream_t
   void* workspace = nullptr;   ///< workspace_bytes() on the operator's device
   Neighbours neighbours = {};  ///< of an operator that heeds them
+  /// On a GPU: page-locked memory in which a kernel leaves an index that was outside; may be null. A Plan reads it
+  /// where results come down.
+  IndexFault* fault = nullptr;
 
   /// Calls body(index, worker) once for every index in [0, count) and returns when all are done, on the threads of the
   /// Plan that runs the operator: `worker` is in [0, threads), as many as Preparation::threads says. The first

@@ -186,8 +186,8 @@ struct ResampleProblem {
   std::vector<Axis> axes;
 };
 
-/// Elements of input 0 at places that input 1, of i64 or i32, says; negative ones count from the end, what is outside
-/// becomes 0 (the layer refuses constants that are). Any dtype, nchw, b = batch_dims.
+/// Elements of input 0 at places that input 1, of i64 or i32, says; negative ones count from the end. One that is
+/// outside is an Error on the CPU and an IndexFault on a GPU, which leaves 0 there. Any dtype, nchw, b = batch_dims.
 ///   take:     output [a..., indices..., c...] = input [a..., D, c...] along `dim`
 ///   elements: output[i][j][k] = input[i][index[i][j][k]][k], for dim = 1
 ///   nd:       output [b..., i..., rest...]: indices [b..., i..., K] select K extents of the input after the first b

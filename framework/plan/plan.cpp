@@ -115,6 +115,10 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, std::int64_t image
     Tensor& home = buffers[buffer].home;
     const auto copy = tensors[i].device().is_cpu() ? cuda::upload : cuda::copy_on_device;
     copy(options.device.index, home.raw(), tensors[i].raw(), tensors[i].bytes(), stream);
+    if (!whole) {  // of images that are not there: nothing that could be an index, and outside
+      cuda::fill_bytes(options.device.index, static_cast<std::byte*>(home.raw()) + tensors[i].bytes(), 0,
+                       home.bytes() - tensors[i].bytes(), stream);
+    }
     bind(buffer, home);
   }
 }
@@ -134,8 +138,20 @@ std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* s
     cuda::download(options.device.index, output.staging.raw(), results[i].raw(), results[i].bytes(), stream);
     results[i] = output.batched ? output.staging.slice(0, images) : output.staging;
   }
-  if (download) cuda::synchronize(options.device.index, stream);
+  if (!download) return results;
+  cuda::synchronize(options.device.index, stream);
+  check_indices();
   return results;
+}
+
+void Plan::Impl::check_indices() {
+  auto* const noted = static_cast<IndexFault*>(faults.raw());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (noted[i].found == 0) continue;
+    const IndexFault fault = noted[i];
+    std::fill_n(noted, steps.size(), IndexFault());
+    fail(steps[i].name, ": index ", fault.index, " is outside of an extent of ", fault.extent);
+  }
 }
 
 std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream) {
@@ -200,7 +216,9 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
       cuda::copy_on_device(device.index, targets[i].raw(), results[i].raw(), targets[i].bytes(), stream);
     }
   }
-  if (wait) cuda::synchronize(device.index, stream);
+  if (!wait) return;
+  cuda::synchronize(device.index, stream);
+  check_indices();
 }
 
 std::span<const std::string> Plan::input_names() const { return impl().input_names; }

@@ -101,7 +101,8 @@ class LAMINA_API Plan {
   /// device. Fewer images than the batch may be given, as long as each output is one of each image by itself: the
   /// results are then of so many. If all are on the host, so are the results, complete on return; otherwise the work is
   /// enqueued on `stream` (a cudaStream_t; null: the default stream) and the results stay on the device. Throws Error
-  /// naming the input that does not fit.
+  /// naming the input that does not fit, and for an index that is outside of what it is for: on a GPU once results come
+  /// down to the host, maybe those of a later run.
   Tensor run(const Tensor& input, void* stream = nullptr);
 
   /// The same with any number of inputs and outputs, in the order of the graph's.

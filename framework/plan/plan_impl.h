@@ -100,6 +100,7 @@ struct Plan::Impl {
   std::shared_ptr<ThreadPool> pool;  ///< its own, or that of the options
   Tensor arena;
   Tensor workspace;
+  Tensor faults;  ///< on a GPU: pinned, an IndexFault for each step
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Port> inputs;
@@ -135,6 +136,8 @@ struct Plan::Impl {
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
   void enqueue(void* stream);
   void run_steps(void* stream);
+  /// Once what was enqueued is done: throws Error for an index that was outside.
+  void check_indices();
 
  private:
   bool bound_as(const Recording& recording) const;

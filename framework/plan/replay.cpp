@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lamina/base/error.h"
 #include "lamina/plan/plan_impl.h"
 
 namespace lamina {
@@ -13,7 +14,12 @@ void Plan::Impl::run_steps(void* stream) {
     Step& step = steps[i];
     execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};
     const cuda::ProfilerRange range(step.name.c_str());
-    step.op->run(step.inputs, step.outputs, execution);
+    if (faults.defined()) execution.fault = static_cast<IndexFault*>(faults.raw()) + i;
+    try {
+      step.op->run(step.inputs, step.outputs, execution);
+    } catch (const Error& error) {
+      detail::fail(step.name, ": ", error.what());
+    }
   }
 }
 

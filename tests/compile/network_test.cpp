@@ -231,5 +231,34 @@ TEST(Network, ErrorsNameTheNode) {
   expect_error([&] { (void)g.compile({.batch = 0}); }, {"batch", "0"});
 }
 
+/// Rows of a table at places that only a run knows.
+Graph looked_up(const char* op) {
+  Graph g;
+  const Value table = g.add("table", std::make_shared<Constant>(floats({3, 2})), {});
+  const Value places = g.input("places", {batch, 1}, DType::i64);
+  std::vector<Value> operands = {table, places};
+  if (op == std::string("ScatterND")) operands.push_back(g.input("updates", {batch, 2}));
+  g.output(g.add("rows", std::make_shared<Op>(op), operands));
+  return g;
+}
+
+TEST(Network, AnIndexThatIsOutsideIsAnErrorOfTheRun) {
+  for (const Device device : devices_here()) {
+    Plan gather = looked_up("Gather").compile({.device = device, .batch = 2});
+    Plan scatter = looked_up("ScatterND").compile({.device = device, .batch = 2});
+    const Tensor good = longs({2, -3}, {2, 1});
+    for (int repeat = 0; repeat < 3; ++repeat) {  // on a GPU: enqueued, captured, replayed
+      const std::string text = "rows: index 3 is outside of an extent of 3";
+      EXPECT_EQ(values_of(gather.run(good)), (std::vector<float>{4, 5, 0, 1}));
+      expect_error([&] { gather.run(longs({3, 0}, {2, 1})); }, {text});
+      expect_error([&] { scatter.run({{"places", longs({0, 3}, {2, 1})}, {"updates", floats({2, 2})}}); }, {text});
+      Tensor into({2, 1, 2});
+      expect_error([&] { gather.run_into({{longs({0, -4}, {2, 1})}}, {&into, 1}); }, {"index -4 is outside"});
+      // Of images that are not there nothing is looked up.
+      EXPECT_EQ(values_of(gather.run(longs({1}, {1, 1}))), (std::vector<float>{2, 3}));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test

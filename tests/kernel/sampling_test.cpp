@@ -102,7 +102,7 @@ TEST(Resample, NanAndInfinityReachWhatReadsThem) {
   }
 }
 
-/// As PyTorch's documentation has it, one output at a time.
+/// As PyTorch's documentation has it, one output at a time; the nearest is found before it is mirrored, as in ONNX.
 struct Sampler {
   GridSampleProblem problem;
   Shape in;
@@ -154,11 +154,11 @@ struct Sampler {
       }
       return sum;
     }
-    const double p = padded(raw, size);
     if (problem.mode == GridMode::nearest) {
-      place.back() = static_cast<std::int64_t>(std::nearbyint(p));
+      place.back() = static_cast<std::int64_t>(padded(std::nearbyint(raw), size));
       return sample(plane, grid, place);
     }
+    const double p = padded(raw, size);
     for (int i = 0; i <= 1; ++i) {
       place.back() = static_cast<std::int64_t>(std::floor(p)) + i;
       sum += (i == 0 ? std::floor(p) + 1 - p : p - std::floor(p)) * sample(plane, grid, place);
@@ -211,6 +211,17 @@ TEST(GridSample, AsPyTorchDoes) {
         }
       }
     }
+  }
+}
+
+/// Between pixels 0 and 1 of two, mirrored once: -2.5 goes to -2 and that to 1, but 1.5 would go to 2 and that to 1
+/// too, so that only -1.5 (-2, then 1; else 0.5, then 0) and 2.5 (2, then 1; else 0.5, then 0) tell the two apart.
+TEST(GridSample, TiesAreRoundedBeforeTheyAreMirrored) {
+  const Tensor x = Tensor::from(std::vector<float>{10, 20}, {1, 1, 1, 2});
+  const Tensor grid = Tensor::from(std::vector<float>{-2, 0, 2, 0}, {1, 1, 2, 2});  // pixels -1.5 and 2.5
+  for (const Device device : devices_here()) {
+    const GridSampleProblem problem = {GridMode::nearest, GridPadding::reflection};
+    expect_equal(run_problem(problem, {x, grid}, {1, 1, 1, 2}, DType::f32, device), {20, 20}, "ties");
   }
 }
 

@@ -25,12 +25,8 @@ void slices(const IndexExtents& e, std::size_t size, const std::byte* data, cons
     for (std::int64_t i = item * each; i < std::min(count, (item + 1) * each); ++i) {
       const std::int64_t batch = i / e.places, index = shared ? i % e.places : i;
       const std::int64_t slice = slice_of(e, indices + index * e.depth);
-      std::byte* const to = output + static_cast<std::size_t>(i) * bytes;
-      if (slice < 0) {
-        std::memset(to, 0, bytes);
-      } else {
-        std::memcpy(to, data + static_cast<std::size_t>(batch * e.reach + slice) * bytes, bytes);
-      }
+      std::memcpy(output + static_cast<std::size_t>(i) * bytes,
+                  data + static_cast<std::size_t>(batch * e.reach + slice) * bytes, bytes);
     }
   });
 }
@@ -43,8 +39,7 @@ void elements(const IndexExtents& e, const T* data, const Index* indices, T* out
   pool.parallel_for(detail::ceil_div(count, piece), [&](std::int64_t item, int) {
     Walk walk(e, item * piece);
     for (std::int64_t i = item * piece; i < std::min(count, (item + 1) * piece); ++i, walk.next()) {
-      const std::int64_t place = place_of(indices[i], e.reach);
-      output[i] = place < 0 ? T{} : data[walk.offset() + place * step];
+      output[i] = data[walk.offset() + place_of(indices[i], e.reach) * step];
     }
   });
 }

@@ -63,10 +63,10 @@ Taps taps_of(const GridSampleProblem& problem, float coordinate, std::int64_t si
     for (int i = 0; i < 4; ++i) taps.add(padded(low + static_cast<float>(i - 1), size, problem), size, weights[i]);
     return taps;
   }
-  x = padded(x, size, problem);
   if (problem.mode == GridMode::nearest) {
-    taps.add(std::nearbyint(x), size, 1);
+    taps.add(padded(std::nearbyint(x), size, problem), size, 1);  // rounded first: ties go before they are mirrored
   } else {
+    x = padded(x, size, problem);
     const float low = std::floor(x);
     taps.add(low, size, low + 1 - x);
     taps.add(low + 1, size, x - low);

@@ -9,20 +9,20 @@
 /// Indices as gather and scatter read them.
 namespace lamina::cpu {
 
-/// Where index i is among `extent`: negative ones count from the end; -1: outside.
+/// Where index i is among `extent`: negative ones count from the end. Throws Error for one that is outside.
 inline std::int64_t place_of(std::int64_t i, std::int64_t extent) {
-  if (i < 0) i += extent;  // no index is so low that this overflows: extents are not negative
-  return i >= 0 && i < extent ? i : -1;
+  const std::int64_t place =
+      i < 0 ? i + extent : i;  // no index is so low that this overflows: extents are not negative
+  if (place < 0 || place >= extent) detail::fail_outside(i, extent);
+  return place;
 }
 
-/// The slice that the `depth` components at `indices` name; -1: outside.
+/// The slice that the `depth` components at `indices` name.
 template <class Index>
 std::int64_t slice_of(const detail::IndexExtents& e, const Index* indices) {
   std::int64_t slice = 0;
   for (std::size_t d = 0; d < static_cast<std::size_t>(e.depth); ++d) {
-    const std::int64_t place = place_of(indices[d], e.extents[d]);
-    if (place < 0) return -1;
-    slice += place * e.strides[d];
+    slice += place_of(indices[d], e.extents[d]) * e.strides[d];
   }
   return slice;
 }

@@ -72,10 +72,8 @@ void scatter_slices(const IndexExtents& e, ScatterReduction reduction, const Ind
   pool.parallel_for(detail::ceil_div(e.inner, width), [&](std::int64_t item, int) {
     const std::int64_t first = item * width, last = std::min(e.inner, first + width);
     for (std::int64_t u = 0; u < e.places; ++u) {
-      const std::int64_t slice = slice_of(e, indices + u * e.depth);
-      if (slice < 0) continue;
       const T* const from = updates + u * e.inner;
-      T* const to = output + slice * e.inner;
+      T* const to = output + slice_of(e, indices + u * e.depth) * e.inner;
       if (reduction == ScatterReduction::none) {
         std::copy(from + first, from + last, to + first);
       } else {
@@ -96,9 +94,7 @@ void scatter_elements(const IndexExtents& e, ScatterReduction reduction, const I
   pool.parallel_for(before, [&](std::int64_t item, int) {
     Walk walk(e, item * after);
     for (std::int64_t i = item * after; i < (item + 1) * after; ++i, walk.next()) {
-      const std::int64_t place = place_of(indices[i], e.reach);
-      if (place < 0) continue;
-      T& to = output[walk.offset() + place * step];
+      T& to = output[walk.offset() + place_of(indices[i], e.reach) * step];
       to = reduce(reduction, to, updates[i]);
     }
   });

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
 #pragma unroll 1
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < count; i += step) {
-    const std::int64_t place = place_of(indices[i], e.reach);
+    const std::int64_t place = indices.place(i, e.reach);
     std::int64_t rest = i, offset = place * e.data_strides[e.dim];
 #pragma unroll 1
     for (int d = e.rank - 1; d >= 0; --d) {
@@ -78,7 +78,7 @@ std::size_t largest_word(std::size_t slice, const void* data, const void* output
 }  // namespace
 
 void gather(int device, const IndexExtents& e, std::size_t size, DType index_type, const void* data,
-            const void* indices, void* output, Stream stream) {
+            const void* indices, void* output, IndexFault* fault, Stream stream) {
   const DeviceGuard guard(device);
   const bool by_element = e.kind == GatherKind::elements;
   const std::size_t slice = static_cast<std::size_t>(e.inner) * size;
@@ -88,7 +88,7 @@ void gather(int device, const IndexExtents& e, std::size_t size, DType index_typ
     for (int d = 0; d < e.rank; ++d) count *= e.index_extents[d];
   }
   if (count == 0) return;
-  const Indices at(index_type, indices);
+  const Indices at(index_type, indices, fault);
   with_word(by_element ? size : largest_word(slice, data, output), [&](auto word) {
     using Word = decltype(word);
     const auto* from = static_cast<const Word*>(data);

@@ -67,10 +67,10 @@ __device__ inline Taps<count> taps_of(float coordinate, std::int64_t size, const
 #pragma unroll
     for (int i = 0; i < 4; ++i) taps.set(i, padded(low + static_cast<float>(i - 1), size, s), size, weights[i]);
   } else {
-    x = padded(x, size, s);
     if constexpr (count == 1) {
-      taps.set(0, nearbyintf(x), size, 1);
+      taps.set(0, padded(nearbyintf(x), size, s), size, 1);  // rounded first: ties go before they are mirrored
     } else {
+      x = padded(x, size, s);
       const float low = floorf(x);
       taps.set(0, low, size, low + 1 - x);
       taps.set(1, low + 1, size, x - low);

@@ -2,25 +2,29 @@
 
 #include <cstdint>
 
+#include "lamina/kernel/operator.h"
 #include "lamina/kernel/rules/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
 
 /// Indices as gather and scatter read them, see cpu/lookup/index.h.
 namespace lamina::cuda {
 
-__device__ inline std::int64_t place_of(std::int64_t i, std::int64_t extent) {
-  if (i < 0) i += extent;
-  return i >= 0 && i < extent ? i : -1;
-}
-
 /// Indices of i64 or i32: kernels are compiled once for both, and reading one waits for memory anyhow.
 struct Indices {
   const void* data;
   bool wide;
+  IndexFault* fault;  // or null
 
-  Indices(DType dtype, const void* indices) : data(indices), wide(dtype == DType::i64) {}
-  __device__ std::int64_t operator[](std::int64_t i) const {
-    return wide ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
+  Indices(DType dtype, const void* indices, IndexFault* note) : data(indices), wide(dtype == DType::i64), fault(note) {}
+  /// Where the index at i is among `extent`; -1: outside, which is noted. That is a store over the bus, but only then;
+  /// whichever thread is the last to say so may have it.
+  __device__ std::int64_t place(std::int64_t i, std::int64_t extent) const {
+    const std::int64_t index =
+        wide ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
+    const std::int64_t place = index < 0 ? index + extent : index;
+    if (place >= 0 && place < extent) return place;
+    if (fault != nullptr) *fault = {.found = 1, .index = index, .extent = extent};
+    return -1;
   }
 };
 
@@ -29,7 +33,7 @@ __device__ inline std::int64_t slice_of(const detail::IndexExtents& e, const Ind
   std::int64_t slice = 0;
 #pragma unroll 1
   for (int d = 0; d < e.depth; ++d) {
-    const std::int64_t place = place_of(indices[first + d], e.extents[d]);
+    const std::int64_t place = indices.place(first + d, e.extents[d]);
     if (place < 0) return -1;
     slice += place * e.strides[d];
   }

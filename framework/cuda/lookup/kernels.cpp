@@ -82,7 +82,7 @@ std::unique_ptr<Operator> prepare_gather(const GatherProblem& problem, const Pre
   return make_operator("a thread for each word", [e = detail::gather_extents(problem, p), device = index(p)](
                                                      Inputs inputs, Outputs outputs, const Execution& execution) {
     cuda::gather(device, e, size_of(inputs[0].dtype()), inputs[1].dtype(), inputs[0].raw(), inputs[1].raw(),
-                 outputs[0].raw(), execution.stream);
+                 outputs[0].raw(), execution.fault, execution.stream);
   });
 }
 
@@ -91,7 +91,7 @@ std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const P
       "in order", [e = detail::scatter_extents(problem, p), device = index(p), reduction = problem.reduction](
                       Inputs inputs, Outputs outputs, const Execution& execution) {
         cuda::scatter(device, e, reduction, inputs[0].dtype(), inputs[1].dtype(), inputs[0].raw(), inputs[0].numel(),
-                      inputs[1].raw(), inputs[2].raw(), outputs[0].raw(), execution.stream);
+                      inputs[1].raw(), inputs[2].raw(), outputs[0].raw(), execution.fault, execution.stream);
       });
 }
 

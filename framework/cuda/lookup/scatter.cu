@@ -125,14 +125,14 @@ struct Bits {
 
 void scatter(int device, const IndexExtents& e, ScatterReduction reduction, DType dtype, DType index_type,
              const void* data, std::int64_t size, const void* indices, const void* updates, void* output,
-             Stream stream) {
+             IndexFault* fault, Stream stream) {
   if (size == 0) return;
   const DeviceGuard guard(device);
   if (data != output) copy_on_device(device, output, data, static_cast<std::size_t>(size) * size_of(dtype), stream);
   const Lines lines = lines_of(e);
   if (lines.count == 0 || lines.updates == 0) return;
   const dim3 grid(grid_for(lines.count * lines.parts, threads));
-  const Indices at(index_type, indices);
+  const Indices at(index_type, indices, fault);
   detail::visit(dtype, [&](auto type) {
     using Stored = typename decltype(type)::type;
     const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "lamina/base/error.h"
+
 namespace lamina::detail {
 namespace {
 
@@ -31,6 +33,10 @@ bool broadcasts(const Shape& shape, int first, int end, const Shape& all, int en
 }
 
 }  // namespace
+
+void fail_outside(std::int64_t index, std::int64_t extent) {
+  fail("index ", index, " is outside of an extent of ", extent);
+}
 
 bool all_plain_layout(const Preparation& p) {
   const auto plain = [](const View& view) { return view.format.layout == Layout::nchw; };

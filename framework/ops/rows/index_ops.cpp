@@ -17,7 +17,7 @@ int indices_of(Expansion& e, int i) {
   return dtype == DType::i32 ? node : e.cast(node, DType::i64);
 }
 
-/// What is known is refused now if it is outside; kernels make 0 of it. `depth` components: one of each extent.
+/// What is known is refused now if it is outside, else in the run. `depth` components: one of each extent.
 void check_range(const Expansion& e, int node, std::span<const std::int64_t> extents) {
   if (!e.known(node).defined()) return;
   std::size_t component = 0;

@@ -130,10 +130,16 @@ int pad(Expansion& e) {
       e.refuse("cannot pad an axis of ", extent, " by ", before, " and ", after);
     }
     if (before == 0 && after == 0) continue;
-    if (extent == 0 && mode != "constant") e.refuse("there is nothing to repeat in input ", e.shape(x));
+    // What negative pads cut off is gone before the others repeat what is left.
+    const std::int64_t first = std::max<std::int64_t>(-before, 0),
+                       left = extent - first + std::min<std::int64_t>(after, 0);
+    if (left <= 0 && mode != "constant" && extent + before + after > 0)
+      e.refuse("there is nothing to repeat in input ", e.shape(x), " with pads ", before, " and ", after);
     picks.push_back({d, {}});
-    for (std::int64_t j = -before; j < extent + after; ++j)
-      picks.back().places.push_back(padded_place(j, extent, mode));
+    for (std::int64_t j = std::min<std::int64_t>(-before, 0); j < left + std::max<std::int64_t>(after, 0); ++j) {
+      const std::int64_t place = padded_place(j, left, mode);
+      picks.back().places.push_back(place < 0 ? place : first + place);
+    }
   }
   return picks.empty() ? x : pick(e, x, picks, fill);
 }
