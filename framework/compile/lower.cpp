@@ -53,7 +53,8 @@ Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions
   program.output_batched = resolved.output_batched;
   if (options.keep_all) {
     for (std::size_t i = 0; i < resolved.node.size(); ++i) {
-      program.kept.emplace_back(graph.nodes()[i].name, value_of[static_cast<std::size_t>(resolved.node[i])]);
+      if (resolved.node[i] >= 0)
+        program.kept.emplace_back(graph.nodes()[i].name, value_of[static_cast<std::size_t>(resolved.node[i])]);
     }
   }
   return program;

@@ -3,7 +3,9 @@
 #include "lamina/graph/resolve.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <span>
 
 #include "lamina/base/names.h"
 #include "lamina/ops/expansion.h"
@@ -33,18 +35,66 @@ class Resolver {
     }
     check_batch();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      const Graph::Node& node = nodes_[i];
-      const int before = result_.network.size();
-      if (needed_[i] && node.module != nullptr) result_.node[i] = at_node(node.name, [&] { return add(node); });
-      result_.end[i] = result_.network.size();
-      if (release_) release_(i);
-      if (needed_[i] && !options_.keep_all) drop_operands(i, before);
+      if (needed_[i]) {
+        visit(i);
+      } else {
+        result_.end[i] = result_.network.size();
+        if (release_ && !possible_[i]) release_(i);
+      }
     }
     for (const int output : outputs_) result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
     return std::move(result_);
   }
 
  private:
+  /// Makes what a node is, first what of the branch that an If takes nobody else needed.
+  void visit(std::size_t first) {
+    std::vector<std::size_t> waiting = {first};
+    while (!waiting.empty()) {
+      const std::size_t i = waiting.back();
+      const Graph::Node& node = nodes_[i];
+      if (const int branch = branch_taken(node); branch >= 0 && !needed_[static_cast<std::size_t>(branch)]) {
+        const std::size_t below = waiting.size();
+        for (std::vector<int> pending = {branch}; !pending.empty();) {
+          const auto at = static_cast<std::size_t>(pending.back());
+          pending.pop_back();
+          if (needed_[at]) continue;
+          needed_[at] = true;
+          waiting.push_back(at);
+          for (const int input : certain_inputs(nodes_[at])) {
+            if (input >= 0) pending.push_back(input);
+          }
+        }
+        std::sort(waiting.begin() + static_cast<std::ptrdiff_t>(below), waiting.end(), std::greater<>());
+        continue;
+      }
+      waiting.pop_back();
+      const int before = result_.network.size();
+      if (node.module != nullptr) result_.node[i] = at_node(node.name, [&] { return add(node); });
+      result_.end[i] = result_.network.size();
+      if (release_) release_(i);
+      if (!options_.keep_all) drop_operands(i, before);
+    }
+  }
+
+  static bool is_choice(const Graph::Node& node) {
+    const auto* op = dynamic_cast<const Op*>(node.module.get());
+    return op != nullptr && op->op() == "If" && node.inputs.size() == 3;
+  }
+
+  /// What a node needs whatever its operands are: of an If the condition.
+  static std::span<const int> certain_inputs(const Graph::Node& node) {
+    return std::span(node.inputs).first(is_choice(node) ? 1 : node.inputs.size());
+  }
+
+  /// The operand that an If gives, if its condition is known; -1 if not, and for other nodes.
+  int branch_taken(const Graph::Node& node) const {
+    if (!is_choice(node) || node.inputs[0] < 0) return none;
+    const Tensor& condition = result_.network[result_.node[static_cast<std::size_t>(node.inputs[0])]].constant;
+    if (!condition.defined() || condition.numel() != 1) return none;
+    return node.inputs[to_numbers(condition)[0] != 0 ? 1 : 2];
+  }
+
   /// Names that options speak of must be there.
   void check_names() {
     const auto require_input = [&](const std::string& name) {
@@ -69,19 +119,23 @@ class Resolver {
     if (std::set(outputs_.begin(), outputs_.end()).size() != outputs_.size()) {
       fail("compile: expected each output once");
     }
-    needed_.assign(nodes_.size(), options_.keep_all);
+    needed_.assign(nodes_.size(), false);
+    possible_.assign(nodes_.size(), false);
+    for (const int output : outputs_) possible_[static_cast<std::size_t>(output)] = true;
     for (const int output : outputs_) needed_[static_cast<std::size_t>(output)] = true;
-    for (std::size_t i = nodes_.size(); i-- > 0;) {
-      if (!needed_[i]) continue;
-      for (const int input : nodes_[i].inputs) {
-        if (input >= 0) needed_[static_cast<std::size_t>(input)] = true;
-      }
-    }
     uses_.assign(nodes_.size(), 0);
     for (const int output : outputs_) ++uses_[static_cast<std::size_t>(output)];
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const auto mark = [](std::span<const int> inputs, std::vector<bool>& marks) {
+      for (const int input : inputs) {
+        if (input >= 0) marks[static_cast<std::size_t>(input)] = true;
+      }
+    };
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      if (possible_[i]) mark(nodes_[i].inputs, possible_);
+      if (options_.keep_all && !possible_[i]) needed_[i] = true;
+      if (needed_[i]) mark(certain_inputs(nodes_[i]), needed_);
       for (const int input : nodes_[i].inputs) {
-        if (needed_[i] && input >= 0) ++uses_[static_cast<std::size_t>(input)];
+        if (possible_[i] && input >= 0) ++uses_[static_cast<std::size_t>(input)];
       }
     }
   }
@@ -99,7 +153,7 @@ class Resolver {
     for (const int input : nodes_[i].inputs) {
       if (input < 0 || --uses_[static_cast<std::size_t>(input)] > 0) continue;
       const int node = result_.node[static_cast<std::size_t>(input)];
-      if (!read_[static_cast<std::size_t>(node)]) result_.network.drop_constant(node);
+      if (node >= 0 && !read_[static_cast<std::size_t>(node)]) result_.network.drop_constant(node);
     }
   }
 
@@ -168,10 +222,11 @@ class Resolver {
   const std::vector<Graph::Node>& nodes_;
   const CompileOptions& options_;
   const Release& release_;
-  std::vector<int> outputs_;  // of the graph
-  std::vector<bool> needed_;
-  std::vector<int> uses_;   // by node of the graph: how many needed nodes still have to read it, and the caller
-  std::vector<bool> read_;  // by node of the network: its nodes read it
+  std::vector<int> outputs_;    // of the graph
+  std::vector<bool> needed_;    // by node of the graph
+  std::vector<bool> possible_;  // the same, were all branches taken
+  std::vector<int> uses_;       // by node of the graph: how many possible nodes still have to read it, and the caller
+  std::vector<bool> read_;      // by node of the network: its nodes read it
   Resolved result_;
 };
 
@@ -221,7 +276,7 @@ namespace lamina {
 std::vector<Shape> Graph::shapes(std::int64_t n) const {
   const detail::Resolved resolved = detail::resolve(*this, {.batch = n, .keep_all = true});
   std::vector<Shape> result;
-  for (const int node : resolved.node) result.push_back(resolved.network[node].shape);
+  for (const int node : resolved.node) result.push_back(node < 0 ? Shape() : resolved.network[node].shape);
   return result;
 }
 

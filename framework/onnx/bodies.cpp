@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "lamina/base/names.h"
@@ -6,8 +7,10 @@
 namespace lamina::detail::onnx {
 namespace {
 
-constexpr int deepest = 64;                   // of calls within calls
-constexpr std::uint64_t largest = 4'000'000;  // nodes, names and numbers of all bodies together, as often as called
+constexpr int deepest = 64;  // of calls within calls
+// Nodes, names and numbers of all bodies together, as often as called. A file that says all of them itself has less
+// than one for each three bytes.
+constexpr std::uint64_t of_any_file = 65'536, of_each_byte = 8, largest = 4'000'000;
 
 }  // namespace
 
@@ -15,7 +18,13 @@ constexpr std::uint64_t largest = 4'000'000;  // nodes, names and numbers of all
 void Flattener::pay(std::uint64_t amount, const Scope& scope) {
   if (scope.depth == 0) return;
   paid_ += amount;
-  if (paid_ > largest) refuse(scope, "the bodies of the model's functions grow to more than ", largest, " nodes");
+  const std::uint64_t size = model_.file->bytes().size();
+  const std::uint64_t bound =
+      size < largest / of_each_byte ? std::min(of_any_file + of_each_byte * size, largest) : largest;
+  if (paid_ > bound) {
+    refuse(scope, "the bodies of the model's functions grow to more than ", bound,
+           " nodes, names and numbers, the most for a file of ", size, " bytes");
+  }
 }
 
 /// The names of a body's outputs stand for the values that the call makes.
@@ -47,7 +56,7 @@ void Flattener::call(const FunctionProto& function, const FlatNode& node, const 
   Scope body = {.outer = nullptr,
                 .prefix = prefix,
                 .names = {},
-                .versions = versions_of(function.opsets),
+                .versions = versions_of(function.opsets, model_.file->path()),
                 .arguments = &node.arguments,
                 .function = &function,
                 .depth = scope.depth + 1,
@@ -70,40 +79,72 @@ void Flattener::call(const FunctionProto& function, const FlatNode& node, const 
   connect_outputs(function.outputs, node, body);
 }
 
-/// Puts the branch that is always taken in the place of an If; false if that is not known.
+/// Puts an If's branches in its place: the one that is always taken, or, if that is not known before shapes and the
+/// values of inputs are, both, and for each output an If of Lamina's own that chooses. False if there are none.
 bool Flattener::branch(const FlatNode& node, const Scope& scope) {
   if (node.inputs.size() != 1 || node.inputs[0] < 0 || node.outputs.empty() || node.outputs[0] < 0) return false;
-  const FlatValue& condition = value(node.inputs[0]);
-  if (condition.stored == nullptr || condition.stored->data_type != data_type_bool) return false;
-  const Tensor flag = tensors_.read(*condition.stored);
-  if (flag.numel() != 1) return false;
-  const std::string_view wanted = flag.values<bool>()[0] ? "then_branch" : "else_branch";
-  const GraphProto* graph = nullptr;
+  const GraphProto* branches[2] = {};
   for (const auto& [name, attribute] : node.arguments) {
     const auto* found = std::get_if<std::shared_ptr<const GraphProto>>(&attribute->value);
-    if (name == wanted && found != nullptr) graph = found->get();
+    if (found == nullptr) continue;
+    if (name == "then_branch") branches[0] = found->get();
+    if (name == "else_branch") branches[1] = found->get();
   }
-  if (graph == nullptr) return false;
+  if (branches[0] == nullptr || branches[1] == nullptr) return false;
+  const TensorProto* const stored = value(node.inputs[0]).stored;
+  if (stored != nullptr) {
+    if (stored->data_type != data_type_bool) return false;
+    const Tensor flag = tensors_.read(*stored);
+    if (flag.numel() != 1) return false;
+    add_branch(*branches[flag.values<bool>()[0] ? 0 : 1], node, scope, "");
+    return true;
+  }
+  const std::vector<int> taken = add_branch(*branches[0], node, scope, "/then_branch"),
+                         other = add_branch(*branches[1], node, scope, "/else_branch");
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] < 0) continue;
+    append({.op = "If",
+            .domain = "",
+            .version = newest_opset,
+            .name = node.name,
+            .inputs = {node.inputs[0], taken[i], other[i]},
+            .outputs = {node.outputs[i]},
+            .arguments = {}});
+  }
+  return true;
+}
+
+/// A branch, whose outputs are the node's if it is the only one (`suffix` is empty); returned if not.
+std::vector<int> Flattener::add_branch(const GraphProto& graph, const FlatNode& node, const Scope& scope,
+                                       std::string_view suffix) {
   Scope body = {.outer = &scope,
-                .prefix = value(node.outputs[0]).name,
+                .prefix = concat(value(node.outputs[0]).name, suffix),
                 .names = {},
                 .versions = scope.versions,
                 .arguments = scope.arguments,
                 .function = scope.function,
                 .depth = scope.depth + 1,
                 .where = concat(scope.where, ", ", node.name)};
-  pay(body.versions.size() + graph->initializers.size() + graph->outputs.size(), body);
+  pay(body.versions.size() + graph.initializers.size() + graph.outputs.size(), body);
   if (body.depth > deepest) refuse(scope, node.name, ": more than ", deepest, " deep");
   std::vector<std::string> names;
-  for (const ValueInfoProto& output : graph->outputs) names.push_back(output.name);
+  for (const ValueInfoProto& output : graph.outputs) names.push_back(output.name);
   if (names.size() < node.outputs.size()) {
-    refuse(body, "expected ", node.outputs.size(), " outputs of ", wanted, ", got ", names.size());
+    refuse(body, "expected ", node.outputs.size(), " outputs of each branch, got ", names.size());
   }
-  expect_outputs(names, node, body);
-  add_constants(*graph, body);
-  add_body(graph->nodes, body);
-  connect_outputs(names, node, body);
-  return true;
+  if (suffix.empty()) expect_outputs(names, node, body);
+  add_constants(graph, body);
+  add_body(graph.nodes, body);
+  std::vector<int> made;
+  if (suffix.empty()) {
+    connect_outputs(names, node, body);
+  } else {
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      made.push_back(find(names[i], body));
+      if (made.back() < 0) refuse(body, "output ", quote(names[i]), " is made by no node");
+    }
+  }
+  return made;
 }
 
 }  // namespace lamina::detail::onnx

@@ -30,9 +30,15 @@ std::uint64_t cost_of(const NodeProto& node) {
 
 }  // namespace
 
-std::map<std::string_view, std::int64_t> versions_of(const std::vector<OperatorSetIdProto>& opsets) {
+std::map<std::string_view, std::int64_t> versions_of(const std::vector<OperatorSetIdProto>& opsets,
+                                                     const std::string& path) {
   std::map<std::string_view, std::int64_t> versions;
-  for (const OperatorSetIdProto& opset : opsets) versions[own(opset.domain)] = opset.version;
+  for (const OperatorSetIdProto& opset : opsets) {
+    const auto [known, is_new] = versions.emplace(own(opset.domain), opset.version);
+    if (is_new || known->second == opset.version) continue;
+    fail(path, ": operator set ", quote(opset.domain.empty() ? "ai.onnx" : opset.domain), " is imported as version ",
+         known->second, " and as version ", opset.version);
+  }
   return versions;
 }
 
@@ -173,7 +179,7 @@ FlatGraph Flattener::run() {
   Scope scope = {.outer = nullptr,
                  .prefix = "",
                  .names = {},
-                 .versions = versions_of(model_.opsets),
+                 .versions = versions_of(model_.opsets, model_.file->path()),
                  .arguments = nullptr,
                  .function = nullptr,
                  .depth = 0,

@@ -44,9 +44,10 @@ struct FlatGraph {
   std::vector<int> order;    // of the nodes that the outputs need: each after those that it needs
 };
 
-/// Puts the bodies of the model's functions where they are called, and the taken branch of an If whose condition is a
-/// constant where the If stands; sorts what the outputs need. Names within a body get the call's in front. Throws Error
-/// for names that are missing or made twice, cycles, and bodies that grow without measure.
+/// Puts the bodies of the model's functions where they are called, and where an If stands the branch that is taken, if
+/// its condition is a constant, else both and a choice between them; sorts what the outputs need. Names within a body
+/// get the call's in front. Throws Error for names that are missing or made twice, cycles, and bodies that grow without
+/// measure.
 FlatGraph flatten(const ModelProto& model, Tensors& tensors);
 
 }  // namespace lamina::detail::onnx

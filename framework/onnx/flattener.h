@@ -46,6 +46,8 @@ class Flattener {
   void add_constant(const FlatNode& node);
   void call(const FunctionProto& function, const FlatNode& node, const std::string& prefix, const Scope& scope);
   bool branch(const FlatNode& node, const Scope& scope);
+  std::vector<int> add_branch(const GraphProto& graph, const FlatNode& node, const Scope& scope,
+                              std::string_view suffix);
   void expect_outputs(const std::vector<std::string>& names, const FlatNode& node, Scope& body);
   void connect_outputs(const std::vector<std::string>& names, const FlatNode& node, const Scope& body);
   void append(FlatNode node);
@@ -73,6 +75,7 @@ class Flattener {
 /// "" for ONNX's own domain, which has two names.
 inline std::string_view own(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
 
-std::map<std::string_view, std::int64_t> versions_of(const std::vector<OperatorSetIdProto>& opsets);
+std::map<std::string_view, std::int64_t> versions_of(const std::vector<OperatorSetIdProto>& opsets,
+                                                     const std::string& path);
 
 }  // namespace lamina::detail::onnx

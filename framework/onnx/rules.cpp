@@ -22,7 +22,7 @@ void axes(Call& call) {
 }
 
 void batch_normalization(Call& call) {
-  if (call.take_integer("training_mode", 0) != 0) fail("training_mode: Lamina does not train");
+  if (call.take_integer("training_mode", 0) != 0) call.set("training_mode", std::int64_t{1});
   if (call.take_integer("spatial", 1) == 0) fail("spatial=0: there is one scale for each channel only");
   call.erase("momentum");
   for (std::size_t i = 1; i < call.outputs; ++i) {
@@ -60,9 +60,7 @@ void dropout(Call& call) {
   call.erase("seed");
   if (call.version < 10 && call.wants(1)) fail("its mask has no defined value before opset 10");
   // Where nothing is dropped, how much would have been does not matter.
-  const bool may_train = call.has(2);
-  if (call.inputs.size() > 1) call.inputs[1] = -1;
-  if (!may_train) call.inputs.resize(std::min<std::size_t>(call.inputs.size(), 1));
+  if (!call.has(2)) call.inputs.resize(std::min<std::size_t>(call.inputs.size(), 1));
 }
 
 void grid_sample(Call& call) {

@@ -80,7 +80,9 @@ int Expansion::add(std::shared_ptr<const Module> module, std::vector<int> inputs
   return network_.add(std::move(name), std::move(module), std::move(inputs));
 }
 
-int Expansion::constant_node(Tensor value) { return network_.add_constant(part_name("constant"), std::move(value)); }
+int Expansion::constant_node(Tensor value) {
+  return network_.add_made_constant(part_name("constant"), std::move(value));
+}
 
 int Expansion::scalar(double value, DType dtype) {
   return constant_node(Tensor::from(std::vector<double>{value}, {}).to(dtype));
@@ -127,6 +129,7 @@ int Expansion::cast(int node, DType to) {
 }
 
 int Expansion::move(int node, MoveProblem problem, Shape shape) {
+  for (const MoveProblem::Axis& axis : problem.axes) network_.spend(axis.offsets.size() * sizeof(axis.offsets[0]));
   return solve(std::move(problem), shape, dtype(node), {node});
 }
 

@@ -1,5 +1,7 @@
 #include "lamina/ops/network.h"
 
+#include <utility>
+
 #include "lamina/base/error.h"
 #include "lamina/module/checks.h"
 #include "lamina/module/run_once.h"
@@ -7,13 +9,9 @@
 namespace lamina::detail {
 namespace {
 
-// What is larger is computed anew in each run: a file of some bytes may ask for any number of ones.
-constexpr std::size_t largest_constant = std::size_t{1} << 30;
-
-Tensor evaluate(const Module& module, std::span<const Tensor> inputs, std::span<const Shape> shapes, Shape shape,
-                DType dtype) {
-  return module.is_view(shapes) ? inputs[0].view(shape) : run_once(module, inputs, shape, dtype, 1);
-}
+// What all constants that are computed may take, more where the network has weights: what is beyond is computed anew in
+// each run. A file of some bytes may ask for any number of ones, any number of times. Shapes and the like do not count.
+constexpr std::size_t of_any_network = std::size_t{1} << 30, of_each_byte = 4, uncounted = std::size_t{4} << 10;
 
 }  // namespace
 
@@ -28,7 +26,37 @@ int Network::add_input(std::string name, Shape shape, DType dtype) {
   return append({.name = std::move(name), .module = nullptr, .inputs = {}, .shape = shape, .dtype = dtype});
 }
 
+bool Network::has_room(std::size_t bytes) const {
+  return bytes <= of_any_network && computed_ + bytes <= of_any_network + of_each_byte * stored_;
+}
+
+void Network::spend(std::size_t bytes) {
+  if (bytes <= uncounted) return;
+  if (!has_room(bytes)) {
+    fail("lists and constants that take ", computed_ + bytes,
+         " bytes with those of the nodes before; expected at most ", of_any_network + of_each_byte * stored_,
+         " for a network with ", stored_, " bytes of constants");
+  }
+  computed_ += bytes;
+}
+
+void Network::drop_constant(int id) {
+  Node& node = nodes_[static_cast<std::size_t>(id)];
+  computed_ -= std::exchange(node.computed, 0);
+  node.constant = {};
+}
+
 int Network::add_constant(std::string name, Tensor value) {
+  stored_ += value.bytes();
+  return append_constant(std::move(name), std::move(value));
+}
+
+int Network::add_made_constant(std::string name, Tensor value) {
+  spend(value.bytes());
+  return append_constant(std::move(name), std::move(value));
+}
+
+int Network::append_constant(std::string name, Tensor value) {
   const Shape shape = value.shape();
   const DType dtype = value.dtype();
   return append({.name = std::move(name),
@@ -52,11 +80,14 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs), .shape = {}};
   node.dtype = node.module->output_dtype(dtypes);
   node.shape = node.module->output_shape(shapes);
-  const bool known = !shapes.empty() && constants.size() == shapes.size();
-  if (known && bytes_of(node.shape, {.dtype = node.dtype}) <= largest_constant) {
-    return add_constant(std::move(node.name), evaluate(*node.module, constants, shapes, node.shape, node.dtype));
-  }
-  return append(std::move(node));
+  if (shapes.empty() || constants.size() != shapes.size()) return append(std::move(node));
+  if (node.module->is_view(shapes)) return append_constant(std::move(node.name), constants[0].view(node.shape));
+  const std::size_t bytes = bytes_of(node.shape, {.dtype = node.dtype}), counted = bytes > uncounted ? bytes : 0;
+  if (!has_room(counted)) return append(std::move(node));
+  computed_ += counted;
+  const int id = append_constant(std::move(node.name), run_once(*node.module, constants, node.shape, node.dtype, 1));
+  nodes_[static_cast<std::size_t>(id)].computed = counted;
+  return id;
 }
 
 std::vector<std::string> Network::inputs_of(int id) const {

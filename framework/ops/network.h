@@ -19,7 +19,8 @@ class Network {
     std::vector<int> inputs;               ///< earlier nodes
     Shape shape;                           ///< of the output
     DType dtype = DType::f32;
-    Tensor constant = {};  ///< on the CPU; undefined unless the output is the same in every run
+    Tensor constant = {};      ///< on the CPU; undefined unless the output is the same in every run
+    std::size_t computed = 0;  ///< bytes of a constant that count among all those that were computed
   };
 
   const Node& operator[](int id) const { return nodes_[static_cast<std::size_t>(id)]; }
@@ -27,7 +28,13 @@ class Network {
 
   int add_input(std::string name, Shape shape, DType dtype);
   int add_constant(std::string name, Tensor value);
-  /// A node; a constant, computed here and now, where all its inputs are. Throws Error if the inputs do not fit.
+  /// A constant that no file has.
+  int add_made_constant(std::string name, Tensor value);
+  /// Counts what a node keeps that is not in proportion to a file: a table of places. Throws Error when all of it, with
+  /// the constants that were made, is too much.
+  void spend(std::size_t bytes);
+  /// A node; a constant, computed here and now, where all its inputs are, as long as all such together are in
+  /// proportion to the network's own. Throws Error if the inputs do not fit.
   int add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs);
   /// Something else in a node's place. What it computes must be of the node's type and have that shape.
   void replace(int id, std::shared_ptr<const Module> module, std::vector<int> inputs, Shape shape) {
@@ -35,16 +42,19 @@ class Network {
     node.module = std::move(module), node.inputs = std::move(inputs), node.shape = shape;
   }
   /// Frees the value of a constant that no node reads; nothing if it is none.
-  void drop_constant(int id) { nodes_[static_cast<std::size_t>(id)].constant = {}; }
+  void drop_constant(int id);
   void rename(int id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
 
   /// The names of the inputs that a node depends on.
   std::vector<std::string> inputs_of(int id) const;
 
  private:
+  bool has_room(std::size_t bytes) const;
   int append(Node node);
+  int append_constant(std::string name, Tensor value);
 
   std::vector<Node> nodes_;
+  std::size_t stored_ = 0, computed_ = 0;  // bytes of constants
 };
 
 }  // namespace lamina::detail

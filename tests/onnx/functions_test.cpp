@@ -1,34 +1,11 @@
 // Bodies put where they are called: functions of the model, branches of an If that is decided.
 
+#include "onnx/functions.h"
+#include "lamina/graph/model.h"
 #include "onnx/imported.h"
-#include "support/onnx_writer.h"
 
 namespace lamina::test::onnx {
 namespace {
-
-struct Function {
-  std::string name;
-  std::vector<std::string> inputs, outputs;
-  std::vector<Node> nodes;
-  std::vector<Message> defaults = {};
-  std::int64_t opset = 18;
-};
-
-Message functions(const std::vector<Function>& list) {
-  Message all;
-  for (const Function& f : list) {
-    Message m = Message().text(1, f.name).texts(4, f.inputs).texts(5, f.outputs).text(10, "own");
-    for (const Node& n : f.nodes) m.message(7, node(n));
-    for (const Message& attribute : f.defaults) m.message(11, attribute);
-    all.message(25, m.message(9, opset(f.opset)));
-  }
-  return all.message(8, opset(1, "own"));
-}
-
-Node call(const std::string& name, std::vector<std::string> inputs, std::vector<std::string> outputs,
-          std::vector<Message> attributes = {}) {
-  return {name, std::move(inputs), std::move(outputs), std::move(attributes), "", "own"};
-}
 
 detail::onnx::Imported import_calls(const std::vector<Node>& nodes, const std::vector<Function>& list,
                                     std::int64_t version = 18) {
@@ -134,6 +111,21 @@ TEST(OnnxFunctions, GrowthIsBounded) {
   expect_error([&] { import_calls({call("F0", {"x"}, {"y"})}, list); }, {"x.onnx", "grow to more than"});
 }
 
+TEST(OnnxFunctions, AKilobyteOfThemDoesNotGrowToAQuarterOfAMillionNodes) {
+  EXPECT_EQ(import_calls({call("F0", {"x"}, {"y"})}, nest(4, 6)).nodes.size(), 1u + 1296u);
+  expect_error([&] { import_calls({call("F0", {"x"}, {"y"})}, nest(7, 6)); },  // 279,936
+               {"x.onnx: function \"F", "grow to more than", "the most for a file of"});
+}
+
+TEST(OnnxFunctions, OneThatIsCalledOftenGrowsWithTheFile) {
+  std::vector<Node> calls;
+  for (int i = 0; i < 5000; ++i) {
+    const std::string from = i == 0 ? "x" : "v" + std::to_string(i), to = i == 4999 ? "y" : "v" + std::to_string(i + 1);
+    calls.push_back(call("F0", {from}, {to}));
+  }
+  EXPECT_EQ(import_calls(calls, nest(1, 8)).nodes.size(), 1u + 40'000u);
+}
+
 Node decided(const Message& then_branch, const Message& else_branch) {
   return {
       "If", {"c"}, {"y"}, {graph_attribute("then_branch", then_branch), graph_attribute("else_branch", else_branch)}};
@@ -156,9 +148,59 @@ TEST(OnnxFunctions, BranchesThatAreDecided) {
   expect_error([&] { import_if(node, floats("c", {}, {1})); }, {"If (opset 23)", "control flow"});
   expect_error([&] { import_if(node, tensor<bool>("c", {2}, {true, true}, BOOL)); }, {"If (opset 23)", "control flow"});
   expect_error([&] { import_if(decided(graph(Graph{.inputs = {}, .outputs = {}}), else_branch), condition(true)); },
-               {"expected 1 outputs of then_branch, got 0"});
+               {"expected 1 outputs of each branch, got 0"});
   expect_error([&] { import_if(decided(graph(Graph{.inputs = {}, .outputs = {"no"}}), else_branch), condition(true)); },
                {"output \"no\" is made by no node"});
+}
+
+/// y = c ? -x : the sum of two x, by a branch that fits no x of one dimension.
+std::string undecided() {
+  const Message then_branch = graph(Graph{.nodes = {{"Neg", {"x"}, {"r"}}}, .inputs = {}, .outputs = {"r"}});
+  const Message else_branch =
+      graph(Graph{.nodes = {{"Concat", {"x", "x"}, {"t"}, {attribute("axis", 1)}}, {"Relu", {"t"}, {"r"}}},
+                  .inputs = {},
+                  .outputs = {"r"}});
+  return onnx::model(Graph{.nodes = {{"Abs", {"x"}, {"m"}}, decided(then_branch, else_branch), {"Neg", {"y"}, {"z"}}},
+                           .inputs = {value_info("x", {"A", "B"}), value_info("c", {}, BOOL)},
+                           .outputs = {"z", "m"}});
+}
+
+TEST(OnnxFunctions, BranchesThatAnInputDecides) {
+  EXPECT_EQ(ops(import_bytes(undecided())),
+            "m: Abs(x)\ny/then_branch/r: Neg(x)\ny/else_branch/t: Concat(x, x) axis=1\n"
+            "y/else_branch/r: Relu(y/else_branch/t)\ny: If(c, y/then_branch/r, y/else_branch/r)\nz: Neg(y)\n");
+  const TemporaryDirectory dir;
+  write_file(dir / "x.onnx", undecided());
+  const Model model = load_model(dir / "x.onnx");
+  const Tensor x = Tensor::from(std::vector<float>{1, -2}, {1, 2});
+  CompileOptions options = {.input_shapes = {{"x", {1, 2}}}};
+  expect_error([&] { (void)model.graph.compile(options); },
+               {"y: If: operand 1 must be known when the network is compiled, and depends on input \"c\""});
+  for (const bool keep_all : {false, true}) {
+    options.keep_all = keep_all;
+    options.constants["c"] = Tensor::from(std::vector<std::uint8_t>{1}, {}).to(DType::boolean);
+    Plan taken = model.graph.compile(options);
+    EXPECT_TRUE(std::ranges::equal(taken.run(std::span(&x, 1))[0].values<float>(), std::vector<float>{1, -2}));
+    options.constants["c"] = Tensor::zeros({}, DType::boolean);
+    Plan other = model.graph.compile(options);
+    EXPECT_TRUE(std::ranges::equal(other.run(std::span(&x, 1))[0].values<float>(), std::vector<float>{-1, 0, -1, 0}));
+  }
+}
+
+TEST(OnnxFunctions, OnlyTheBranchThatIsTakenNeedsToFit) {
+  const Message then_branch = graph(Graph{.nodes = {{"MatMul", {"x", "x"}, {"r"}}}, .inputs = {}, .outputs = {"r"}});
+  const Message else_branch = graph(Graph{.nodes = {{"Neg", {"x"}, {"r"}}}, .inputs = {}, .outputs = {"r"}});
+  const Graph g = {.nodes = {{"Shape", {"x"}, {"s"}},
+                             {"Size", {"s"}, {"n"}},
+                             {"Equal", {"n", "two"}, {"c"}},
+                             decided(then_branch, else_branch)},
+                   .initializers = {tensor<std::int64_t>("two", {}, {2}, 7)},
+                   .inputs = {value_info("x", {3})}};
+  const TemporaryDirectory dir;
+  write_file(dir / "x.onnx", onnx::model(g));
+  Plan plan = load_model(dir / "x.onnx").graph.compile();
+  EXPECT_TRUE(std::ranges::equal(plan.run(Tensor::from(std::vector<float>{1, 2, 3}, {3})).values<float>(),
+                                 std::vector<float>{-1, -2, -3}));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
                           {"SequenceConstruct", {"c"}, {"d"}},
                           {"FusedMatMul", {"d"}, {"e"}, {}, "", "com.microsoft"},
                           {"Adam", {"e"}, {"f"}, {}, "", "ai.onnx.preview.training"},
-                          {"BatchNormalization", {"f", "f", "f", "f", "f"}, {"y"}, {attribute("training_mode", 1)}}}};
+                          {"BatchNormalization", {"f", "f", "f", "f", "f"}, {"y"}, {attribute("spatial", 0)}}}};
   expect_error([&] { import_bytes(onnx::model(g, 17, Message().message(8, opset(1, "com.microsoft")))); },
                {"x.onnx: Lamina cannot run 7 nodes of this model:",
                 "\n  Strange (opset 17): 2 nodes, the first Strange \"s1\": no such op",
@@ -106,7 +106,7 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
                 "\n  SequenceConstruct (opset 17): 1 node, SequenceConstruct \"d\": sequences",
                 "\n  com.microsoft.FusedMatMul (opset 1): 1 node, FusedMatMul \"e\": of another domain",
                 "\n  ai.onnx.preview.training.Adam (opset 0): 1 node, Adam \"f\": training",
-                "\n  BatchNormalization (opset 17): 1 node, BatchNormalization \"y\": training_mode"});
+                "\n  BatchNormalization (opset 17): 1 node, BatchNormalization \"y\": spatial=0"});
 }
 
 TEST(OnnxImport, ManyKindsAreCutShort) {
@@ -157,6 +157,19 @@ TEST(OnnxImport, WrongModelsAreRefused) {
   refused({.nodes = {{"Relu", {"x"}, {"y"}, {graph_attribute("a", graph({}))}}}}, {"attribute \"a\" is of a type"});
   refused({.nodes = {{"Add", {"x", "w"}, {"y"}}}, .initializers = {header("w", 17, {1}).text(9, "a")}},
           {"tensor \"w\"", "FLOAT8E4M3FN"});
+}
+
+TEST(OnnxImport, TwoVersionsOfOneOperatorSetAreRefused) {
+  const Graph g = {.nodes = {{"Relu", {"x"}, {"y"}}}};
+  const auto imports = [&](std::int64_t version, const std::string& domain) {
+    return import_bytes(onnx::model(g, 18, Message().message(8, opset(version, domain))));
+  };
+  EXPECT_EQ(imports(18, "").nodes.size(), 2u);
+  EXPECT_EQ(imports(3, "own").nodes.size(), 2u);
+  for (const char* domain : {"", "ai.onnx"}) {
+    expect_error([&] { imports(13, domain); },
+                 {"x.onnx: operator set \"ai.onnx\" is imported as version 18 and as version 13"});
+  }
 }
 
 TEST(OnnxImport, ALongChain) {

@@ -43,9 +43,41 @@ TEST(NormOps, BatchNormOfAnyRank) {
     const Expanded expanded(Op("BatchNormalization", {{"epsilon", 0.01}}), {x, scale, bias, mean, variance}, {0});
     expect_close(expanded.run(), shape, expected, tolerance, shape.to_string());
   }
+}
+
+TEST(NormOps, BatchNormInTrainingOfAConstantIsAConstant) {
+  const Op op("BatchNormalization", {{"training_mode", std::int64_t{1}}, {"epsilon", 0.01}});
+  for (const Shape& shape : {Shape{6}, Shape{1, 4, 27}, Shape{3, 4}, Shape{2, 4, 3, 5}, Shape{1, 4, 0}}) {
+    const std::int64_t channels = shape.rank() > 1 ? 4 : 1, inner = shape.rank() > 2 ? shape.numel() / shape[0] / 4 : 1;
+    const Tensor x = draw_floats(shape, 1), scale = draw_floats({channels}, 2), bias = draw_floats({channels}, 3);
+    std::vector<double> expected = doubles(x);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+      std::vector<double> line;
+      std::vector<std::size_t> places;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        if (i / static_cast<std::size_t>(inner) % static_cast<std::size_t>(channels) != c) continue;
+        line.push_back(expected[i]);
+        places.push_back(i);
+      }
+      centre(line, 0.01);
+      for (std::size_t i = 0; i < line.size(); ++i)
+        expected[places[i]] = line[i] * doubles(scale)[c] + doubles(bias)[c];
+    }
+    const Expanded expanded(op, {x, scale, bias, scale, bias});
+    EXPECT_EQ(expanded.computed(), 0) << shape;
+    expect_close(expanded.run(), shape, expected, 1e-7, shape.to_string());  // rounded once
+  }
   const Tensor one = draw_floats({1}, 1);
-  EXPECT_EQ(refusal(Op("BatchNormalization", {{"training_mode", std::int64_t{1}}}), {one, one, one, one, one}),
-            "BatchNormalization: training is not what Lamina does");
+  EXPECT_EQ(refusal(op, {one, one, one, one, one}, {0}),
+            "BatchNormalization: training_mode: Lamina does not train, and normalises so what is constant only");
+}
+
+TEST(NormOps, DropoutInTrainingOfNothingIsTheOperand) {
+  const Tensor x = draw_floats({2, 3}, 1), yes = Tensor::from(std::vector<std::uint8_t>{1}, {}).to(DType::boolean);
+  const Tensor none = Tensor::zeros({}), half = Tensor::from(std::vector<float>{0.5f}, {});
+  EXPECT_EQ(Expanded(Op("Dropout"), {x, none, yes}, {0}).computed(), 0);
+  EXPECT_EQ(refusal(Op("Dropout"), {x, half, yes}, {0}), "Dropout: training is not what Lamina does");
+  EXPECT_EQ(refusal(Op("Dropout"), {x, {}, yes}, {0}), "Dropout: training is not what Lamina does");
 }
 
 TEST(NormOps, GroupsAndInstances) {

@@ -15,11 +15,12 @@ namespace {
 constexpr long never = std::numeric_limits<long>::max();
 std::atomic<long> countdown{never};  // the allocations before the one that fails
 std::atomic<bool> all_after{false}, failed{false};
-std::atomic<long> live{0}, begun{0};
+std::atomic<long> live{0}, begun{0}, asked{0};  // asked: bytes
 
 /// Asked before each allocation.
-bool fails() {
+bool fails(std::size_t size) {
   begun.fetch_add(1, std::memory_order_relaxed);
+  asked.fetch_add(static_cast<long>(size), std::memory_order_relaxed);
   if (countdown.load(std::memory_order_relaxed) == never) return false;
   const long before = countdown.fetch_sub(1);
   const bool now = before == 0 || (before < 0 && all_after);
@@ -43,6 +44,7 @@ bool FailingAllocation::happened() const { return failed; }
 
 long live_allocations() { return live; }
 long allocations() { return begun; }
+long allocated_bytes() { return asked; }
 
 }  // namespace lamina::test
 
@@ -52,7 +54,7 @@ namespace {
 
 void* allocate(std::size_t size, std::size_t alignment) {
   void* memory = nullptr;
-  if (!fails()) memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (!fails(size)) memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -98,12 +100,14 @@ static void* refused() {
   return nullptr;
 }
 
-void* malloc(std::size_t size) { return fails() ? refused() : counted(__libc_malloc(size)); }
+void* malloc(std::size_t size) { return fails(size) ? refused() : counted(__libc_malloc(size)); }
 
-void* calloc(std::size_t count, std::size_t size) { return fails() ? refused() : counted(__libc_calloc(count, size)); }
+void* calloc(std::size_t count, std::size_t size) {
+  return fails(count * size) ? refused() : counted(__libc_calloc(count, size));
+}
 
 void* realloc(void* memory, std::size_t size) {
-  if (fails()) return refused();
+  if (fails(size)) return refused();
   void* result = __libc_realloc(memory, size);
   if (memory == nullptr) return counted(result);
   if (result == nullptr && size == 0) --live;
@@ -111,7 +115,7 @@ void* realloc(void* memory, std::size_t size) {
 }
 
 void* memalign(std::size_t alignment, std::size_t size) {
-  return fails() ? refused() : counted(__libc_memalign(alignment, size));
+  return fails(size) ? refused() : counted(__libc_memalign(alignment, size));
 }
 
 void* aligned_alloc(std::size_t alignment, std::size_t size) { return memalign(alignment, size); }

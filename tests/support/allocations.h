@@ -20,5 +20,7 @@ long live_allocations();
 
 /// How often this test program has allocated, in any thread.
 long allocations();
+/// How many bytes it has asked for.
+long allocated_bytes();
 
 }  // namespace lamina::test

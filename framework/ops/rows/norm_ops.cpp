@@ -1,6 +1,7 @@
 // Normalisations: elements less their mean, over their spread.
 
 #include <algorithm>
+#include <cmath>
 
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/local_response_norm.h"
@@ -22,12 +23,41 @@ int as_image(Expansion& e, int x) {
   return e.reshape(x, {shape[0], shape[1], count_of(shape, 2, rank), 1});
 }
 
+/// By x's own mean and variance, as in training: so exporters write weights that are standardised. In double precision,
+/// rounded once.
+int by_own_statistics(Expansion& e, int x, double eps) {
+  if (!e.known(x).defined()) e.refuse("training_mode: Lamina does not train, and normalises so what is constant only");
+  const Shape shape = e.shape(x);
+  if (shape.rank() < 1) e.refuse("expected an operand [N, C, ...], got ", shape);
+  const std::int64_t channels = shape.rank() > 1 ? shape[1] : 1,
+                     inner = shape.rank() > 2 ? count_of(shape, 2, e.rank(x)) : 1;
+  for (const int i : {1, 2}) {
+    if (e.shape(e.input(i)) != Shape{channels})
+      e.refuse("expected operand ", i + 1, " of shape [", channels, "], got ", e.shape(e.input(i)));
+  }
+  const std::vector<double> scale = e.numbers(1), bias = e.numbers(2);
+  std::vector<double> values = to_numbers(e.known(x)), mean(scale.size()), variance(scale.size());
+  const auto count = static_cast<double>(values.size() / std::max<std::size_t>(scale.size(), 1));
+  const auto each = [&](const auto& f) {
+    for (std::size_t i = 0, row = 0; i < values.size(); ++row) {
+      for (std::int64_t k = 0; k < inner; ++k) f(values[i++], row % scale.size());
+    }
+  };
+  each([&](double value, std::size_t c) { mean[c] += value / count; });
+  each([&](double& value, std::size_t c) {
+    value -= mean[c];
+    variance[c] += value * value / count;
+  });
+  each([&](double& value, std::size_t c) { value = value / std::sqrt(variance[c] + eps) * scale[c] + bias[c]; });
+  return constant_of(e, values, shape, e.dtype(x));
+}
+
 int batch_normalization(Expansion& e) {
   const int x = e.input(0);
   const double eps = e.attributes().number("epsilon", 1e-5);
   e.attributes().number("momentum", 0.9);
-  if (e.attributes().boolean("training_mode", false)) e.refuse("training is not what Lamina does");
   if (e.attributes().integer("output", 0) != 0) e.refuse("only training has further outputs");
+  if (e.attributes().boolean("training_mode", false)) return by_own_statistics(e, x, eps);
   const int image = as_image(e, as_f32(e, x));
   BatchNorm2d norm({.channels = to_int(e, e.shape(image)[1]), .eps = eps});
   norm.set_parameter("weight", known_f32(e, 1));

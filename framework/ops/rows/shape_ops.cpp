@@ -160,9 +160,13 @@ int eye_like(Expansion& e) {
   return e.constant_node(ones.to(dtype));
 }
 
+/// One of two operands. graph/resolve.cpp leaves out what only the other needs.
+int choose(Expansion& e) { return e.input(e.number(0) != 0 ? 1 : 2); }
+
 constexpr OpRow shape_rows[] = {{"ConstantOfShape", constant_of_shape},
                                 {"EyeLike", eye_like},
                                 {"Flatten", flatten},
+                                {"If", choose},
                                 {"Range", range},
                                 {"Reshape", reshape},
                                 {"Shape", shape},

@@ -1,0 +1,42 @@
+// What a network computes when it is compiled.
+
+#include "lamina/ops/network.h"
+
+#include "lamina/layers/elementwise.h"
+#include "support/expanded.h"
+#include "support/file_test.h"
+
+namespace lamina::test {
+namespace {
+
+TEST(Network, ConstantsThatAreComputedAreBoundedTogether) {
+  const auto relu = std::make_shared<ReLU>();
+  Network network;
+  const int small = network.add_constant("small", Tensor::zeros({1024})),
+            x = network.add_constant("x", Tensor::zeros({2048}));
+  network.spend(std::size_t{1} << 30);
+  std::vector<int> computed;
+  for (int i = 0; i < 7; ++i) computed.push_back(network.add("y", relu, {x}));
+  // Four times the 12 KiB that are there hold six of 8 KiB; the seventh is computed in each run.
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(network[computed[static_cast<std::size_t>(i)]].constant.defined(), i < 6) << i;
+  EXPECT_TRUE(network[network.add("z", relu, {small})].constant.defined());  // as shapes are
+  expect_error([&] { network.spend(8192); }, {"lists and constants that take", "for a network with 12288 bytes"});
+  network.drop_constant(computed[0]);
+  EXPECT_TRUE(network[network.add("y", relu, {x})].constant.defined());
+}
+
+TEST(Network, ListsOfPlacesAreBoundedTogether) {
+  const Tensor pads = Tensor::from(std::vector<std::int64_t>{0, 8191}, {2});
+  Network network;
+  const int node = network.add_input("x", {1}, DType::f32), operand = network.add_constant("pads", pads);
+  network.spend((std::size_t{1} << 30) - 8192);
+  expect_error(
+      [&] {
+        Expansion expansion(network, Op("Pad"), "op", {node, operand});
+        detail::find_op("Pad")->expand(expansion);
+      },
+      {"lists and constants that take 1073799168 bytes"});
+}
+
+}  // namespace
+}  // namespace lamina::test
