@@ -1,6 +1,11 @@
 #include "lamina/layers/conv2d.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "lamina/graph/graph.h"
 #include "lamina/layers/elementwise.h"
+#include "lamina/layers/pool2d.h"
 #include "support/contract.h"
 #include "support/file_test.h"
 
@@ -48,6 +53,44 @@ TEST(Conv2d, RunsAlone) {
   EXPECT_EQ(y.shape(), (Shape{2, 4, 5, 5}));
   const auto truth = reference_conv2d(g, operands.input.data(), operands.weight.data(), operands.bias.data());
   expect_contract(g, Precision::fp32, truth, y.values<float>());
+}
+
+/// As exporters write a network over one dimension: [N, C, L, 1].
+TEST(Conv2d, AColumnIsTheSameProblemAsARow) {
+  const ConvOperands operands(Conv2d({.in = 4, .out = 6, .kernel = {5, 1}, .groups = 2}).geometry({2, 4, 70, 1}),
+                              Values::mixed);
+  const auto made = [&](bool column) {
+    const auto side = [column](int along, int across) {
+      return column ? Size2d(along, across) : Size2d(across, along);
+    };
+    Conv2d conv({.in = 4,
+                 .out = 6,
+                 .kernel = side(5, 1),
+                 .stride = side(2, 3),
+                 .padding = side(3, 0),
+                 .dilation = side(2, 1),
+                 .groups = 2});
+    conv.set_weight(Tensor::from(operands.weight, column ? Shape{6, 2, 5, 1} : Shape{6, 2, 1, 5}));
+    conv.set_bias(Tensor::from(operands.bias, {6}));
+    Graph g;
+    const Value x = g.input("x", column ? Shape{batch, 4, 70, 1} : Shape{batch, 4, 1, 70});
+    const Value y = g.add("c", conv, x), z = g.add("r", ReLU(), y);
+    g.output(g.add("p", MaxPool2d({.kernel = side(2, 1), .stride = side(2, 1)}), z));
+    const std::vector<Shape> shapes = {column ? Shape{2, 4, 70, 1} : Shape{2, 4, 1, 70}};
+    return std::pair(conv.problem(shapes), std::move(g));
+  };
+  const auto [column, columns] = made(true);
+  const auto [row, rows] = made(false);
+  EXPECT_EQ(column.geometry, row.geometry);
+  EXPECT_EQ(column.weight.shape(), row.weight.shape());
+  for (const bool fuse : {false, true}) {
+    const CompileOptions options = {.batch = 2, .threads = 1, .fuse = fuse};
+    Plan of_columns = columns.compile(options), of_rows = rows.compile(options);
+    const Tensor y = of_columns.run(Tensor::from(operands.input, {2, 4, 70, 1}));
+    const Tensor z = of_rows.run(Tensor::from(operands.input, {2, 4, 1, 70}));
+    EXPECT_EQ(y.shape(), (Shape{2, 6, 17, 1}));
+    EXPECT_TRUE(std::ranges::equal(y.values<float>(), z.values<float>()));
+  }
 }
 
 TEST(ReLU, KeepsNan) {
