@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <random>
 #include <span>
 
 #include "commands/commands.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct VerifyOptions {
   ModelOptions model;
-  std::string golden;
+  std::string golden, against, input;
   std::optional<double> rtol, atol;  // the precision's, unless they are given
   RunOptions run;
 };
@@ -101,7 +102,7 @@ class Verifier {
                  result.shape().to_string());
       return note_failure(stage, name);
     }
-    const Tensor actual = result.to(Device::cpu());
+    const Tensor actual = result.to(Device::cpu()).to(DType::f32);
     const Comparison c = compare(actual, expected, tolerance_);
     fmt::print("{:8}  {:24}  {}  rms {:.3g}, max error {:.2g} ({:.2g} of rms)", stage, name,
                c.bad == 0 ? "pass" : "FAIL", c.rms, c.max_error, c.error_of_rms());
@@ -114,14 +115,15 @@ class Verifier {
     if (c.bad > 0) note_failure(stage, name);
   }
 
-  /// Throws Failed unless all passed.
-  void finish() const {
+  /// Whether all passed, which it says.
+  bool finish() const {
     if (!first_failure_.empty()) {
       fmt::print("FAIL: the first to diverge is {}\n", first_failure_);
-      throw Failed();
+    } else {
+      fmt::print("pass: {} comparisons within atol {:g} of rms + rtol {:g}\n", compared_, tolerance_.atol,
+                 tolerance_.rtol);
     }
-    fmt::print("pass: {} comparisons within atol {:g} of rms + rtol {:g}\n", compared_, tolerance_.atol,
-               tolerance_.rtol);
+    return first_failure_.empty();
   }
 
  private:
@@ -161,7 +163,65 @@ void check_names(const Weights& golden, const Graph& graph, const std::string& p
   }
 }
 
+Tolerance tolerance_of(const VerifyOptions& options, Precision precision) {
+  const Tolerance usual = usual_tolerance(precision);
+  return {options.rtol.value_or(usual.rtol), options.atol.value_or(usual.atol)};
+}
+
+/// Where no file says what they are: values of a normal distribution, the same every time.
+std::vector<Tensor> drawn_inputs(const Graph& graph, const InputShapes& shapes) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<Tensor> inputs;
+  for (const int input : graph.inputs()) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
+    const auto given = shapes.find(node.name);
+    const Shape shape = (given == shapes.end() ? *node.shape : given->second).with_batch(1);
+    if (!shape.is_known() || node.dtype != DType::f32) {
+      throw Error(fmt::format("input \"{}\" is {} {}: give its values by --input{}", node.name, name(node.dtype),
+                              shape.to_string(), shape.is_known() ? "" : ", or its extents by --input-shape"));
+    }
+    inputs.emplace_back(shape);
+    for (float& value : inputs.back().values<float>()) value = normal(random);
+  }
+  return inputs;
+}
+
+/// What the model answers in --precision, or in each that the device has, beside what it answers in another.
+void verify_against(const VerifyOptions& options) {
+  const Model model = options.model.load();
+  print_warnings(model);
+  CompileOptions compile = options.run.compile_options(1);
+  compile.input_shapes = options.model.shapes(model.graph);
+  const std::vector<Tensor> given =
+      options.input.empty() ? drawn_inputs(model.graph, compile.input_shapes) : read_inputs(options.input, model);
+  const auto answers = [&](Precision precision) {
+    compile.precision = precision;
+    std::vector<Tensor> inputs = given;
+    Plan plan = compile_for(model.graph, compile, inputs);
+    plan.run(inputs);
+    Weights result;
+    for (const std::string& name : plan.output_names()) result.set(name, plan.output(name).to(Device::cpu()).clone());
+    return result;
+  };
+  const Precision reference = parse_precision(options.against), asked = compile.precision;
+  const Weights expected = answers(reference);
+  bool passed = true;
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+    const bool wanted = asked == reference || asked == precision;
+    if (precision == reference || !wanted || (compile.device.is_cpu() && !row_of(precision).on_cpu)) continue;
+    const Weights found = answers(precision);
+    Verifier verifier(expected, tolerance_of(options, precision));
+    for (const std::string& output : found.names()) {
+      verifier.check(std::string(name(precision)), output, found.at(output));
+    }
+    passed = verifier.finish() && passed;
+  }
+  if (!passed) throw Failed();
+}
+
 void verify(const VerifyOptions& options) {
+  if (options.golden.empty()) return verify_against(options);
   const Model model = options.model.load();
   print_warnings(model);
   const Weights golden = Weights::open(options.golden);
@@ -169,8 +229,7 @@ void verify(const VerifyOptions& options) {
   const std::vector<Tensor> given = read_inputs(options.golden, model);
   CompileOptions compile = options.run.compile_options(1);
   compile.input_shapes = options.model.shapes(model.graph);
-  const Tolerance usual = usual_tolerance(compile.precision);
-  Verifier verifier(golden, {options.rtol.value_or(usual.rtol), options.atol.value_or(usual.atol)});
+  Verifier verifier(golden, tolerance_of(options, compile.precision));
 
   compile.keep_all = true;
   std::vector<Tensor> inputs = given;
@@ -189,17 +248,29 @@ void verify(const VerifyOptions& options) {
   for (const std::string& name : plan.output_names()) {
     if (golden.contains(name)) verifier.check("compiled", name, plan.output(name));
   }
-  verifier.finish();
+  if (!verifier.finish()) throw Failed();
 }
 
 }  // namespace
 
 void add_verify(CLI::App& app) {
   auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command = app.add_subcommand("verify", "Compare a model's results with expected ones, node by node");
+  CLI::App* command =
+      app.add_subcommand("verify", "Compare a model's results with expected ones, node by node, or in each precision");
   options->model.add_to(*command);
-  command->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name")
-      ->required();
+  CLI::Option_group* expected = command->add_option_group("what is expected");
+  expected->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name");
+  CLI::Option* against =
+      expected
+          ->add_option("--against", options->against,
+                       "the model's own outputs in this precision, beside those in --precision, or in every other that "
+                       "the device has")
+          ->check(one_of({"fp32", "tf32", "fp16", "bf16"}));
+  expected->require_option(1);
+  command
+      ->add_option("--input", options->input,
+                   "with --against: .safetensors by input name, .npy, or a photograph; else values drawn at random")
+      ->needs(against);
   command->add_option("--rtol", options->rtol, "relative tolerance; by default what the precision needs")
       ->check(CLI::NonNegativeNumber);
   command
@@ -211,9 +282,11 @@ void add_verify(CLI::App& app) {
       "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan\n"
       "and compares its outputs. An element passes when |a - b| <= atol * rms(b) + rtol * |b|. Exit code 1 if any\n"
       "fails.\n"
+      "With --against it compares outputs alone, and says how far each moved: whether a precision will do.\n"
       "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
       "Example:\n"
-      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors");
+      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors\n"
+      "  lamina verify --model detector.onnx --against fp32 --input page.jpg");
   command->callback([options] { verify(*options); });
 }
 
