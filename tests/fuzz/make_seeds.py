@@ -46,8 +46,9 @@ def graph(nodes, shape=("N", 3, 9, 9), dtype=None, outputs=None):
 def op_names():
     names = set()
     for path in sorted((SOURCE / "framework/ops/rows").glob("*.cpp")):
-        text = path.read_text()
-        names.update(re.findall(r'\{"([A-Z][A-Za-z]+)", ', text[text.index("constexpr OpRow rows"):] if "constexpr OpRow rows" in text else ""))
+        table = re.search(r"constexpr OpRow \w+\[\]", path.read_text())
+        if table:
+            names.update(re.findall(r'\{"([A-Z][A-Za-z]+)", ', table.string[table.start():]))
     return sorted(names)
 
 
@@ -196,10 +197,10 @@ def models():
         yield name, safetensors(header, struct.pack("<f", 0.5) * (at // 4))
 
 
-def golden(folder, *patterns):
+def golden(folder, *patterns, most=MOST_BYTES):
     for pattern in patterns:
         for path in sorted((GOLDEN / folder).glob(pattern)):
-            if path.stat().st_size <= MOST_BYTES:
+            if path.stat().st_size <= most:
                 yield path.name, path.read_bytes()
 
 
@@ -244,6 +245,9 @@ def dictionaries():
     yield "jpeg", ["\xff\xd8", "\xff\xe0", "\xff\xe1", "\xff\xee", "\xff\xdb", "\xff\xc4", "\xff\xc0", "\xff\xc1", "\xff\xc2", "\xff\xda", "\xff\xdd", "\xff\xd0",
                    "\xff\xd9", "\xff\x00", "Exif\x00\x00", "II*\x00", "MM\x00*", "\x12\x01\x03\x00", "Adobe"]
     yield "bitmap", ["BM", "P5", "P6", "P4", "#", "\n", "\x28\x00\x00\x00", "\x7c\x00\x00\x00", "TRUEVISION-XFILE.\x00", "65535", "255"]
+    yield "webp", ["RIFF", "WEBP", "VP8 ", "VP8L", "VP8X", "ALPH", "ANIM", "ANMF", "EXIF", "ICCP", "\x9d\x01\x2a", "\x2f"]
+    yield "heic", ["ftypheic", "ftypmif1", "meta", "hdlr", "pict", "pitm", "iloc", "iinf", "infe", "hvc1", "iprp", "ipco", "ispe", "hvcC", "ipma", "irot", "imir",
+                   "clap", "pixi", "colr", "nclx", "auxC", "iref", "dimg", "grid", "iovl", "iden", "idat", "mdat", "Exif", "thmb", "cdsc"]
     yield "graph", everything
     yield "model", everything + tensors + ["lamina.graph", "lamina.labels", "lamina.preprocess", "resize", "crop", "mean", "std", "divisor", "aspect", "order"]
     yield "onnx", op_names() + attribute_names() + ["ai.onnx", "then_branch", "else_branch", "If", "Loop", "Constant", "location", "offset", "length"]
@@ -258,6 +262,7 @@ def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
     corpora = {"safetensors": headers(), "npy": golden("files", "*.npy"), "pth": golden("files", "*.pt*"), "pickle": pickles(),
                "png": golden("images", "*.png"), "jpeg": golden("images", "*.jpg"), "bitmap": golden("images", "*.bmp", "*.tga", "*.p[gp]m"),
+               "webp": golden("images", "*.webp"), "heic": golden("heic", "*.heic", most=5000),
                "graph": graphs(), "model": models(), "onnx": onnx_files(), "http": requests((GOLDEN / "images/tiny.png").read_bytes())}
     for target, seeds in corpora.items():
         (folder / "corpus" / target).mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,10 @@ void pickle(Bytes);  // by itself, then in a zip with three storages
 void png(Bytes);
 void jpeg(Bytes);    // by both decoders
 void bitmap(Bytes);  // BMP, TGA, PGM and PPM
-void graph(Bytes);   // lamina.graph, with weights that are there: compiled in two ways, which must agree
-void model(Bytes);   // a whole model file
+void webp(Bytes);    // these two where a build reads them; by the distribution's libraries
+void heic(Bytes);
+void graph(Bytes);  // lamina.graph, with weights that are there: compiled in two ways, which must agree
+void model(Bytes);  // a whole model file
 void onnx(Bytes);
 void http(Bytes);  // what a connection to `lamina serve` sends: requests, one behind the other
 
@@ -38,6 +40,8 @@ inline constexpr Target targets[] = {
     {"png", png, 8192},
     {"jpeg", jpeg, 16384},
     {"bitmap", bitmap, 4096},
+    {"webp", webp, 8192},
+    {"heic", heic, 16384},
     {"graph", graph, 4096},
     {"model", model, 8192},
     {"onnx", onnx, 8192},
