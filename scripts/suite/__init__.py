@@ -1,4 +1,4 @@
-"""What onnx_conformance.py and coverage.py share: safetensors by hand, `lamina run` as a process, comparison, a run over
+"""What onnx_conformance.py, coverage.py and differential.py share: safetensors by hand, `lamina run` as a process, comparison, a run over
 many cases that goes on where it stopped, tables, and their parts of docs/coverage.md."""
 
 import contextlib
