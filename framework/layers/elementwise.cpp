@@ -48,10 +48,9 @@ DType Elementwise::output_dtype(std::span<const DType>) const { return output_; 
 
 namespace {
 
-/// What x f(x) and their like are called: the steps from the element of input 0 on, in the order of exporters.
+/// What x f(x) and their like are called: the steps from the element of input 0 on, in the order of `in_order`.
 struct Idiom {
-  PointwiseChain steps;
-  Pointwise function;
+  PointwiseChain steps, are;
 };
 
 bool alike(const PointwiseStep& a, const PointwiseStep& b) {
@@ -59,39 +58,62 @@ bool alike(const PointwiseStep& a, const PointwiseStep& b) {
   return a.function == b.function && a.operand == b.operand && a.second == b.second && near(a.a, b.a) && near(a.b, b.b);
 }
 
+/// The same, whoever wrote it: a division by a number is a product, and of factors the value itself comes first.
+PointwiseChain in_order(PointwiseChain chain) {
+  const auto is_product = [](const PointwiseStep& step) { return step.function == Pointwise::mul; };
+  for (PointwiseStep& step : chain) {
+    if (step.function == Pointwise::div && step.operand < 0) step = {.function = Pointwise::mul, .a = 1 / step.a};
+  }
+  for (auto at = chain.begin(); at != chain.end();) {
+    const auto end = std::find_if_not(at, chain.end(), is_product);
+    std::stable_partition(at, end, [](const PointwiseStep& step) { return step.operand >= 0; });
+    at = end == chain.end() ? end : end + 1;
+  }
+  return chain;
+}
+
 PointwiseChain simplified(PointwiseChain chain) {
   using enum Pointwise;
-  constexpr double root = 1.41421356237309515;
-  const PointwiseStep times_x = {.function = mul, .operand = 0};
-  static const Idiom idioms[] = {{{{.function = sigmoid}, times_x}, silu},
-                                 {{{.function = hard_sigmoid, .a = 1.0 / 6, .b = 0.5}, times_x}, hard_swish},
-                                 {{{.function = softplus}, {.function = tanh}, times_x}, mish},
-                                 {{{.function = div, .a = root},
-                                   {.function = erf},
-                                   {.function = add, .a = 1},
-                                   times_x,
-                                   {.function = mul, .a = 0.5}},
-                                  gelu},
-                                 {{{.function = mul, .a = 1 / root},
-                                   {.function = erf},
-                                   {.function = add, .a = 1},
-                                   times_x,
-                                   {.function = mul, .a = 0.5}},
-                                  gelu},
-                                 {{times_x,
-                                   times_x,
-                                   {.function = mul, .a = 0.044715},
-                                   {.function = add, .operand = 0},
-                                   {.function = mul, .a = 0.79788456080286541},
-                                   {.function = tanh},
-                                   {.function = add, .a = 1},
-                                   times_x,
-                                   {.function = mul, .a = 0.5}},
-                                  gelu_tanh}};
-  for (const auto& [steps, function] : idioms) {
-    if (chain.size() < steps.size() || !std::equal(steps.begin(), steps.end(), chain.begin(), alike)) continue;
-    chain.erase(chain.begin() + 1, chain.begin() + static_cast<std::ptrdiff_t>(steps.size()));
-    chain[0] = {.function = function};
+  constexpr double root = 1.41421356237309515, slope = 0.79788456080286541, cubic = 0.044715, quick = 1.702;
+  const PointwiseStep x = {.function = mul, .operand = 0}, half = {.function = mul, .a = 0.5};
+  const PointwiseStep one_more = {.function = add, .a = 1}, sixth = {.function = mul, .a = 1.0 / 6};
+  const PointwiseStep three_more = {.function = add, .a = 3}, to_six = {.function = clip, .a = 0, .b = 6};
+  const PointwiseStep hard = {.function = hard_sigmoid, .a = 1.0 / 6, .b = 0.5};
+  static const Idiom idioms[] = {
+      {{{.function = sigmoid}, x}, {{.function = silu}}},
+      {{{.function = mul, .a = quick}, {.function = sigmoid}, x},
+       {{.function = mul, .a = quick}, {.function = silu}, {.function = mul, .a = 1 / quick}}},
+      {{three_more, to_six, sixth}, {hard}},
+      {{three_more, to_six, x, sixth}, {{.function = hard_swish}}},
+      {{hard, x}, {{.function = hard_swish}}},
+      {{{.function = softplus}, {.function = tanh}, x}, {{.function = mish}}},
+      {{{.function = mul, .a = 1 / root}, {.function = erf}, one_more, x, half}, {{.function = gelu}}},
+      {{x,
+        x,
+        {.function = mul, .a = cubic},
+        {.function = add, .operand = 0},
+        {.function = mul, .a = slope},
+        {.function = tanh},
+        one_more,
+        x,
+        half},
+       {{.function = gelu_tanh}}},
+      {{x,
+        {.function = mul, .a = cubic},
+        one_more,
+        x,
+        {.function = mul, .a = slope},
+        {.function = tanh},
+        one_more,
+        x,
+        half},
+       {{.function = gelu_tanh}}}};
+  for (const auto& [steps, are] : idioms) {
+    if (chain.size() < steps.size()) continue;
+    const auto end = chain.begin() + static_cast<std::ptrdiff_t>(steps.size());
+    const PointwiseChain begin = in_order({chain.begin(), end});
+    if (!std::equal(steps.begin(), steps.end(), begin.begin(), alike)) continue;
+    chain.insert(chain.erase(chain.begin(), end), are.begin(), are.end());
   }
   return chain;
 }

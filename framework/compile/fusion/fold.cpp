@@ -17,6 +17,7 @@ class Folder : Dataflow {
 
   void fold() {
     for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) {
+      put_factor_last(operation(i));
       const int at = merge(i);
       // x f(x) may have become one function of x, and that a part of what computes x.
       if (at != none && operation(at).inputs.size() == 1 && !operation(at).view) merge(at);
@@ -25,6 +26,29 @@ class Folder : Dataflow {
   }
 
  private:
+  /// (a x) y as (x y) a, where others read x too: then x and y may be what one function is made of, as GELU's are.
+  void put_factor_last(Operation& op) {
+    const auto chain = [](const Operation& of) {
+      const auto* module = dynamic_cast<const Elementwise*>(of.module.get());
+      const bool f32 = module != nullptr && module->compute() == DType::f32 && module->output() == DType::f32;
+      return f32 ? module->chain() : PointwiseChain{};
+    };
+    const PointwiseStep product = {.function = Pointwise::mul, .operand = 1};
+    if (chain(op) != PointwiseChain{product}) return;
+    for (std::size_t place = 0; place < op.inputs.size(); ++place) {
+      Operation* const factor = only_for(op.inputs[place]);
+      const PointwiseChain steps = factor == nullptr ? PointwiseChain{} : chain(*factor);
+      if (steps.size() != 1 || steps[0].function != Pointwise::mul || steps[0].operand >= 0 ||
+          factor->inputs[0] == op.inputs[1 - place] || readers(factor->inputs[0]).size() < 2)
+        continue;
+      Operation longer = op;
+      longer.inputs[place] = factor->inputs[0];
+      longer.module = std::make_shared<Elementwise>(PointwiseChain{product, steps[0]});
+      take_names(longer, *factor);
+      return replace(op, std::move(longer));
+    }
+  }
+
   /// Makes operation i part of one that computes an input of it, if that can be and nobody else reads that input.
   /// The operation that now does both; none if there is no such operation.
   int merge(int i) {

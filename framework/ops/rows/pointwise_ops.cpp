@@ -51,13 +51,15 @@ int dropout(Expansion& e) {
           .to(DType::boolean));
 }
 
-/// A square is a product.
+/// A square is a product, and a cube two.
 int pow(Expansion& e) {
   const int x = e.input(0), power = e.input(1);
   const Tensor& known = e.known(power);
-  if (is_float(e.dtype(x)) && known.defined() && known.numel() == 1 && e.rank(power) <= e.rank(x) &&
-      to_numbers(known)[0] == 2) {
-    return e.pointwise(Pointwise::mul, {x, x});
+  if (is_float(e.dtype(x)) && known.defined() && known.numel() == 1 && e.rank(power) <= e.rank(x)) {
+    const double number = to_numbers(known)[0];
+    const auto times_x = [&](int value) { return e.pointwise(Pointwise::mul, {x, value}); };
+    if (number == 2) return times_x(x);
+    if (number == 3) return times_x(times_x(x));
   }
   return e.pointwise(Pointwise::pow, {x, power});
 }
