@@ -90,6 +90,17 @@ TEST(Functions, AreTheLayersWhoeverWroteThem) {
   }
 }
 
+/// In whatever order the axes are named.
+TEST(Functions, AMeanOfBothSidesIsAPooling) {
+  for (const std::vector<std::int64_t>& axes : {std::vector<std::int64_t>{2, 3}, {-1, -2}}) {
+    Graph g;
+    const Value x = g.input("x", {batch, 4, 5, 5});
+    g.output(op(g, "ReduceMean", {x, integers(g, axes)}));
+    EXPECT_TRUE(fused(g)[0].starts_with("adaptive_avg_pool2d")) << fused(g)[0];
+    expect_same_unfused(g, 2, {random_tensor({2, 4, 5, 5}, 3)});
+  }
+}
+
 /// Where something else is between, it stays what it is.
 TEST(Functions, OfOtherNumbersAreNot) {
   Graph g;

@@ -1,5 +1,6 @@
 // What makes one element out of many along some axes, and running sums.
 
+#include <algorithm>
 #include <numeric>
 
 #include "lamina/layers/pool2d.h"
@@ -23,6 +24,7 @@ int reduce(Expansion& e) {
   const bool none = e.attributes().boolean("noop_with_empty_axes", false);
   std::vector<int> axes = axes_of(e, e.has(1) ? e.integers(1) : std::vector<std::int64_t>(), rank);
   if (axes.empty() && !none) axes = all_axes(0, rank);
+  std::ranges::sort(axes);
   const Shape& from = e.shape(x);
   // Exporters write a global average so; kernels that pool know images stored channels last.
   if (kind == Reduction::mean && axes == std::vector{2, 3} && rank == 4 && e.dtype(x) == DType::f32 &&
