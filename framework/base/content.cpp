@@ -144,7 +144,7 @@ Content content_of(std::span<const std::byte> bytes) {
     if (text.size() >= row.at && text.substr(row.at).starts_with(row.mark)) return row.content;
   }
   if (const Content content = content_of_text(text); !content.name.empty()) return content;
-  if (looks_like_onnx(bytes)) return {"an ONNX model", "; it is a model by itself: --model FILE"};
+  if (looks_like_onnx(bytes)) return {"an ONNX model", "; it is a model by itself, and no weights for another"};
   if (is_zeros(text)) return {"a file of zero bytes alone", "; a download or a copy may have gone wrong"};
   return {};
 }

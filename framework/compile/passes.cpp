@@ -104,6 +104,7 @@ void take_passes(Compilation& compilation, const std::function<void(const Pass&)
   for (const Pass& pass : table) {
     if (pass.fuses && !compilation.plan->options.fuse) continue;
     pass.run(compilation);
+    heed_stop(compilation.plan->options);
     if (after) after(pass);
   }
 }

@@ -50,6 +50,7 @@ void prepare_steps(Compilation& c) {
   Plan::Impl* const plan = c.plan.get();
   for (Operation& op : c.program.operations) {
     if (op.view) continue;
+    heed_stop(plan->options);
     const PreparedViews views(c.program, op, plan->options);
     Plan::Impl::Step step;
     step.name = op.name;

@@ -78,6 +78,7 @@ Value Graph::append(Node node) {
     detail::fail(node.name, ": there is a node of this name already");
   }
   nodes_.push_back(std::move(node));
+  ++changes_;
   return {static_cast<int>(nodes_.size()) - 1};
 }
 
@@ -113,11 +114,14 @@ void Graph::output(Value value) {
     detail::fail(nodes_[static_cast<std::size_t>(node)].name, ": is an output already");
   }
   outputs_.push_back(node);
+  ++changes_;
 }
 
 Graph Graph::until(std::string_view name) const {
   const Node* last = find(name);
-  if (last == nullptr) detail::fail("graph: there is no node \"", name, '"');
+  if (last == nullptr) {
+    detail::fail("graph: there is no node \"", name, '"', detail::nearest_text(name, detail::node_names(*this)));
+  }
   const auto end = static_cast<std::size_t>(last - nodes_.data());
   std::vector<bool> needed(nodes_.size(), false);
   needed[end] = true;
@@ -193,6 +197,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
     require_no_prefix(nodes_, weights, names);
     detail::fail("the weights do not fit the graph:", problems);
   }
+  ++changes_;
   for (Assignment& a : assignments) a.module->set_parameter(a.parameter, std::move(a.value));
 
   std::vector<std::string> unused;

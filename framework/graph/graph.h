@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -71,6 +72,9 @@ class LAMINA_API Graph {
   /// The node of that name, or null.
   const Node* find(std::string_view name) const;
 
+  /// Grows with every change: what was compiled before is of another network.
+  std::uint64_t changes() const { return changes_; }
+
   /// Sets every parameter from the tensor of its name, without copying f32 ones. Returns the names of the tensors
   /// that no node uses (`num_batches_tracked` aside). A prefix "module.", "_orig_mod." or "model." that all names of
   /// the file have and the graph's have not is passed over. Throws one Error that lists every missing and mis-shaped
@@ -121,6 +125,7 @@ class LAMINA_API Graph {
   std::map<std::string, int, std::less<>> index_;  // by name; no hash table: a file chooses the names
   std::vector<int> inputs_;
   std::vector<int> outputs_;
+  std::uint64_t changes_ = 0;
 };
 
 namespace detail {

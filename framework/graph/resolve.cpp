@@ -51,6 +51,7 @@ class Resolver {
   void visit(std::size_t first) {
     std::vector<std::size_t> waiting = {first};
     while (!waiting.empty()) {
+      heed_stop(options_);
       const std::size_t i = waiting.back();
       const Graph::Node& node = nodes_[i];
       if (const int branch = branch_taken(node); branch >= 0 && !needed_[static_cast<std::size_t>(branch)]) {
@@ -99,7 +100,9 @@ class Resolver {
   void check_names() {
     const auto require_input = [&](const std::string& name) {
       const Graph::Node* node = graph_.find(name);
-      if (node == nullptr || node->module != nullptr) fail("compile: the graph has no input ", quote(name));
+      if (node == nullptr || node->module != nullptr) {
+        fail("compile: the graph has no input ", quote(name), nearest_text(name, node_names(graph_, true)));
+      }
     };
     for (const auto& [name, shape] : options_.input_shapes) require_input(name);
     for (const auto& [name, value] : options_.constants) require_input(name);
@@ -110,7 +113,9 @@ class Resolver {
     if (!options_.outputs.empty()) outputs_.clear();
     for (const std::string& name : options_.outputs) {
       const Graph::Node* node = graph_.find(name);
-      if (node == nullptr) fail("compile: there is no node ", quote(name), " to be an output");
+      if (node == nullptr) {
+        fail("compile: there is no node ", quote(name), " to be an output", nearest_text(name, node_names(graph_)));
+      }
       outputs_.push_back(static_cast<int>(node - nodes_.data()));
     }
     for (const int output : outputs_) {
@@ -176,8 +181,7 @@ class Resolver {
     }
     shape = shape.with_batch(options_.batch);
     if (!shape.is_known()) {
-      fail(node.name, ": its shape ", declared, " is open; give it by CompileOptions::input_shapes (--input-shape ",
-           node.name, "=...)");
+      fail(node.name, ": its shape ", declared, " is open; --input-shape (CompileOptions::input_shapes) gives it");
     }
     return result_.network.add_input(node.name, shape, node.dtype);
   }
@@ -231,6 +235,14 @@ class Resolver {
 };
 
 }  // namespace
+
+std::vector<std::string> node_names(const Graph& graph, bool inputs) {
+  std::vector<std::string> names;
+  for (const Graph::Node& node : graph.nodes()) {
+    if (!inputs || node.module == nullptr) names.push_back(node.name);
+  }
+  return names;
+}
 
 Resolved resolve(const Graph& graph, const CompileOptions& options, const Release& release) {
   return Resolver(graph, options, release).resolve();

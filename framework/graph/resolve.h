@@ -39,6 +39,14 @@ inline std::string parameter_key(const std::string& node, const std::string& par
   return parameter.empty() ? node : node + '.' + parameter;
 }
 
+/// The names of all nodes, or of the inputs.
+std::vector<std::string> node_names(const Graph& graph, bool inputs = false);
+
+/// Throws Error where `options.stop` says so.
+inline void heed_stop(const CompileOptions& options) {
+  if (options.stop.stop_requested()) fail("compile: stopped, as was asked for");
+}
+
 /// Runs `f`; an Error that it throws is rethrown with the node's name in front.
 template <class F>
 auto at_node(const std::string& name, const F& f) {

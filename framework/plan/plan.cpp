@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/plan/plan_impl.h"
 
@@ -175,7 +176,9 @@ void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream) {
   for (Tensor& slot : p.named_inputs) slot = Tensor();
   for (const auto& [name, tensor] : inputs) {
     const auto found = std::find(p.input_names.begin(), p.input_names.end(), name);
-    if (found == p.input_names.end()) fail("run: the graph has no input \"", name, '"');
+    if (found == p.input_names.end()) {
+      fail("run: the graph has no input \"", name, '"', detail::nearest_text(name, p.input_names));
+    }
     Tensor& slot = p.named_inputs[static_cast<std::size_t>(found - p.input_names.begin())];
     if (slot.defined()) fail("run: input \"", name, "\" was given twice");
     slot = tensor;
@@ -239,7 +242,7 @@ Tensor Plan::output(std::string_view name) const {
   const Impl::Busy busy(p);
   const auto& names = p.output_names;
   const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) fail("plan: there is no output \"", name, '"');
+  if (found == names.end()) fail("plan: there is no output \"", name, '"', detail::nearest_text(name, names));
   const Tensor& result = p.results[static_cast<std::size_t>(found - names.begin())];
   if (!result.defined()) fail("plan: output \"", name, "\" is there after the first run");
   return result;
@@ -254,7 +257,9 @@ Tensor Plan::activation(std::string_view name) const {
     if (!p.buffers[node.buffer].bound.defined()) fail("plan: ", name, " is there after the first run");
     return p.view(node.buffer, node.shape, node.dtype);
   }
-  fail("plan: there is no node \"", name, '"');
+  std::vector<std::string> names;
+  for (const Impl::NodeOutput& node : p.kept) names.push_back(node.name);
+  fail("plan: there is no node \"", name, '"', detail::nearest_text(name, names));
 }
 
 const CompileOptions& Plan::options() const { return impl().options; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,6 +60,8 @@ struct CompileOptions {
   /// Values of inputs by name, on the CPU. They are part of the Plan then and no longer its inputs. Shapes, axes and
   /// weights may depend on nothing else.
   std::map<std::string, Tensor, std::less<>> constants = {};
+  /// Compiling throws Error soon after this is asked to stop.
+  std::stop_token stop = {};
 };
 
 /// Bytes a Plan holds on its device.

@@ -6,15 +6,13 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "gil.h"
 #include "lamina/base/error.h"
-#include "lamina/layers/op_table.h"
 #include "lamina/ops/op.h"
-#include "lamina/ops/table.h"
 #include "lent.h"
+#include "node.h"
 #include "options.h"
 #include "plan.h"
 #include "result.h"
@@ -23,67 +21,36 @@ namespace lamina::python {
 namespace {
 
 using detail::fail;
-using Parameters = std::map<std::string, Tensor, std::less<>>;
+using Self = nb::handle_t<Graph>;
 
-/// What parameters of nodes are called; every other keyword is an attribute.
-bool is_parameter(std::string_view name) {
-  constexpr std::string_view names[] = {"weight", "bias", "running_mean", "running_var"};
-  return std::ranges::find(names, name) != std::end(names);
-}
+/// A Value as Python has it: with its graph, as two graphs number their nodes alike.
+struct PyValue {
+  nb::object graph;
+  Value value;
+};
 
-/// An array's elements in memory of Lamina's own.
-Tensor copy_of(nb::handle array, std::string_view what) {
-  return Lent(array, what, Lent::Access::read).tensor().to(Device::cpu()).clone();
-}
+Graph& graph_of(nb::handle self) { return nb::cast<Graph&>(self); }
 
-Attribute attribute_from(nb::handle value, const std::string& name) {
-  Attribute result;
-  if (PyBool_Check(value.ptr())) return nb::cast<bool>(value);
-  if (std::int64_t integer = 0; nb::try_cast(value, integer, false)) return integer;
-  if (double number = 0; nb::try_cast(value, number, false)) return number;
-  if (std::string text; nb::try_cast(value, text, false)) return text;
-  if (std::vector<std::int64_t> integers; nb::try_cast(value, integers, false)) return integers;
-  if (std::vector<double> numbers; nb::try_cast(value, numbers, false)) return numbers;
-  fail(name, ": expected a number, a bool, a text or a list of numbers, got ", nb::repr(value).c_str());
-}
-
-/// A module as a model file would say it: by its op, attributes and parameters. Of a parameter whose value is loaded
-/// later the shape is given in its place.
-std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& given) {
-  Attributes attributes;
-  Parameters shapes, values;
-  for (const auto& [key, value] : given) {
-    const auto name = nb::cast<std::string>(key);
-    if (!is_parameter(name)) {
-      attributes.emplace_back(name, attribute_from(value, name));
-    } else if (nb::isinstance<nb::tuple>(value) || nb::isinstance<nb::list>(value)) {
-      shapes[name] = Tensor::borrow(nullptr, shape_from(value), DType::f32);
-    } else if (!value.is_none()) {
-      shapes[name] = values[name] = copy_of(value, name);
-    }
+Value value_from(Self self, nb::handle value) {
+  if (!nb::isinstance<PyValue>(value)) {
+    throw nb::type_error(detail::concat("expected a Value, got ", nb::repr(value).c_str()).c_str());
   }
-  const NodeSpec spec = {.attributes = attributes, .parameter = [&](std::string_view name) -> std::optional<Tensor> {
-                           const auto found = shapes.find(name);
-                           return found == shapes.end() ? std::nullopt : std::optional(found->second);
-                         }};
-  const bool is_op = detail::find_op(op) != nullptr;
-  if (is_op && !shapes.empty()) fail(op, ": takes its operands as inputs; ", shapes.begin()->first, " is none of it");
-  std::shared_ptr<Module> module = is_op ? std::make_shared<Op>(op, attributes) : detail::make_module(op, spec);
-  for (const auto& [name, value] : values) module->set_parameter(name, value);
-  return module;
+  const auto& given = nb::cast<const PyValue&>(value);
+  if (!given.graph.is(self)) fail("graph: ", nb::repr(value).c_str(), " is a value of another graph");
+  return given.value;
 }
 
-std::vector<Value> values_from(nb::handle inputs) {
-  if (nb::isinstance<Value>(inputs)) return {nb::cast<Value>(inputs)};
+std::vector<Value> values_from(Self self, nb::handle inputs) {
+  if (nb::isinstance<PyValue>(inputs)) return {value_from(self, inputs)};
   std::vector<Value> values;
-  for (const nb::handle input : inputs) values.push_back(input.is_none() ? Value() : nb::cast<Value>(input));
+  for (const nb::handle input : inputs) values.push_back(input.is_none() ? Value() : value_from(self, input));
   return values;
 }
 
-Value add_node(Graph& graph, const std::string& name, const std::string& op, nb::handle inputs,
-               const nb::kwargs& fields) {
+PyValue add_node(Self self, const std::string& name, const std::string& op, nb::handle inputs,
+                 const nb::kwargs& fields) {
   try {
-    return graph.add(name, module_from(op, fields), values_from(inputs));
+    return {nb::borrow(self), graph_of(self).add(name, module_from(op, fields), values_from(self, inputs))};
   } catch (const Error& error) {
     const std::string message = error.what();
     if (message.starts_with(name + ": ")) throw;
@@ -121,9 +88,8 @@ nb::dict state_dict(const Graph& graph) {
 }
 
 std::unique_ptr<PyPlan> compile(const Graph& graph, const Preprocess* preprocess, const nb::kwargs& fields) {
-  const CompileOptions options = options_from(fields, preprocess);
-  const WithoutGil release;
-  return std::make_unique<PyPlan>(graph.compile(options));
+  CompileOptions options = options_from(fields, preprocess);
+  return interruptible(options.stop, [&] { return std::make_unique<PyPlan>(graph.compile(options)); });
 }
 
 std::string graph_text(const Graph& graph) {
@@ -144,7 +110,7 @@ std::string graph_text(const Graph& graph) {
 
 Weights weights_from(nb::handle source, const OpenOptions& options) {
   if (!nb::isinstance<nb::dict>(source)) {
-    const auto path = nb::cast<std::filesystem::path>(source);
+    const auto path = as<std::filesystem::path>(source, "weights", "a path or a dict of arrays");
     const WithoutGil release;
     return Weights::open(path, options);
   }
@@ -152,7 +118,7 @@ Weights weights_from(nb::handle source, const OpenOptions& options) {
     detail::fail("key and strip_prefix are for files; weights are a dict");
   Weights weights;
   for (const auto& [key, value] : nb::borrow<nb::dict>(source)) {
-    const auto name = nb::cast<std::string>(key);
+    const auto name = as<std::string>(key, "weights", "names");
     weights.set(name, copy_of(value, name));
   }
   return weights;
@@ -161,8 +127,9 @@ Weights weights_from(nb::handle source, const OpenOptions& options) {
 #define LAMINA_COMPILE "(self, preprocess: Preprocess | None = None, /, **options: typing.Any) -> "
 
 void bind_graph(nb::module_& m) {
-  nb::class_<Value>(m, "Value", "The output of one node of one Graph.").def("__repr__", [](const Value& self) {
-    return detail::concat("<lamina.Value of node ", self.node, '>');
+  nb::class_<PyValue>(m, "Value", "The output of one node of one Graph.").def("__repr__", [](const PyValue& self) {
+    return "<lamina.Value of node " + graph_of(self.graph).nodes()[static_cast<std::size_t>(self.value.node)].name +
+           '>';
   });
   nb::class_<Graph>(m, "Graph",
                     "A network: named nodes, each an op applied to the outputs of earlier ones. A node's name is the "
@@ -177,8 +144,9 @@ void bind_graph(nb::module_& m) {
       .def(nb::init<>())
       .def(
           "input",
-          [](Graph& self, std::string name, nb::handle shape, const std::string& dtype) {
-            return self.input(std::move(name), shape_from(shape), dtype_from(dtype));
+          [](Self self, std::string name, nb::handle shape, const std::string& dtype) {
+            return PyValue{nb::borrow(self),
+                           graph_of(self).input(std::move(name), shape_from(shape), dtype_from(dtype))};
           },
           nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32",
           nb::sig(
@@ -194,13 +162,17 @@ void bind_graph(nb::module_& m) {
           "whose values load() brings.\nNone among the inputs leaves out an optional operand.")
       .def(
           "constant",
-          [](Graph& self, std::string name, nb::handle value) {
+          [](Self self, std::string name, nb::handle value) {
             auto module = std::make_shared<Constant>(copy_of(value, name));
-            return self.add(std::move(name), std::move(module), std::span<const Value>());
+            return PyValue{nb::borrow(self),
+                           graph_of(self).add(std::move(name), std::move(module), std::span<const Value>())};
           },
           nb::arg("name"), nb::arg("value"), nb::sig("def constant(self, name: str, value: typing.Any) -> Value"),
           "Adds a tensor that is part of the network.")
-      .def("output", &Graph::output, nb::arg("value"), "Marks a value as an output, in the order of the calls.")
+      .def(
+          "output", [](Self self, nb::handle value) { graph_of(self).output(value_from(self, value)); },
+          nb::arg("value"), nb::sig("def output(self, value: Value) -> None"),
+          "Marks a value as an output, in the order of the calls.")
       .def(
           "load",
           [](Graph& self, nb::handle weights, std::string key, std::string strip_prefix) {
@@ -247,6 +219,8 @@ void bind_graph(nb::module_& m) {
       .def(
           "until", [](const Graph& self, const std::string& node) { return self.until(node); }, nb::arg("node"),
           "The part of this graph that computes that node.")
+      .def_prop_ro("changes", &Graph::changes,
+                   "Grows with every change: what was compiled before is of another network.")
       .def_prop_ro(
           "input_names", [](const Graph& self) { return nb::tuple(port_list(self, self.inputs(), false)); },
           nb::sig("def input_names(self) -> tuple[str, ...]"))

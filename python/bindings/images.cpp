@@ -11,6 +11,7 @@
 #include "lamina/base/error.h"
 #include "lamina/images/preprocess.h"
 #include "lent.h"
+#include "options.h"
 #include "result.h"
 
 namespace lamina::python {
@@ -30,8 +31,17 @@ ImageView view_of(const Tensor& pixels) {
           .height = static_cast<int>(shape[0])};
 }
 
-/// A photograph out of a path, the bytes of a file, both decoded without the GIL, or an array of pixels, used where it
-/// lies.
+std::size_t bytes_of(const ImageView& rgb) {
+  return 3 * static_cast<std::size_t>(rgb.width) * static_cast<std::size_t>(rgb.height);
+}
+
+bool is_pillows(nb::handle photo) {
+  const nb::object pillow = nb::module_::import_("sys").attr("modules").attr("get")("PIL.Image");
+  return !pillow.is_none() && nb::isinstance(photo, pillow.attr("Image"));
+}
+
+/// A photograph out of a path, the bytes of a file, both decoded without the GIL, an image of Pillow, or an array of
+/// pixels, used where it lies.
 struct Photo {
   Photo(nb::handle photo, bool upright) {
     const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
@@ -41,9 +51,22 @@ struct Photo {
       const WithoutGil release;
       decoded = decode_image(file, "photo", options);
     } else if (nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
-      const auto path = nb::cast<std::filesystem::path>(photo);
+      const auto path = as<std::filesystem::path>(photo, "photo", "a path");
       const WithoutGil release;
       decoded = read_image(path, options);
+    } else if (is_pillows(photo)) {
+      rgb = asked("photo", [&] {
+        nb::object picture = nb::borrow(photo);
+        if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
+        picture = picture.attr("convert")("RGB");
+        view.width = nb::cast<int>(picture.attr("width"));
+        view.height = nb::cast<int>(picture.attr("height"));
+        return nb::object(picture.attr("tobytes")());
+      });
+      const auto bytes = nb::cast<nb::bytes>(rgb);
+      if (bytes.size() != bytes_of(view)) fail("photo: expected ", bytes_of(view), " bytes, got ", bytes.size());
+      view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
+      return;
     } else {
       lent.emplace(photo, "photo", Lent::Access::read);
     }
@@ -52,6 +75,7 @@ struct Photo {
 
   Image decoded;
   std::optional<Lent> lent;
+  nb::object rgb;  // bytes, Pillow's
   ImageView view;  // of the one or the other
 };
 
@@ -88,9 +112,9 @@ nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, n
 
 nb::object read_photo(nb::handle photo, bool upright) {
   Photo source(photo, upright);
-  if (!source.lent) return pixels_of(std::move(source.decoded));
-  const auto values = source.lent->tensor().values<std::uint8_t>();
-  return pixels_of({source.view.width, source.view.height, {values.begin(), values.end()}});
+  if (!source.decoded.rgb.empty()) return pixels_of(std::move(source.decoded));
+  const ImageView& view = source.view;
+  return pixels_of({view.width, view.height, {view.data, view.data + bytes_of(view)}});
 }
 
 nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool upright) {
@@ -122,7 +146,7 @@ std::string text(const Rgb& v) { return detail::concat('(', v[0], ", ", v[1], ",
 
 }  // namespace
 
-#define LAMINA_PHOTO "photo: str | os.PathLike[str] | bytes | numpy.typing.NDArray[typing.Any]"
+#define LAMINA_PHOTO "photo: lamina._photos.Photo"
 
 void bind_images(nb::module_& m) {
   nb::class_<Preprocess>(

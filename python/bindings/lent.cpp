@@ -66,10 +66,14 @@ DType type_of_dlpack(dlpack::Type type, std::string_view what) {
 }
 
 /// Of what is no lender, the CPU.
-dlpack::Device dlpack_device(nb::handle object) {
+dlpack::Device dlpack_device(nb::handle object, std::string_view what) {
   if (!nb::hasattr(object, "__dlpack_device__")) return {dlpack::cpu, 0};
-  const auto [type, index] = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
-  return {type, index};
+  const nb::object device = asked(what, [&] { return nb::object(object.attr("__dlpack_device__")()); });
+  std::pair<int, int> numbers;
+  if (!nb::try_cast(device, numbers)) {
+    fail(what, ": expected two numbers of __dlpack_device__, got ", nb::repr(device).c_str());
+  }
+  return {numbers.first, numbers.second};
 }
 
 Device device_of_dlpack(dlpack::Device device, std::string_view what) {
@@ -149,7 +153,7 @@ bool Lent::borrow_buffer(nb::handle object, std::string_view what, Access access
   if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_FULL_RO) != 0) {
     buffer_.obj = nullptr;
     const nb::python_error error;
-    if (dlpack_device(object).type != dlpack::cpu) return false;
+    if (dlpack_device(object, what).type != dlpack::cpu) return false;
     fail(what, ": the array cannot be read: ", error.what());
   }
   const DType type = type_of_buffer(buffer_, what);
@@ -161,18 +165,20 @@ bool Lent::borrow_buffer(nb::handle object, std::string_view what, Access access
 }
 
 void Lent::borrow_dlpack(nb::handle object, std::string_view what, Access access, cuda::Stream stream) {
-  const dlpack::Device device = dlpack_device(object);
+  const dlpack::Device device = dlpack_device(object, what);
   nb::kwargs arguments = nb::borrow<nb::kwargs>(nb::dict());
   if (device.type == dlpack::cuda) arguments["stream"] = dlpack::stream_number(stream);
   arguments["max_version"] = nb::make_tuple(1, 0);
-  nb::object capsule;
-  try {
-    capsule = object.attr("__dlpack__")(**arguments);
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;
-    nb::del(arguments["max_version"]);  // older than the versions
-    capsule = object.attr("__dlpack__")(**arguments);
-  }
+  const auto lend = [&] { return nb::object(object.attr("__dlpack__")(**arguments)); };
+  const nb::object capsule = asked(what, [&] {
+    try {
+      return lend();
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+      nb::del(arguments["max_version"]);  // older than the versions
+      return lend();
+    }
+  });
   const dlpack::Array* array = nullptr;
   bool read_only = false;
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {

@@ -5,12 +5,25 @@
 #include <string_view>
 
 #include "dlpack.h"
+#include "lamina/base/error.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::python {
 
 namespace nb = nanobind;
+
+/// What a method of an object that is not ours returns. Throws Error for what it raises, unless that is for others, as
+/// Ctrl-C is.
+template <class Method>
+nb::object asked(std::string_view what, const Method& method) {
+  try {
+    return method();
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    detail::fail(what, ": cannot be read: ", nb::type_name(error.type()).c_str(), ": ", nb::str(error.value()).c_str());
+  }
+}
 
 /// An array of Python's whose memory Lamina may use while this lives. Make and destroy it with the GIL held. Move-only.
 class Lent {

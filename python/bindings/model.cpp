@@ -17,6 +17,7 @@
 #include "lamina/graph/networks.h"
 #include "lamina/graph/scores.h"
 #include "lent.h"
+#include "options.h"
 
 namespace lamina::python {
 namespace {
@@ -96,7 +97,11 @@ void bind_model(nb::module_& m) {
           "graph", [](Model& self) -> Graph& { return self.graph; }, nb::rv_policy::reference_internal)
       .def_ro("preprocess", &Model::preprocess)
       .def_ro("labels", &Model::labels)
-      .def_ro("warnings", &Model::warnings);
+      .def_prop_ro("warnings", [](const Model& self) {
+        std::vector<std::string> warnings = self.warnings;
+        for (std::string& warning : warnings) warning = in_pythons_words(std::move(warning));
+        return warnings;
+      });
   m.def("load_model", &load_file, nb::arg("path"),
         nb::sig("def load_model(path: str | os.PathLike[str]) -> ModelFile"));
   m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"), nb::arg("key"), nb::arg("strip_prefix"),

@@ -1,6 +1,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <typeinfo>
+
 #include "device.h"
 #include "gil.h"
 #include "graph.h"
@@ -9,19 +11,47 @@
 #include "lamina/base/process/forks.h"
 #include "lamina/base/version.h"
 #include "model.h"
+#include "options.h"
 #include "plan.h"
 #include "pool.h"
 #include "result.h"
 
 namespace lamina::python {
 
+namespace {
+
+/// Nothing but Error and TypeError leaves for what a caller got wrong. A file's name need not be UTF-8, and is shown
+/// escaped then.
+void translate(const std::exception_ptr& thrown, void* error) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& e) {
+    const std::string text = in_pythons_words(e.what());
+    const nb::object message =
+        nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+    PyErr_SetObject(static_cast<PyObject*>(error), message.ptr());
+  } catch (const std::bad_cast&) {
+    PyErr_SetString(PyExc_TypeError, "expected another type of argument");
+  }
+}
+
+}  // namespace
+
 NB_MODULE(_core, m) {
+  // All modules of a process share one pointer to the interpreter's tables, and by now it is this interpreter's.
+  static nb::detail::nb_internals* of_main = nullptr;
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    if (of_main != nullptr) nb::detail::internals = of_main;
+    throw nb::import_error("lamina: expected the main interpreter of this process, got a subinterpreter");
+  }
+  of_main = nb::detail::internals;
   m.doc() = "Lamina's library. Import lamina, which has all of it that is public.";
   nb::set_leak_warnings(false);  // a daemon thread may well have a plan when the interpreter ends
   (void)lamina::detail::fork_generation();
   watch_for_the_end();
   nb::exception<Error> error(m, "Error");
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
+  nb::register_exception_translator(&translate, error.ptr());
   bind_device(m);
   bind_result(m);
   bind_images(m);
@@ -29,7 +59,8 @@ NB_MODULE(_core, m) {
   bind_graph(m);
   bind_model(m);
   bind_pool(m, error);
-  m.def("version", [] { return std::string(version()); });
+  m.def(
+      "version", [] { return std::string(version()); }, "Of the library and of this package.");
 }
 
 }  // namespace lamina::python

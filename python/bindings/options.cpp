@@ -4,8 +4,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/tensor/parse_format.h"
 #include "lent.h"
 
@@ -13,19 +15,6 @@ namespace lamina::python {
 namespace {
 
 using detail::fail;
-
-template <class T>
-T as(nb::handle value, const char* field, const char* type) {
-  T result{};
-  // Strictly: True is no number and 1.5 no integer, but NumPy's integers are some.
-  constexpr bool integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
-  nb::object number = nb::borrow(value);
-  if (integer && PyIndex_Check(value.ptr()) != 0) number = nb::steal(PyNumber_Index(value.ptr()));
-  const bool truth = integer && PyBool_Check(value.ptr()) != 0;
-  if (!truth && number.is_valid() && nb::try_cast<T>(number, result, false)) return result;
-  PyErr_Clear();
-  throw nb::type_error(detail::concat(field, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
-}
 
 template <class Map, class Convert>
 void read_map(nb::handle value, const char* field, Map& map, const Convert& convert) {
@@ -91,6 +80,20 @@ std::optional<Preprocess> photos_from(nb::handle value, const Preprocess* prepro
 
 }  // namespace
 
+std::string in_pythons_words(std::string text) {
+  constexpr std::string_view scope = "Options::";
+  for (std::size_t at = 0; (at = text.find(scope)) != std::string::npos;) {
+    std::size_t begin = at;
+    while (begin > 0 && std::isalpha(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
+    text.erase(begin, at + scope.size() - begin);
+    const std::size_t flag = text.rfind("--", begin), close = text.find(')', begin);
+    if (flag == std::string::npos || text.find(" (", flag) + 2 != begin || close == std::string::npos) continue;
+    text.erase(close, 1);
+    text.erase(flag, begin - flag);
+  }
+  return text;
+}
+
 Shape shape_from(nb::handle extents) {
   std::vector<std::int64_t> values;
   for (const nb::handle extent : extents) {
@@ -103,7 +106,10 @@ Shape shape_from(nb::handle extents) {
       if (values.back() < 0) fail("shape: expected extents of 0 and more, got ", values.back());
     }
   }
-  return Shape(std::span<const std::int64_t>(values));
+  const Shape shape = Shape(std::span<const std::int64_t>(values));
+  std::erase_if(values, [](std::int64_t extent) { return extent < 0; });
+  (void)Shape(std::span<const std::int64_t>(values)).numel();  // throws where 64 bits do not count them
+  return shape;
 }
 
 namespace {
@@ -131,9 +137,9 @@ CompileOptions options_from(const nb::kwargs& given, const Preprocess* preproces
     }
     const auto* field = std::ranges::find_if(option_fields, [&](const Field& f) { return f.name == name; });
     if (field == std::end(option_fields)) {
-      std::string known;
-      for (const Field& f : option_fields) known += detail::concat(f.name, ", ");
-      fail("compile: there is no option \"", name, "\"; there are ", known, "photos");
+      std::vector<std::string> known = {"photos"};
+      for (const Field& f : option_fields) known.emplace_back(f.name);
+      fail("compile: there is no option \"", name, '"', detail::nearest_text(name, known));
     }
     field->set(options, value);
   }

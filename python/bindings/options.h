@@ -2,12 +2,35 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "lamina/base/error.h"
 #include "lamina/images/preprocess.h"
 #include "lamina/plan/plan.h"
 
 namespace lamina::python {
 
 namespace nb = nanobind;
+
+/// A value of Python's as a T. Strictly: True is no number and 1.5 no integer, but NumPy's integers are some. Throws
+/// TypeError: "batch: expected an integer, got 1.5".
+template <class T>
+T as(nb::handle value, std::string_view what, std::string_view type) {
+  T result{};
+  constexpr bool integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  nb::object number = nb::borrow(value);
+  if (integer && PyIndex_Check(value.ptr()) != 0) number = nb::steal(PyNumber_Index(value.ptr()));
+  const bool truth = integer && PyBool_Check(value.ptr()) != 0;
+  if (!truth && number.is_valid() && nb::try_cast<T>(number, result, false)) return result;
+  PyErr_Clear();
+  throw nb::type_error(detail::concat(what, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
+}
+
+/// A message in which "--key (OpenOptions::key)", as the library says it to users of the command and of C++, is "key"
+/// here.
+std::string in_pythons_words(std::string text);
 
 /// The options of a compilation from keyword arguments: the fields of CompileOptions by their names, the device that of
 /// the description, or "auto", if it is not given. `preprocess`, which may be null, is what photos=True means. Throws

@@ -3,10 +3,12 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/base/process/forks.h"
 #include "result.h"
 
@@ -42,6 +44,13 @@ Device device_of(std::span<const Tensor> tensors) {
   return found == tensors.end() ? Device::cpu() : found->device();
 }
 
+/// Whether the two have bytes in common.
+bool overlap(const Tensor& a, const Tensor& b) {
+  const std::less<const void*> before;
+  const auto end = [](const Tensor& t) { return static_cast<const std::byte*>(t.raw()) + t.bytes(); };
+  return before(a.raw(), end(b)) && before(b.raw(), end(a));
+}
+
 /// Keeps an object of Python's, on any thread; null for None.
 std::shared_ptr<const void> kept(nb::handle object) {
   if (object.is_none()) return nullptr;
@@ -70,13 +79,15 @@ std::vector<Lent> take_inputs(const Plan& plan, nb::handle inputs, cuda::Stream 
   };
   if (nb::isinstance<nb::dict>(inputs)) {
     const auto named = nb::borrow<nb::dict>(inputs);
+    for (const nb::handle key : named.keys()) {
+      const std::string name = nb::str(key).c_str();
+      if (std::ranges::find(names, name) == names.end()) {
+        fail("run: the graph has no input \"", name, '"', detail::nearest_text(name, names));
+      }
+    }
     for (const std::string& name : names) {
       if (!named.contains(name.c_str())) fail("run: input \"", name, "\" is missing");
       take(named[name.c_str()]);
-    }
-    for (const nb::handle key : named.keys()) {
-      const std::string name = nb::str(key).c_str();
-      if (std::ranges::find(names, name) == names.end()) fail("run: the graph has no input \"", name, '"');
     }
   } else if (is_sequence(inputs)) {
     for (const nb::handle array : inputs) take(array);
@@ -165,6 +176,13 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   std::vector<Lent> lent_outputs;
   if (!out.is_none()) lent_outputs = take_outputs(out, stream);
   std::vector<Tensor> targets = tensors_of(lent_outputs);
+  for (const Tensor& target : targets) {
+    const auto clashes = [&](const Tensor& other) { return &other != &target && overlap(other, target); };
+    if (std::ranges::any_of(tensors, clashes) || std::ranges::any_of(targets, clashes)) {
+      fail("run: expected memory of its own for out= ", target.description(),
+           ", got memory of another array of this run");
+    }
+  }
   const Device device = device_of(tensors);
   // Events cannot be asked while the caller records what runs: then the caller has to keep the arrays, too.
   const bool recording = device.is_cuda() && cuda::is_capturing(device.index, stream);

@@ -28,7 +28,7 @@ struct Pending {
     if (!nb::cast<bool>(future.attr("set_running_or_notify_cancel")())) return;
     if (!answer.error.empty()) {
       const nb::object error = nb::module_::import_("lamina").attr("Error");
-      future.attr("set_exception")(error(answer.error));
+      future.attr("set_exception")(error(in_pythons_words(answer.error)));
       return;
     }
     future.attr("set_result")(results_of(answer.outputs));
@@ -56,9 +56,16 @@ class PyPool {
     detail::fail("pool: made before this process was forked; make it in the child, whose threads and GPUs are its own");
   }
 
-  void submit(nb::handle inputs, nb::object future) {
+  void submit(nb::handle inputs, nb::object future, bool copy) {
     auto pending = std::make_unique<Pending>(take_inputs(pool().plan(), inputs), std::move(future));
     std::vector<Tensor> tensors = tensors_of(pending->inputs);
+    if (copy) {
+      {
+        const WithoutGil release;
+        for (Tensor& tensor : tensors) tensor = tensor.to(Device::cpu()).clone();
+      }
+      pending->inputs.clear();
+    }
     // A std::function has to be copyable, and what Python lent goes back with the GIL held.
     Pending* request = pending.release();
     try {
@@ -92,7 +99,7 @@ class PyPool {
 std::unique_ptr<PyPool> make_pool(const Graph& graph, const Preprocess* preprocess, const std::string& devices,
                                   int plans_per_device, std::vector<std::int64_t> batches, double max_delay,
                                   std::int64_t max_queue, bool wait_when_full, const nb::kwargs& fields) {
-  const CompileOptions compile = options_from(fields, preprocess);
+  CompileOptions compile = options_from(fields, preprocess);
   const bool all = devices == "all";
   const PoolOptions options = {.devices = parse_devices(all ? (best_device().is_cuda() ? "cuda:all" : "cpu") : devices),
                                .plans_per_device = plans_per_device,
@@ -100,8 +107,7 @@ std::unique_ptr<PyPool> make_pool(const Graph& graph, const Preprocess* preproce
                                .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(max_delay * 1e6)),
                                .max_queue = max_queue,
                                .wait_when_full = wait_when_full};
-  const WithoutGil release;
-  return std::make_unique<PyPool>(graph, compile, options);
+  return interruptible(compile.stop, [&] { return std::make_unique<PyPool>(graph, compile, options); });
 }
 
 }  // namespace
@@ -119,8 +125,9 @@ void bind_pool(nb::module_& m, nb::handle error) {
                               " batches", self.lost.empty() ? "" : ", lost: ", self.lost, '>');
       });
   nb::class_<PyPool>(m, "PlanPool", "The library's pool; lamina.Pool is how Python has it.")
-      .def("submit", &PyPool::submit, nb::arg("inputs").none(), nb::arg("future"),
-           nb::sig("def submit(self, inputs: typing.Any, future: concurrent.futures.Future[typing.Any]) -> None"))
+      .def("submit", &PyPool::submit, nb::arg("inputs").none(), nb::arg("future"), nb::arg("copy"),
+           nb::sig("def submit(self, inputs: typing.Any, future: concurrent.futures.Future[typing.Any], "
+                   "copy: bool) -> None"))
       .def("close", &PyPool::close)
       .def_prop_ro(
           "input_shapes", [](const PyPool& self) { return to_python(self.pool().plan().input_shapes()); },

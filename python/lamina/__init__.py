@@ -4,9 +4,19 @@
     model.classify("cat.jpg", top=5)                  # [("tabby", 0.61), ...]
     plan = model.compile(device="cuda", batch=32, precision="fp16")
     y = plan(x)                                       # x [32, 3, 224, 224], NumPy or any CUDA tensor
+    y = model(x)                                      # the same by a plan that is compiled at the first call
 
 Whatever fails raises lamina.Error, which says the place, what was expected and what was found.
 """
+
+import sys
+
+from . import _core, _signatures
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError("lamina: expected an interpreter with the GIL, got a free-threaded one without it; start Python "
+                      "with PYTHON_GIL=1, or -X gil=1")
+_signatures.describe(_core)
 
 from ._core import (DeviceDescription, Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value,
                     arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any, overload
@@ -10,6 +12,7 @@ from typing import Any, overload
 from . import _core, _photos
 from ._core import Graph, Preprocess
 from ._network import Network
+from ._signatures import with_options
 
 Path = str | os.PathLike[str]
 
@@ -18,7 +21,7 @@ class Model(Network):
     """A network with its weights, and how a photograph becomes its input and a score a name.
 
     `graph` is the network, `preprocess` a Preprocess or None, `labels` the classes' names or an empty list, `warnings`
-    what loading noticed. Threads may share a Model.
+    what loading noticed. Threads may share a Model. It can be copied, and pickled, with its weights.
     """
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
@@ -34,16 +37,20 @@ class Model(Network):
     def classify(self, photos: Iterable[_photos.Photo], top: int = 5, *, batch: int = 16, upright: bool = True,
                  progress: bool = False, **options: Any) -> list[_photos.Classified]: ...
 
+    @with_options
     def classify(self, photos: Any, top: int = 5, *, batch: int = 16, upright: bool = True, progress: bool = False,
                  **options: Any) -> list[tuple[str, float]] | list[_photos.Classified]:
         """What photographs show, the most probable class first.
 
-        photos: one photograph (a path, the bytes of a file, or pixels uint8 [H, W, 3]) gives [("tabby", 0.61), ...], and
+        photos: one photograph (a path, the bytes of a file, an image of Pillow, or pixels uint8 [H, W, 3]) gives [("tabby", 0.61), ...], and
         one that cannot be read raises Error. A directory, or several photographs, give a list of Classified, in order;
         one that cannot be read has an `error` there. progress=True shows how far it is (with tqdm, where installed).
         `upright` turns photographs as their EXIF data say. The other keywords are those of `compile`.
         """
         return self._classifiers.classify(photos, top, batch, upright, progress, options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, (self.graph, self.preprocess, self.labels, self.warnings)
 
     def save(self, path: Path) -> None:
         """Writes a model file. An existing file is replaced only on success."""
@@ -70,6 +77,25 @@ def arch(name: str, weights: Path | dict[str, Any], *, key: str = "", strip_pref
     names = imagenet_labels()
     labels = names if file.graph.output_shapes == (("N", len(names)),) else []
     return Model(file.graph, file.preprocess, labels, file.warnings)
+
+
+def _file_of(graph: Graph) -> tuple[Any, ...]:
+    """How a graph is pickled: as a model file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "graph.safetensors")
+        _core.save_model(path, graph, None, [])
+        with open(path, "rb") as file:
+            return _graph_of, (file.read(),)
+
+
+def _graph_of(content: bytes) -> Graph:
+    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+        file.write(content)
+        file.flush()
+        return _core.load_model(file.name).graph  # whose pages stay when the name goes
+
+
+copyreg.pickle(Graph, _file_of)
 
 
 def imagenet_labels() -> list[str]:

@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._core import Graph, Plan, PlanMemory, Preprocess
+from ._signatures import with_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._options import CompileOptions
+
+Compiled = TypeVar("Compiled")
+
+
+class Idle(Generic[Compiled]):
+    """What was compiled and nobody uses at the moment, of the kinds that were asked for last, to be used again."""
+
+    kinds = 4
+
+    def __init__(self) -> None:
+        self.idle: dict[str, list[Compiled]] = {}
+
+    @contextmanager
+    def one(self, graph: Graph, options: dict[str, Any], make: Callable[[], Compiled]) -> Iterator[Compiled]:
+        """One for this thread: of the graph as it is now, and compiled with these options."""
+        if "constants" in options or "description" in options:  # whose texts say less than they are
+            yield make()
+            return
+        # Threads and GPUs stay behind when a process forks.
+        kind = repr((os.getpid(), graph.changes, sorted(options.items(), key=lambda item: item[0])))
+        idle = self.idle.setdefault(kind, [])
+        try:
+            one = idle.pop()
+        except IndexError:
+            one = make()
+        try:
+            yield one
+        finally:
+            idle.append(one)
+            for old in list(self.idle)[:-self.kinds]:
+                self.idle.pop(old, None)
 
 
 class Network:
@@ -22,15 +56,42 @@ class Network:
         self.preprocess = preprocess
         self.labels = list(labels)
         self.warnings = list(warnings)
+        self._plans: Idle[Plan] = Idle()
 
+    @with_options
+    def __call__(self, x: Any, **options: Unpack[CompileOptions]) -> Any:
+        """The outputs for x, arrays as for Plan.run, by a plan for as many images and such shapes: compiled at the first
+        call, kept for others, and of whichever GPU x is on. Threads may call it at the same time."""
+        names = self.graph.input_names
+        arrays = x if isinstance(x, dict) else dict(zip(names, x if isinstance(x, (tuple, list)) else (x,)))
+        keywords: dict[str, Any] = dict(options)
+        opened = {}
+        for name, declared in zip(names, self.graph.input_shapes):
+            given = getattr(arrays.get(name), "shape", ())
+            if given and declared[:1] == ("N",):
+                keywords.setdefault("batch", given[0])
+            if given and "?" in declared:
+                opened[name] = tuple(given)
+            lender = getattr(arrays.get(name), "__dlpack_device__", None)
+            if lender is not None and lender()[0] == 2:  # kDLCUDA
+                keywords.setdefault("device", f"cuda:{lender()[1]}")
+        if opened:
+            keywords.setdefault("input_shapes", opened)
+        key = {**keywords, "preprocess": self.preprocess}
+        with self._plans.one(self.graph, key, lambda: self.graph.compile(self.preprocess, **keywords)) as plan:
+            return plan(x)
+
+    @with_options
     def compile(self, **options: Unpack[CompileOptions]) -> Plan:
         """A Plan for one device, batch and precision; CompileOptions lists the keywords."""
         return self.graph.compile(self.preprocess, **options)
 
+    @with_options
     def plan_memory(self, **options: Unpack[CompileOptions]) -> PlanMemory:
         """The bytes that `compile` with these options will hold, found out without taking any on a GPU."""
         return self.graph.plan_memory(self.preprocess, **options)
 
+    @with_options
     def plan_summary(self, **options: Unpack[CompileOptions]) -> str:
         """What `compile(...).summary()` would say; with description= also of a device that is not there."""
         return self.graph.plan_summary(self.preprocess, **options)

@@ -47,3 +47,10 @@ class CompileOptions(TypedDict, total=False):
     """Names of the nodes that are the outputs; the graph's if it is not given"""
     constants: dict[str, Any]
     """Values of inputs, which are then part of the plan"""
+
+
+DEFAULTS: CompileOptions = {
+    "device": "auto", "batch": 1, "precision": "fp32", "linear_weights": "f32", "threads": 0, "algorithm": "", "fuse": True,
+    "keep_all": False, "workspace_limit": 256 << 20, "batch_invariant": False, "capture": True, "photos": None,
+    "input_format": "f32", "output_format": "f32", "input_shapes": {}, "outputs": (), "constants": {}}
+"""What is not given, but for `description`: that of the device."""

@@ -8,17 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from . import _core
 from ._core import Error, Preprocess
-from ._network import Network
+from ._network import Idle, Network
 from ._pool import Pool
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
-Photo = str | os.PathLike[str] | bytes | Pixels
+
+
+class Picture(Protocol):
+    """A PIL.Image.Image."""
+
+    def convert(self, mode: str, /) -> Any: ...
+
+    def tobytes(self) -> bytes: ...
+
+
+Photo = str | os.PathLike[str] | bytes | Pixels | Picture
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif"}
 
 
@@ -76,7 +86,7 @@ class Classifiers:
 
     def __init__(self, model: Network) -> None:
         self.model = model
-        self.idle: dict[str, list[Classifier]] = {}
+        self.idle: Idle[Classifier] = Idle()
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
@@ -84,18 +94,13 @@ class Classifiers:
         folder = single and isinstance(photos, (str, os.PathLike)) and Path(photos).is_dir()
         work = photos_of(Path(photos)) if folder else [photos] if single else list(photos)
         batch = max(1, min(batch, len(work)))
-        # Threads and GPUs stay behind when a process forks.
-        key = repr((os.getpid(), batch, self.model.preprocess, sorted(options.items(), key=lambda item: item[0])))
-        idle = self.idle.setdefault(key, [])
-        classifier = idle.pop() if idle else Classifier(self.model, batch, dict(options))
-        try:
+        key = {**options, "batch": batch, "preprocess": self.model.preprocess}
+        with self.idle.one(self.model.graph, key, lambda: Classifier(self.model, batch, dict(options))) as classifier:
             if single and not folder:
                 rows = classifier.pixels()
                 classifier.read(photos, rows[0], upright)
                 return classifier.classes(classifier.pool(rows)[:1], top)[0]
             return list(shown(run(classifier, work, top, upright), len(work), progress))
-        finally:
-            idle.append(classifier)
 
 
 class Batch(NamedTuple):
@@ -126,7 +131,7 @@ def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool
                                                    for photo, row in zip(part, rows)]))
             if decoding and len(running) <= plans:
                 batch = decoding.popleft()
-                running.append((batch, batch.errors(), classifier.pool.submit(batch.rows)))
+                running.append((batch, batch.errors(), classifier.pool.submit(batch.rows, copy=False)))
             elif running:
                 batch, errors, scores = running.popleft()
                 named = classifier.classes(scores.result()[:len(batch.photos)], top)

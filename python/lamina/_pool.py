@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._network import Network
+from ._signatures import with_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -27,25 +28,27 @@ class Pool:
     then submit waits, or raises PoolFull with wait_when_full=False. The other keywords are those of Model.compile.
     """
 
+    @with_options
     def __init__(self, model: Network, devices: str = "all", *, plans_per_device: int = 0, batches: Sequence[int] = (),
                  max_delay: float = 0.0, max_queue: int = 1024, wait_when_full: bool = True,
                  **options: Unpack[CompileOptions]) -> None:
         self._pool = _core.make_pool(model.graph, model.preprocess, devices, plans_per_device, list(batches), max_delay,
                                      max_queue, wait_when_full, **options)
 
-    def submit(self, x: Any) -> Future[Any]:
+    def submit(self, x: Any, *, copy: bool = True) -> Future[Any]:
         """The outputs, as Plan.run gives them, once they are computed.
 
-        x: arrays on the host, as for Plan.run, of up to max_batch images; they must not change until then. What does
-        not fit raises Error here, what fails later raises it from the future.
+        x: arrays on the host, as for Plan.run, of up to max_batch images. They are copied, and may change at once;
+        with copy=False they are read where they are, and must not change until the future is done. What does not fit
+        raises Error here, what fails later raises it from the future.
         """
         future: Future[Any] = Future()
-        self._pool.submit(x, future)
+        self._pool.submit(x, future, copy)
         return future
 
     def __call__(self, x: Any) -> Any:
         """The outputs, waited for."""
-        return self.submit(x).result()
+        return self.submit(x, copy=False).result()
 
     @property
     def input_shapes(self) -> tuple[tuple[int, ...], ...]:

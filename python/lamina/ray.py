@@ -25,12 +25,13 @@ from ._core import Error, resize_and_crop
 from ._model import Model, Path, arch, load
 from ._photos import Classifier as _Classifier
 from ._photos import preprocess_of, run
+from ._signatures import with_options
 
 if TYPE_CHECKING:
     import pyarrow
 
 Source = Model | Path | tuple[str, Path]
-"""A model file, or a network of arch_names() with its weights. (A Model itself does not travel between processes.)"""
+"""A model file, or a network of arch_names() with its weights. A Model travels between processes with all its weights, a path does not."""
 
 
 def _open(model: Source) -> Model:
@@ -71,6 +72,7 @@ class Classifier:
     unless `threads` and `decoders` say otherwise; the other options are those of Model.compile.
     """
 
+    @with_options
     def __init__(self, model: Source, *, top: int = 5, batch: int = 32, threads: int = 1, decoders: int = 1,
                  upright: bool = True, **options: Any) -> None:
         self.classifier = _Classifier(_open(model), batch, {"threads": threads, **options})

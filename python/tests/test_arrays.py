@@ -32,8 +32,8 @@ def test_by_name_and_as_a_tuple(plan, x):
     expected = plan(x)
     assert np.array_equal(plan((x,)), expected)
     assert np.array_equal(plan({"input": x}), expected)
-    refused("input \"input\" is missing", lambda: plan({"image": x}))
-    refused("no input \"image\"", lambda: plan({"input": x, "image": x}))
+    refused("input \"input\" is missing", lambda: plan({}))
+    refused("no input \"image\"; nearest: \"input\"", lambda: plan({"input": x, "image": x}))
     refused("no input \"0\"", lambda: plan({"input": x, 0: x}))
     refused("expected 1 inputs, got 2", lambda: plan((x, x)))
 
@@ -156,7 +156,25 @@ def test_other_devices(plan):
         def __dlpack_device__(self):
             return (2, 0)
 
-    refused("not from here", lambda: plan(Elsewhere()), BufferError)
+    refused("input: cannot be read: BufferError: not from here", lambda: plan(Elsewhere()))
+
+
+@pytest.mark.parametrize("device", [(1, 2**40), None, "cpu"])
+def test_what_lenders_get_wrong(plan, device):
+    class Lender:
+        def __dlpack__(self, **_):
+            raise KeyError("boom")
+
+        def __dlpack_device__(self):
+            return device
+
+    refused("input: expected two numbers of __dlpack_device__, got ", lambda: plan(Lender()))
+    device = (1, 0)
+    refused("input: cannot be read: KeyError: 'boom'", lambda: plan(Lender()))
+
+
+def test_results_over_what_is_read(plan, x):
+    refused("expected memory of its own for out=", lambda: plan(x, out=x.reshape(-1)[:20].reshape(2, 10)))
 
 
 def test_memory_is_used_where_it_is(x):

@@ -44,7 +44,7 @@ def test_errors_name_the_place(digits, tmp_path):
 
 
 def test_options(digits):
-    with pytest.raises(lamina.Error, match='no option "batches"; there are device, batch'):
+    with pytest.raises(lamina.Error, match='no option "batches"; nearest: "batch"'):
         digits.compile(batches=3)
     with pytest.raises(TypeError, match="batch: expected an integer, got 1.5"):
         digits.compile(batch=1.5)
@@ -148,7 +148,7 @@ def test_which_weights(tmp_path):
     graph.output(x)
     arrays = {"net.conv.weight": np.full((1, 1, 1, 1), 3, np.float32)}
     np.savez(tmp_path / "w.npz", **arrays)
-    with pytest.raises(lamina.Error, match='begin with "net."'):
+    with pytest.raises(lamina.Error, match='begin with "net.".*; strip_prefix leaves it out'):
         graph.load(tmp_path / "w.npz")
     assert graph.load(tmp_path / "w.npz", strip_prefix="net.") == []
     assert np.array_equal(graph.state_dict()["conv.weight"], arrays["net.conv.weight"])
@@ -174,12 +174,6 @@ def test_preprocess_is_torchvisions(photos):
     assert lamina.resize_and_crop(photo, settings, out=out) is out and np.array_equal(out, pixels)
     with pytest.raises(lamina.Error, match="out: expected u8"):
         lamina.resize_and_crop(photo, settings, out=out[:8])
-
-
-def test_pillow(photos):
-    image = pytest.importorskip("PIL.Image")
-    photo = photos.parents[1] / "docs/images/chelsea.png"
-    assert np.array_equal(lamina.read_image(photo), np.asarray(image.open(photo).convert("RGB")))
 
 
 def test_torchvision(photos):

@@ -26,6 +26,19 @@ def test_answers_are_those_of_a_plan(digits):
     assert np.array_equal(three, np.concatenate(expected[:3]))
 
 
+def test_an_array_may_change_once_it_is_submitted(digits):
+    plan = digits.compile(device="cpu", batch=1, threads=1)
+    x = np.empty((1, 3, 32, 32), np.float32)
+    with lamina.Pool(digits, devices="cpu", batch=4, max_delay=0.05, threads=1) as pool:
+        futures = []
+        for i in range(32):
+            x[:] = i
+            futures.append(pool.submit(x))
+        x[:] = np.nan
+        for i, future in enumerate(futures):
+            assert np.array_equal(future.result(timeout=30), plan(np.full_like(x, i)))
+
+
 def test_what_does_not_fit(digits):
     pool = lamina.Pool(digits, devices="cpu", batch=4)
     for wrong in (np.zeros((1, 3, 32, 31), np.float32), np.zeros((1, 3, 32, 32)), np.zeros((5, 3, 32, 32), np.float32),

@@ -1,5 +1,6 @@
 """Threads, forks, and the end of the interpreter."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -124,12 +125,57 @@ y = plan(x)
     assert done.stderr == ""
 
 
+def test_ctrl_c_ends_a_compilation():
+    """Of a network that takes long to compile: a sum that depends on nothing, a hundred times."""
+    program = """
+import _thread, threading, time
+import lamina, numpy as np
+graph = lamina.Graph()
+x = graph.input("x", ("N", 4))
+big = graph.constant("big", np.ones((64, 512, 512), np.float32))
+for i in range(100):
+    big = graph.add(f"exp{i}", "Tanh", big)
+graph.output(graph.add("sum", "Add", [x, graph.add("mean", "ReduceMean", big, keepdims=0)]))
+threading.Timer(0.3, _thread.interrupt_main).start()
+begin = time.monotonic()
+try:
+    COMPILE
+    print("compiled")
+except KeyboardInterrupt:
+    print("interrupted" if time.monotonic() - begin < 5 else "too late")
+"""
+    for call in ('graph.compile(device="cpu")', 'lamina.Pool(lamina.Model(graph), devices="cpu")'):
+        done = subprocess.run([sys.executable, "-c", program.replace("COMPILE", call)], capture_output=True, text=True,
+                              timeout=120)
+        assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
+
+
+def test_a_subinterpreter_is_refused_and_does_no_harm():
+    subinterpreters = pytest.importorskip("_xxsubinterpreters" if sys.version_info < (3, 13) else "_interpreters")
+    program = f"""
+import {subinterpreters.__name__} as subinterpreters
+import lamina, numpy as np
+model = lamina.load({str(ROOT / 'weights/digits.safetensors')!r})
+inner = subinterpreters.create()
+run = getattr(subinterpreters, "run_string", None) or subinterpreters.exec
+try:
+    failed = run(inner, "import lamina._core")
+    print(failed)
+except BaseException as error:
+    print(error)
+print(model.compile(device="cpu")(np.zeros((1, 3, 32, 32), np.float32)).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "ImportError" in done.stdout and done.stdout.endswith("(1, 10)\n"), done.stdout + done.stderr
+
+
 def test_the_package_imports_no_more_than_numpy():
     program = "import lamina, sys; print([m for m in ('ray', 'torch', 'tqdm', 'onnx') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.skipif(shutil.which("lamina") is None, reason="built without the command")
 def test_the_command():
     done = subprocess.run(["lamina", "classify", ROOT / "weights/digits/7.png", "--model",
                            ROOT / "weights/digits.safetensors", "--top", "1"], capture_output=True, text=True,

@@ -68,7 +68,7 @@ TEST(Graph, UntilKeepsWhatItNeeds) {
   const Graph part = branching_network().until("side");
   EXPECT_EQ(part.nodes().size(), 3u);  // input, conv1, side
   EXPECT_EQ(part.outputs().size(), 1u);
-  expect_error([&] { (void)part.until("conv2"); }, {"no node \"conv2\""});
+  expect_error([&] { (void)part.until("conv2"); }, {"no node \"conv2\"; nearest: \"conv1\""});
 }
 
 TEST(Graph, SummaryCounts) {

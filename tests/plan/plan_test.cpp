@@ -132,10 +132,17 @@ TEST(Plan, RunsByName) {
   const Tensor input = random_tensor({1, 3, 16, 16}, 5);
   plan.run({{"input", input}});
   expect_close(plan.output("side"), run_plainly(branching_network(), {input})[1]);
-  expect_error([&] { plan.run({{"image", input}}); }, {"no input \"image\""});
+  expect_error([&] { plan.run({{"image", input}}); }, {"no input \"image\"; nearest: \""});
   expect_error([&] { plan.run({{"input", input}, {"input", input}}); }, {"twice"});
   expect_error([&] { plan.run(std::initializer_list<Plan::NamedTensor>{}); }, {"input", "undefined"});
   expect_error([&] { (void)plan.output("conv1"); }, {"no output \"conv1\""});
+}
+
+TEST(Plan, CompilingStopsWhenAskedTo) {
+  std::stop_source source;
+  (void)branching_network().compile({.stop = source.get_token()});
+  source.request_stop();
+  expect_error([&] { (void)branching_network().compile({.stop = source.get_token()}); }, {"stopped"});
 }
 
 TEST(Plan, KeepsActivationsOnRequest) {
@@ -148,7 +155,7 @@ TEST(Plan, KeepsActivationsOnRequest) {
     const Graph part = graph.until(name);
     expect_close(plan.activation(name), run_plainly(part, {input})[0]);
   }
-  expect_error([&] { (void)plan.activation("nope"); }, {"no node \"nope\""});
+  expect_error([&] { (void)plan.activation("nope"); }, {"no node \"nope\"; nearest: \""});
   Plan plain = graph.compile();
   expect_error([&] { (void)plain.activation("conv1"); }, {"keep_all"});
 }

@@ -1,0 +1,71 @@
+#include "node.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "lamina/base/error.h"
+#include "lamina/layers/op_table.h"
+#include "lamina/ops/op.h"
+#include "lamina/ops/table.h"
+#include "lent.h"
+#include "options.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+using Parameters = std::map<std::string, Tensor, std::less<>>;
+
+/// What parameters of nodes are called; every other keyword is an attribute.
+bool is_parameter(std::string_view name) {
+  constexpr std::string_view names[] = {"weight", "bias", "running_mean", "running_var"};
+  return std::ranges::find(names, name) != std::end(names);
+}
+
+Attribute attribute_from(nb::handle value, const std::string& name) {
+  Attribute result;
+  if (PyBool_Check(value.ptr())) return nb::cast<bool>(value);
+  if (std::int64_t integer = 0; nb::try_cast(value, integer, false)) return integer;
+  if (double number = 0; nb::try_cast(value, number, false)) return number;
+  if (std::string text; nb::try_cast(value, text, false)) return text;
+  if (std::vector<std::int64_t> integers; nb::try_cast(value, integers, false)) return integers;
+  if (std::vector<double> numbers; nb::try_cast(value, numbers, false)) return numbers;
+  fail(name, ": expected a number, a bool, a text or a list of numbers, got ", nb::repr(value).c_str());
+}
+
+}  // namespace
+
+Tensor copy_of(nb::handle array, std::string_view what) {
+  return Lent(array, what, Lent::Access::read).tensor().to(Device::cpu()).clone();
+}
+
+std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& given) {
+  Attributes attributes;
+  Parameters shapes, values;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    if (!is_parameter(name)) {
+      attributes.emplace_back(name, attribute_from(value, name));
+    } else if (nb::isinstance<nb::tuple>(value) || nb::isinstance<nb::list>(value)) {
+      shapes[name] = Tensor::borrow(nullptr, shape_from(value), DType::f32);
+    } else if (!value.is_none()) {
+      shapes[name] = values[name] = copy_of(value, name);
+    }
+  }
+  const NodeSpec spec = {.attributes = attributes, .parameter = [&](std::string_view name) -> std::optional<Tensor> {
+                           const auto found = shapes.find(name);
+                           return found == shapes.end() ? std::nullopt : std::optional(found->second);
+                         }};
+  const bool is_op = detail::find_op(op) != nullptr;
+  if (is_op && !shapes.empty()) fail(op, ": takes its operands as inputs; ", shapes.begin()->first, " is none of it");
+  std::shared_ptr<Module> module = is_op ? std::make_shared<Op>(op, attributes) : detail::make_module(op, spec);
+  for (const auto& [name, value] : values) module->set_parameter(name, value);
+  return module;
+}
+
+}  // namespace lamina::python

@@ -1,0 +1,76 @@
+"""Signatures for whoever asks: inspect, help, the completion of keywords."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
+
+from ._options import DEFAULTS, CompileOptions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def spelled_out(signature: inspect.Signature) -> inspect.Signature:
+    """With the keywords of `compile` in place of **options, but those that it has already."""
+    given = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
+    if len(given) == len(signature.parameters):
+        return signature
+    for name, kind in CompileOptions.__annotations__.items():
+        if name not in signature.parameters:
+            given.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name),
+                                           annotation=getattr(kind, "__forward_arg__", kind)))
+    return signature.replace(parameters=given)
+
+
+def with_options(function: Function) -> Function:
+    """Says which keywords a function's **options are."""
+    function.__signature__ = spelled_out(inspect.signature(function))  # type: ignore[attr-defined]
+    return function
+
+
+def written_in(native: Any) -> inspect.Signature:
+    """What nanobind says of a function as the text of a stub, in which \\0 is the first of the defaults."""
+    text, _, defaults = native.__nb_signature__[0]
+    names = {f"_{place}": value for place, value in enumerate(defaults or ())}
+    text = re.sub(r"\\(?=\d)", "_", text)
+    exec(f"from __future__ import annotations\n{text}: ...", names)
+    return spelled_out(inspect.signature(names[native.__name__]))
+
+
+def described(native: Any) -> Any:
+    """A function of nanobind's, which can be asked nothing, as one of Python's."""
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return native(*arguments, **keywords)
+
+    for name in ("__module__", "__name__", "__qualname__"):
+        setattr(call, name, getattr(native, name))
+    call.__doc__ = native.__nb_signature__[0][1]
+    call.__signature__ = written_in(native)  # type: ignore[attr-defined]
+    return call
+
+
+class OfCalls:
+    """The signature of a class's objects where they are called; the class itself has another, or none."""
+
+    def __init__(self, signature: inspect.Signature) -> None:
+        self.signature = signature
+
+    def __get__(self, owner: object | None, kind: type) -> inspect.Signature:
+        if owner is None:
+            raise AttributeError("__signature__")
+        return self.signature.replace(parameters=list(self.signature.parameters.values())[1:])
+
+
+def describe(place: ModuleType | type) -> None:
+    """Has every function of a module and of its classes, or every method of a class, say its signature. Calls of
+    objects stay as they are: of a plan they are to take a microsecond."""
+    for name, thing in list(vars(place).items()):
+        if isinstance(thing, type) and isinstance(place, ModuleType) and thing.__module__ == place.__name__:
+            describe(thing)
+        elif name == "__call__" and hasattr(thing, "__nb_signature__"):
+            place.__signature__ = OfCalls(written_in(thing))  # type: ignore[union-attr]
+        elif hasattr(thing, "__nb_signature__") and (name == "__init__" or not name.startswith("_")):
+            setattr(place, name, described(thing))

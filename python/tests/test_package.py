@@ -1,0 +1,159 @@
+"""What first-time users of the package meet: photographs of Pillow, calls, copies, signatures, and what errors say."""
+
+import copy
+import inspect
+import multiprocessing
+import pickle
+import pydoc
+import re
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import lamina
+import lamina.ray
+import numpy as np
+import pytest
+
+from conftest import ROOT
+
+
+def test_a_model_is_called(digits, x):
+    expected = digits.compile(device="cpu", batch=2)(x)
+    assert np.array_equal(digits(x, device="cpu"), expected) and np.array_equal(digits({"input": x}), expected)
+    assert np.array_equal(digits(x[:1]), expected[:1])
+    with pytest.raises(lamina.Error, match="expected f32 .* got f64"):
+        digits(x.astype("f8"))
+    with pytest.raises(TypeError, match="expected an array"):
+        digits("cat.jpg")
+    with ThreadPoolExecutor(4) as threads:
+        assert all(np.array_equal(y, expected) for y in threads.map(digits, [x] * 16))
+    graph = lamina.Graph()
+    out = graph.add("conv", "conv2d", graph.input("image", ("N", 1, "?", "?")), weight=np.ones((1, 1, 1, 1), np.float32))
+    graph.output(out)
+    model = lamina.Model(graph)
+    for side in range(1, 8):
+        image = np.full((1, 1, side, 3), side, np.float32)
+        assert np.array_equal(model(image), image)
+    graph.load({"conv.weight": np.full((1, 1, 1, 1), 2, np.float32)})
+    assert np.array_equal(model(image), 2 * image)  # not what was compiled before
+
+
+def test_models_go_to_other_processes(digits, photos, x):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
+        assert other.submit(digits.classify, photos / "7.png").result(timeout=60) == digits.classify(photos / "7.png")
+    for again in (copy.copy(digits), copy.deepcopy(digits), pickle.loads(pickle.dumps(digits))):
+        assert repr(again) == repr(digits) and again.preprocess == digits.preprocess and again.labels == digits.labels
+        assert np.array_equal(again(x), digits(x))
+    assert copy.copy(digits).graph is digits.graph is not copy.deepcopy(digits).graph
+    with pytest.raises(TypeError, match="Plan"):
+        pickle.dumps(digits.compile(device="cpu"))
+    with pytest.raises(lamina.Error, match="was never set"):
+        graph = lamina.Graph()
+        graph.output(graph.add("conv", "conv2d", graph.input("x", (1, 1, 1, 1)), weight=(1, 1, 1, 1)))
+        pickle.dumps(graph)
+
+
+def test_signatures_say_every_keyword(digits, plan):
+    def defaults(function):
+        return {name: each.default for name, each in inspect.signature(function).parameters.items()}
+
+    options = set(lamina.CompileOptions.__annotations__)
+    for function in (digits, digits.compile, digits.plan_memory, digits.plan_summary, digits.classify, lamina.Pool,
+                     digits.graph.compile, lamina.ray.Classifier):
+        assert options <= set(defaults(function)) and "options" not in defaults(function)
+    given = defaults(digits.compile)
+    assert (given["device"], given["batch"], given["precision"]) == ("auto", 1, "fp32")
+    # They are the defaults, all of them, and there is none besides.
+    del given["description"]
+    assert digits.plan_summary(**given) == digits.plan_summary()
+    assert defaults(plan) == defaults(plan.run) == {"x": inspect.Parameter.empty, "out": None, "stream": None}
+    assert defaults(lamina.read_image)["upright"] is False and defaults(lamina.Preprocess)["crop"] == 224
+    for name in lamina.__all__:
+        thing = getattr(lamina, name)
+        methods = [m for n, m in vars(thing).items() if not n.startswith("_")] if isinstance(thing, type) else [thing]
+        for function in filter(callable, methods):
+            assert inspect.signature(function) and inspect.getdoc(function), function
+    assert "batch: int = 1" in pydoc.plain(pydoc.render_doc(lamina.Model.compile)).replace("'", "")
+
+
+def test_messages_are_in_pythons_words(tmp_path):
+    """The library's name a flag of the command's beside the field of C++'s options; Python says the keyword."""
+    graph = lamina.Graph()
+    graph.output(graph.add("relu", "relu", graph.input("x", ("N", "?"))))
+    with pytest.raises(lamina.Error, match=r"is open; input_shapes gives it$"):
+        graph.compile(device="cpu")
+    known = re.compile(r"--[a-z-]+ \(\w+Options::\w+\)")
+    for source in (ROOT / "framework").rglob("*.cpp"):
+        code = re.sub(r"//.*", "", source.read_text())
+        texts = known.sub("", "".join(re.findall(r'"(?:\\.|[^"\\\n])*"', code)))
+        assert not re.search(r"--[a-z]", texts), source
+
+
+def test_without_the_gil():
+    """A free-threaded interpreter that was told to do without the GIL."""
+    program = "import sys; sys._is_gil_enabled = lambda: False\nimport lamina"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "ImportError: lamina: expected an interpreter with the GIL" in done.stderr
+
+
+def test_a_value_of_another_graph():
+    one, other = lamina.Graph(), lamina.Graph()
+    x, y = (graph.input(name, ("N", 4)) for graph, name in ((one, "x"), (other, "y")))
+    assert repr(y) == "<lamina.Value of node y>"
+    for wrong in (lambda: one.add("relu", "relu", y), lambda: one.add("sum", "add", [x, y]), lambda: one.output(y)):
+        with pytest.raises(lamina.Error, match="<lamina.Value of node y> is a value of another graph"):
+            wrong()
+    for wrong in (5, [x, "x"]):
+        with pytest.raises(TypeError):
+            one.add("sum", "add", wrong)
+    with pytest.raises(TypeError, match="expected a Value"):
+        one.output("x")
+    one.output(one.add("relu", "relu", x))
+
+
+def test_nearest_names(digits):
+    with pytest.raises(lamina.Error, match='no node "clasifier.6"; nearest: "classifier.6"'):
+        digits.graph.until("clasifier.6")
+    with pytest.raises(lamina.Error, match='no node "clasifier.6" to be an output; nearest: "classifier.6"'):
+        digits.compile(device="cpu", outputs=["clasifier.6"])
+    with pytest.raises(lamina.Error, match='no input "imput"; nearest: "input"'):
+        digits.compile(device="cpu", input_shapes={"imput": (1, 3, 32, 32)})
+    plan = digits.compile(device="cpu", keep_all=True)
+    with pytest.raises(lamina.Error, match='no node "clasifier.6"; nearest: "classifier.6"'):
+        plan.activation("clasifier.6")
+
+
+def test_strange_names_and_sizes():
+    with pytest.raises(lamina.Error, match=r"a\\xff: No such file"):
+        lamina.load("a\udcff")
+    with pytest.raises(TypeError, match="path"):
+        lamina.load("a\0b")
+    with pytest.raises(TypeError, match="weights: expected a path or a dict of arrays, got 5"):
+        lamina.Graph().load(5)
+    with pytest.raises(lamina.Error, match="more elements than 64 bits can count"):
+        lamina.Graph().input("x", (2**62, "N", 2**62))
+
+
+def test_pillow(digits, photos, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    photo = photos.parents[1] / "docs/images/chelsea.png"
+    picture = image.open(photo)
+    assert np.array_equal(lamina.read_image(photo), np.asarray(picture.convert("RGB")))
+    # An image of Pillow's is a photograph wherever one goes, in whichever mode.
+    assert np.array_equal(lamina.read_image(photo), lamina.read_image(picture))
+    settings = lamina.torchvision_imagenet()
+    assert np.array_equal(lamina.preprocess(photo, settings), lamina.preprocess(picture, settings))
+    assert np.array_equal(lamina.read_image(picture.convert("L"))[..., 0], np.asarray(picture.convert("L")))
+    seven = image.open(photos / "7.png")
+    assert digits.classify(seven) == digits.classify(photos / "7.png")
+    assert [row.classes for row in digits.classify([seven, photos / "7.png"])] == [digits.classify(seven)] * 2
+    exif = image.Exif()
+    exif[0x112] = 6  # lies on its side
+    picture.save(tmp_path / "turned.jpg", exif=exif)
+    turned = image.open(tmp_path / "turned.jpg")
+    assert lamina.read_image(turned, upright=True).shape[:2] == (picture.width, picture.height)
+    whole = photo.read_bytes()
+    (tmp_path / "half.png").write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(lamina.Error, match="photo: cannot be read: OSError"):
+        lamina.read_image(image.open(tmp_path / "half.png"))
