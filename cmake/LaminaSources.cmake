@@ -1,9 +1,11 @@
-# lamina_sources([SMALL [FILE...]] [EXCEPT FILE...]): every source of this folder becomes part of the library. A
+# lamina_sources([SMALL [FILE...]] [INTO TARGET] [EXCEPT FILE...]): every source of this folder becomes part of the library. A
 # new file is found without being listed. Kernels that need wgmma, which only 90a has, are called *.hopper.cu: no other
 # architecture parses them. SMALL: what runs once, and is half of the library, is better small than fast; all files, or
-# those named.
+# those named. INTO: those that are fast are part of that target, not of lamina_objects.
 function(lamina_sources)
-  cmake_parse_arguments(arg "" "" "SMALL;EXCEPT" ${ARGN})
+  cmake_parse_arguments(arg "" "INTO" "SMALL;EXCEPT" ${ARGN})
+  set(into lamina_objects ${arg_INTO})
+  list(GET into -1 into)
   file(GLOB fast CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(TRANSFORM arg_EXCEPT PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   list(REMOVE_ITEM fast ${arg_EXCEPT})
@@ -13,12 +15,12 @@ function(lamina_sources)
     set(small ${fast})
   endif()
   list(REMOVE_ITEM fast ${small})
-  target_sources(lamina_objects PRIVATE ${fast})
+  target_sources(${into} PRIVATE ${fast})
   target_sources(lamina_small PRIVATE ${small})
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/framework" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(MAKE_C_IDENTIFIER "${folder}" folder)
   if(NOT LAMINA_APART)
-    lamina_together(lamina_objects ${folder} ${fast})
+    lamina_together(${into} ${folder} ${fast})
   endif()
   lamina_together(lamina_small ${folder} ${small})
   if(LAMINA_WITH_CUDA)

