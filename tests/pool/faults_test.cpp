@@ -81,9 +81,9 @@ TEST(PoolFaults, WhenAllAreLostEachAnswerSaysWhy) {
   EXPECT_EQ(answers.failed(), 40u);
   for (std::size_t i = 0; i < 40; ++i) {
     EXPECT_EQ(answers.times[i], 1);
-    EXPECT_NE(answers.errors[i].find("cpu: this device is lost"), std::string::npos) << answers.errors[i];
+    EXPECT_NE(answers.errors[i].find("cpu: m: this device is lost"), std::string::npos) << answers.errors[i];
   }
-  expect_error([&] { (void)pool.submit({ones(1)}); }, {"no device is left", "cpu: this device is lost"});
+  expect_error([&] { (void)pool.submit({ones(1)}); }, {"no device is left", "cpu: m: this device is lost"});
 }
 
 TEST(PoolFaults, OneRequestThatFailsLeavesItsBatchAndTheDeviceAlone) {
@@ -100,7 +100,7 @@ TEST(PoolFaults, OneRequestThatFailsLeavesItsBatchAndTheDeviceAlone) {
   pool.close();
   for (std::size_t i = 0; i < requests; ++i) {
     EXPECT_EQ(answers.times[i], 1);
-    EXPECT_EQ(answers.errors[i], poisoned(i) ? "cpu: this input is poison" : "") << i;
+    EXPECT_EQ(answers.errors[i], poisoned(i) ? "cpu: m: this input is poison" : "") << i;
   }
   for (const PoolWorker& worker : pool.workers()) EXPECT_EQ(worker.lost, "");
 }

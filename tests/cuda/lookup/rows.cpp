@@ -23,7 +23,7 @@ std::vector<Example<ResampleProblem>> resample() {
 }
 
 std::vector<Example<GatherProblem>> gather() {
-  const auto places = [](const Shape& shape, std::int64_t extent) { return draw_whole(shape, 4, -extent - 1, extent); };
+  const auto places = [](const Shape& shape, std::int64_t extent) { return draw_whole(shape, 4, -extent, extent - 1); };
   return {{false, {GatherKind::take, 0}, {draw_floats({64, 32}, 1), places({16}, 64)}, {16, 32}, 0},
           {true, {GatherKind::take, 1}, {draw_floats({3, 7, 5}, 2), places({2, 3}, 7)}, {3, 2, 3, 5}, 0},
           {true, {GatherKind::elements, 1}, {draw_floats({3, 50, 7}, 3), places({3, 61, 7}, 50)}, {3, 61, 7}, 0},
