@@ -15,10 +15,14 @@
 namespace lamina::detail {
 namespace {
 
-/// y = scale x + shift with a number for each channel; empty: 1, 0.
+/// y = scale x + shift with a number for each channel, or one for all; empty: 1, 0.
 struct Factors {
   std::vector<double> scale, shift;
 };
+
+double of_channel(const std::vector<double>& numbers, std::size_t channel) {
+  return numbers[numbers.size() == 1 ? 0 : channel];
+}
 
 /// An addition or a difference of two values of one shape.
 struct TwoTerms {
@@ -161,12 +165,11 @@ class Branches : Dataflow {
       const auto [scale, shift] = norm->coefficients();
       return Factors{scale, shift};
     }
-    const auto channels = static_cast<std::size_t>(shape(op.output).extents()[1]);
     if (const PointwiseStep* step = only_step(op); step != nullptr && op.inputs.size() == 1 && step->operand < 0) {
       switch (step->function) {
-        case Pointwise::add: return Factors{{}, std::vector(channels, step->a)};
-        case Pointwise::sub: return Factors{{}, std::vector(channels, -step->a)};
-        case Pointwise::mul: return Factors{std::vector(channels, step->a), {}};
+        case Pointwise::add: return Factors{{}, {step->a}};
+        case Pointwise::sub: return Factors{{}, {-step->a}};
+        case Pointwise::mul: return Factors{{step->a}, {}};
         default: return std::nullopt;
       }
     }
@@ -175,7 +178,7 @@ class Branches : Dataflow {
       const Tensor& constant = program_.value(input).constant;
       operands.push_back({constant.defined() ? 0 : Module::Operand::own, constant});
     }
-    const auto known = per_channel(*op.module, operands, static_cast<std::int64_t>(channels), 2);
+    const auto known = per_channel(*op.module, operands, shape(op.output).extents()[1], 2);
     if (!known) return std::nullopt;
     return Factors{{known->scale.begin(), known->scale.end()}, {known->shift.begin(), known->shift.end()}};
   }
@@ -214,8 +217,8 @@ class Branches : Dataflow {
       add(terms->second, source, std::move(times), merged);
     } else {
       const Factors factors = *factors_of(op);
-      if (!factors.shift.empty()) add_to_bias(times, [&](std::size_t c) { return factors.shift[c]; });
-      for (std::size_t c = 0; c < factors.scale.size(); ++c) times[c] *= factors.scale[c];
+      if (!factors.shift.empty()) add_to_bias(times, [&](std::size_t c) { return of_channel(factors.shift, c); });
+      for (std::size_t c = 0; c < times.size() && !factors.scale.empty(); ++c) times[c] *= of_channel(factors.scale, c);
       add(scaled_input(op), source, std::move(times), merged);
     }
   }
@@ -235,8 +238,10 @@ class Branches : Dataflow {
       for (int c = first; c < first + channels; ++c) {
         for (int r = 0; r < g.kernel_height; ++r) {
           for (int s = 0; s < g.kernel_width; ++s, ++from) {
-            const auto row = static_cast<std::size_t>((o * wide_channels + c) * geometry_.kernel_height) +
-                             static_cast<std::size_t>(same_row(g, r, geometry_));
+            const auto filter = static_cast<std::size_t>(o) * static_cast<std::size_t>(wide_channels);
+            const std::size_t row =
+                (filter + static_cast<std::size_t>(c)) * static_cast<std::size_t>(geometry_.kernel_height) +
+                static_cast<std::size_t>(same_row(g, r, geometry_));
             weights_[row * static_cast<std::size_t>(geometry_.kernel_width) +
                      static_cast<std::size_t>(same_column(g, s, geometry_))] +=
                 times[static_cast<std::size_t>(o)] * (weights.empty() ? 1.0 : static_cast<double>(weights[from]));
