@@ -1,4 +1,4 @@
-# Finds what decodes WebP and HEIC: sets LAMINA_WITH_WEBP and LAMINA_WITH_HEIF, LAMINA_WEBP_LIBRARY and so on.
+# Finds what decodes WebP, HEIC and TIFF: sets LAMINA_WITH_WEBP and LAMINA_WITH_HEIF, LAMINA_WEBP_LIBRARY and so on.
 
 # lamina_picture_library(NAME what header package library...)
 function(lamina_picture_library name what header package)
@@ -25,9 +25,21 @@ if(BUILD_SHARED_LIBS)
 endif()
 lamina_picture_library(WEBP WebP webp/decode.h libwebp-dev ${webp})
 
-# libheif comes shared, with decoders of its own behind it: a program for other machines links it only if asked to.
-if(LAMINA_HEIF STREQUAL "AUTO" AND (SKBUILD OR CMAKE_CROSSCOMPILING OR NOT PROJECT_IS_TOP_LEVEL))
-  set(LAMINA_WITH_HEIF OFF)
-else()
-  lamina_picture_library(HEIF HEIC libheif/heif.h libheif-dev heif)
+# libheif and libtiff come shared, with decoders of their own behind them: a program for other machines links them only if
+# asked to.
+foreach(library IN ITEMS "HEIF;HEIC;libheif/heif.h;libheif-dev;heif" "TIFF;TIFF;tiffio.h;libtiff-dev;tiff")
+  list(GET library 0 name)
+  if(LAMINA_${name} STREQUAL "AUTO" AND (SKBUILD OR CMAKE_CROSSCOMPILING OR NOT PROJECT_IS_TOP_LEVEL))
+    set(LAMINA_WITH_${name} OFF)
+  else()
+    lamina_picture_library(${library})
+  endif()
+endforeach()
+# Before 4.5 nothing bounds the memory that a damaged file asks libtiff for.
+if(LAMINA_WITH_TIFF)
+  file(STRINGS "${LAMINA_TIFF_INCLUDE_DIR}/tiffio.h" bounded REGEX "TIFFOpenOptionsSetMaxSingleMemAlloc")
+  if(NOT bounded)
+    message(STATUS "Lamina: TIFF is not read (libtiff is older than 4.5)")
+    set(LAMINA_WITH_TIFF OFF)
+  endif()
 endif()

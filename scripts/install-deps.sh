@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
-          libwebp-dev libheif-dev libprotozero-dev libboost-dev zlib1g-dev)
+          libwebp-dev libheif-dev libtiff-dev libprotozero-dev libboost-dev zlib1g-dev)
 for option in "$@"; do
   # Which clang the distribution has: its sanitizers are a package of that version.
   clang=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1) || clang=
@@ -19,7 +19,7 @@ if ! command -v apt-get >/dev/null 2>&1; then
 scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install these yourself, then run cmake as
 CONTRIBUTING.md shows:
   CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 14 or later)
-  Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo, libwebp and libheif
+  Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo, libwebp, libheif and libtiff
   (photographs), protozero (.onnx models), Boost and zlib (lamina serve) are optional; GoogleTest for the tests
 END
   # Not an error if somebody did: cmake names what is missing.
@@ -48,6 +48,6 @@ echo "Installing: ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 # Where libheif's decoders are packages of their own, it comes without any.
 if [[ " ${missing[*]} " == *" libheif-dev "* ]] && apt-cache show libheif-plugin-libde265 >/dev/null 2>&1; then
-  missing+=(libheif-plugin-libde265)
+  missing+=(libheif-plugin-libde265 libheif-plugin-dav1d)
 fi
 DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

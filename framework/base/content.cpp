@@ -19,7 +19,7 @@ using namespace std::string_view_literals;
 // The first that matches.
 constexpr std::array<Row, 40> table = {{
     {0, "\x89PNG\r\n\x1a\n", {"a PNG picture", ""}},
-    {0, "\xff\xd8\xff", {"a JPEG picture", ""}},
+    {0, "\xff\xd8\xff", {"a JPEG picture", "; djpeg makes a PPM of it: djpeg IN.jpg > OUT.ppm"}},
     {0, "GIF8", {"a GIF picture", "; ImageMagick makes a PNG of it: convert IN.gif OUT.png"}},
     {8, "WEBP", {"a WebP picture", "; dwebp makes a PNG of it: dwebp IN.webp -o OUT.png"}},
     {4, "ftypavif", {"an AVIF picture", "; avifdec makes a PNG of it: avifdec IN.avif OUT.png"}},

@@ -33,7 +33,8 @@ enum class Orientation : std::uint8_t {
 /// What becomes of transparent pixels. Programs leave any colour behind them, often black.
 enum class Transparency : std::uint8_t {
   ignored,   ///< the hidden colours show, as with torchvision
-  on_white,  ///< laid on white, as Pillow's `paste` with the picture as its own mask does; PNG, WebP and HEIC
+  on_white,  ///< laid on white, as Pillow's `paste` with the picture as its own mask does; all but JPEG, BMP, TGA, PGM
+             ///< and PPM
 };
 
 /// How a picture is read.
@@ -53,17 +54,18 @@ inline constexpr std::size_t max_image_file_bytes = std::size_t{1} << 30;
 /// the content only. TGA has no signature, so a header that makes sense as TGA counts as one.
 LAMINA_API bool is_image(std::span<const std::byte> bytes);
 
-/// The kinds of pictures that this build reads: PNG, JPEG, BMP, PGM, PPM and TGA, and WebP and HEIC where libwebp and
-/// libheif were there when it was built.
+/// The kinds of pictures that this build reads: PNG, GIF (its first frame), BMP, PGM, PPM and TGA, and JPEG, WebP, HEIC
+/// and AVIF, and TIFF (its first picture) where libjpeg-turbo, libwebp, libheif and libtiff were there when it was
+/// built.
 LAMINA_API std::string image_formats();
 
 /// Decodes a picture of one of the `image_formats()`, whichever the content says it is. `name` goes into errors.
 ///
 /// The pixels are those of Pillow's `Image.open(...).convert("RGB")`: alpha is dropped unless `options` asks for white
 /// behind it, grey replicated, palettes looked up; gamma and colour profiles are ignored, and EXIF orientation unless
-/// `options` asks for it. Three exceptions: JPEG differs by a few levels where `jpeg_decoder()` is stb_image; 16-bit
-/// grey samples keep their high byte, where Pillow would turn everything from 255 up to white; HEIC, which Pillow does
-/// not read, is what libheif makes of it, upright in any case, as the format says it turned.
+/// `options` asks for it. Two exceptions: 16-bit grey samples keep their high byte, where Pillow would turn everything
+/// from 255 up to white; HEIC, AVIF and TIFF are what libheif and libtiff make of them, upright in any case, as these
+/// formats say they turned.
 ///
 /// Throws Error if the bytes are no picture, a kind that is not read (the message says which), damaged or truncated,
 /// have more than `max_image_pixels`, or need more than `options.memory`. Bytes after the picture are ignored.
@@ -76,7 +78,7 @@ LAMINA_API std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::
                                          const ImageOptions& options = {});
 
 /// What decodes JPEG in this build: "libjpeg-turbo 2.1.5", whose pixels are Pillow's and torchvision's to the bit, or
-/// "stb_image".
+/// "none".
 LAMINA_API std::string_view jpeg_decoder();
 
 /// Decodes a file; also a pipe. Throws Error as `decode_image` does, and if the file cannot be read.

@@ -261,7 +261,7 @@ def dictionaries():
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
     corpora = {"safetensors": headers(), "npy": golden("files", "*.npy"), "pth": golden("files", "*.pt*"), "pickle": pickles(),
-               "png": golden("images", "*.png"), "jpeg": golden("images", "*.jpg"), "bitmap": golden("images", "*.bmp", "*.tga", "*.p[gp]m"),
+               "png": golden("images", "*.png"), "jpeg": golden("images", "*.jpg"), "bitmap": golden("images", "*.bmp", "*.tga", "*.p[gp]m", "*.gif", "*.tif"),
                "webp": golden("images", "*.webp"), "heic": golden("heic", "*.heic", most=5000),
                "graph": graphs(), "model": models(), "onnx": onnx_files(), "http": requests((GOLDEN / "images/tiny.png").read_bytes())}
     for target, seeds in corpora.items():

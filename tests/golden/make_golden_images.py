@@ -161,6 +161,15 @@ def write_pictures() -> list[str]:
     save("alpha.webp", Image.fromarray(np.concatenate([pixels, alpha], 2), "RGBA"), quality=80)
     save("alpha_lossless.webp", Image.fromarray(np.concatenate([pixels, alpha], 2), "RGBA"), lossless=True, exact=True)
 
+    later = eye.point(lambda v: 255 - v).quantize(32)
+    save("palette.gif", palette)
+    save("animated.gif", palette, save_all=True, append_images=[later], duration=100)  # the first frame is read
+    save("lzw.tif", eye, compression="tiff_lzw")
+    save("turned.tif", eye, compression="tiff_adobe_deflate", tiffinfo={274: 6})
+    save("palette.tif", palette)
+    save("grey.tif", eye.convert("L"), compression="packbits")
+    save("bilevel.tif", eye.convert("1"), compression="group4")
+
     def save_jpeg(name: str, picture: Image.Image, **options) -> None:
         encoded = io.BytesIO()
         picture.save(encoded, "JPEG", **options)

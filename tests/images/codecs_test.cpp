@@ -1,4 +1,4 @@
-// WebP and HEIC, where this build reads them, and what becomes of transparent pixels.
+// GIF, and WebP, TIFF and HEIC where this build reads them, and what becomes of transparent pixels.
 
 #include <cstdlib>
 #include <sstream>
@@ -64,13 +64,14 @@ TEST(Transparency, ItsMemoryIsInTheEstimate) {
 }
 
 TEST(Formats, AreNamedAndTheirFilesKnownByName) {
-  EXPECT_TRUE(image_formats().starts_with("PNG, JPEG, BMP, PGM, PPM"));
-  for (const char* name : {"a.png", "b.JPG", "c.jpeg", "d.tga", "dir.x/e.Ppm"}) {
+  EXPECT_TRUE(image_formats().starts_with(reads("JPEG") ? "PNG, JPEG, GIF, BMP" : "PNG, GIF, BMP"));
+  for (const char* name : {"a.png", "b.GIF", "d.tga", "dir.x/e.Ppm"}) {
     EXPECT_TRUE(detail::is_named_like_image(name)) << name;
   }
   for (const char* name : {"png", "a.", "a.pn", "a.png.txt", "a.g", ".png", "a.jp", "a.g.", "a.txt"}) {
     EXPECT_FALSE(detail::is_named_like_image(name)) << name;
   }
+  EXPECT_EQ(detail::is_named_like_image("b.JPG") && detail::is_named_like_image("c.jpeg"), reads("JPEG"));
   EXPECT_EQ(detail::is_named_like_image("a.webp"), reads("WebP"));
   EXPECT_EQ(detail::is_named_like_image("IMG_1.HEIC"), reads("HEIC"));
 }
@@ -133,6 +134,60 @@ TEST(Webp, DamageIsAnError) {
   expect_error([&] { decode_image(as_bytes(animated), "photo"); }, {"photo: an animated WebP", "webpmux"});
 }
 
+TEST(Formats, JpegIsRefusedWithoutLibjpegTurbo) {
+  const std::string text = read_file(golden / "images/colour.jpg");
+  if (reads("JPEG")) {
+    EXPECT_TRUE(jpeg_decoder().starts_with("libjpeg-turbo"));
+    return;
+  }
+  EXPECT_EQ(jpeg_decoder(), "none");
+  expect_error([&] { decode_image(as_bytes(text), "photo"); }, {"this is a JPEG picture", "djpeg"});
+}
+
+TEST(Gif, DamageIsAnError) {
+  const std::string text = read_file(golden / "images/palette.gif");
+  for (std::size_t size = 6; size < text.size() - 1; size += 5) {
+    expect_error([&] { decode_image(as_bytes(text).first(size), "photo"); }, {"photo: "});
+  }
+  for (std::size_t at = 6; at < text.size(); at += 3) {
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    try {
+      const Image image = decode_image(as_bytes(damaged), "photo", on_white);
+      EXPECT_EQ(image.rgb.size(), 3 * static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height));
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("photo: ")) << error.what();
+    }
+  }
+  expect_error([] { decode_image(as_bytes(std::string("GIF89a\1\0\1\0\0\0\0;", 14)), "photo"); },
+               {"without a picture"});
+}
+
+TEST(Tiff, IsTurnedAsItSaysAndDamageIsAnError) {
+  if (!reads("TIFF")) GTEST_SKIP() << "built without libtiff 4.5";
+  const std::string text = read_file(golden / "images/turned.tif");
+  const Image turned = detail::oriented(read_image(golden / "images/lzw.tif"), 6);
+  EXPECT_EQ(decode_image(as_bytes(text), "photo"), turned);
+  EXPECT_EQ(decode_image(as_bytes(text), "photo", {.orientation = Orientation::upright}), turned);
+  for (std::size_t size = 4; size < text.size(); size += 37) {
+    try {  // what lies behind the directory is not needed
+      EXPECT_EQ(decode_image(as_bytes(text).first(size), "photo"), turned) << size;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("photo: ")) << error.what();
+      EXPECT_LT(size, text.size() / 2 + 400);
+    }
+  }
+  for (std::size_t at = 4; at < text.size(); at += 3) {
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    try {
+      (void)decode_image(as_bytes(damaged), "photo", {.transparency = Transparency::on_white, .memory = 100'000'000});
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("photo: ")) << error.what();
+    }
+  }
+}
+
 TEST(Heic, IsWhatLibheifMakesOfIt) {
   if (!reads("HEIC")) GTEST_SKIP() << "built without libheif";
   for (const std::string name : {"colour", "halved", "turned", "alpha"}) {
@@ -160,6 +215,13 @@ TEST(Heic, DamageIsAnError) {
     expect_error([&] { decode_image(as_bytes(text).first(size), "photo"); }, {"photo: "});
   }
   expect_error([&] { decode_image(as_bytes(text), "photo", {.memory = 1000}); }, {"photo: ", "decoding it takes"});
+}
+
+TEST(Heic, WhatLibheifRefusesIsDamageAndNotAShortageOfMemory) {
+  if (!reads("HEIC")) GTEST_SKIP() << "built without libheif";
+  std::string text = read_file(golden / "heic/colour.heic");
+  text[text.find("ispe") + 12] = 1;  // a height of 16 million
+  expect_error([&] { decode_image(as_bytes(text), "photo"); }, {"photo: damaged HEIC", "imit"});
 }
 
 TEST(Heic, WithoutLibheifTheErrorNamesTheCommand) {

@@ -78,26 +78,7 @@ std::vector<fs::path> small_pictures() {
   return paths;
 }
 
-// PNG, BMP, TGA, PGM, PPM, and JPEG through libjpeg-turbo, are compared with Pillow bit for bit in preprocess_test.cpp.
-TEST(Image, JpegThroughStbIsCloseToPillow) {
-  for (const std::string name :
-       {"colour.jpg", "subsampled.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "halved.jpg", "restarts.jpg"}) {
-    const std::string text = read_file(pictures / name);
-    const Image ours = detail::decode_jpeg_stb(detail::EncodedImage(as_bytes(text), name));
-    const Image theirs = read_image(pictures / (name + ".png"));
-    ASSERT_EQ(ours.width, theirs.width);
-    ASSERT_EQ(ours.height, theirs.height);
-    int largest = 0, sum = 0;
-    for (std::size_t i = 0; i < ours.rgb.size(); ++i) {
-      const int difference = std::abs(ours.rgb[i] - theirs.rgb[i]);
-      largest = std::max(largest, difference);
-      sum += difference;
-    }
-    EXPECT_LE(largest, 9) << name;
-    EXPECT_LE(sum, 0.25 * static_cast<double>(ours.rgb.size())) << name;
-  }
-}
-
+// PNG, BMP, TGA, PGM, PPM and JPEG are compared with Pillow bit for bit in preprocess_test.cpp.
 TEST(Image, ContentDecidesNotTheName) {
   const TemporaryDirectory directory;
   const fs::path renamed = written(directory, "photo.jpg", read_file(pictures / "tiny.png"));
@@ -126,8 +107,9 @@ TEST(Image, IsImageLooksAtTheContent) {
 TEST(Image, EveryTruncationIsAnError) {
   for (const fs::path& path : small_pictures()) {
     const std::string text = read_file(path);
-    // The last row of a BMP may lack its padding, and a TGA its footer.
-    std::size_t spare = 0;
+    if (path.extension() == ".tif" || path.stem() == "animated") continue;  // much of them is not needed
+    // The last row of a BMP may lack its padding, a TGA its footer, and a GIF its end.
+    std::size_t spare = path.extension() == ".gif" ? 1 : 0;
     if (path.extension() == ".tga") spare = 26;
     if (path.extension() == ".bmp") spare = (4 - static_cast<std::size_t>(text[18] * text[28] + 7) / 8 % 4) % 4;
     const Image whole = decode(text);
@@ -157,11 +139,11 @@ TEST(Image, WhatIsNoPictureSaysWhatWasFound) {
   EXPECT_EQ(decode_error("\x91\x92 \"and more"), "photo: not an image Lamina reads (" + image_formats() +
                                                      "); the file starts with "
                                                      "\"\\x91\\x92 \\x22and more\"");
-  EXPECT_EQ(decode_error("GIF89a\x01\x02 and more"), "photo: not an image Lamina reads (" + image_formats() +
-                                                         "): this is a GIF picture; ImageMagick makes "
-                                                         "a PNG of it: convert IN.gif OUT.png");
+  EXPECT_EQ(decode_error("\xff\x0a and more"), "photo: not an image Lamina reads (" + image_formats() +
+                                                   "): this is a JPEG XL picture; djxl makes a PNG of it: djxl "
+                                                   "IN.jxl OUT.png");
   EXPECT_TRUE(contains(decode_error("<!doctype html><p>404"), "this is an HTML page"));
-  EXPECT_TRUE(contains(decode_error(std::string("\0\0\0\x18", 4) + "ftypavif"), "this is an AVIF picture"));
+  EXPECT_TRUE(contains(decode_error("%PDF-1.7"), "this is a PDF document"));
   EXPECT_EQ(decode_error(""), "photo: expected an image, the file is empty");
   std::string garbage;
   for (int i = 0; i < 5000; ++i) garbage += static_cast<char>(i * i * 7 + 0x91);
@@ -220,8 +202,15 @@ TEST(Image, DamagedPngIsAnError) {
   EXPECT_EQ(decode_error(png(2, 1, block)), "photo: damaged PNG: not enough pixels");
 }
 
-TEST(Image, DamagedJpegIsAnError) {
-  // A Huffman table that claims 16 * 255 symbols: stb_image alone would write past its own.
+class Jpeg : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (jpeg_decoder() == "none") GTEST_SKIP() << "built without libjpeg-turbo";
+  }
+};
+
+TEST_F(Jpeg, DamageIsAnError) {
+  // A Huffman table that claims 16 * 255 symbols.
   const std::string table =
       "\xff\xc4" + big(2 + 17 + 4080, 2) + '\x00' + std::string(16, '\xff') + std::string(4080, 'x');
   const std::string end = "\xff\xd9";
@@ -234,9 +223,8 @@ TEST(Image, DamagedJpegIsAnError) {
   EXPECT_EQ(decode_error(arithmetic), "photo: lossless, hierarchical or arithmetic-coded JPEG is not read");
 }
 
-// The markers are whole, the pixels between them are not. stb_image makes some up.
-TEST(Image, JpegWithoutAllOfItsPixelsIsAnError) {
-  if (!jpeg_decoder().starts_with("libjpeg-turbo")) GTEST_SKIP() << "JPEG through " << jpeg_decoder();
+// The markers are whole, the pixels between them are not.
+TEST_F(Jpeg, WithoutAllOfItsPixelsIsAnError) {
   for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg"}) {
     std::string text = read_file(pictures / name);
     text.erase(text.size() - 302, 300);
@@ -247,15 +235,14 @@ TEST(Image, JpegWithoutAllOfItsPixelsIsAnError) {
   EXPECT_TRUE(contains(decode_error(text), "damaged JPEG: Corrupt JPEG data")) << decode_error(text);
 }
 
-TEST(Image, JpegWithoutTablesIsAnError) {
-  if (!jpeg_decoder().starts_with("libjpeg-turbo")) GTEST_SKIP() << "JPEG through " << jpeg_decoder();
+TEST_F(Jpeg, WithoutTablesIsAnError) {
   std::string text = read_file(pictures / "colour.jpg");
   for (std::size_t at = 0; (at = text.find("\xff\xdb", at)) != text.npos;) text[at + 1] = '\xfe';  // a comment
   EXPECT_EQ(decode_error(text), "photo: damaged JPEG: Quantization table 0x00 was not defined");
 }
 
 // Damage anywhere ends in a picture or an Error, never in a crash: sanitizers watch.
-TEST(Image, DamagedJpegNeverCrashes) {
+TEST_F(Jpeg, DamageNeverCrashes) {
   for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg", "cmyk.jpg", "restarts.jpg"}) {
     const std::string text = read_file(pictures / name);
     for (std::size_t at = 0; at < text.size(); at += 7) {
@@ -267,13 +254,13 @@ TEST(Image, DamagedJpegNeverCrashes) {
   }
 }
 
-TEST(Image, JpegOfTooManyScansIsRefused) {
+TEST_F(Jpeg, OfTooManyScansIsRefused) {
   std::string scans;
   for (int i = 0; i < 600; ++i) scans += "\xff\xda" + big(8, 2) + std::string{1, 1, 0, 0, 63, 0};
   EXPECT_EQ(decode_error(jpeg_header(8, 8) + scans + "\xff\xd9"), "photo: damaged: a JPEG of more than 500 scans");
 }
 
-TEST(Image, FourChannelJpegNeedsAdobesMarker) {
+TEST_F(Jpeg, OfFourChannelsNeedsAdobesMarker) {
   std::string text = read_file(pictures / "cmyk.jpg");
   text.replace(text.find("Adobe"), 5, "Other");
   EXPECT_TRUE(contains(decode_error(text), "a JPEG of four channels is read only if Adobe's marker says which"));

@@ -27,12 +27,10 @@ std::uint64_t png_memory(std::uint64_t pixels, std::uint64_t expanded, std::uint
                    samples + 3 * pixels, (alpha ? 7 : 6) * pixels});
 }
 
-/// The frame of a JPEG: libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients
-/// of two bytes it collects; stb_image keeps planes, coefficients too, and RGB twice.
+/// libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients of two bytes it
+/// collects.
 std::uint64_t jpeg_memory(std::uint64_t pixels, std::uint64_t samples, bool several_scans) {
-  const std::uint64_t coefficients = several_scans ? 2 * samples : 0;
-  const bool by_rows = jpeg_decoder() != "stb_image";
-  return coefficients + (by_rows ? 3 * pixels : samples + 6 * pixels);
+  return 3 * pixels + (several_scans ? 2 * samples : 0);
 }
 
 }  // namespace
@@ -123,7 +121,7 @@ ImageSize check_jpeg(const EncodedImage& file) {
         largest_area = std::max(largest_area, (factors >> 4) * (factors & 15));
       }
     } else if (marker == 0xc4) {
-      // stb_image would write past its tables for more than 256 symbols.
+      // A table has no room for more than 256 symbols.
       for (std::size_t table = at + 2; table < end;) {
         std::size_t symbols = 0;
         for (std::size_t i = 1; i <= 16; ++i) symbols += file.u8(table + i);

@@ -57,9 +57,10 @@ Image decode_bmp(const EncodedImage& file);
 Image decode_tga(const EncodedImage& file);
 Image decode_pnm(const EncodedImage& file);
 Image decode_png(const EncodedImage& file, Transparency transparency = Transparency::ignored);
-Image decode_jpeg(const EncodedImage& file);      // by libjpeg-turbo where it was found, else by stb_image
-Image decode_jpeg_stb(const EncodedImage& file);  // a few levels off in places
-Image decode_webp(const EncodedImage& file, Transparency transparency);  // these two where their libraries were found
+Image decode_gif(const EncodedImage& file, Transparency transparency);  // the first frame
+Image decode_jpeg(const EncodedImage& file);                            // these four where their libraries were found
+Image decode_webp(const EncodedImage& file, Transparency transparency);
+Image decode_tiff(const EncodedImage& file, Transparency transparency);
 Image decode_heic(const EncodedImage& file, Transparency transparency);
 
 /// Lays pixels [count, 4], whose last byte is their opacity, on white: [count, 3], rounded as Pillow's `paste` does.
@@ -82,10 +83,12 @@ ImageSize check_tga(const EncodedImage& file);
 ImageSize check_pnm(const EncodedImage& file);
 
 /// Throw Error unless the file is whole from its signature to its end marker, its size is allowed, and it keeps to
-/// what both decoders decode safely and as Pillow does.
+/// what the decoder decodes safely and as Pillow does.
 ImageSize check_png(const EncodedImage& file);
 ImageSize check_jpeg(const EncodedImage& file);
+ImageSize check_gif(const EncodedImage& file);
 ImageSize check_webp(const EncodedImage& file);
+ImageSize check_tiff(const EncodedImage& file);
 ImageSize check_heic(const EncodedImage& file);
 
 /// PNG files as bytes.

@@ -5,6 +5,10 @@
 #include "lamina/images/codecs/codec.h"
 
 // Which formats there are, and how each is told from the others.
+#ifndef LAMINA_WITH_LIBJPEG
+std::string_view lamina::jpeg_decoder() { return "none"; }
+#endif
+
 namespace lamina::detail {
 namespace {
 
@@ -17,8 +21,6 @@ bool starts(Bytes bytes, std::string_view mark, std::size_t at = 0) {
 int byte(Bytes bytes, std::size_t at) { return std::to_integer<int>(bytes[at]); }
 
 bool is_png(Bytes bytes) { return starts(bytes, "\x89PNG\r\n\x1a\n"); }
-
-bool is_jpeg(Bytes bytes) { return starts(bytes, "\xff\xd8\xff"); }
 
 /// "BM", then a header size below 256 at offset 14: enough to tell it from text that happens to begin so.
 bool is_bmp(Bytes bytes) {
@@ -50,9 +52,13 @@ Image opaque(const EncodedImage& file, Transparency) {
   return decode(file);
 }
 
+constexpr auto gif = [](Bytes bytes) { return starts(bytes, "GIF87a") || starts(bytes, "GIF89a"); };
 constexpr auto pgm = [](Bytes bytes) { return is_pnm(bytes, '5'); };
 constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
 
+#ifdef LAMINA_WITH_LIBJPEG
+constexpr auto jpeg = [](Bytes bytes) { return starts(bytes, "\xff\xd8\xff"); };
+#endif
 #ifdef LAMINA_WITH_WEBP
 constexpr auto webp = [](Bytes bytes) { return starts(bytes, "RIFF") && starts(bytes, "WEBP", 8); };
 #endif
@@ -61,11 +67,21 @@ constexpr auto webp = [](Bytes bytes) { return starts(bytes, "RIFF") && starts(b
 constexpr auto heic = [](Bytes bytes) {
   return starts(bytes, "ftyphe", 4) || starts(bytes, "ftypmif1", 4) || starts(bytes, "ftypmsf1", 4);
 };
+constexpr auto avif = [](Bytes bytes) { return starts(bytes, "ftypavif", 4) || starts(bytes, "ftypavis", 4); };
+#endif
+#ifdef LAMINA_WITH_TIFF
+constexpr auto tiff = [](Bytes bytes) {
+  using namespace std::string_view_literals;
+  return starts(bytes, "II*\0"sv) || starts(bytes, "MM\0*"sv);
+};
 #endif
 
 constexpr auto table = std::to_array<Codec>({
     {"PNG", ".png.", is_png, check_png, decode_png},
-    {"JPEG", ".jpg.jpeg.", is_jpeg, check_jpeg, opaque<decode_jpeg>},
+#ifdef LAMINA_WITH_LIBJPEG
+    {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, opaque<decode_jpeg>},
+#endif
+    {"GIF", ".gif.", gif, check_gif, decode_gif},
     {"BMP", ".bmp.", is_bmp, check_bmp, opaque<decode_bmp>},
     {"PGM", ".pgm.", pgm, check_pnm, opaque<decode_pnm>},
     {"PPM", ".ppm.", ppm, check_pnm, opaque<decode_pnm>},
@@ -74,6 +90,10 @@ constexpr auto table = std::to_array<Codec>({
 #endif
 #ifdef LAMINA_WITH_HEIF
     {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
+    {"AVIF", ".avif.", avif, check_heic, decode_heic},
+#endif
+#ifdef LAMINA_WITH_TIFF
+    {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
 #endif
     {"TGA", ".tga.", is_tga, check_tga, opaque<decode_tga>},
 });

@@ -7,7 +7,7 @@
 
 #include "lamina/images/codecs/codec.h"
 
-// HEIC through libheif: the primary picture, cropped, turned and mirrored as the file says.
+// HEIC and AVIF through libheif: the primary picture, cropped, turned and mirrored as the file says.
 namespace lamina::detail {
 namespace {
 
@@ -27,10 +27,13 @@ struct Opened {
 
 void require(const EncodedImage& file, const heif_error& error) {
   if (error.code == heif_error_Ok) return;
-  if (error.code == heif_error_Memory_allocation_error) throw std::bad_alloc();
+  // What a damaged file asks for beyond libheif's own limits is no shortage of memory.
+  const bool refused = error.subcode == heif_suberror_Security_limit_exceeded;
+  if (error.code == heif_error_Memory_allocation_error && !refused) throw std::bad_alloc();
   if (error.code == heif_error_Unsupported_feature || error.code == heif_error_Unsupported_filetype) {
-    file.fail("libheif cannot read this HEIC picture: ", error.message,
-              "; it may lack a decoder (on Debian and Ubuntu: apt install libheif-plugin-libde265)");
+    file.fail("libheif cannot read this picture: ", error.message,
+              "; it may lack a decoder (on Debian and Ubuntu: apt install libheif-plugin-libde265, for AVIF "
+              "libheif-plugin-dav1d)");
   }
   file.fail("damaged HEIC: ", error.message);
 }

@@ -61,7 +61,7 @@ thread_local Blocks* Blocks::current = nullptr;
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_PNG
-#define STBI_ONLY_JPEG
+#define STBI_ONLY_GIF
 #define STBI_NO_STDIO
 #define stbi__g_failure_reason lamina_stbi_failure_reason  // not static even so: keep apart from a consumer's own stb
 #define STBI_NO_LINEAR
@@ -82,6 +82,9 @@ thread_local Blocks* Blocks::current = nullptr;
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of what is read through callbacks, and there are none
+#endif
 #include <stb_image.h>
 #include <stb_image_write.h>
 #pragma GCC diagnostic pop
@@ -90,20 +93,21 @@ namespace lamina::detail {
 namespace {
 
 Image decode(const EncodedImage& file, ImageSize size, std::string_view format, Transparency transparency) {
-  // 8 bytes per pixel at most (16-bit RGBA, or a plane of JPEG coefficients padded to blocks of 32 x 32), doubled
-  // once when a PNG carries more than its pixels; the file's own bytes, doubled while they are collected.
-  const auto area = (static_cast<std::size_t>(size.width) + 32) * (static_cast<std::size_t>(size.height) + 32);
+  // 8 bytes per pixel at most (16-bit RGBA), doubled once when a PNG carries more than its pixels; the file's own
+  // bytes, doubled while they are collected.
+  const auto area = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
   Blocks blocks(16 * area + 2 * file.size() + (std::size_t{1} << 20));
 
   // An opaque picture has no fourth channel; asking for one would only cost memory.
   int width = 0, height = 0, channels = 0;
+  stbi__g_failure_reason = nullptr;  // of the picture before
   const bool on_white = transparency == Transparency::on_white && size.alpha;
   const stbi_uc* const pixels = stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width,
                                                       &height, &channels, on_white ? 4 : 3);
   if (pixels == nullptr) {
     // It sometimes gives no reason; then there is none, or the one that its test for PNG left still stands.
     const char* reason = stbi_failure_reason();
-    const bool given = reason != nullptr && std::string_view(reason) != "bad png sig";
+    const bool given = reason != nullptr && *reason != 0 && std::string_view(reason) != "bad png sig";
     file.fail("damaged ", format, ": ", given ? reason : "invalid data");
   }
   if (width != size.width || height != size.height) file.fail("damaged ", format, ": it states two sizes");
@@ -125,8 +129,8 @@ Image decode_png(const EncodedImage& file, Transparency transparency) {
   return decode(file, check_png(file), "PNG", transparency);
 }
 
-Image decode_jpeg_stb(const EncodedImage& file) {
-  return decode(file, check_jpeg(file), "JPEG", Transparency::ignored);
+Image decode_gif(const EncodedImage& file, Transparency transparency) {
+  return decode(file, check_gif(file), "GIF", transparency);
 }
 
 std::string encode_png(const Image& image) {
