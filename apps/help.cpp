@@ -1,6 +1,7 @@
 #include "help.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 #include <vector>
 
@@ -46,19 +47,29 @@ std::string unbracketed(std::string text) {
 std::string unknown_option(const CLI::App& command, std::span<char* const> arguments) {
   for (const std::string argument : arguments) {
     if (argument == "--") break;
-    const std::string option = argument.substr(0, argument.find('='));
-    if (!option.starts_with("--") || command.get_option_no_throw(option) != nullptr) continue;
+    std::string option = argument.substr(0, argument.find('='));
+    const bool is_word =
+        option.size() > 2 && option[0] == '-' && std::isalpha(static_cast<unsigned char>(option[1])) != 0;
+    if (is_word) option.insert(0, "-");  // -top
+    if (!option.starts_with("--") || (!is_word && command.get_option_no_throw(option) != nullptr)) continue;
     std::vector<std::string> names;
     for (const CLI::Option* known : command.get_options()) {
       for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
     }
-    return detail::concat("there is no option ", option, "; did you mean ",
+    return detail::concat("there is no option ", argument.substr(0, argument.find('=')), "; did you mean ",
                           detail::nearest_names(option, names, 1).front(), '?');
   }
   return "";
 }
 
 }  // namespace
+
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool positional) const {
+  if (positional) return option->get_name(true, false);
+  std::string names;
+  for (const std::string& name : option->get_snames()) names += '-' + name + ',';
+  return names + (option->get_lnames().empty() ? "" : "--" + option->get_lnames().front());
+}
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (option->get_positional()) return option->get_expected_max() > 1 ? "..." : "";

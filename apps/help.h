@@ -10,6 +10,8 @@ namespace lamina::app {
 /// Writes options as people read them: `--batch N[,N...]   batches (default: 1,8,32)`.
 class HelpFormatter : public CLI::Formatter {
  public:
+  /// Of names that mean the same the first: others are those of old.
+  std::string make_option_name(const CLI::Option* option, bool positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
 };

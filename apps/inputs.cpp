@@ -67,10 +67,9 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const 
     if (names.size() != 1)
       fail(fmt::format("{}: a photograph serves a model of one input, this one has {}", path.string(), names.size()));
     if (!model.preprocess)
-      fail(
-          fmt::format("{}: the model does not say how a photograph becomes its input (no lamina.preprocess); "
-                      "lamina convert --preprocess puts it into a model file",
-                      path.string()));
+      fail(path.string() +
+           ": the model does not say how a photograph becomes its input; lamina convert --preprocess "
+           "puts it into a model file");
     return {load_image(path, *model.preprocess, options)};
   }
   const Weights file = Weights::open(path);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -181,32 +180,7 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
   return result;
 }
 
-void ModelOptions::add_preprocess_to(CLI::App& command) { app::add_preprocess_to(command, preprocess); }
-
-void add_preprocess_to(CLI::App& command, std::string& name) {
-  command
-      .add_option("--preprocess", name,
-                  "how a photograph becomes the input, where the model does not say (.onnx files): imagenet as in "
-                  "torchvision, symmetric from -1 to 1, caffe")
-      ->check(one_of({"imagenet", "symmetric", "caffe"}));
-}
-
-Preprocess named_preprocess(const std::string& name, const Graph& graph) {
-  Preprocess result = name == "caffe" ? caffe_imagenet() : torchvision_imagenet();
-  if (name == "symmetric") result.mean = result.std = {0.5f, 0.5f, 0.5f};
-  const Graph::Node& input = graph.nodes()[static_cast<std::size_t>(graph.inputs().at(0))];
-  const Shape& shape = *input.shape;
-  if (graph.inputs().size() != 1 || shape.rank() != 4 || shape[1] != 3 || shape[2] != shape[3] || shape[2] == 0) {
-    throw Error(fmt::format("--preprocess: expected a model with one square picture as its input, {} is {}", input.name,
-                            shape.to_string()));
-  }
-  if (shape[2] == open || shape[2] == result.crop) return result;
-  // The same margin around a picture of another size.
-  const auto side = static_cast<int>(std::min<std::int64_t>(shape[2], 1 << 20));
-  result.resize = static_cast<int>(std::lround(static_cast<double>(side) * result.resize / result.crop));
-  result.crop = side;
-  return result;
-}
+void ModelOptions::add_preprocess_to(CLI::App& command) { preprocess.add_to(command, size_help); }
 
 void ModelOptions::add_labels_to(CLI::App& command) {
   command.add_option("--labels", labels, "class names, one on each line, in place of the model's or ImageNet's");
@@ -231,7 +205,6 @@ Model ModelOptions::load() const {
     result = open_model(model);
     if (!weights.empty()) load_into(result, open_weights(weights, open), weights);
   }
-  if (!preprocess.empty()) result.preprocess = named_preprocess(preprocess, result.graph);
   if (!labels.empty()) set_labels(result, read_labels(labels), labels);
   return result;
 }

@@ -3,14 +3,12 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
-namespace lamina::app {
+#include "photos/preprocess_options.h"
 
-using InputShapes = std::map<std::string, Shape, std::less<>>;
+namespace lamina::app {
 
 /// Adds --input-shape.
 void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes);
@@ -19,15 +17,18 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
 
 /// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
 struct ModelOptions {
-  std::string model, weights, arch, labels, preprocess;
+  std::string model, weights, arch, labels;
+  PreprocessOptions preprocess;
   OpenOptions open;  // of the weights
   std::vector<std::string> input_shapes;
 
   /// Adds --model, --weights, --key, --strip-prefix, --arch and --input-shape.
   void add_to(CLI::App& command);
   void add_labels_to(CLI::App& command);
-  /// Adds --preprocess, which `load` puts in place of the model's own.
+  /// Adds --preprocess and its parts.
   void add_preprocess_to(CLI::App& command);
+  /// How photographs become the model's input, with what was said of it and of its shape. Throws Error.
+  Preprocess preprocess_of(const Model& loaded) const { return preprocess.of(loaded, shapes(loaded.graph), source()); }
   /// What --input-shape said.
   InputShapes shapes(const Graph& graph) const { return parse_shapes(input_shapes, graph); }
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
@@ -61,10 +62,11 @@ std::vector<std::string> read_labels(const std::string& path);
 /// Sets the model's class names. Throws Error unless there are as many as the model's output has classes.
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source);
 
-/// Adds --preprocess, the name of a usual way to make an input of a photograph.
-void add_preprocess_to(CLI::App& command, std::string& name);
-/// The preprocessing of that name, for pictures as large as the model's one input. Throws Error if that is no picture.
-Preprocess named_preprocess(const std::string& name, const Graph& graph);
+/// Below this probability of its best class a network is not sure of what it sees.
+inline constexpr float sure_probability = 0.9f;
+
+/// What --size is of in commands whose photographs become square.
+inline constexpr const char* size_help = "pixels of both sides of the input, where the model leaves them open";
 
 /// The classes that the model's one output [N, classes] has scores for. Throws Error if it has another form.
 std::int64_t class_count(const Graph& graph);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/kernel.h"
@@ -27,6 +28,16 @@ bool is_devices_syntax(std::string_view text) {
   return comma == std::string_view::npos || is_devices_syntax(text.substr(comma + 1));
 }
 
+/// "; did you mean 10?" for 1O: a number in which letters stand that look like digits.
+std::string meant_digits(std::string text) {
+  constexpr std::string_view letters = "oOlIiSB", digits = "0011158";
+  for (char& c : text) {
+    if (const std::size_t at = letters.find(c); at != letters.npos) c = digits[at];
+  }
+  const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  return number ? "; did you mean " + text + '?' : "";
+}
+
 }  // namespace
 
 CLI::Validator device_syntax(bool several) {
@@ -46,7 +57,8 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
         const char* end = text.data() + text.size();
         const auto [rest, error] = std::from_chars(text.data(), end, number);
         if (error == std::errc() && rest == end && number >= least && number <= most) return std::string();
-        return fmt::format("expected a whole number from {} to {}, got \"{}\"", least, most, text);
+        return fmt::format("expected a whole number from {} to {}, got \"{}\"{}", least, most, text,
+                           meant_digits(text));
       },
       "");
 }
@@ -56,7 +68,9 @@ CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& text) {
         if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-        return fmt::format("expected one of {}; got \"{}\"", fmt::join(words, ", "), text);
+        const std::string hint = words.size() > 2 && !text.empty() ? detail::nearest_names(text, words, 1).front() : "";
+        return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(words, ", "), text,
+                           hint.empty() ? "" : "; did you mean " + hint + '?');
       },
       std::move(description));
 }

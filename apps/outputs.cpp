@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "lamina/base/names.h"
 #include "lamina/images/image.h"
@@ -68,9 +69,13 @@ void require_apart(const std::string& option, const std::string& output, const s
 }
 
 void require_outputs_apart(const CLI::App& command) {
-  for (const CLI::Option* output : command.get_options()) {
+  std::vector<const CLI::Option*> options = command.get_options();
+  for (const CLI::App* group : command.get_subcommands([](const CLI::App* app) { return app->get_name().empty(); })) {
+    for (const CLI::Option* option : group->get_options()) options.push_back(option);
+  }
+  for (const CLI::Option* output : options) {
     if (!is_written(*output)) continue;
-    for (const CLI::Option* other : command.get_options()) {
+    for (const CLI::Option* other : options) {
       if (other == output) continue;
       for (const std::string& file : output->results()) {
         for (const std::string& name : other->results()) {

@@ -61,16 +61,6 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
 
 }  // namespace
 
-Seen cropped(std::int64_t pixels, std::int64_t shorter, const Preprocess& settings) {
-  const std::int64_t resized =
-      settings.aspect == Aspect::ignored ? settings.resize : settings.resize * pixels / shorter;
-  const double scale = static_cast<double>(pixels) / static_cast<double>(resized);
-  // Where resize_and_crop puts it: halves go to the even neighbour, of the padding to zero.
-  const std::int64_t margin = resized - settings.crop;
-  const double begin = margin < 0 ? static_cast<double>(margin / 2) : std::nearbyint(static_cast<double>(margin) / 2);
-  return {begin * scale, settings.crop * scale};
-}
-
 /// A photograph as the network sees it.
 struct Segmenter::View {
   Image input;
@@ -88,7 +78,8 @@ Segmenter::Segmenter(const SegmenterOptions& options)
   input_ = input_names(model_.graph)[0];
   print_warnings(model_);
   const bool fixed = shape_[2] != open && shape_[3] != open;
-  if (options.size > 0 && fixed) {
+  const PreprocessOptions& how = options.model.preprocess;
+  if (how.size > 0 && fixed && how.fit.empty()) {
     throw Error(
         fmt::format("--size: the model's input {} is of one size, {}", detail::quote(input_), shape_.to_string()));
   }
@@ -97,7 +88,13 @@ Segmenter::Segmenter(const SegmenterOptions& options)
   const auto& nodes = model_.graph.nodes();
   compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
                                              : options.output};
-  compile_.photos = model_.preprocess.value_or(torchvision_imagenet());
+  const bool as_model = how.name.empty() && how.size == 0 && options.model.input_shapes.empty();
+  if (!how.fit.empty()) {
+    square_ = options.model.preprocess_of(model_);
+  } else if (as_model) {
+    square_ = model_.preprocess;
+  }
+  compile_.photos = how.levels_over(model_.preprocess.value_or(torchvision_imagenet()));
   if (fixed) (void)pool_for(shape_[2], shape_[3]);  // what is wrong with it is then said once
 }
 
@@ -146,14 +143,14 @@ bool Segmenter::has_background() const {
 
 Segmenter::View Segmenter::view_of(const Image& photo) const {
   const auto is = [&](int i, std::int64_t side) { return shape_[i] == side || shape_[i] == open; };
-  const bool as_given = options_.size == 0 && options_.model.input_shapes.empty();
-  if (const auto& p = model_.preprocess; p && as_given && is(2, p->crop) && is(3, p->crop)) {
-    const std::int64_t shorter = std::min(photo.width, photo.height);
-    return {resize_and_crop(photo, *p), cropped(photo.width, shorter, *p), cropped(photo.height, shorter, *p)};
+  if (square_ && is(2, square_->crop) && is(3, square_->crop)) {
+    const Window seen = window_of(photo.width, photo.height, *square_);
+    return {resize_and_crop(photo, *square_), {seen.left, seen.width}, {seen.top, seen.height}};
   }
   // All of it, in its own proportions where the model lets it.
   const double shorter = std::min(photo.width, photo.height), longer = std::max(photo.width, photo.height);
-  const double size = options_.size > 0 ? options_.size : SegmenterOptions::usual_size;
+  const int given = options_.model.preprocess.size;
+  const double size = given > 0 ? given : SegmenterOptions::usual_size;
   const double scale = std::min(size / shorter, size * max_aspect / longer);
   const auto side = [&](int i, int pixels) {
     const std::int64_t rounded = std::llround(pixels * scale / step) * step;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,13 @@
 
 namespace lamina::app {
 
-/// What of a side of `pixels` the network sees where the photograph, whose short side has `shorter`, is resized and its
-/// middle cut out.
-Seen cropped(std::int64_t pixels, std::int64_t shorter, const Preprocess& settings);
-
 struct SegmenterOptions {
   ModelOptions model;
   std::string output;  ///< the node whose values are the scores; empty: the model's first output
   std::string labels;  ///< a file of class names, in place of the model's or Pascal VOC's
-  int size = 0;        ///< of the short side where the model leaves it open; 0: `usual_size`
   RunOptions run;
 
-  static constexpr int usual_size = 520;  // of torchvision's segmentation networks
+  static constexpr int usual_size = 520;  // of the short side where the model leaves it open: torchvision's networks'
 };
 
 /// A network that gives scores [1, classes, h, w] for a photograph. Photographs may come from several threads: they run
@@ -62,8 +58,9 @@ class Segmenter {
 
   const SegmenterOptions& options_;
   Model model_;
-  std::string input_;  // its name
-  Shape shape_;        // of the input, with what --input-shape says
+  std::string input_;                 // its name
+  Shape shape_;                       // of the input, with what --input-shape says
+  std::optional<Preprocess> square_;  // how photographs are made square, where they are
   CompileOptions compile_;
   std::vector<Device> devices_;
   int threads_;  // of one photograph

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Drives the page of `lamina serve` with a headless Chromium: gives it a photograph, waits for the maps, moves to a
-filter, clicks a place, and compares what the canvases show with `lamina features --output-tensor`. Writes screenshots at
+filter, clicks a place, and compares what the canvases show with `lamina features --out`. Writes screenshots at
 the widths of a desk and a phone.
 
     scripts/check_page.py --lamina build/cpu/bin/lamina [--photo docs/images/coffee.png] [--out pictures]
@@ -151,8 +151,7 @@ def main():
         browser.wait("$('bars').children.length > 0")
 
         maps = Path(folder) / "maps.safetensors"
-        subprocess.run([options.lamina, "features", options.photo, "--device", "cpu", "--out", f"{folder}/x.png",
-                        "--output-tensor", str(maps)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([options.lamina, "features", options.photo, "--device", "cpu", "--out", str(maps)], check=True, stdout=subprocess.DEVNULL)
         shape, values = read_tensor(maps)
         table, size = colours(), shape[2] * shape[3]
         assert browser.run("document.querySelectorAll('#maps button').length") == shape[1], "a button for each map"
@@ -176,6 +175,7 @@ def main():
         browser.wait("state.place && $('sort').value === 'place' && $('detail').textContent.includes('marked place')")
         browser.run("$('model').value = 'digits'; $('model').dispatchEvent(new Event('change'))")
         browser.wait("state.info && state.info.model === 'digits' && $('status').textContent === ''")
+        browser.wait("$('doubt').textContent.includes('it is not sure of this photograph')")
         browser.run("$('steps').open = true")
         browser.wait("$('profile').children.length > 3")
         browser.screenshot(out / "digits.png", 1400, 1200)
@@ -189,6 +189,13 @@ def main():
         browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
         browser.screenshot(out / "dark.png", 1400, 950)
         browser.screenshot(out / "phone.png", 390, 844, phone=True)
+        assert browser.run("$('caption').getBoundingClientRect().height > 40"), "a phone shows what can be done"
+        # What no browser draws goes to the server, and so does what nobody can read, whose words are then shown.
+        for name, shown in (("tests/golden/images/colour.ppm", "state.bitmap.width === 40 && $('status').textContent === ''"),
+                            ("README.md", "$('status').textContent.includes('expected a photograph: PNG')")):
+            browser.call("DOM.setFileInputFiles", nodeId=file, files=[str(ROOT / name)])
+            browser.wait(shown)
+        browser.screenshot(out / "refused.png", 390, 844, phone=True)
         assert browser.run("document.documentElement.scrollWidth") <= 390, "the page is wider than a phone"
         print(f"first paint {paint:.0f} ms; photograph to maps {min(took):.0f} ms (of {len(took)}, the slowest {max(took):.0f});"
               f" all checks passed{'; screenshots in ' + str(out) if options.out else ''}")

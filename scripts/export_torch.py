@@ -1347,7 +1347,7 @@ def export(module, path, inputs, labels=None, preprocess=None, golden=None, batc
     inputs      the shape of each input without the batch: [(3, 224, 224)]
     labels      class names, in the order of the scores
     preprocess  {"resize": ..., "crop": ..., "mean": [...], "std": [...]}: how a photograph becomes the input, with
-                "divisor", "order" and "aspect" where it is not as torchvision does it (docs/formats.md)
+                "divisor", "order", "aspect" and so on where it is not as torchvision does it (docs/formats.md)
     golden      also writes the inputs of the trial run and what every node made of them, for `lamina verify`
     batch       the only batch that the file is for; by default it is for any
     description what the model is for, as one would go on after its name: "reads handwritten digits"
@@ -1497,7 +1497,8 @@ def preprocessing(text):
         value = json.loads(text)
     except ValueError:
         value = None
-    if not isinstance(value, dict) or not set(IMAGENET) <= set(value) <= {*IMAGENET, "divisor", "order", "aspect"}:
+    others = {"divisor", "order", "aspect", "fill", "rounding", "placement"}
+    if not isinstance(value, dict) or not set(IMAGENET) <= set(value) <= {*IMAGENET, *others}:
         raise argparse.ArgumentTypeError(f"expected imagenet or JSON such as {json.dumps(IMAGENET)}")
     return value
 

@@ -11,6 +11,7 @@
 #include "commands/commands.h"
 #include "complain.h"
 #include "inputs.h"
+#include "json_output.h"
 #include "model_options.h"
 #include "options.h"
 #include "photos/photo_batches.h"
@@ -26,7 +27,8 @@ struct ClassifyOptions {
   ModelOptions model;
   int top = 5;
   std::int64_t batch = 16;
-  bool json = false, csv = false;
+  JsonOutput json;
+  bool csv = false;
   RunOptions run;
 };
 
@@ -36,28 +38,6 @@ struct Answer {
   std::vector<Scored> classes;
   std::string error;
 };
-
-/// How photographs become the model's one input. Throws Error if that is not known, or the input is of another form.
-Preprocess preprocess_of(const Model& model, const ClassifyOptions& options) {
-  if (!model.preprocess) {
-    throw Error(options.model.source() +
-                ": the model does not say how a photograph becomes its input (no lamina.preprocess): "
-                "--preprocess imagenet is what most networks want; lamina convert and export_torch.py put it into a "
-                "model file");
-  }
-  const std::int64_t crop = model.preprocess->crop;
-  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
-  Shape shape = input.shape->with_batch(1);
-  for (int i = 2; i < static_cast<int>(shape.rank()); ++i) {
-    if (shape[i] == open) shape.set(i, crop);
-  }
-  const Shape photo = {shape.rank() > 0 ? shape[0] : 1, 3, crop, crop};
-  if (model.graph.inputs().size() != 1 || shape != photo) {
-    throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}",
-                            options.model.source(), crop, crop, input.name, input.shape->to_string()));
-  }
-  return *model.preprocess;
-}
 
 /// Runs batches of photographs through a network that ends in scores, on all devices that were asked for.
 class Classifier {
@@ -105,7 +85,7 @@ std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
-/// Writes answers to stdout in the form that was asked for.
+/// Writes answers in the forms that were asked for.
 class Report {
  public:
   Report(const Model& model, const ClassifyOptions& options) : model_(model), json_(options.json), csv_(options.csv) {
@@ -113,15 +93,15 @@ class Report {
   }
 
   void add(const Answer& answer) {
-    if (json_) {
+    if (json_.asked()) {
       auto classes = nlohmann::ordered_json::array();
       for (const auto& [index, score] : answer.classes) {
         classes.push_back({{"class", index}, {"name", class_name(model_, index)}, {"probability", score}});
       }
       list_.push_back({{"photo", answer.photo.string()}, {"classes", classes}});
       if (!answer.error.empty()) list_.back()["error"] = answer.error;
-      return;
     }
+    if (json_.to_stdout()) return;
     if (!csv_ && answer.error.empty()) fmt::print("{}\n", detail::printable(answer.photo.string()));
     for (std::size_t rank = 0; rank < answer.classes.size(); ++rank) {
       const auto [index, score] = answer.classes[rank];
@@ -134,14 +114,12 @@ class Report {
     }
   }
 
-  void finish() const {
-    // A file name need not be UTF-8; JSON must be.
-    if (json_) fmt::print("{}\n", list_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-  }
+  void finish() const { json_.write(list_); }
 
  private:
   const Model& model_;
-  bool json_, csv_;
+  const JsonOutput& json_;
+  bool csv_;
   nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
 };
 
@@ -157,9 +135,6 @@ void require_classes(const Model& model, const std::string& source) {
     throw Error(fmt::format("{}: has {} labels for {} classes", source, model.labels.size(), classes));
   }
 }
-
-/// Below this probability of its best class a network is not sure of what it sees.
-constexpr float sure = 0.9f;
 
 /// A model that was made for one thing answers for anything: says what it is for where it is not sure.
 void say_what_for(const Model& model, const std::string& source, std::size_t unsure, std::size_t answered) {
@@ -177,7 +152,7 @@ void classify(const ClassifyOptions& options) {
   print_warnings(model);
   require_classes(model, options.model.source());
   const auto start = std::chrono::steady_clock::now();
-  const Preprocess preprocess = preprocess_of(model, options);
+  const Preprocess preprocess = options.model.preprocess_of(model);
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
   // A batch that is written into the model is what it takes.
   const std::size_t batch_size = input.shape->has_batch()
@@ -204,7 +179,7 @@ void classify(const ClassifyOptions& options) {
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
-      if (!answer.classes.empty() && !(answer.classes[0].score >= sure)) ++unsure;
+      if (!answer.classes.empty() && !(answer.classes[0].score >= sure_probability)) ++unsure;
       if (answer.error.empty()) continue;
       complain(answer.error);
       ++failed;
@@ -243,7 +218,7 @@ void add_classify(CLI::App& app) {
   command->add_option("--batch", options->batch, "photographs that run together")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  auto* json = command->add_flag("--json", options->json, "answer in JSON");
+  auto* json = options->json.add_to(*command, "the answers");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   options->run.add_to(*command, true);
   command->footer(

@@ -14,7 +14,8 @@ namespace lamina::app {
 namespace {
 
 struct ConvertOptions {
-  std::string in, out, arch, labels, preprocess, dtype;
+  std::string in, out, arch, labels, dtype;
+  PreprocessOptions preprocess;
   OpenOptions open;
 };
 
@@ -55,10 +56,10 @@ void convert(const ConvertOptions& options) {
     throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");
   }
   Weights weights = onnx ? to_weights(open_model(options.in)) : open_weights(options.in, options.open);
-  if (!options.arch.empty() || !options.labels.empty() || !options.preprocess.empty()) {
+  if (!options.arch.empty() || !options.labels.empty() || options.preprocess.given()) {
     Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
-    if (!options.preprocess.empty()) model.preprocess = named_preprocess(options.preprocess, model.graph);
+    if (options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, options.in);
     if (!options.labels.empty()) set_labels(model, read_labels(options.labels), options.labels);
     weights = to_weights(model);
   }
@@ -77,13 +78,13 @@ void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")->required();
-  writes(command->add_option("out", options->out, "the .safetensors file to write"))->required();
+  writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command->add_option("--labels", options->labels,
                       "class names, one on each line, to put into the model file in place of ImageNet's");
   add_open_to(*command, options->open);
-  add_preprocess_to(*command, options->preprocess);
+  options->preprocess.add_to(*command, size_help);
   command->add_option("--dtype", options->dtype, "store floats as")
       ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));
   command->footer(

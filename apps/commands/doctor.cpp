@@ -1,7 +1,10 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
+#include <nlohmann/json.hpp>
+
 #include "commands/commands.h"
+#include "json_output.h"
 #include "lamina/base/text_table.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cuda/runtime/device.h"
@@ -10,14 +13,45 @@
 namespace lamina::app {
 namespace {
 
-void doctor() {
+const char* bf16_unit(const DeviceDescription& cpu) {
+  return cpu.amx_bf16 ? "AMX" : cpu.avx512_bf16 ? "AVX512-BF16" : "f32 multiply-adds";
+}
+
+nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::BackendInfo& backend) {
+  auto devices = nlohmann::ordered_json::array();
+  for (int i = 0; i < backend.visible_devices; ++i) {
+    const cuda::DeviceInfo device = cuda::device_info(i);
+    devices.push_back({{"name", device.name},
+                       {"compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor)},
+                       {"multiprocessors", device.multiprocessors},
+                       {"memory_bytes", device.memory_bytes},
+                       {"l2_bytes", device.l2_bytes},
+                       {"usable", device.usable}});
+  }
+  return {{"version", version()},
+          {"cpu",
+           {{"threads", ThreadPool::default_threads()},
+            {"instructions", name(cpu.instructions)},
+            {"bf16", bf16_unit(cpu)}}},
+          {"photographs", image_formats()},
+          {"jpeg", jpeg_decoder()},
+          {"cuda",
+           {{"built", backend.built},
+            {"architectures", backend.architectures},
+            {"runtime", backend.runtime_version},
+            {"driver", backend.driver_version},
+            {"devices", devices}}},
+          {"auto", to_string(best_device())}};
+}
+
+void doctor(const JsonOutput& json) {
   const cuda::BackendInfo backend = cuda::backend_info();
-  fmt::print("lamina {}\n", version());
   const DeviceDescription cpu = describe(Device::cpu());
+  json.write(as_json(cpu, backend));
+  if (json.to_stdout()) return;
+  fmt::print("lamina {}\n", version());
   fmt::print("cpu: {} threads, {}, bf16 by {}\n", ThreadPool::default_threads(), name(cpu.instructions),
-             cpu.amx_bf16      ? "AMX"
-             : cpu.avx512_bf16 ? "AVX512-BF16"
-                               : "f32 multiply-adds");
+             bf16_unit(cpu));
   fmt::print("photographs: {}\n", image_formats());
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {
@@ -44,10 +78,12 @@ void doctor() {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
+  auto json = std::make_shared<JsonOutput>();
   CLI::App* command =
       app.add_subcommand("doctor", "Show what this build and this machine offer, and what would be used");
+  json->add_to(*command, "the same");
   command->footer("Example:\n  lamina doctor");
-  command->callback(doctor);
+  command->callback([json] { doctor(*json); });
 }
 
 }  // namespace lamina::app

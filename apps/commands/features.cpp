@@ -2,17 +2,16 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <mutex>
-#include <utility>
+#include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
 #include "complain.h"
 #include "in_order.h"
 #include "inputs.h"
+#include "json_output.h"
 #include "lamina/base/thread_pool.h"
-#include "lamina/images/codecs/codec.h"
 #include "model_options.h"
 #include "open_file.h"
 #include "options.h"
@@ -20,8 +19,11 @@
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
+#include "photos/sheet.h"
+#include "photos/stopwatch.h"
 #include "pictures/feature_picture.h"
 #include "pictures/maps.h"
+#include "pictures/png.h"
 #include "progress.h"
 #include "shown_layer.h"
 
@@ -29,36 +31,42 @@ namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t max_cards = 200;  // of a sheet: a picture of 20,000 rows
-
 struct FeaturesOptions {
   PhotoOptions photos;
   ModelOptions model;
-  std::string layer, out, tensor_out, sheet;
+  std::string layer, tensor_out, sheet;
+  std::vector<std::string> out;
+  JsonOutput json;
   bool open = false;
   RunOptions run;
 };
 
-/// Milliseconds since the last call.
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const std::chrono::duration<double, std::milli> passed = now - last_;
-    last_ = now;
-    return passed.count();
-  }
+/// What --out names: pictures, by a .png or a directory, and the feature maps, by a .safetensors.
+struct Outputs {
+  std::string pictures, tensors;
+  bool draws = true;  // unless it names the maps alone
 
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  /// Throws Error if it names two of a kind.
+  explicit Outputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
+    if (!tensors.empty()) require_safetensors_name(tensors);
+    for (const std::string& name : options.out) {
+      std::string& place = name.ends_with(".safetensors") ? tensors : pictures;
+      if (!place.empty())
+        throw Error(fmt::format("--out: {} and {} both name the {}", place, name,
+                                &place == &tensors ? "feature maps" : "pictures"));
+      place = name;
+    }
+    draws = options.out.empty() || !pictures.empty() || !options.sheet.empty() || options.open;
+  }
 };
 
 /// What became of one photograph.
 struct Outcome {
   std::string text, error;
-  std::string png;
-  Image card;   // for the sheet, if one is asked for
-  Tensor maps;  // to be written, if that is asked for
+  nlohmann::ordered_json json;
+  std::string png;  // empty where none is asked for
+  Image card;       // for the sheet, if one is asked for
+  Tensor maps;      // to be written, if that is asked for
 };
 
 Model model_of(const FeaturesOptions& options) {
@@ -70,10 +78,12 @@ Model model_of(const FeaturesOptions& options) {
 /// Runs the layer on photographs, any number of which may be under way.
 class FeatureExtractor {
  public:
-  explicit FeatureExtractor(const FeaturesOptions& options)
+  FeatureExtractor(const FeaturesOptions& options, const Outputs& outputs)
       : options_(options),
+        outputs_(outputs),
         model_(model_of(options)),
         source_(options.model.source().empty() ? default_model() : options.model.source()),
+        preprocess_(options.model.preprocess.of(model_, options.model.shapes(model_.graph), source_)),
         layer_(shown_layer(model_.graph, options.layer, source_)),
         reader_(options.photos.image()),
         plan_(compile()) {
@@ -107,10 +117,10 @@ class FeatureExtractor {
     const Image crop = reader_.read(photo, [&](const Image& image) {
       decode = watch.lap();
       width = image.width, height = image.height;
-      return resize_and_crop(image, *model_.preprocess);
+      return resize_and_crop(image, preprocess_);
     });
     Tensor input({1, 3, crop.height, crop.width});
-    normalize_into(crop, *model_.preprocess, input.values<float>());
+    normalize_into(crop, preprocess_, input.values<float>());
     const double prepare = watch.lap();
     double layer = 0;
     const Tensor maps = run(input, layer);
@@ -118,37 +128,40 @@ class FeatureExtractor {
                                detail::printable(photo.string()), width, height, detail::printable(layer_.name),
                                maps.shape().to_string(), decode, prepare, layer, to_string(plan_.options().device));
     std::string list;
+    auto json = nlohmann::ordered_json::array();
     for (const Strength& s : strongest(maps, 5)) {
       list += fmt::format("{}#{} ({:.2f}, {:.1f})", list.empty() ? "" : ", ", s.map, s.mean, s.largest);
+      json.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}});
     }
+    outcome.json = {{"photo", photo.string()},
+                    {"size", {height, width}},
+                    {"layer", layer_.name},
+                    {"shape", {1, maps.shape()[1], maps.shape()[2], maps.shape()[3]}},
+                    {"strongest", std::move(json)},
+                    {"milliseconds", {{"decode", decode}, {"preprocess", prepare}, {"layer", layer}}}};
+    if (!outputs_.tensors.empty()) outcome.maps = maps;
     outcome.text += fmt::format("  strongest filters (mean, largest): {}\n", list);
+    if (!outputs_.draws) return;
+    const std::int64_t count = maps.shape()[1];
+    const std::string drawn = count > max_drawn_maps ? fmt::format(", 0 to {} of them drawn", max_drawn_maps - 1) : "";
+    if (!drawn.empty()) outcome.text += fmt::format("  {} maps{}\n", count, drawn);
     const FeaturePicture picture{.title = photo.filename().string(),
-                                 .subtitle = fmt::format("{}: {} feature maps of {}×{}", layer_.name, maps.shape()[1],
-                                                         maps.shape()[2], maps.shape()[3]),
+                                 .subtitle = fmt::format("{}: {} feature maps of {}×{}{}", layer_.name, count,
+                                                         maps.shape()[2], maps.shape()[3], drawn),
                                  .input = crop,
                                  .filters = layer_.filters,
-                                 .order = model_.preprocess->order,
+                                 .order = preprocess_.order,
                                  .maps = maps};
-    outcome.png = detail::encode_png(draw(picture));
+    outcome.png = png_of(draw(picture));
     if (!options_.sheet.empty()) outcome.card = draw_card(picture);
-    if (!options_.tensor_out.empty()) outcome.maps = maps;
   }
 
   Plan compile() const {
-    if (!model_.preprocess) {
-      throw Error(source_ +
-                  ": does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
-                  "imagenet is what most networks want; lamina convert and export_torch.py put it into a "
-                  "model file");
-    }
     const Graph graph = model_.graph.until(layer_.name);
     CompileOptions options = options_.run.compile_options(1);
-    options.input_shapes = options_.model.shapes(graph);
-    const std::int64_t crop = model_.preprocess->crop;
-    for (const int input : graph.inputs()) {
-      const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
-      const bool is_open = std::ranges::find(*node.shape, open) != node.shape->end();
-      if (is_open) options.input_shapes.emplace(node.name, Shape{1, 3, crop, crop});  // unless --input-shape has it
+    const Graph::Node& input = model_.graph.nodes()[static_cast<std::size_t>(model_.graph.inputs()[0])];
+    if (std::ranges::find(*input.shape, open) != input.shape->end()) {
+      options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.crop};
     }
     return graph.compile(options);
   }
@@ -165,8 +178,10 @@ class FeatureExtractor {
   }
 
   const FeaturesOptions& options_;
+  const Outputs& outputs_;
   Model model_;
   std::string source_;
+  Preprocess preprocess_;
   ShownLayer layer_;
   PhotoReader reader_;
   std::mutex running_;
@@ -174,7 +189,7 @@ class FeatureExtractor {
   bool warm_ = false;
 };
 
-void save_maps(const std::string& path, const std::string& name, const std::vector<Tensor>& maps) {
+std::string save_maps(const std::string& path, const std::string& name, const std::vector<Tensor>& maps) {
   Shape shape = maps[0].shape();
   shape.set(0, static_cast<std::int64_t>(maps.size()));
   Tensor all(shape);
@@ -185,13 +200,7 @@ void save_maps(const std::string& path, const std::string& name, const std::vect
   Weights file;
   file.set(name, all);
   file.save(path);
-  fmt::print("wrote {}: {} {}\n", path, name, shape.to_string());
-}
-
-void save_sheet(const std::string& path, const std::string& layer, std::span<const Image> cards, std::size_t left_out) {
-  const std::string title = fmt::format("{}: the strongest maps of {} photographs", layer, cards.size() + left_out);
-  write_png(path, draw_sheet(title, cards, left_out > 0 ? fmt::format("and {} more photographs", left_out) : ""));
-  fmt::print("wrote {}: {} photographs\n", detail::printable(path), cards.size());
+  return fmt::format("wrote {}: {} {}\n", path, name, shape.to_string());
 }
 
 /// "features", and the layer's name if one was chosen: pictures of different layers are no versions of each other.
@@ -202,36 +211,36 @@ std::string suffix_of(const FeaturesOptions& options) {
 }
 
 void features(const FeaturesOptions& options) {
-  if (!options.tensor_out.empty()) require_safetensors_name(options.tensor_out);
-  if (!options.sheet.empty() && !options.sheet.ends_with(".png")) {
-    throw Error(fmt::format("--sheet: expected a name that ends in .png, got {}", options.sheet));
-  }
-  if (options.model.source().empty())
-    require_apart("--output-tensor", options.tensor_out, "the model", default_model());
+  const Outputs outputs(options);
+  if (options.model.source().empty()) require_apart("--out", outputs.tensors, "the model", default_model());
   const auto [photos, missing] = find_photos(options.photos);
-  PicturePaths pictures(options.out, suffix_of(options), photos);
-  FeatureExtractor extractor(options);
-  pictures.make_directory();
+  Sheet sheet(options.sheet, photos);
+  PicturePaths pictures(outputs.pictures, suffix_of(options), photos);
+  FeatureExtractor extractor(options, outputs);
+  if (outputs.draws) pictures.make_directory();
 
   std::vector<Tensor> maps;
-  std::vector<Image> cards;
-  std::size_t left_out = 0;
+  auto list = nlohmann::ordered_json::array();
   bool failed = missing;
   Progress progress(photos.size(), "photographs");
-  InOrder<Outcome> under_way(std::min(photos.size(), static_cast<std::size_t>(ThreadPool::default_threads())));
+  const auto threads = static_cast<std::size_t>(ThreadPool::default_threads() + 1);  // one waits to be written
+  InOrder<Outcome> under_way(std::min(photos.size(), threads));
+  const auto say = [&](const std::string& text) {
+    if (!options.json.to_stdout()) fmt::print("{}", text);
+  };
   const auto finish = [&](const fs::path& photo) {
     Outcome outcome = under_way.next();
     progress.clear();
     try {
       if (!outcome.error.empty()) throw Error(outcome.error);
-      fmt::print("{}  {}\n", outcome.text, pictures.write(photo, outcome.png));
+      if (!outcome.png.empty()) outcome.text += fmt::format("  {}\n", pictures.write(photo, outcome.png));
+      say(outcome.text);
       if (outcome.maps.defined()) maps.push_back(std::move(outcome.maps));
-      if (outcome.card.width > 0 && cards.size() == max_cards)
-        ++left_out;
-      else if (outcome.card.width > 0)
-        cards.push_back(std::move(outcome.card));
+      if (outcome.card.width > 0) say(sheet.add(std::move(outcome.card), extractor.layer_name()));
+      list.push_back(std::move(outcome.json));
     } catch (const Error& error) {
       complain(error.what());
+      list.push_back({{"photo", photo.string()}, {"error", error.what()}});
       failed = true;
     }
     std::fflush(stdout);
@@ -244,10 +253,11 @@ void features(const FeaturesOptions& options) {
   }
   while (!under_way.empty()) finish(photos[finished++]);
   progress.clear();
-  if (!maps.empty()) save_maps(options.tensor_out, extractor.layer_name(), maps);
-  if (!cards.empty()) save_sheet(options.sheet, extractor.layer_name(), cards, left_out);
+  if (!maps.empty()) say(save_maps(outputs.tensors, extractor.layer_name(), maps));
+  say(sheet.finish(extractor.layer_name()));
+  options.json.write(list);
   if (options.open && !pictures.written().empty()) {
-    open_file(cards.empty() ? pictures.written() : fs::path(options.sheet));
+    open_file(options.sheet.empty() ? pictures.written() : fs::path(options.sheet));
   }
   if (failed) throw Failed();
 }
@@ -265,12 +275,15 @@ void add_features(CLI::App& app) {
                    "the layer to show, by its name in lamina inspect (default: the first convolution with its ReLU)")
       ->type_name("NAME");
   writes(command->add_option("--out", options->out,
-                             "the picture to write, or a directory for several (default: PHOTO-features.png here)"));
+                             "the picture to write (.png), or a directory for several (default: PHOTO-features.png "
+                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
+      ->allow_extra_args(false);
   writes(command->add_option("--sheet", options->sheet,
-                             "also write one picture of all photographs with their strongest maps (.png)"));
+                             "also write all photographs with their strongest maps below each other (.png), of more "
+                             "than 40 in pages: sheet.png, sheet-2.png, ..."));
   command->add_flag("--open", options->open, "show the picture, or the sheet, in the desktop's viewer");
-  writes(command->add_option("--output-tensor", options->tensor_out,
-                             "also write the feature maps, one batch of all photographs (.safetensors)"));
+  writes(command->add_option("--output-tensor", options->tensor_out))->group("");  // of old: --out
+  options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(
       "Writes one picture for each photograph: what the network sees, the filters, and their feature maps, the\n"

@@ -4,9 +4,12 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands/commands.h"
 #include "inputs.h"
+#include "json_output.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
 #include "lamina/compile/passes.h"
@@ -17,6 +20,8 @@
 namespace lamina::app {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct InspectOptions {
   std::string file;
   std::vector<std::string> input_shapes;
@@ -24,34 +29,44 @@ struct InspectOptions {
   bool plan = false, passes = false, photos = false;
   RunOptions run;
   OpenOptions open;
+  JsonOutput json;
 };
 
-/// "min, max, mean" of the elements; non-finite ones are counted instead.
-std::vector<std::string> statistics(const Weights& weights, const TensorInfo& info) {
+/// Of a tensor's finite elements; the others are counted.
+struct Statistics {
+  double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
+  std::int64_t finite = 0, odd = 0;
+
+  double mean() const { return sum / static_cast<double>(finite); }
+  /// "min, max, mean"
+  std::vector<std::string> cells() const {
+    if (finite == 0) return {"", "", odd > 0 ? "all non-finite" : "empty"};
+    std::string text = fmt::format("{:.4g}", mean());
+    if (odd > 0) text += fmt::format(" ({} non-finite)", odd);
+    return {fmt::format("{:.4g}", low), fmt::format("{:.4g}", high), text};
+  }
+};
+
+/// Nothing of a type that is only listed.
+std::optional<Statistics> statistics(const Weights& weights, const TensorInfo& info) {
   Tensor tensor;
   try {
     tensor = weights.at(info.name).to(DType::f64);
   } catch (const Error&) {
-    return {"", "", "(listed only)"};
+    return std::nullopt;
   }
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  double sum = 0;
-  std::int64_t odd = 0;
+  Statistics result;
   for (const double value : tensor.values<double>()) {
     if (!std::isfinite(value)) {
-      ++odd;
+      ++result.odd;
       continue;
     }
-    low = std::min(low, value);
-    high = std::max(high, value);
-    sum += value;
+    ++result.finite;
+    result.low = std::min(result.low, value);
+    result.high = std::max(result.high, value);
+    result.sum += value;
   }
-  const auto finite = static_cast<double>(tensor.numel() - odd);
-  if (finite == 0) return {"", "", odd > 0 ? "all non-finite" : "empty"};
-  std::string mean = fmt::format("{:.4g}", sum / finite);
-  if (odd > 0) mean += fmt::format(" ({} non-finite)", odd);
-  return {fmt::format("{:.4g}", low), fmt::format("{:.4g}", high), mean};
+  return result;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -60,7 +75,8 @@ void print_tensors(const Weights& weights) {
   detail::TextTable table({"tensor", "dtype", "shape", "bytes", "min", "max", "mean"});
   std::uint64_t bytes = 0;
   for (const TensorInfo& info : weights.entries()) {
-    const auto s = statistics(weights, info);
+    const auto known = statistics(weights, info);
+    const std::vector<std::string> s = known ? known->cells() : std::vector<std::string>{"", "", "(listed only)"};
     table.add({info.name, info.dtype, shape_text(info.shape),
                detail::format_count(static_cast<std::int64_t>(info.bytes)), s[0], s[1], s[2]});
     bytes += info.bytes;
@@ -70,11 +86,14 @@ void print_tensors(const Weights& weights) {
 }
 
 void print_preprocess(const Preprocess& p) {
-  fmt::print(
-      "\npreprocess: {} to {}, centre crop {}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
-      p.aspect == Aspect::ignored ? "both sides" : "short side", p.resize, p.crop,
-      p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
-      p.std[1], p.std[2]);
+  fmt::print("\npreprocess: {} to {}, {} {}{}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
+             p.aspect == Aspect::ignored ? "both sides"
+             : p.aspect == Aspect::kept  ? "short side"
+                                         : "long side",
+             p.resize, p.placement == Placement::centre ? "centre crop" : "upper left crop", p.crop,
+             p.fill == Preprocess().fill ? "" : fmt::format(" on {}, {}, {}", p.fill[0], p.fill[1], p.fill[2]),
+             p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
+             p.std[1], p.std[2]);
 }
 
 CompileOptions compile_options(const Model& model, const InspectOptions& options) {
@@ -97,6 +116,72 @@ void print_passes(const InspectOptions& options) {
   fmt::print("{}", detail::describe_passes(model.graph, compile_options(model, options)));
 }
 
+Json json_of(const Shape& shape) {
+  Json list = Json::array();
+  for (const std::int64_t extent : shape) {  // as text where it is not known
+    list.push_back(extent >= 0 ? Json(extent) : Json(extent == batch ? "N" : "?"));
+  }
+  return list;
+}
+
+Json json_of(const Model& model) {
+  Json inputs = Json::array(), outputs = Json::array(), nodes = Json::array();
+  const auto& all = model.graph.nodes();
+  for (const int i : model.graph.inputs()) {
+    const Graph::Node& node = all[static_cast<std::size_t>(i)];
+    inputs.push_back({{"name", node.name}, {"dtype", name(node.dtype)}, {"shape", json_of(*node.shape)}});
+  }
+  for (const int i : model.graph.outputs()) outputs.push_back(all[static_cast<std::size_t>(i)].name);
+  for (const Graph::Node& node : all) {
+    if (node.module == nullptr) continue;
+    Json from = Json::array();
+    for (const int i : node.inputs) from.push_back(i < 0 ? Json() : Json(all[static_cast<std::size_t>(i)].name));
+    nodes.push_back({{"name", node.name}, {"op", node.module->op()}, {"inputs", from}});
+  }
+  Json json = {{"inputs", inputs}, {"outputs", outputs}, {"nodes", nodes}};
+  if (model.preprocess) json["preprocess"] = Json::parse(detail::preprocess_to_json(*model.preprocess));
+  if (!model.labels.empty()) json["labels"] = model.labels;
+  if (!model.description.empty()) json["for"] = model.description;
+  return json;
+}
+
+/// What the plan takes, in bytes; why there is none where the model cannot run as was said.
+Json plan_json(const Model& model, const InspectOptions& options) {
+  try {
+    const PlanMemory memory = model.graph.plan_memory(compile_options(model, options));
+    return {{"batch", options.batch},
+            {"activation_bytes", memory.activations},
+            {"workspace_bytes", memory.workspace},
+            {"parameter_bytes", memory.parameters}};
+  } catch (const Error& error) {
+    return {{"batch", options.batch}, {"error", error.what()}};
+  }
+}
+
+void write_json(const InspectOptions& options) {
+  const bool onnx = detail::is_onnx_file(options.file);
+  const Weights weights = onnx ? Weights() : open_weights(options.file, options.open);
+  Json json = {{"file", options.file}};
+  Json& tensors = json["tensors"] = Json::array();
+  for (const TensorInfo& info : weights.entries()) {
+    tensors.push_back({{"name", info.name}, {"dtype", info.dtype}, {"shape", info.shape}, {"bytes", info.bytes}});
+    const auto s = statistics(weights, info);
+    if (!s) continue;
+    if (s->finite > 0) tensors.back().update({{"min", s->low}, {"max", s->high}, {"mean", s->mean()}});
+    tensors.back()["non_finite"] = s->odd;
+  }
+  for (const auto& [key, value] : weights.metadata()) {
+    if (!key.starts_with("lamina.") || key == "lamina.source") json["metadata"][key] = value;
+  }
+  if (onnx || weights.metadata().contains("lamina.graph")) {
+    const Model model = onnx ? open_model(options.file) : model_from(weights);
+    print_warnings(model);
+    json["model"] = json_of(model);
+    json["plan"] = plan_json(model, options);
+  }
+  options.json.write(json);
+}
+
 void print_model(const Model& model, const InspectOptions& options) {
   print_warnings(model);
   CompileOptions shapes = {.batch = options.batch};
@@ -111,6 +196,8 @@ void print_model(const Model& model, const InspectOptions& options) {
 }
 
 void inspect(const InspectOptions& options) {
+  if (options.json.asked()) write_json(options);
+  if (options.json.to_stdout()) return;
   if (options.passes) return print_passes(options);
   if (detail::is_onnx_file(options.file)) {
     const Model model = open_model(options.file);
@@ -149,6 +236,7 @@ void add_inspect(CLI::App& app) {
                     "only the passes that make a plan of a model, in order: what each does, and how many steps there "
                     "are after it");
   command->add_flag("--photos", options->photos, "a plan that takes 8-bit pictures, as classify runs it");
+  options->json.add_to(*command, "all of it, of the plan its memory,");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
   command->callback([options] { inspect(*options); });

@@ -1,8 +1,11 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
+#include <nlohmann/json.hpp>
+
 #include "commands/commands.h"
 #include "inputs.h"
+#include "json_output.h"
 #include "lamina/base/names.h"
 #include "model_options.h"
 #include "options.h"
@@ -14,18 +17,39 @@ namespace {
 
 struct RunCommandOptions {
   ModelOptions model;
-  std::string input, output;
+  std::string input, out;
   std::vector<std::string> outputs;
+  JsonOutput json;
   PhotoOptions photo;
   RunOptions run;
 };
 
+constexpr std::int64_t most_values = 10'000;  // of an output that are worth having as text
+
+nlohmann::ordered_json as_json(const std::string& name, const Tensor& tensor) {
+  nlohmann::ordered_json json = {{"name", name},
+                                 {"dtype", lamina::name(tensor.dtype())},
+                                 {"shape", std::vector(tensor.shape().begin(), tensor.shape().end())}};
+  if (tensor.numel() > most_values) return json;
+  const Tensor numbers = tensor.to(Device::cpu()).to(DType::f64);
+  const std::span<const double> values = numbers.values<double>();
+  json["values"] = std::vector(values.begin(), values.end());
+  return json;
+}
+
 void run(const RunCommandOptions& options) {
-  require_safetensors_name(options.output);
-  const Model model = options.model.load();
+  if (options.out.empty() && !options.json.asked()) throw CLI::RequiredError("--out FILE or --json");
+  if (!options.out.empty()) require_safetensors_name(options.out);
+  Model model = options.model.load();
   print_warnings(model);
   if (options.input.empty() && !model.graph.inputs().empty()) {
     throw Error("expected --input FILE; the model's inputs: " + listed(input_names(model.graph)));
+  }
+  if (is_photo(options.input)) {
+    model.preprocess = options.model.preprocess_of(model);
+  } else if (options.model.preprocess.given()) {
+    throw Error(fmt::format("--preprocess, --size and the like say how a photograph becomes the input: {} is none",
+                            detail::printable(options.input)));
   }
   std::vector<Tensor> inputs;
   if (!model.graph.inputs().empty()) inputs = read_inputs(options.input, model, options.photo.image());
@@ -35,12 +59,16 @@ void run(const RunCommandOptions& options) {
   Plan plan = compile_for(model.graph, std::move(compile), inputs);
   const std::span<const Tensor> results = plan.run(inputs);
   Weights out;
+  auto json = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < results.size(); ++i) {
-    out.set(plan.output_names()[i], results[i]);
-    fmt::print("{}: {}\n", detail::printable(plan.output_names()[i]), results[i].description());
+    const std::string& name = plan.output_names()[i];
+    out.set(name, results[i]);
+    if (options.json.asked()) json.push_back(as_json(name, results[i]));
+    if (!options.json.to_stdout()) fmt::print("{}: {}\n", detail::printable(name), results[i].description());
   }
-  out.save(options.output);
-  fmt::print("wrote {}\n", options.output);
+  if (!options.out.empty()) out.save(options.out);
+  options.json.write(json);
+  if (!options.out.empty() && !options.json.to_stdout()) fmt::print("wrote {}\n", options.out);
 }
 
 }  // namespace
@@ -49,8 +77,10 @@ void add_run(CLI::App& app) {
   auto options = std::make_shared<RunCommandOptions>();
   CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
   options->model.add_to(*command);
+  options->model.add_preprocess_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
-  writes(command->add_option("--output", options->output, "where to write the outputs (.safetensors)"))->required();
+  writes(command->add_option("--out,--output", options->out, "where to write the outputs (.safetensors)"));
+  options->json.add_to(*command, "the outputs: names, shapes, and the values of those of at most 10,000");
   command
       ->add_option("--outputs", options->outputs,
                    "nodes whose values are written in place of the model's outputs: embeddings, maps")
@@ -60,8 +90,7 @@ void add_run(CLI::App& app) {
   options->run.add_to(*command);
   command->footer(
       "Example:\n"
-      "  lamina run --model weights/alexnet-conv1.safetensors --input docs/images/chelsea.png --output "
-      "maps.safetensors");
+      "  lamina run --model weights/alexnet-conv1.safetensors --input docs/images/chelsea.png --out maps.safetensors");
   command->callback([options] { run(*options); });
 }
 

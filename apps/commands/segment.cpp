@@ -8,14 +8,14 @@
 #include "commands/commands.h"
 #include "complain.h"
 #include "in_order.h"
-#include "lamina/images/codecs/codec.h"
+#include "json_output.h"
 #include "options.h"
 #include "outputs.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
+#include "pictures/png.h"
 #include "pictures/segment_picture.h"
-#include "pictures/text.h"
 #include "progress.h"
 #include "segmenter.h"
 
@@ -28,9 +28,8 @@ constexpr double least_share = 0.001;  // of the area, for a line of the legend
 struct SegmentOptions {
   PhotoOptions photos;
   SegmenterOptions segmenter;
-  std::string out, json;
-
-  bool prints() const { return json != "-"; }
+  std::string out;
+  JsonOutput json;
 };
 
 /// What of the answer people are told: the larger classes, and how many are left out.
@@ -72,12 +71,12 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
                              passed.count(), to_string(answer.device));
   for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
   if (!told.footnote.empty()) outcome.text += fmt::format("  {}\n", told.footnote);
-  outcome.png = detail::encode_png(draw({.title = photo.filename().string(),
-                                         .photo = std::move(image),
-                                         .map = std::move(answer.map),
-                                         .segments = std::move(told.segments),
-                                         .footnote = std::move(told.footnote),
-                                         .background = segmenter.has_background()}));
+  outcome.png = png_of(draw({.title = photo.filename().string(),
+                             .photo = std::move(image),
+                             .map = std::move(answer.map),
+                             .segments = std::move(told.segments),
+                             .footnote = std::move(told.footnote),
+                             .background = segmenter.has_background()}));
   return outcome;
 }
 
@@ -114,7 +113,7 @@ void segment(const SegmentOptions& options) {
     if (outcome.error.empty()) {
       try {
         const std::string wrote = pictures.write(photo, outcome.png);
-        if (options.prints()) fmt::print("{}  {}\n", outcome.text, wrote);
+        if (!options.json.to_stdout()) fmt::print("{}  {}\n", outcome.text, wrote);
       } catch (const Error& failure) {
         outcome = failed_outcome(photo, failure.what());
       }
@@ -134,13 +133,7 @@ void segment(const SegmentOptions& options) {
   }
   while (!under_way.empty()) finish(photos[finished++]);
   progress.clear();
-  // A file name need not be UTF-8; JSON must be.
-  const std::string json = list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  if (options.json == "-") {
-    fmt::print("{}", json);
-  } else if (!options.json.empty()) {
-    write_text(options.json, json);
-  }
+  options.json.write(list);
   if (failed) throw Failed();
 }
 
@@ -154,16 +147,14 @@ void add_segment(CLI::App& app) {
   segmenter.model.add_to(*command);
   command->add_option("--labels", segmenter.labels,
                       "class names, one on each line, in place of the model's or, of 21 classes, Pascal VOC's");
-  command
-      ->add_option("--size", segmenter.size,
-                   "pixels of the short side where the model leaves its input's size open (default: 520)")
-      ->check(whole_number(8, 8192));
+  segmenter.model.preprocess.add_to(
+      *command,
+      "pixels of the short side where the model leaves its input's size open (default: 520); with --fit, of both");
   command->add_option("--output-name", segmenter.output, "the node with the scores, where it is not the first output")
       ->type_name("NAME");
   writes(command->add_option("--out", options->out,
                              "the picture to write, or a directory for several (default: PHOTO-segments.png here)"));
-  writes(
-      command->add_option("--json", options->json, "also write each class's share of the area as JSON; - for stdout"));
+  options->json.add_to(*command, "each class's share of the area");
   segmenter.run.add_to(*command, true);
   command->footer(
       "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"

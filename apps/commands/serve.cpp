@@ -90,7 +90,7 @@ void add_serve(CLI::App& app) {
           "a model file, called as the file without extension; once for each (default: the first layer and the digits "
           "that ship)")
       ->allow_extra_args(false);
-  add_preprocess_to(*command, host.preprocess);
+  host.preprocess.add_to(*command, size_help);
   command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")
       ->type_name("ADDRESS")
       ->capture_default_str();

@@ -2,14 +2,16 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
-#include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <span>
 
 #include "commands/commands.h"
+#include "commands/comparison.h"
 #include "complain.h"
 #include "inputs.h"
+#include "json_output.h"
 #include "model_options.h"
 #include "options.h"
 
@@ -20,12 +22,8 @@ struct VerifyOptions {
   ModelOptions model;
   std::string golden, against, input;
   std::optional<double> rtol, atol;  // the precision's, unless they are given
+  JsonOutput json;
   RunOptions run;
-};
-
-struct Tolerance {
-  double rtol = 0;
-  double atol = 0;  // a fraction of the expected tensor's root mean square
 };
 
 /// What whole networks need in each precision: docs/inside/precision.md has the measurements.
@@ -37,46 +35,6 @@ Tolerance usual_tolerance(Precision precision) {
     case Precision::bf16: return {1e-2, 2e-1};
   }
   return {};
-}
-
-struct Comparison {
-  double rms = 0;        // root mean square of what was expected
-  double max_error = 0;  // |actual - expected|
-  std::int64_t bad = 0;  // elements outside the tolerance
-  std::int64_t first_bad = -1;
-
-  double error_of_rms() const { return max_error == 0 ? 0 : max_error / rms; }
-};
-
-double root_mean_square(std::span<const double> values) {
-  double sum = 0;
-  std::size_t count = 0;
-  for (const double value : values) {
-    if (!std::isfinite(value)) continue;
-    sum += value * value;
-    ++count;
-  }
-  return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
-}
-
-/// An element near 0 is a sum of large terms that cancel: its rounding error is in proportion to them, not to itself,
-/// and their size shows in the other elements. So the absolute tolerance is a fraction of the tensor's typical value.
-/// docs/inside/precision.md has the measurements.
-Comparison compare(const Tensor& actual, const Tensor& expected, const Tolerance& tolerance) {
-  const std::span<const float> a = actual.values<float>();
-  const std::span<const double> b = expected.values<double>();
-  Comparison result;
-  result.rms = root_mean_square(b);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
-    // Equal infinities and NaN for NaN agree; any other non-finite difference fails the comparison below.
-    const bool same = static_cast<double>(a[i]) == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
-    if (same) continue;
-    result.max_error = std::isnan(difference) ? difference : std::max(result.max_error, difference);
-    if (difference <= tolerance.atol * result.rms + tolerance.rtol * std::abs(b[i])) continue;
-    if (result.bad++ == 0) result.first_bad = static_cast<std::int64_t>(i);
-  }
-  return result;
 }
 
 /// "[0, 3, 1, 2]": where element `index` is.
@@ -91,48 +49,56 @@ std::string position(std::int64_t index, const Shape& shape) {
 
 class Verifier {
  public:
-  Verifier(const Weights& golden, const Tolerance& tolerance) : golden_(golden), tolerance_(tolerance) {}
+  /// `json` gets a line for each comparison.
+  Verifier(const Weights& golden, const Tolerance& tolerance, bool prints, nlohmann::ordered_json& json)
+      : golden_(golden), tolerance_(tolerance), prints_(prints), json_(json) {}
 
   /// Compares one node, prints its line, and remembers the first that fails.
   void check(const std::string& stage, const std::string& name, const Tensor& result) {
     const Tensor expected = golden_.at(name).to(DType::f64);
     ++compared_;
+    json_.push_back({{"stage", stage}, {"name", name}, {"atol", tolerance_.atol}, {"rtol", tolerance_.rtol}});
     if (expected.shape() != result.shape()) {
-      fmt::print("{:8}  {:24}  FAIL  expected shape {}, got {}\n", stage, name, expected.shape().to_string(),
-                 result.shape().to_string());
-      return note_failure(stage, name);
+      return note(stage, name, false,
+                  fmt::format("expected shape {}, got {}", expected.shape().to_string(), result.shape().to_string()));
     }
     const Tensor actual = result.to(Device::cpu()).to(DType::f32);
     const Comparison c = compare(actual, expected, tolerance_);
-    fmt::print("{:8}  {:24}  {}  rms {:.3g}, max error {:.2g} ({:.2g} of rms)", stage, name,
-               c.bad == 0 ? "pass" : "FAIL", c.rms, c.max_error, c.error_of_rms());
+    json_.back().update({{"rms", c.rms}, {"max_error", c.max_error}, {"differ", c.bad}, {"of", actual.numel()}});
+    std::string text =
+        fmt::format("rms {:.3g}, max error {:.2g} ({:.2g} of rms)", c.rms, c.max_error, c.error_of_rms());
     if (c.bad > 0) {
       const auto at = static_cast<std::size_t>(c.first_bad);
-      fmt::print("; {} of {} elements differ, first at {}: {:.9g}, expected {:.9g}", c.bad, actual.numel(),
-                 position(c.first_bad, actual.shape()), actual.values<float>()[at], expected.values<double>()[at]);
+      text +=
+          fmt::format("; {} of {} elements differ, first at {}: {:.9g}, expected {:.9g}", c.bad, actual.numel(),
+                      position(c.first_bad, actual.shape()), actual.values<float>()[at], expected.values<double>()[at]);
     }
-    fmt::print("\n");
-    if (c.bad > 0) note_failure(stage, name);
+    note(stage, name, c.bad == 0, text);
   }
 
   /// Whether all passed, which it says.
   bool finish() const {
-    if (!first_failure_.empty()) {
-      fmt::print("FAIL: the first to diverge is {}\n", first_failure_);
-    } else {
-      fmt::print("pass: {} comparisons within atol {:g} of rms + rtol {:g}\n", compared_, tolerance_.atol,
-                 tolerance_.rtol);
-    }
-    return first_failure_.empty();
+    const bool passed = first_failure_.empty();
+    say(passed ? fmt::format("pass: {} comparisons within atol {:g} of rms + rtol {:g}\n", compared_, tolerance_.atol,
+                             tolerance_.rtol)
+               : fmt::format("FAIL: the first to diverge is {}\n", first_failure_));
+    return passed;
   }
 
  private:
-  void note_failure(const std::string& stage, const std::string& name) {
-    if (first_failure_.empty()) first_failure_ = name + " (" + stage + ')';
+  void say(const std::string& text) const {
+    if (prints_) fmt::print("{}", text);
+  }
+  void note(const std::string& stage, const std::string& name, bool passed, const std::string& text) {
+    json_.back().update({{"pass", passed}, {"says", text}});
+    say(fmt::format("{:8}  {:24}  {}  {}\n", stage, name, passed ? "pass" : "FAIL", text));
+    if (!passed && first_failure_.empty()) first_failure_ = name + " (" + stage + ')';
   }
 
   const Weights& golden_;
   Tolerance tolerance_;
+  bool prints_;
+  nlohmann::ordered_json& json_;
   int compared_ = 0;
   std::string first_failure_;
 };
@@ -207,16 +173,18 @@ void verify_against(const VerifyOptions& options) {
   const Precision reference = parse_precision(options.against), asked = compile.precision;
   const Weights expected = answers(reference);
   bool passed = true;
+  auto json = nlohmann::ordered_json::array();
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
     const bool wanted = asked == reference || asked == precision;
     if (precision == reference || !wanted || (compile.device.is_cpu() && !row_of(precision).on_cpu)) continue;
     const Weights found = answers(precision);
-    Verifier verifier(expected, tolerance_of(options, precision));
+    Verifier verifier(expected, tolerance_of(options, precision), !options.json.to_stdout(), json);
     for (const std::string& output : found.names()) {
       verifier.check(std::string(name(precision)), output, found.at(output));
     }
     passed = verifier.finish() && passed;
   }
+  options.json.write({{"pass", passed}, {"comparisons", json}});
   if (!passed) throw Failed();
 }
 
@@ -229,7 +197,8 @@ void verify(const VerifyOptions& options) {
   const std::vector<Tensor> given = read_inputs(options.golden, model);
   CompileOptions compile = options.run.compile_options(1);
   compile.input_shapes = options.model.shapes(model.graph);
-  Verifier verifier(golden, tolerance_of(options, compile.precision));
+  auto json = nlohmann::ordered_json::array();
+  Verifier verifier(golden, tolerance_of(options, compile.precision), !options.json.to_stdout(), json);
 
   compile.keep_all = true;
   std::vector<Tensor> inputs = given;
@@ -248,7 +217,9 @@ void verify(const VerifyOptions& options) {
   for (const std::string& name : plan.output_names()) {
     if (golden.contains(name)) verifier.check("compiled", name, plan.output(name));
   }
-  if (!verifier.finish()) throw Failed();
+  const bool passed = verifier.finish();
+  options.json.write({{"pass", passed}, {"comparisons", json}});
+  if (!passed) throw Failed();
 }
 
 }  // namespace
@@ -277,6 +248,7 @@ void add_verify(CLI::App& app) {
       ->add_option("--atol", options->atol,
                    "absolute tolerance, as a fraction of the root mean square of the expected tensor; likewise")
       ->check(CLI::NonNegativeNumber);
+  options->json.add_to(*command, "the comparisons");
   options->run.add_to(*command);
   command->footer(
       "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan\n"

@@ -26,6 +26,17 @@ std::uint64_t machine_memory() {
   return bytes;
 }
 
+/// Of a word for which there is no file: the option that it may be a part of. A wrong option leaves its value behind.
+std::string meant_option(const CLI::App& command, const std::string& text) {
+  std::error_code problem;
+  if (text.empty() || fs::symlink_status(text, problem).type() != fs::file_type::not_found) return "";
+  if (text.find_first_not_of("0123456789.,") == text.npos) {
+    return fmt::format("{} is no photograph: there is no such file; a number belongs behind an option", text);
+  }
+  if (command.get_option_no_throw("--" + text) == nullptr) return "";
+  return fmt::format("{} is no photograph: there is no such file; did you mean --{}?", text, text);
+}
+
 /// What a search leaves out of one directory, to be said in one line.
 struct LeftOut {
   std::vector<std::string> files, directories;
@@ -133,7 +144,9 @@ CLI::Validator memory_size() {
 }
 
 void PhotoOptions::add_to(CLI::App& command) {
-  command.add_option("photos", paths, "photographs, or directories of them")->required();
+  command.add_option("photos", paths, "photographs, or directories of them")
+      ->required()
+      ->check(CLI::Validator([&command](std::string& text) { return meant_option(command, text); }, ""));
   command.add_flag("--recursive", recursive, "also the photographs in directories of directories");
   add_reading_to(command);
 }

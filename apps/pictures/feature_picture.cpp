@@ -20,7 +20,6 @@ constexpr int between = 36;  // the two columns
 constexpr int gap = 6;       // two maps
 constexpr int number_height = number_size + 6;
 constexpr int heading_height = text_size + 14;
-constexpr int max_maps = 256;                         // more would not be looked at
 constexpr int shown_columns = 3, max_shown_rows = 3;  // of maps over the photograph
 constexpr int shown_gap = 12;
 constexpr int shown_size = (left_width - (shown_columns - 1) * shown_gap) / shown_columns;
@@ -133,7 +132,7 @@ void draw_title(Canvas& canvas, int x, int y, const std::string& title, int widt
 
 Image draw(const FeaturePicture& p) {
   const int total = extent(p.maps, 1), height = extent(p.maps, 2), width = extent(p.maps, 3);
-  const int count = std::min(total, max_maps), larger = std::max(width, height);
+  const int count = std::min(total, max_drawn_maps), larger = std::max(width, height);
   const int out_width = drawn_size(width, larger, count), out_height = drawn_size(height, larger, count);
   const Grid maps(count, std::max(out_width, 24) + gap, out_height + number_height + gap);
   const FilterGrid filters(p.filters, count);
@@ -215,19 +214,17 @@ Image draw_card(const FeaturePicture& p) {
   return canvas.image();
 }
 
-Image draw_sheet(std::string_view title, std::span<const Image> cards, std::string_view footnote) {
+Image draw_sheet(std::string_view title, std::span<const Image> cards) {
   const int count = static_cast<int>(cards.size());
   const int columns = count > 3 ? 2 : 1, rows = (count + columns - 1) / columns;
   const int width = cards.empty() ? card_width : cards[0].width, height = cards.empty() ? 0 : cards[0].height;
   const int top = margin + title_size + 24, step = height + 24;
-  const int foot = footnote.empty() ? 0 : text_size + 14;
   const int whole_width = columns * width + (columns - 1) * between;
-  Canvas canvas(2 * margin + whole_width, top + rows * step - 24 + foot + margin, background);
+  Canvas canvas(2 * margin + whole_width, top + rows * step - 24 + margin, background);
   draw_title(canvas, margin, margin, std::string(title), whole_width);
   for (int i = 0; i < count; ++i) {  // downwards, as names are read in a list
     canvas.picture(margin + i / rows * (width + between), top + i % rows * step, cards[static_cast<std::size_t>(i)]);
   }
-  if (foot > 0) canvas.text(margin, top + rows * step - 10, std::string(footnote), text_size, faint);
   return canvas.image();
 }
 

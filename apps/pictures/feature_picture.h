@@ -9,6 +9,8 @@
 
 namespace lamina::app {
 
+inline constexpr int max_drawn_maps = 256;  // the first: more would not be looked at
+
 struct FeaturePicture {
   std::string title;     ///< of the photograph
   std::string subtitle;  ///< layer and shape
@@ -25,7 +27,7 @@ Image draw(const FeaturePicture& picture);
 /// The photograph and its strongest maps in one row, for a sheet of many.
 Image draw_card(const FeaturePicture& picture);
 
-/// Cards of one size below each other in columns, with a title, and a line for what is left out.
-Image draw_sheet(std::string_view title, std::span<const Image> cards, std::string_view footnote);
+/// Cards of one size below each other in columns, with a title.
+Image draw_sheet(std::string_view title, std::span<const Image> cards);
 
 }  // namespace lamina::app

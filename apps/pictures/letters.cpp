@@ -1,12 +1,19 @@
 #include "pictures/letters.h"
 
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "lamina/base/error.h"
 #include "lamina/base/mapped_file.h"
 #include "pictures/font.h"
+#include "pictures/system_font.h"
 
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
@@ -27,72 +34,66 @@ namespace {
 
 constexpr char32_t unreadable = 0xFFFD;
 
-/// Of the letters that are drawn, in ems.
-constexpr float capital_height = 0.729f, box_width = 0.6f, box_margin = 0.05f;
+constexpr float capital_height = 0.729f;  // of the letters that are drawn, in ems
 
 struct Font {
   stbtt_fontinfo info{};
   std::shared_ptr<const detail::MappedFile> file;  // null: the command's own
 };
 
-bool open(Font& font, const unsigned char* bytes) {
-  const int offset = stbtt_GetFontOffsetForIndex(bytes, 0);
+bool open(Font& font, const unsigned char* bytes, int index) {
+  const int offset = stbtt_GetFontOffsetForIndex(bytes, index);
   return offset >= 0 && stbtt_InitFont(&font.info, bytes, offset) != 0;
 }
 
-/// stb_truetype trusts a font's offsets, so that only those which the system's administrator installed are opened.
-constexpr const char* system_fonts[] = {
-    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
-    "/usr/share/fonts/TTF/DejaVuSans.ttf",
-    "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf",
-    "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/google-noto-sans-cjk-fonts/NotoSansCJK-Regular.ttc",
-    "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
-    "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
-    "/usr/share/fonts/truetype/noto/NotoSansDevanagari-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSansThai-Regular.ttf",
-    "/usr/share/fonts/truetype/unifont/unifont.ttf",
-};
-
-std::vector<Font> fonts_of_the_system() {
-  std::vector<Font> fonts;
-  for (const char* path : system_fonts) {
-    Font font;
-    try {
-      font.file = detail::MappedFile::open(path);
-    } catch (const Error&) {
-      continue;
-    }
-    if (open(font, reinterpret_cast<const unsigned char*>(font.file->bytes().data()))) fonts.push_back(std::move(font));
-  }
-  return fonts;
-}
-
-/// A letter in the first font that has it; no font: a box.
+/// A letter in the first font that has it, if one does.
 struct Glyph {
   const stbtt_fontinfo* font = nullptr;
   int index = 0;
 };
 
-Glyph find(char32_t letter) {
+Glyph in_own_font(char32_t letter) {
   static const Font own = [] {
     Font font;
-    if (!open(font, font_bytes)) detail::fail("the font of the pictures' letters is damaged");
+    if (!open(font, font_bytes, 0)) detail::fail("the font of the pictures' letters is damaged");
     return font;
   }();
-  if (letter == unreadable) return {};
-  if (const int index = stbtt_FindGlyphIndex(&own.info, static_cast<int>(letter)); index != 0) {
-    return {&own.info, index};
-  }
-  static const std::vector<Font> others = fonts_of_the_system();
-  for (const Font& font : others) {
-    if (const int index = stbtt_FindGlyphIndex(&font.info, static_cast<int>(letter)); index != 0) {
-      return {&font.info, index};
+  const int index = letter == unreadable ? 0 : stbtt_FindGlyphIndex(&own.info, static_cast<int>(letter));
+  return index == 0 ? Glyph() : Glyph{&own.info, index};
+}
+
+/// stb_truetype trusts a font's offsets, so that only those which the system's administrator installed are opened.
+Glyph in_system_fonts(char32_t letter) {
+  static std::mutex mutex;
+  static std::map<char32_t, Glyph> known;
+  static std::map<std::pair<std::string, int>, Font> fonts;
+  const std::scoped_lock lock(mutex);
+  if (const auto found = known.find(letter); found != known.end()) return found->second;
+  Glyph& glyph = known[letter];
+  const std::optional<FontFile> file = system_font(letter);
+  if (!file) return glyph;
+  const auto [font, is_new] = fonts.try_emplace({file->path, file->index});
+  if (is_new) {
+    try {
+      font->second.file = detail::MappedFile::open(file->path);
+    } catch (const Error&) {
+      return glyph;
     }
+    const auto* bytes = reinterpret_cast<const unsigned char*>(font->second.file->bytes().data());
+    if (!open(font->second, bytes, file->index)) font->second.file = nullptr;
   }
-  return {};
+  if (font->second.file == nullptr) return glyph;
+  const stbtt_fontinfo& info = font->second.info;
+  const int index = stbtt_FindGlyphIndex(&info, static_cast<int>(letter));
+  if (index != 0 && stbtt_IsGlyphEmpty(&info, index) == 0) glyph = {&info, index};
+  return glyph;
+}
+
+bool is_space(char32_t c) { return c == 0xA0 || c == 0x3000 || (c >= 0x2000 && c <= 0x200A); }
+
+Glyph find(char32_t letter) {
+  const Glyph own = in_own_font(is_space(letter) ? U' ' : letter);
+  return own.font != nullptr || letter == unreadable ? own : in_system_fonts(letter);
 }
 
 /// Signs that only say how others are to be drawn: joiners, directions, variants.
@@ -104,23 +105,28 @@ bool is_invisible(char32_t c) {
 float em_of(int size) { return static_cast<float>(size) / capital_height; }
 
 float advance_of(const Glyph& glyph, float em) {
-  if (glyph.font == nullptr) return em * (box_width + 2 * box_margin);
   int advance = 0, bearing = 0;
   stbtt_GetGlyphHMetrics(glyph.font, glyph.index, &advance, &bearing);
   return static_cast<float>(advance) * stbtt_ScaleForMappingEmToPixels(glyph.font, em);
 }
 
-using Ink = std::function<void(int, int, std::uint8_t)>;
-
-void draw_box(float x, float em, int size, const Ink& ink) {
-  const int left = static_cast<int>(std::lround(x + em * box_margin));
-  const int right = static_cast<int>(std::lround(x + em * (box_margin + box_width))) - 1;
-  for (int column = left; column <= right; ++column) {
-    for (int row = 0; row < size; ++row) {
-      if (column == left || column == right || row == 0 || row == size - 1) ink(column, row, 160);
+/// The text's letters; of those that no font has, the number in words: [U+5199].
+std::vector<Glyph> glyphs_of(std::u32string_view text) {
+  std::vector<Glyph> result;
+  for (const char32_t letter : text) {
+    if (is_invisible(letter)) continue;
+    if (const Glyph glyph = find(letter); glyph.font != nullptr) {
+      result.push_back(glyph);
+      continue;
     }
+    std::array<char, 16> number{};
+    std::snprintf(number.data(), number.size(), "[U+%04X]", static_cast<unsigned>(letter));
+    for (const char c : std::string_view(number.data())) result.push_back(in_own_font(static_cast<char32_t>(c)));
   }
+  return result;
 }
+
+using Ink = std::function<void(int, int, std::uint8_t)>;
 
 void draw_glyph(const Glyph& glyph, float x, float em, int size, std::vector<unsigned char>& pixels, const Ink& ink) {
   const float scale = stbtt_ScaleForMappingEmToPixels(glyph.font, em);
@@ -179,9 +185,7 @@ std::string utf8(std::u32string_view text) {
 
 float letters_width(std::u32string_view text, int size) {
   float width = 0;
-  for (const char32_t letter : text) {
-    if (!is_invisible(letter)) width += advance_of(find(letter), em_of(size));
-  }
+  for (const Glyph& glyph : glyphs_of(text)) width += advance_of(glyph, em_of(size));
   return width;
 }
 
@@ -189,14 +193,8 @@ void draw_letters(std::u32string_view text, int size, const Ink& ink) {
   const float em = em_of(size);
   std::vector<unsigned char> pixels;
   float x = 0;
-  for (const char32_t letter : text) {
-    if (is_invisible(letter)) continue;
-    const Glyph glyph = find(letter);
-    if (glyph.font == nullptr) {
-      draw_box(x, em, size, ink);
-    } else {
-      draw_glyph(glyph, x, em, size, pixels, ink);
-    }
+  for (const Glyph& glyph : glyphs_of(text)) {
+    draw_glyph(glyph, x, em, size, pixels, ink);
     x += advance_of(glyph, em);
   }
 }

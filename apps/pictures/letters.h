@@ -6,7 +6,7 @@
 #include <string_view>
 
 /// Letters of any script, out of the font that the command carries (Latin, Greek, Cyrillic) and, for what it lacks,
-/// fonts of the system. What none of them has is drawn as a box.
+/// fonts of the system. What none of them has is its number, [U+5199].
 namespace lamina::app {
 
 /// The text's code points; U+FFFD for each byte that belongs to none, and for control characters.

@@ -27,9 +27,7 @@ std::vector<std::int64_t> ladder(std::int64_t most) {
 Model load(const std::string& file, const HostOptions& options) {
   Model model = open_model(file);
   print_warnings(model);
-  if (!model.preprocess && !options.preprocess.empty()) {
-    model.preprocess = named_preprocess(options.preprocess, model.graph);
-  }
+  if (!model.preprocess && options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, file);
   return model;
 }
 

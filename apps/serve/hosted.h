@@ -10,13 +10,14 @@
 
 #include "options.h"
 #include "photos/memory_budget.h"
+#include "photos/preprocess_options.h"
 #include "serve/http.h"
 
 namespace lamina::app {
 
 struct HostOptions {
   RunOptions run;
-  std::string preprocess;  ///< for models that do not say how a photograph becomes their input
+  PreprocessOptions preprocess;  ///< for models that do not say how a photograph becomes their input
   std::int64_t max_batch = 32, max_queue = 256;
   double max_delay_ms = 2;
 };

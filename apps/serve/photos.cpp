@@ -4,30 +4,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "lamina/images/codecs/codec.h"
+#include "lamina/images/resize.h"
 #include "model_options.h"
-#include "segmenter.h"
+#include "photos/stopwatch.h"
 #include "serve/service.h"
 
 namespace lamina::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const std::chrono::duration<double, std::milli> passed = now - std::exchange(last_, now);
-    return passed.count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 double milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
@@ -73,31 +63,49 @@ struct Service::Photo {
   Json description, milliseconds;
 };
 
-Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
+/// What `use` makes of the decoded photograph, whose memory counts until it returns.
+template <class Use>
+auto Service::with_photo(const Call& call, const Use& use) {
   if (call.method != "POST") throw Refusal{405, fmt::format("{}: expected POST with a photograph", call.path)};
-  const Preprocess& settings = model.preprocess();
   const auto bytes = std::as_bytes(std::span(call.body));
   if (bytes.empty()) throw Refusal{400, "expected a photograph as the body, or as a file of a multipart form"};
   if (!is_image(bytes)) throw Refusal{415, fmt::format("expected a photograph: {}", image_formats())};
-  Stopwatch watch;
   try {
     const ImageOptions options = {
         .orientation = Orientation::upright, .transparency = Transparency::on_white, .memory = memory_.whole()};
     const std::uint64_t needed = decoding_memory(bytes, "photograph", options);
     const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
-    const Image photo = decode_image(bytes, "photograph", options);
+    return use(decode_image(bytes, "photograph", options));
+  } catch (const Error& error) {
+    throw Refusal{422, error.what()};
+  }
+}
+
+/// For browsers that do not know its format: as a PNG of the size that the page draws.
+Reply Service::picture(const Call& call) {
+  constexpr double most = 1400;  // pixels of the longer side
+  return with_photo(call, [](const Image& photo) {
+    const double scale = std::min(1.0, most / std::max(photo.width, photo.height));
+    const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
+    const int width = side(photo.width), height = side(photo.height);
+    const Image small = detail::resize_bilinear(photo, width, height, {0, 0, width, height});
+    return Reply{.body = detail::encode_png(small), .type = "image/png"};
+  });
+}
+
+Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
+  const Preprocess& settings = model.preprocess();
+  Stopwatch watch;
+  return with_photo(call, [&](const Image& photo) {
     Photo result;
     result.milliseconds["decode"] = watch.lap();
     result.input = preprocess(photo, settings);
     result.milliseconds["preprocess"] = watch.lap();
-    const int shorter = std::min(photo.width, photo.height);
-    const Seen x = cropped(photo.width, shorter, settings), y = cropped(photo.height, shorter, settings);
+    const Window seen = window_of(photo.width, photo.height, settings);
     result.description = {
-        {"width", photo.width}, {"height", photo.height}, {"crop", {x.begin, y.begin, x.extent, y.extent}}};
+        {"width", photo.width}, {"height", photo.height}, {"crop", {seen.left, seen.top, seen.width, seen.height}}};
     return result;
-  } catch (const Error& error) {
-    throw Refusal{422, error.what()};
-  }
+  });
 }
 
 Reply Service::classify(const Call& call) {
@@ -129,12 +137,18 @@ Reply Service::classify(const Call& call) {
   }
   photo.milliseconds["wait"] = milliseconds(answer.waited);
   photo.milliseconds["run"] = milliseconds(answer.ran);
-  return {.body = dumped({{"model", model.name()},
-                          {"classes", classes},
-                          {"photo", photo.description},
-                          {"milliseconds", photo.milliseconds},
-                          {"device", to_string(answer.device)},
-                          {"batch", answer.batch}})};
+  Json json = {{"model", model.name()},
+               {"classes", classes},
+               {"photo", photo.description},
+               {"milliseconds", photo.milliseconds},
+               {"device", to_string(answer.device)},
+               {"batch", answer.batch}};
+  const bool sure = !classes.empty() && classes[0]["probability"].get<float>() >= sure_probability;
+  if (!sure && !model.model().description.empty()) {
+    json["doubt"] = fmt::format("{} {}; it is not sure of this photograph, which may show something else", model.name(),
+                                model.model().description);
+  }
+  return {.body = dumped(json)};
 }
 
 Reply Service::features(const Call& call) {

@@ -44,11 +44,14 @@ class Service {
   Reply infer(const Call& call, Hosted& hosted);
   Reply classify(const Call& call);
   Reply features(const Call& call);
+  Reply picture(const Call& call);
   Reply filters(const Call& call);
   Reply models();
   Reply metrics();
   Reply page(const std::string& path) const;
 
+  template <class Use>
+  auto with_photo(const Call& call, const Use& use);
   Photo photo_of(const Call& call, const Hosted& hosted);
   PoolAnswer run(Hosted& hosted, PlanPool& pool, std::vector<Tensor> inputs);
 

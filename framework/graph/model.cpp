@@ -35,14 +35,31 @@ std::array<float, 3> channels(const Json& value, const std::string& key) {
   return result;
 }
 
-/// The enumerator that `value` names; `names` are in the enumeration's order.
-template <class Enum>
-Enum one_of(const Json& value, const std::string& key, const std::array<std::string_view, 2>& names) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (value.is_string() && value.get_ref<const std::string&>() == names[i]) return static_cast<Enum>(i);
+std::array<std::uint8_t, 3> levels(const Json& value, const std::string& key) {
+  std::array<std::uint8_t, 3> result{};
+  for (std::size_t c = 0; const float level : channels(value, key)) {
+    if (!(level >= 0 && level <= 255)) fail(preprocess_key, ": expected \"", key, "\" from 0 to 255, got ", level);
+    result[c++] = static_cast<std::uint8_t>(level);
   }
-  fail(preprocess_key, ": expected \"", key, "\" of \"", names[0], "\" or \"", names[1], "\", got ",
-       detail::shortened(value.dump()));
+  return result;
+}
+
+// Of enumerations, in their order.
+constexpr std::array<std::string_view, 2> orders = {"rgb", "bgr"};
+constexpr std::array<std::string_view, 3> aspects = {"kept", "ignored", "letterbox"};
+constexpr std::array<std::string_view, 2> roundings = {"down", "nearest"};
+constexpr std::array<std::string_view, 2> placements = {"centre", "corner"};
+
+/// Sets the enumerator that `value` names.
+template <class Enum, std::size_t n>
+void set_named(Enum& result, const Json& value, const std::string& key, const std::array<std::string_view, n>& names) {
+  std::string expected;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (value.is_string() && value.get_ref<const std::string&>() == names[i])
+      return void(result = static_cast<Enum>(i));
+    expected += detail::concat(i == 0 ? "" : " or ", '"', names[i], '"');
+  }
+  fail(preprocess_key, ": expected \"", key, "\" of ", expected, ", got ", detail::shortened(value.dump()));
 }
 
 Preprocess preprocess_from_json(std::string_view text) {
@@ -64,9 +81,15 @@ Preprocess preprocess_from_json(std::string_view text) {
       }
       result.divisor = value.get<float>();
     } else if (key == "order") {
-      result.order = one_of<ChannelOrder>(value, key, {"rgb", "bgr"});
+      set_named(result.order, value, key, orders);
     } else if (key == "aspect") {
-      result.aspect = one_of<Aspect>(value, key, {"kept", "ignored"});
+      set_named(result.aspect, value, key, aspects);
+    } else if (key == "fill") {
+      result.fill = levels(value, key);
+    } else if (key == "rounding") {
+      set_named(result.rounding, value, key, roundings);
+    } else if (key == "placement") {
+      set_named(result.placement, value, key, placements);
     } else {
       fail(preprocess_key, ": unknown key ", detail::quote(key));
     }
@@ -83,7 +106,9 @@ double shortest(float value) {
   return result;
 }
 
-std::string preprocess_to_json(const Preprocess& preprocess) {
+}  // namespace
+
+std::string detail::preprocess_to_json(const Preprocess& preprocess) {
   const auto list = [](const std::array<float, 3>& values) {
     return Json{shortest(values[0]), shortest(values[1]), shortest(values[2])};
   };
@@ -94,10 +119,18 @@ std::string preprocess_to_json(const Preprocess& preprocess) {
   // What is as in torchvision is left out: readers that know of nothing else then read the file.
   const Preprocess usual;
   if (preprocess.divisor != usual.divisor) json["divisor"] = shortest(preprocess.divisor);
-  if (preprocess.order != usual.order) json["order"] = "bgr";
-  if (preprocess.aspect != usual.aspect) json["aspect"] = "ignored";
+  const auto note = [&](const char* key, auto value, auto usually, const auto& names) {
+    if (value != usually) json[key] = names[static_cast<std::size_t>(value)];
+  };
+  note("order", preprocess.order, usual.order, orders);
+  note("aspect", preprocess.aspect, usual.aspect, aspects);
+  if (preprocess.fill != usual.fill) json["fill"] = preprocess.fill;
+  note("rounding", preprocess.rounding, usual.rounding, roundings);
+  note("placement", preprocess.placement, usual.placement, placements);
   return json.dump();
 }
+
+namespace {
 
 std::vector<std::string> lines(const std::string& text) {
   std::vector<std::string> result;
@@ -134,7 +167,7 @@ Weights to_weights(const Model& model) {
   Weights weights = model.graph.state_dict();
   auto& metadata = weights.metadata();
   metadata[graph_key] = detail::graph_to_json(model.graph);
-  if (model.preprocess) metadata[preprocess_key] = preprocess_to_json(*model.preprocess);
+  if (model.preprocess) metadata[preprocess_key] = detail::preprocess_to_json(*model.preprocess);
   std::string labels;
   for (const std::string& label : model.labels) labels += (labels.empty() ? "" : "\n") + label;
   if (!labels.empty()) metadata[labels_key] = labels;

@@ -31,4 +31,11 @@ LAMINA_API Weights to_weights(const Model& model);
 /// Writes a model file. An existing file is replaced only on success.
 LAMINA_API void save_model(const std::string& path, const Model& model);
 
+namespace detail {
+
+/// `lamina.preprocess` of docs/formats.md.
+std::string preprocess_to_json(const Preprocess& preprocess);
+
+}  // namespace detail
+
 }  // namespace lamina

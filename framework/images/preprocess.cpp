@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/images/resize.h"
@@ -44,11 +45,22 @@ struct Extent {
   int count = 0;           // resized pixels inside the crop
 };
 
-Extent center(std::int64_t size, int crop) {
+Extent placed(std::int64_t size, const Preprocess& settings) {
+  const int crop = settings.crop;
+  if (settings.placement == Placement::corner) return {0, 0, static_cast<int>(std::min<std::int64_t>(size, crop))};
   if (size < crop) return {0, (crop - static_cast<int>(size)) / 2, static_cast<int>(size)};
   // Python's round((size - crop) / 2.0): halves go to the even neighbour.
   const std::int64_t margin = size - crop, half = margin / 2;
   return {margin % 2 != 0 && half % 2 != 0 ? half + 1 : half, 0, crop};
+}
+
+/// Pixels of a side once the picture is resized.
+std::int64_t resized(std::int64_t length, int width, int height, const Preprocess& settings) {
+  if (settings.aspect == Aspect::ignored) return settings.resize;
+  const std::int64_t given = settings.aspect == Aspect::kept ? std::min(width, height) : std::max(width, height);
+  if (settings.rounding == Rounding::down) return std::max<std::int64_t>(settings.resize * length / given, 1);
+  const double scale = static_cast<double>(settings.resize) / static_cast<double>(given);
+  return std::max<std::int64_t>(std::llrint(static_cast<double>(length) * scale), 1);  // as Python rounds
 }
 
 }  // namespace
@@ -64,6 +76,27 @@ Preprocess caffe_imagenet() {
           .divisor = 1,
           .order = ChannelOrder::bgr,
           .aspect = Aspect::ignored};
+}
+
+Preprocess letterbox(int size) {
+  return {.resize = size,
+          .crop = size,
+          .aspect = Aspect::letterbox,
+          .fill = {114, 114, 114},
+          .rounding = Rounding::nearest};
+}
+
+Window window_of(int width, int height, const Preprocess& settings) {
+  validate_sizes(settings);
+  const auto side = [&](int length) {
+    const std::int64_t pixels = resized(length, width, height, settings);
+    const Extent extent = placed(pixels, settings);
+    const double scale = static_cast<double>(length) / static_cast<double>(pixels);
+    return std::pair(static_cast<double>(extent.begin - extent.padding) * scale, settings.crop * scale);
+  };
+  const auto [left, across] = side(width);
+  const auto [top, down] = side(height);
+  return {left, top, across, down};
 }
 
 detail::LevelTable detail::level_table(const Preprocess& settings) {
@@ -97,16 +130,14 @@ void resize_and_crop(const ImageView& image, const Preprocess& settings, std::sp
   if (out.size() != side * side * 3) {
     detail::fail("preprocess: expected room for ", side * side * 3, " bytes, got ", out.size());
   }
-  const std::int64_t shorter = std::min(image.width, image.height);
-  const auto resized = [&](std::int64_t length) {
-    return settings.aspect == Aspect::ignored ? settings.resize : settings.resize * length / shorter;
-  };
-  const Extent x = center(resized(image.width), settings.crop);
-  const Extent y = center(resized(image.height), settings.crop);
-  if (x.count != settings.crop || y.count != settings.crop) std::ranges::fill(out, std::uint8_t{0});
+  const std::int64_t width = resized(image.width, image.width, image.height, settings);
+  const std::int64_t height = resized(image.height, image.width, image.height, settings);
+  const Extent x = placed(width, settings), y = placed(height, settings);
+  if (x.count != settings.crop || y.count != settings.crop) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = settings.fill[i % 3];
+  }
   const std::size_t first = static_cast<std::size_t>(y.padding) * side + static_cast<std::size_t>(x.padding);
-  detail::resize_bilinear(image, resized(image.width), resized(image.height), {x.begin, y.begin, x.count, y.count},
-                          out.data() + first * 3, side * 3);
+  detail::resize_bilinear(image, width, height, {x.begin, y.begin, x.count, y.count}, out.data() + first * 3, side * 3);
 }
 
 Image resize_and_crop(const ImageView& image, const Preprocess& settings) {

@@ -16,15 +16,22 @@ using Rgb = std::array<float, 3>;
 
 /// What resizing makes of a picture that is not square.
 enum class Aspect : std::uint8_t {
-  kept,     ///< the short side gets `resize` pixels, the long one as many as keep the proportions
-  ignored,  ///< both sides get `resize` pixels
+  kept,       ///< the short side gets `resize` pixels, the long one as many as keep the proportions
+  ignored,    ///< both sides get `resize` pixels
+  letterbox,  ///< the long side gets `resize` pixels: all of the picture is seen, and `fill` beside it
 };
+
+/// What becomes of fractions of pixels of the side that keeps the proportions.
+enum class Rounding : std::uint8_t { down, nearest };
+
+/// Where a picture lies that is larger or smaller than the crop.
+enum class Placement : std::uint8_t { centre, corner };
 
 /// Which colour a network's first channel is.
 enum class ChannelOrder : std::uint8_t { rgb, bgr };
 
 /// How a picture becomes a network's input, in torchvision's terms: Resize(resize), CenterCrop(crop), ToTensor,
-/// Normalize(mean, std). The last three fields say what Caffe's networks want otherwise.
+/// Normalize(mean, std). The other fields say what Caffe's networks and detectors want otherwise.
 struct Preprocess {
   int resize = 256;     // pixels of the short side, at least 1
   int crop = 224;       // pixels of both sides of the result, 1 to 10000
@@ -33,6 +40,9 @@ struct Preprocess {
   float divisor = 255;  // of the levels 0 to 255, before the mean is taken off; not 0
   ChannelOrder order = ChannelOrder::rgb;
   Aspect aspect = Aspect::kept;
+  std::array<std::uint8_t, 3> fill{0, 0, 0};  // red, green, blue of what lies beside a picture smaller than the crop
+  Rounding rounding = Rounding::down;
+  Placement placement = Placement::centre;
 
   friend bool operator==(const Preprocess&, const Preprocess&) = default;
 };
@@ -44,9 +54,13 @@ LAMINA_API Preprocess torchvision_imagenet();
 /// blue, green, red from 0 to 255 less ImageNet's mean. Caffe resizes without antialias, Lamina with it.
 LAMINA_API Preprocess caffe_imagenet();
 
+/// What the detectors of Ultralytics (YOLOv5 and later) are run with: the whole picture in the middle of size x size
+/// pixels, 114 beside it, from 0 to 1. They resize without antialias, Lamina with it.
+LAMINA_API Preprocess letterbox(int size);
+
 /// The picture that the network will see, crop x crop pixels: the short side resized to `resize` and the long one to
-/// int(resize * long / short), or both to `resize`, bilinear with antialias, then the centre cut out. Where the crop is
-/// larger than the resized picture it is padded with black, as torchvision does.
+/// int(resize * long / short), or both to `resize`, or the long one to it, bilinear with antialias, then the centre cut
+/// out. Where the crop is larger than the resized picture it is padded with `fill`, as torchvision does with black.
 ///
 /// Bit-exact with torchvision's Resize and CenterCrop of a Pillow 13 image with the same pixels (earlier Pillows round
 /// differently where a picture taller than twice its width is made smaller: see resize.h). Computes no pixel
@@ -60,6 +74,15 @@ LAMINA_API Image resize_and_crop(const Image& image, const Preprocess& settings)
 LAMINA_API void resize_and_crop(const ImageView& image, const Preprocess& settings,
                                 std::span<std::uint8_t> out);  // [crop, crop, 3]
 LAMINA_API Image resize_and_crop(const ImageView& image, const Preprocess& settings);
+
+/// A part of a picture, in its pixels. What lies beyond its edges is padding.
+struct Window {
+  double left = 0, top = 0, width = 0, height = 0;
+};
+
+/// What `resize_and_crop` shows of a picture of that size: where a place of the network's input is in the picture.
+/// Throws Error if a setting is out of range.
+LAMINA_API Window window_of(int width, int height, const Preprocess& settings);
 
 /// (level / divisor - mean) / std of every sample, each step rounded to f32 as torchvision's ToTensor and Normalize do,
 /// channels in the network's order. A Plan compiled with `photos` does the same by itself, on its device.

@@ -4,6 +4,8 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 
@@ -127,21 +129,26 @@ nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool u
   return to_python(Result{std::move(result)});
 }
 
-Preprocess preprocess_from(int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
-                           const std::string& aspect) {
-  if (order != "rgb" && order != "bgr") fail("order: expected rgb or bgr, got \"", order, '"');
-  if (aspect != "kept" && aspect != "ignored") fail("aspect: expected kept or ignored, got \"", aspect, '"');
-  return {resize,
-          crop,
-          mean,
-          std,
-          divisor,
-          order == "bgr" ? ChannelOrder::bgr : ChannelOrder::rgb,
-          aspect == "kept" ? Aspect::kept : Aspect::ignored};
+// Of enumerations, in their order.
+constexpr std::array<const char*, 2> orders = {"rgb", "bgr"};
+constexpr std::array<const char*, 3> aspects = {"kept", "ignored", "letterbox"};
+constexpr std::array<const char*, 2> roundings = {"down", "nearest"};
+constexpr std::array<const char*, 2> placements = {"centre", "corner"};
+
+template <class Enum, std::size_t n>
+void set_named(Enum& result, const char* argument, const std::string& value, const std::array<const char*, n>& names) {
+  const auto found = std::ranges::find(names, value);
+  if (found == names.end()) {
+    fail(argument, ": expected ", names[0], n == 3 ? std::string(", ") + names[1] : "", " or ", names.back(),
+         ", got \"", value, '"');
+  }
+  result = static_cast<Enum>(found - names.begin());
 }
 
-const char* order_of(const Preprocess& p) { return p.order == ChannelOrder::bgr ? "bgr" : "rgb"; }
-const char* aspect_of(const Preprocess& p) { return p.aspect == Aspect::kept ? "kept" : "ignored"; }
+const char* order_of(const Preprocess& p) { return orders[static_cast<std::size_t>(p.order)]; }
+const char* aspect_of(const Preprocess& p) { return aspects[static_cast<std::size_t>(p.aspect)]; }
+const char* rounding_of(const Preprocess& p) { return roundings[static_cast<std::size_t>(p.rounding)]; }
+const char* placement_of(const Preprocess& p) { return placements[static_cast<std::size_t>(p.placement)]; }
 std::string text(const Rgb& v) { return detail::concat('(', v[0], ", ", v[1], ", ", v[2], ')'); }
 
 }  // namespace
@@ -156,15 +163,25 @@ void bind_images(nb::module_& m) {
       .def(
           "__init__",
           [](Preprocess* self, int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
-             const std::string& aspect) {
-            new (self) Preprocess(preprocess_from(resize, crop, mean, std, divisor, order, aspect));
+             const std::string& aspect, std::array<std::uint8_t, 3> fill, const std::string& rounding,
+             const std::string& placement) {
+            Preprocess settings{resize, crop, mean, std, divisor};
+            set_named(settings.order, "order", order, orders);
+            set_named(settings.aspect, "aspect", aspect, aspects);
+            settings.fill = fill;
+            set_named(settings.rounding, "rounding", rounding, roundings);
+            set_named(settings.placement, "placement", placement, placements);
+            new (self) Preprocess(settings);
           },
           nb::arg("resize") = 256, nb::arg("crop") = 224, nb::arg("mean") = Rgb{0, 0, 0}, nb::arg("std") = Rgb{1, 1, 1},
           nb::arg("divisor") = 255.0f, nb::arg("order") = "rgb", nb::arg("aspect") = "kept",
+          nb::arg("fill") = std::array<std::uint8_t, 3>{0, 0, 0}, nb::arg("rounding") = "down",
+          nb::arg("placement") = "centre",
           nb::sig(
               "def __init__(self, resize: int = 256, crop: int = 224, mean: collections.abc.Sequence[float] = (0, 0, "
               "0), std: collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = 'rgb', "
-              "aspect: str = 'kept') -> None"))
+              "aspect: str = 'kept', fill: collections.abc.Sequence[int] = (0, 0, 0), rounding: str = 'down', "
+              "placement: str = 'centre') -> None"))
       .def_ro("resize", &Preprocess::resize, "pixels of the short side")
       .def_ro("crop", &Preprocess::crop, "pixels of both sides of the result")
       .def_prop_ro(
@@ -175,7 +192,12 @@ void bind_images(nb::module_& m) {
           nb::sig("def std(self) -> tuple[float, float, float]"))
       .def_ro("divisor", &Preprocess::divisor)
       .def_prop_ro("order", &order_of, "\"rgb\" or \"bgr\"")
-      .def_prop_ro("aspect", &aspect_of, "\"kept\" or \"ignored\"")
+      .def_prop_ro("aspect", &aspect_of, "\"kept\", \"ignored\" or \"letterbox\": the long side gets resize pixels")
+      .def_prop_ro(
+          "fill", [](const Preprocess& p) { return nb::make_tuple(p.fill[0], p.fill[1], p.fill[2]); },
+          nb::sig("def fill(self) -> tuple[int, int, int]"), "levels of what lies beside a picture smaller than crop")
+      .def_prop_ro("rounding", &rounding_of, "\"down\" or \"nearest\": of the side that keeps the proportions")
+      .def_prop_ro("placement", &placement_of, "\"centre\" or \"corner\"")
       .def(
           "__eq__",
           [](const Preprocess& self, nb::object other) {
@@ -186,7 +208,8 @@ void bind_images(nb::module_& m) {
           "__reduce__",
           [](nb::handle self) {
             nb::list fields;
-            for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect"}) {
+            for (const char* field :
+                 {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding", "placement"}) {
               fields.append(self.attr(field));
             }
             return nb::make_tuple(self.type(), nb::tuple(fields));
@@ -195,13 +218,15 @@ void bind_images(nb::module_& m) {
       .def("__repr__", [](const Preprocess& p) {
         return detail::concat("Preprocess(resize=", p.resize, ", crop=", p.crop, ", mean=", text(p.mean),
                               ", std=", text(p.std), ", divisor=", p.divisor, ", order='", order_of(p), "', aspect='",
-                              aspect_of(p), "')");
+                              aspect_of(p), "', fill=(", int{p.fill[0]}, ", ", int{p.fill[1]}, ", ", int{p.fill[2]},
+                              "), rounding='", rounding_of(p), "', placement='", placement_of(p), "')");
       });
   m.def("torchvision_imagenet", &torchvision_imagenet, "What torchvision's ImageNet classifiers were trained with.");
   m.def("caffe_imagenet", &caffe_imagenet, "What Caffe's ImageNet classifiers are run with.");
+  m.def("letterbox", &letterbox, nb::arg("size"), "What Ultralytics' detectors are run with: all of the photograph.");
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
-      "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"stb_image\".");
+      "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"none\".");
   m.def("read_image", &read_photo, nb::arg("photo"), nb::kw_only(), nb::arg("upright") = false,
         nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = False) -> numpy.typing.NDArray[numpy.uint8]"),
         "The pixels of a photograph, uint8 [height, width, 3]: those of Pillow's convert(\"RGB\"). upright=True turns "

@@ -116,6 +116,17 @@ def test_labels_and_preprocess_may_be_set(photos, tmp_path):
     assert model.classify(photos / "7.png", top=1)[0][0] == "goldfish"
 
 
+def test_preprocess_may_letterbox():
+    settings = lamina.letterbox(8)
+    assert (settings.aspect, settings.fill, settings.rounding, settings.placement) == ("letterbox", (114, 114, 114), "nearest", "centre")
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    assert settings == lamina.Preprocess(8, 8, aspect="letterbox", fill=(114, 114, 114), rounding="nearest")
+    seen = lamina.resize_and_crop(np.full((8, 16, 3), 200, np.uint8), settings)
+    assert [row[0, 0] for row in seen] == [114, 114, 200, 200, 200, 200, 114, 114]
+    with pytest.raises(lamina.Error, match="aspect: expected kept, ignored or letterbox"):
+        lamina.Preprocess(8, 8, aspect="squeezed")
+
+
 def test_preprocess_goes_to_other_processes():
     settings = lamina.Preprocess(40, 32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 1.0, "bgr", "ignored")
     assert pickle.loads(pickle.dumps(settings)) == copy.deepcopy(settings) == settings

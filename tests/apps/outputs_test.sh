@@ -17,17 +17,13 @@ open("inputs.safetensors", "wb").write(struct.pack("<Q", len(header)) + header +
 PY
 before=$(cksum photo.png photos/inside.png model.safetensors weights.safetensors labels.txt inputs.safetensors)
 
-# spared INPUT... -- ARGUMENT... : the last argument, an option's name, gets each input by its own name, a dot, a symbolic
-# link and a hard link, with the ending that the option asks for, and is refused each time.
+# spared ENDING INPUT... -- ARGUMENT... : the last argument, an option's name or the command's before a positional, gets
+# each input by its own name, a dot, a symbolic link and a hard link, with that ending, and is refused each time.
 spared() {
-  local inputs=() name ending
+  local inputs=() name ending=$1
+  shift
   while [ "$1" != -- ]; do inputs+=("$1"); shift; done
   shift
-  case ${*: -1} in
-    --out | --sheet) ending=.png ;;
-    --json) ending=.json ;;
-    *) ending=.safetensors ;;
-  esac
   for input in "${inputs[@]}"; do
     rm -f link.* hard.*
     ln -s "$input" "link$ending"
@@ -39,17 +35,39 @@ spared() {
   check "lamina $*: what it read is as it was" test "$(cksum photo.png photos/inside.png model.safetensors weights.safetensors labels.txt inputs.safetensors)" = "$before"
 }
 
-for option in --out --sheet --output-tensor; do
-  spared photo.png model.safetensors -- features photo.png --model model.safetensors "$option"
+covered=''
+try() {  # try ENDING INPUT... -- ARGUMENT...: the same, noting which option of which command it was
+  spared "$@"
+  while [ "$1" != -- ]; do shift; done
+  covered+="$2 ${*: -1}"$'\n'
+}
+
+model=model.safetensors
+try .png photo.png $model -- features photo.png --model $model --out
+try .safetensors photo.png $model -- features photo.png --model $model --out
+try .png photo.png $model -- features photo.png --model $model --sheet
+try .safetensors photo.png $model -- features photo.png --model $model --output-tensor
+try .json photo.png $model -- features photo.png --model $model --json
+try .png photo.png $model labels.txt -- segment photo.png --model $model --labels labels.txt --out
+try .json photo.png $model labels.txt -- segment photo.png --model $model --labels labels.txt --json
+try .json photo.png $model labels.txt -- classify photo.png --model $model --labels labels.txt --json
+try .safetensors inputs.safetensors $model -- run --model $model --input inputs.safetensors --out
+try .safetensors photo.png $model -- run --model $model --input photo.png --output
+try .json inputs.safetensors $model -- run --model $model --input inputs.safetensors --json
+try .json inputs.safetensors $model -- verify --model $model --golden inputs.safetensors --json
+try .json weights.safetensors -- inspect weights.safetensors --json
+try .safetensors weights.safetensors -- convert weights.safetensors
+try .safetensors weights.safetensors labels.txt -- convert weights.safetensors --labels labels.txt --out
+try .json $model -- bench model --model $model --seconds 0.01 --json
+
+# no command writes by an option that was not tried
+for command in features segment classify run verify inspect convert doctor; do
+  for option in --out --sheet --json --output --output-tensor; do
+    case "$command $option" in 'doctor --json' | 'segment --output') continue ;; esac  # reads nothing; short for another
+    grep -qE -- "^ +$option( |\[|$)" <<<"$("$lamina" $command --help)" || continue
+    check "lamina $command $option was tried" grep -qx -- "$command $option" <<<"$covered"
+  done
 done
-for option in --out --json; do
-  spared photo.png model.safetensors labels.txt -- segment photo.png --model model.safetensors --labels labels.txt "$option"
-done
-spared inputs.safetensors model.safetensors -- run --model model.safetensors --input inputs.safetensors --output
-spared photo.png model.safetensors -- run --model model.safetensors --input photo.png --output
-spared weights.safetensors -- convert weights.safetensors
-spared weights.safetensors labels.txt -- convert weights.safetensors --labels labels.txt
-spared model.safetensors -- bench model --model model.safetensors --seconds 0.01 --json
 
 # a picture of a directory that is read; two outputs that are one
 expect 1 'photos/inside.png is the file of photos too' features photos --model model.safetensors --layer features.0 --sheet photos/inside.png

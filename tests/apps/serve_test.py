@@ -131,6 +131,20 @@ class Serve(unittest.TestCase):
                 broken[draw.randrange(len(broken))] = draw.randrange(256)
             self.assertIn(self.ask(path, bytes(broken))[0], (200, 400))
 
+    def test_what_a_browser_cannot_draw(self):
+        read = lambda name: (SOURCE / name).read_bytes()
+        status, picture, headers = self.ask("/picture", read("tests/golden/images/colour.ppm"))
+        self.assertEqual((status, picture[:4], headers["Content-Type"]), (200, b"\x89PNG", "image/png"))
+        self.refused(415, "expected a photograph: PNG", "/picture", b"hello")
+        self.refused(422, "truncated", "/picture", DIGIT[:-20])
+        self.refused(405, "expected POST", "/picture")
+        damaged = bytearray(read("tests/golden/heic/colour.heic"))
+        damaged[damaged.find(b"ispe") + 12] = 1
+        status, answer = self.json("/classify?model=digits", bytes(damaged))
+        self.assertIn(status, (415, 422), answer)  # without libheif, with it; never 503
+        self.assertIn("digits reads one handwritten digit", self.json("/classify?model=digits", read("docs/images/astronaut.png"))[1]["doubt"])
+        self.assertNotIn("doubt", self.json("/classify?model=digits", DIGIT)[1])
+
     def test_photographs(self):
         multipart = (b"--xyz\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\nhello\r\n--xyz\r\n"
                      b"Content-Disposition: form-data; name=\"image\"; filename=\"7.png\"\r\nContent-Type: image/png\r\n\r\n"

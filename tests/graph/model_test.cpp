@@ -67,6 +67,19 @@ TEST(Model, PreprocessSaysWhatCaffesNetworksWant) {
   EXPECT_EQ(model_from(weights).preprocess, torchvision_imagenet());
 }
 
+TEST(Model, PreprocessSaysWhatDetectorsWant) {
+  const TemporaryDirectory dir;
+  Model model;
+  model.graph = small_network();
+  model.preprocess = letterbox(640);
+  model.preprocess->placement = Placement::corner;
+  save_model(dir / "model", model);
+  EXPECT_EQ(Weights::open(dir / "model").metadata().at("lamina.preprocess"),
+            R"({"resize":640,"crop":640,"mean":[0.0,0.0,0.0],"std":[1.0,1.0,1.0],"aspect":"letterbox",)"
+            R"("fill":[114,114,114],"rounding":"nearest","placement":"corner"})");
+  EXPECT_EQ(load_model(dir / "model").preprocess, model.preprocess);
+}
+
 TEST(Model, ReadsTheShippedFirstLayer) {
   const Model model = load_model(LAMINA_SOURCE_DIR "/weights/alexnet-conv1.safetensors");
   EXPECT_EQ(model.graph.find("features.1")->shape, (Shape{batch, 96, 55, 55}));
@@ -172,7 +185,8 @@ TEST(Model, RefusesMalformedPreprocessing) {
   for (const char* bad :
        {"{", "[]", R"({"resize": 0})", R"({"crop": -5})", R"({"resize": 1.5})", R"({"mean": [1, 2]})",
         R"({"std": "x"})", R"({"size": 3})", R"({"crop": 99999999999})", R"({"divisor": 0})", R"({"divisor": "1"})",
-        R"({"order": "gbr"})", R"({"order": 1})", R"({"aspect": true})", R"({"aspect": ""})"}) {
+        R"({"order": "gbr"})", R"({"order": 1})", R"({"aspect": true})", R"({"aspect": ""})", R"({"fill": 114})",
+        R"({"fill": [1, 2, 256]})", R"({"rounding": "up"})", R"({"placement": 0})"}) {
     Weights weights = weights_with(graph_of(conv_node));
     weights.metadata()["lamina.preprocess"] = bad;
     expect_error([&] { (void)model_from(weights); }, {"lamina.preprocess"}, bad);

@@ -127,6 +127,7 @@ async function classify(run) {
   if (run !== state.run) return;
   $("classes").hidden = false;
   $("classes").querySelector("h2").textContent = `What the model “${name}” takes it for`;
+  $("doubt").textContent = answer.doubt ? answer.doubt[0].toUpperCase() + answer.doubt.slice(1) + "." : "";
   bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability })), v => (100 * v).toFixed(1) + " %");
 }
 
@@ -206,9 +207,12 @@ async function profile() {
 async function take(blob) {
   if (!blob) return;
   try {
-    state.bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" });
-  } catch {
-    return say("This browser cannot read that file as a photograph.", true);
+    state.bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(async () => {
+      say("This browser does not know the format; asking the server…");  // which reads HEIC, TIFF and more
+      return createImageBitmap(await (await ask("/picture", { method: "POST", body: blob })).blob());
+    });
+  } catch (error) {
+    return say(error.message, true);
   }
   Object.assign(state, { blob, info: null, maps: null, place: null });
   $("before").hidden = true;

@@ -1,0 +1,247 @@
+#include "photos/preprocess_options.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "inputs.h"
+#include "lamina/base/names.h"
+#include "options.h"
+
+namespace lamina::app {
+namespace {
+
+struct Named {
+  const char* name;
+  Preprocess settings;
+};
+
+/// From -1 to 1, as most networks that TensorFlow trained.
+Preprocess symmetric() {
+  Preprocess result = torchvision_imagenet();
+  result.mean = result.std = {0.5f, 0.5f, 0.5f};
+  return result;
+}
+
+/// YOLOX's: in the upper left corner, levels from 0 to 255, blue first.
+Preprocess yolox() {
+  Preprocess result = letterbox(640);
+  result.rounding = Rounding::down;
+  result.placement = Placement::corner;
+  result.divisor = 1;
+  result.order = ChannelOrder::bgr;
+  return result;
+}
+
+const std::array<Named, 5>& table() {
+  static const std::array<Named, 5> all = {{{"imagenet", torchvision_imagenet()},
+                                            {"symmetric", symmetric()},
+                                            {"caffe", caffe_imagenet()},
+                                            {"yolo", letterbox(640)},
+                                            {"yolox", yolox()}}};
+  return all;
+}
+
+const Preprocess& named(const std::string& name) {
+  return std::ranges::find(table(), name, [](const Named& row) { return std::string(row.name); })->settings;
+}
+
+// In the order of Aspect.
+constexpr std::array<const char*, 3> fit_names = {"crop", "stretch", "letterbox"};
+
+/// "0.5" or "1/255". Throws Error.
+double number(std::string_view text) {
+  const auto part = [&](std::string_view digits) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value)) {
+      throw Error(fmt::format("expected a number such as 0.5 or 1/255, got \"{}\"", text));
+    }
+    return value;
+  };
+  const std::size_t slash = text.find('/');
+  if (slash == text.npos) return part(text);
+  const double below = part(text.substr(slash + 1));
+  if (below == 0) throw Error(fmt::format("expected a number such as 1/255, got \"{}\"", text));
+  return part(text.substr(0, slash)) / below;
+}
+
+/// One for all colours or "red,green,blue". Throws Error.
+Rgb colours(const std::string& text) {
+  std::vector<float> values;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    values.push_back(static_cast<float>(number(std::string_view(text).substr(begin, end - begin))));
+    begin = end + 1;
+  }
+  if (values.size() == 1) return {values[0], values[0], values[0]};
+  if (values.size() != 3) {
+    throw Error(fmt::format("expected one number or three, of red, green and blue, got \"{}\"", text));
+  }
+  return {values[0], values[1], values[2]};
+}
+
+/// The levels of a photograph that become 1. Throws Error.
+float divisor_of(const std::string& scale) {
+  const double factor = number(scale);
+  if (factor == 0) throw Error("expected a number other than 0, got \"" + scale + '"');
+  return static_cast<float>(1 / factor);
+}
+
+std::array<std::uint8_t, 3> levels(const std::string& text) {
+  std::array<std::uint8_t, 3> result{};
+  const Rgb values = colours(text);
+  for (std::size_t c = 0; c < 3; ++c) {
+    if (values[c] < 0 || values[c] > 255 || values[c] != std::floor(values[c])) {
+      throw Error(fmt::format("expected whole levels from 0 to 255, got \"{}\"", text));
+    }
+    result[c] = static_cast<std::uint8_t>(values[c]);
+  }
+  return result;
+}
+
+/// Of the model's one input; 0 where that is left open. Throws Error.
+int side_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
+  const std::vector<std::string> names = input_names(graph);
+  if (names.size() != 1) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, S, S] for photographs, it has {}: {}", source,
+                            names.size(), listed(names)));
+  }
+  const Shape declared = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;
+  Shape shape = declared;
+  const auto given = shapes.find(names[0]);
+  if (given != shapes.end()) {
+    shape = given->second;
+    bool agree = shape.rank() == 4 && declared.rank() == 4 && (shape[0] == 1 || shape[0] == declared[0]);
+    for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
+    if (!agree) {
+      throw Error(fmt::format("--input-shape: expected the shape of a photograph, 1x3xSxS, for the model's {}, got {}",
+                              declared.to_string(), shape.to_string()));
+    }
+  } else if (!shapes.empty()) {
+    throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(names[0]),
+                            detail::quote(shapes.begin()->first)));
+  }
+  constexpr std::int64_t max_side = 10000;  // of Preprocess::crop
+  const bool picture = shape.rank() == 4 && (shape[1] == 3 || shape[1] == open);
+  if (!picture || (shape[2] != open && shape[3] != open && shape[2] != shape[3]) ||
+      std::max(shape[2], shape[3]) > max_side || shape[2] == 0) {
+    throw Error(
+        fmt::format("{}: expected a model with one input [N, 3, S, S] for photographs, which are made square; "
+                    "{} is {}",
+                    given != shapes.end() ? "--input-shape" : source, names[0], shape.to_string()));
+  }
+  return static_cast<int>(std::max<std::int64_t>({shape[2], shape[3], 0}));
+}
+
+}  // namespace
+
+void PreprocessOptions::add_to(CLI::App& command, const std::string& about_size) {
+  const auto add = [&](const char* option, std::string& value, const char* type, const char* help,
+                       void (*check)(const std::string&)) {
+    command.add_option(option, value, help)
+        ->type_name(type)
+        ->check(CLI::Validator(
+            [check](std::string& text) {
+              try {
+                check(text);
+                return std::string();
+              } catch (const Error& error) {
+                return std::string(error.what());
+              }
+            },
+            ""));
+  };
+  std::vector<std::string> names;
+  for (const Named& row : table()) names.emplace_back(row.name);
+  command
+      .add_option("--preprocess", name,
+                  "how a photograph becomes the input: imagenet as in torchvision, symmetric from -1 to 1, caffe, yolo "
+                  "(Ultralytics' detectors), yolox; the options that follow say other parts of it")
+      ->check(one_of(std::move(names)));
+  command.add_option("--size", size, about_size)->check(whole_number(1, 10000));
+  command
+      .add_option("--resize", resize, "pixels of the side before the middle of --size is cut out, where they are more")
+      ->check(whole_number(1, 1 << 20));
+  command
+      .add_option("--fit", fit,
+                  "of a photograph that is not square: crop its middle, stretch it, or letterbox it, whole with --fill "
+                  "beside it")
+      ->check(one_of({fit_names.begin(), fit_names.end()}));
+  add("--fill", fill, "LEVEL", "what lies beside a letterboxed photograph, from 0 to 255, one or R,G,B",
+      [](const std::string& text) { (void)levels(text); });
+  add("--scale", scale, "FACTOR", "what the levels 0 to 255 are multiplied by: 1/255, 1",
+      [](const std::string& text) { (void)divisor_of(text); });
+  add("--mean", mean, "MEAN", "what is then taken off, one or R,G,B",
+      [](const std::string& text) { (void)colours(text); });
+  add("--std", std, "STD", "what is then divided by, one or R,G,B", [](const std::string& text) {
+    if (std::ranges::count(colours(text), 0.0f) > 0) throw Error("expected numbers other than 0, got \"" + text + '"');
+  });
+  command.add_flag("--bgr", bgr, "the network's first channel is blue");
+}
+
+bool PreprocessOptions::given() const {
+  return bgr || size > 0 || resize > 0 || !(name + fit + scale + mean + std + fill).empty();
+}
+
+Preprocess PreprocessOptions::levels_over(Preprocess base) const {
+  if (!name.empty()) {
+    const Preprocess& preset = named(name);
+    base.divisor = preset.divisor, base.mean = preset.mean, base.std = preset.std, base.order = preset.order;
+  }
+  if (!scale.empty()) base.divisor = divisor_of(scale);
+  if (!mean.empty()) base.mean = colours(mean);
+  if (!std.empty()) base.std = colours(std);
+  if (bgr) base.order = ChannelOrder::bgr;
+  return base;
+}
+
+Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, const std::string& source) const {
+  const bool in_parts = !(fit + scale + mean + std).empty();
+  if (name.empty() && !model.preprocess && !in_parts) {
+    throw Error(source +
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
+                "imagenet is what most networks want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
+                "convert and export_torch.py put it into a model file");
+  }
+  Preprocess result = name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named(name);
+  int side = side_of(model.graph, shapes, source);
+  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  if (size > 0 && side > 0 && size != side) {
+    throw Error(fmt::format(
+        "--size: expected {}, as {} says, got {}", side,
+        shapes.empty() ? fmt::format("the model's input {} {}", input.name, input.shape->to_string()) : "--input-shape",
+        size));
+  }
+  if (!given() && shapes.empty() && side > 0 && result.crop != side) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}", source,
+                            result.crop, result.crop, input.name, input.shape->to_string()));
+  }
+  if (size > 0) side = size;
+  if (side == 0) side = result.crop;
+  if (side == 0) throw Error(source + ": the model leaves the size of its input open: --size says it");
+  const auto wanted = static_cast<Aspect>(std::ranges::find(fit_names, fit) - fit_names.begin());
+  const bool refitted = !fit.empty() && wanted != result.aspect;
+  if (!fit.empty()) result.aspect = wanted;
+  if (result.crop == 0 || refitted) {
+    result.resize = side;  // all of it
+  } else if (side != result.crop) {
+    // The same margin around a picture of another size.
+    result.resize = static_cast<int>(std::lround(static_cast<double>(side) * result.resize / result.crop));
+  }
+  if (resize > 0) result.resize = resize;
+  result.crop = side;
+  if (!fill.empty()) result.fill = levels(fill);
+  if (refitted) {
+    result.rounding = wanted == Aspect::letterbox ? Rounding::nearest : Rounding::down;
+    result.placement = Placement::centre;
+  }
+  return levels_over(result);
+}
+
+}  // namespace lamina::app

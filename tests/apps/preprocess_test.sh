@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# How photographs become inputs where the command line says it: by name, in parts, in the size that --input-shape sets;
+# and the words that all commands share for what they write. A network that changes nothing shows its input.
+#   preprocess_test.sh LAMINA SOURCE_DIR
+source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
+
+python3 - <<'PY'
+import json, struct
+def model(path, shape, **metadata):
+    graph = {"version": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": shape}],
+             "nodes": [{"name": "seen", "op": "conv2d", "inputs": ["x"]}], "outputs": ["seen"]}
+    header = {"seen.weight": {"dtype": "F32", "shape": [3, 3, 1, 1], "data_offsets": [0, 36]},
+              "__metadata__": {"lamina.graph": json.dumps(graph), **{f"lamina.{k}": v for k, v in metadata.items()}}}
+    text = json.dumps(header).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + struct.pack("<9f", 1, 0, 0, 0, 1, 0, 0, 0, 1))
+whole = json.dumps({"resize": 8, "crop": 8, "mean": [0, 0, 0], "std": [1, 1, 1]})
+model("open.safetensors", ["N", 3, "?", "?"])
+model("known.safetensors", ["N", 3, "?", "?"], preprocess=whole)
+model("fixed.safetensors", ["N", 3, 8, 8], preprocess=whole)
+model("long.safetensors", ["N", 3, 8, 16])
+def ppm(path, width, height, colour):
+    open(path, "wb").write(b"P6 %d %d 255\n" % (width, height) + bytes(colour) * (width * height))
+ppm("wide.ppm", 16, 8, (255, 51, 0))
+open("shows.py", "w").write('''
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+length = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + length])
+(name, entry), = [item for item in header.items() if item[0] != "__metadata__"]
+assert entry["shape"] == json.loads(sys.argv[2]), entry["shape"]
+begin, end = (8 + length + at for at in entry["data_offsets"])
+values = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+_, _, height, width = entry["shape"]
+for spot in sys.argv[3:]:  # row,column=red,green,blue
+    place, colour = spot.split("=")
+    row, column = map(int, place.split(","))
+    seen = [values[(c * height + row) * width + column] for c in range(3)]
+    assert all(abs(a - float(b)) < 1e-5 for a, b in zip(seen, colour.split(","))), (spot, seen)
+''')
+PY
+seen() {  # seen SHAPE SPOT... -- ARGUMENT...: what the network is given
+  local spots=()
+  while [ "$1" != -- ]; do spots+=("$1"); shift; done
+  shift
+  expect 0 'wrote seen.safetensors' run --input wide.ppm --out seen.safetensors "$@"
+  check "lamina run $*: ${spots[*]}" python3 shows.py seen.safetensors "${spots[@]}"
+}
+
+# --input-shape sets the size that preprocessing makes, or says why not
+seen '[1, 3, 12, 12]' 0,0=1,0.2,0 -- --model known.safetensors --input-shape 1x3x12x12
+expect 0 'seen \[1, 3, 12, 12\]' features wide.ppm --model known.safetensors --input-shape x=1x3x12x12 --out twelve.png
+seen '[1, 3, 8, 8]' 0,0=1,0.2,0 -- --model fixed.safetensors --input-shape 1x3x8x8
+for command in 'run --out x.safetensors --input' features; do
+  expect 1 'input-shape: expected the shape of a photograph, 1x3xSxS, for the model.s \[N, 3, 8, 8\], got \[1, 3, 12, 12\]' \
+    $command wide.ppm --model fixed.safetensors --input-shape 1x3x12x12
+  expect 1 'input-shape: expected .*which are made square; x is \[1, 3, 8, 12\]' \
+    $command wide.ppm --model known.safetensors --input-shape 1x3x8x12
+  expect 1 'input-shape: expected the shape of a photograph.*got \[4, 3, 8, 8\]' \
+    $command wide.ppm --model known.safetensors --input-shape 4x3x8x8
+  expect 1 'size: expected 12, as --input-shape says, got 8' \
+    $command wide.ppm --model known.safetensors --input-shape 1x3x12x12 --size 8
+  expect 1 'size: expected 8, as the model.s input x \[N, 3, 8, 8\] says, got 9' $command wide.ppm --model fixed.safetensors --size 9
+  expect 1 'long.safetensors: expected .*which are made square; x is \[N, 3, 8, 16\]' $command wide.ppm --model long.safetensors --preprocess imagenet
+  expect 1 'does not say how a photograph becomes its input.*--preprocess imagenet' $command wide.ppm --model open.safetensors
+  expect 1 'leaves the size of its input open: --size says it' $command wide.ppm --model open.safetensors --scale 1
+done
+
+# in parts: red and green of a photograph that is twice as wide as high
+seen '[1, 3, 6, 6]' 0,0=1,0.2,0 5,5=1,0.2,0 -- --model open.safetensors --size 6 --scale 1/255
+seen '[1, 3, 6, 6]' 3,3=255,51,0 -- --model open.safetensors --size 6 --scale 1 --fit stretch
+seen '[1, 3, 8, 8]' 0,0=0,0,0 2,0=1,0.2,0 5,7=1,0.2,0 6,0=0,0,0 -- --model open.safetensors --size 8 --fit letterbox
+seen '[1, 3, 8, 8]' 1,1=114,115,116 2,0=255,51,0 -- --model open.safetensors --size 8 --fit letterbox --fill 114,115,116 --scale 1
+seen '[1, 3, 6, 6]' 0,0=0.5,-0.3,-0.5 -- --model open.safetensors --size 6 --mean 0.5 --scale 1/255
+seen '[1, 3, 6, 6]' 0,0=0,-0.4,2 -- --model open.safetensors --size 6 --bgr --mean 0,0.4,0 --std 0.5,0.5,0.5 --scale 1/255
+seen '[1, 3, 4, 4]' 0,0=0,0,0 1,1=1,0.2,0 -- --model open.safetensors --size 4 --resize 2 --scale 1/255
+# by name, and a name with a part of its own
+seen '[1, 3, 640, 640]' 0,0=0.4470588,0.4470588,0.4470588 160,0=1,0.2,0 479,639=1,0.2,0 480,0=0.4470588,0.4470588,0.4470588 -- \
+  --model open.safetensors --preprocess yolo
+seen '[1, 3, 16, 16]' 0,0=0,51,255 7,15=0,51,255 8,0=114,114,114 -- --model open.safetensors --preprocess yolox --size 16
+seen '[1, 3, 8, 8]' 4,4=1,-0.6,-1 -- --model fixed.safetensors --preprocess symmetric
+seen '[1, 3, 8, 8]' 4,4=0.5,-0.3,-0.5 -- --model fixed.safetensors --preprocess symmetric --std 1
+
+# convert keeps it, and every command that takes photographs takes it
+expect 0 'wrote kept.safetensors' convert open.safetensors kept.safetensors --preprocess yolo --size 16 --fill 7
+expect 0 'preprocess: long side to 16, centre crop 16 on 7, 7, 7, levels / 255' inspect kept.safetensors --input-shape 1x3x16x16
+seen '[1, 3, 16, 16]' 0,0=0.0274509,0.0274509,0.0274509 8,8=1,0.2,0 -- --model kept.safetensors
+expect 0 'wide.ppm: 16x8 -> .*-> scores \[1, 3, 16, 16\]' segment wide.ppm --model open.safetensors --size 16 --fit letterbox --scale 1
+expect 0 '100.00 %  class 2' segment wide.ppm --model open.safetensors --size 16 --bgr --mean 0 --std 1
+expect 0 '100.00 %  class 0' segment wide.ppm --model open.safetensors --size 16 --mean 0 --std 1
+expect 0 'fill' classify --help
+expect 0 'letterbox' serve --help
+for wrong in '--scale 0' '--scale x' '--scale 1/0' '--mean 1,2' '--std 0' '--fill 256' '--fill 0.5' '--fit squeeze' '--size 0' '--mean ,'; do
+  expect 2 "^lamina: ${wrong%% *}: expected" run --model open.safetensors --input wide.ppm --out x.safetensors --size 6 $wrong
+done
+expect 2 'one of imagenet, .*; did you mean letterbox\?|one of crop, stretch, letterbox.*did you mean letterbox\?' features wide.ppm --fit leterbox
+expect 1 'how a photograph becomes the input: seen.safetensors is none' run --model known.safetensors --input seen.safetensors --out x.safetensors --size 8
+
+# --out for pictures and tensors alike; the old names still do
+expect 0 'wrote maps.safetensors: seen \[1, 3, 8, 8\]' features wide.ppm --model fixed.safetensors --out maps.safetensors
+check 'maps alone: no picture' test ! -e wide-features.png
+expect 0 'wrote maps.png' features wide.ppm --model fixed.safetensors --out maps.safetensors --out maps.png
+expect 0 'wrote old.safetensors' features wide.ppm --model fixed.safetensors --out maps.png --output-tensor old.safetensors
+check 'the same maps' cmp maps.safetensors old.safetensors
+expect 1 'out: a.png and b.png both name the pictures' features wide.ppm --model fixed.safetensors --out a.png --out b.png
+expect 0 'wrote old.safetensors' run --model fixed.safetensors --input wide.ppm --output old.safetensors
+expect 0 'wrote kept2.safetensors' convert open.safetensors --out kept2.safetensors
+for command in run features; do
+  check "$command --help shows no old name" test -z "$("$lamina" $command --help | grep -e '--output-tensor\|--output ')"
+done
+
+# --json: to a file, or to stdout, which then holds nothing else
+json() {  # json PYTHON ARGUMENT...: what the expression says of the answer is true, from stdout and from a file
+  local wanted=$1
+  shift
+  "$lamina" "$@" --json - 2>/dev/null >printed.json
+  "$lamina" "$@" --json file.json >/dev/null 2>&1
+  for file in printed.json file.json; do
+    check "lamina $* --json: $wanted ($file)" python3 -c "import json; a = json.load(open('$file')); assert $wanted, a"
+  done
+}
+json 'a["cpu"]["threads"] >= 1 and a["photographs"].startswith("PNG") and a["auto"]' doctor
+json 'a["tensors"][0]["shape"] == [3, 3, 1, 1] and a["tensors"][0]["max"] == 1 and a["model"]["inputs"][0]["shape"] == ["N", 3, 8, 8]' \
+  inspect fixed.safetensors
+json 'a["model"]["preprocess"]["aspect"] == "letterbox" and a["model"]["nodes"][0]["op"] == "conv2d" and a["plan"]["activation_bytes"] > 0' \
+  inspect kept.safetensors --input-shape 1x3x16x16
+json 'a[0]["shape"] == [1, 3, 8, 8] and len(a[0]["values"]) == 192 and a[0]["values"][0] == 1' run --model fixed.safetensors --input wide.ppm
+json 'a[0]["size"] == [8, 16] and a[0]["strongest"][0]["map"] == 0 and a[0]["layer"] == "seen"' \
+  features wide.ppm --model fixed.safetensors --out maps.safetensors
+json 'a["pass"] and a["comparisons"][0]["name"]' verify --model "$source/tests/golden/network.safetensors" \
+  --golden "$source/tests/golden/network-golden.safetensors"
+json 'a[0]["classes"][0]["probability"] > 0' classify "$source/weights/digits/7.png" --model "$source/weights/digits.safetensors"
+json 'a[0]["classes"][0]["share"] > 0' segment wide.ppm --model open.safetensors --size 16 --out x.png
+check 'nothing named is stdout, too' python3 -c 'import json, sys; json.load(sys.stdin)' < <("$lamina" doctor --json)
+expect 2 'json: expected a file for the JSON, or - for stdout, got wide.ppm' classify --json wide.ppm --model "$source/weights/digits.safetensors"
+expect 2 'out FILE or --json is required' run --model fixed.safetensors --input wide.ppm
+
+# what was meant
+expect 2 'there is no option -top; did you mean --top\?' classify wide.ppm -top 3
+expect 2 'top is no photograph: .*did you mean --top\?' classify wide.ppm top 3
+expect 2 '3 is no photograph: .*a number belongs behind an option' classify wide.ppm 3
+expect 2 'batch: expected a whole number .*got "1O"; did you mean 10\?' classify wide.ppm --batch 1O
+finish
