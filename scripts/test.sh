@@ -6,7 +6,8 @@
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
 #   scripts/test.sh --long     CUDA for every architecture; plans of every batch and Lamina inside another project's build
 #                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests and the
-#                              server under the thread sanitizer; a million runs; ARM under emulation if qemu is there
+#                              server under the thread sanitizer; a million runs; ARM under emulation if qemu is
+#                              there; the Python package under the address sanitizer
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -55,6 +56,9 @@ fi
 stage "configuring asan" configure asan
 stage "compiling asan" build asan
 stage "tests under asan" tests asan
+if [ "$mode" = --long ]; then
+  stage "Python package under asan" scripts/test_python.sh asan
+fi
 
 # By clang, which reads the library and warns in its own way. Of tests with threads, what they link.
 programs=(base_test plan_test pool_test)

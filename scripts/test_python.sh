@@ -31,7 +31,10 @@ build_wheel() {
   local settings=(-Cbuild-dir="build/$preset") cuda name value
   grep -q '^rule CUDA_COMPILER' "build/$preset/CMakeFiles/rules.ninja" && cuda=ON || cuda=OFF
   settings+=("-Ccmake.define.LAMINA_CUDA=$cuda")
-  grep -q '^LAMINA_HEIF_LIBRARY:[A-Z]*=/' "build/$preset/CMakeCache.txt" && settings+=(-Ccmake.define.LAMINA_HEIF=ON)
+  for name in HEIF TIFF; do  # which a wheel is made without unless it is told
+    ! grep -q "^LAMINA_${name}_LIBRARY:[A-Z]*=/" "build/$preset/CMakeCache.txt" ||
+      settings+=("-Ccmake.define.LAMINA_$name=ON")
+  done
   for name in LAMINA_TESTS LAMINA_SERVE LAMINA_NATIVE CMAKE_CUDA_ARCHITECTURES; do
     value=$(sed -n "s/^$name:[A-Z]*=//p" "build/$preset/CMakeCache.txt")
     [ -z "$value" ] || settings+=("-Ccmake.define.$name=$value")

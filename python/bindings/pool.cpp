@@ -62,7 +62,9 @@ class PyPool {
     if (copy) {
       {
         const WithoutGil release;
-        for (Tensor& tensor : tensors) tensor = tensor.to(Device::cpu()).clone();
+        for (Tensor& tensor : tensors) {
+          if (tensor.device().is_cpu()) tensor = tensor.clone();  // others are refused
+        }
       }
       pending->inputs.clear();
     }

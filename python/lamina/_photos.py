@@ -29,7 +29,8 @@ class Picture(Protocol):
 
 
 Photo = str | os.PathLike[str] | bytes | Pixels | Picture
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif", ".avif", ".tif",
+            ".tiff"}
 
 
 class Classified(NamedTuple):

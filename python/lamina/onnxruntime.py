@@ -21,6 +21,7 @@ import numpy as np
 
 from ._core import Error, Graph, Plan, cuda_device_count, version
 from ._core import load_model as _load_model
+from ._signatures import with_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -95,6 +96,7 @@ class InferenceSession:
     are those of `compile`: precision="fp16". Threads may share a session: runs of one shape take turns.
     """
 
+    @with_options
     def __init__(self, model: Path, sess_options: SessionOptions | None = None,
                  providers: Sequence[Provider] | None = None,
                  provider_options: Sequence[Mapping[str, Any]] | None = None, *, convert: bool = False,

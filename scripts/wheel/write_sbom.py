@@ -22,6 +22,7 @@ LINKED = (
     ("libjpeg-turbo", "libjpeg-dev", "IJG AND BSD-3-Clause AND Zlib", "LAMINA_HAVE_LIBJPEG_TURBO"),
     ("libwebp", "libwebp-dev", "BSD-3-Clause", "LAMINA_WEBP_LIBRARY"),
     ("libheif", "libheif-dev", "LGPL-3.0-or-later", "LAMINA_HEIF_LIBRARY"),
+    ("libtiff", "libtiff-dev", "libtiff", "LAMINA_TIFF_LIBRARY"),
     ("CLI11", "libcli11-dev", "BSD-3-Clause", "LAMINA_APPS"),
     ("fmt", "libfmt-dev", "MIT", "LAMINA_APPS"),
     ("Boost", "libboost-dev", "BSL-1.0", "LAMINA_BOOST_INCLUDE_DIR"),
