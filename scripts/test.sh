@@ -5,9 +5,9 @@
 #   scripts/test.sh            what continuous integration runs: CUDA for compute capability 9.0a only
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
 #   scripts/test.sh --long     CUDA for every architecture; plans of every batch and Lamina inside another project's build
-#                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests and the
-#                              server under the thread sanitizer; a million runs; ARM under emulation if qemu is
-#                              there; the Python package under the address sanitizer
+#                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the
+#                              thread sanitizer, the server's under both; the Python package under the address
+#                              sanitizer; a million runs; ARM under emulation if qemu is there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -30,6 +30,11 @@ stage "layout's own test" scripts/check-layout.py --self-test
 # tests PRESET [OPTION...]
 tests() {
   ctest --preset "$@" -j "$(nproc)"
+}
+
+# server PRESET: the tests of `lamina serve`, where that is all there is of the command
+server() {
+  for test in serve http; do python3 "tests/apps/${test}_test.py" "$PWD/build/$1/bin/serve_alone" "$PWD"; done
 }
 
 preset=ci
@@ -58,20 +63,23 @@ stage "compiling asan" build asan
 stage "tests under asan" tests asan
 if [ "$mode" = --long ]; then
   stage "Python package under asan" scripts/test_python.sh asan
+  stage "compiling the server under asan" build asan --target serve_alone
+  stage "the server under asan" server asan
 fi
 
 # By clang, which reads the library and warns in its own way. Of tests with threads, what they link.
 programs=(base_test plan_test pool_test)
 stage "configuring tsan" configure tsan
 if [ "$mode" = --long ]; then
-  programs+=(cpu_test fuzz_replay)
+  programs+=(cpu_test fuzz_replay serve_alone)
 fi
 stage "compiling tsan" build tsan --target "${programs[@]}"
 stage "tests under tsan" tests tsan -R 'ThreadPool|Plan|PoolFaults'
 
 if [ "$mode" = --long ]; then
   stage "kernels under tsan" build/tsan/bin/cpu_test --gtest_brief=1
-  stage "the server under tsan" tests tsan -R serve_threads
+  stage "answers under tsan" tests tsan -R serve_threads
+  stage "the server under tsan" server tsan
 
   if command -v qemu-aarch64 aarch64-linux-gnu-g++ >/dev/null; then
     stage "ARM under emulation" scripts/test-aarch64.sh
