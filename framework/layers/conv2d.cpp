@@ -1,12 +1,12 @@
 #include "lamina/layers/conv2d.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/live_window.h"
+#include "lamina/kernel/rules/turned.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/module/checks.h"
@@ -120,32 +120,6 @@ Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
 
 double Conv2d::flops(std::span<const Shape> inputs) const { return geometry(inputs[0]).flops(); }
 
-namespace {
-
-/// A picture one pixel wide, under filters as wide, lies in memory as one that is one pixel high does: turned, its rows
-/// are long. Kernels share out and vectorise along them; exporters write networks over one dimension either way.
-void turn_if_narrow(ConvProblem& problem) {
-  ConvGeometry& g = problem.geometry;
-  auto& pool = problem.epilogue.pool;
-  if (g.in_width != 1 || g.out_width != 1 || g.kernel_width != 1 || g.in_height == 1) return;
-  if (pool && pool->out_width != 1) return;
-  const auto turn = [](auto& of) {
-    std::swap(of.in_height, of.in_width);
-    std::swap(of.out_height, of.out_width);
-    std::swap(of.kernel_height, of.kernel_width);
-    std::swap(of.stride_height, of.stride_width);
-    std::swap(of.padding_height, of.padding_width);
-    std::swap(of.dilation_height, of.dilation_width);
-  };
-  turn(g);
-  if (pool) turn(*pool);
-  if (problem.weight.defined()) {
-    problem.weight = problem.weight.view({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width});
-  }
-}
-
-}  // namespace
-
 ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
   ConvProblem result = {.geometry = geometry(inputs[0]),
                         .weight = weight(),
@@ -154,7 +128,6 @@ ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
                         .scaled = scaled_};
   const ConvGeometry& g = result.geometry;
   if (pool_) result.epilogue.pool = pool_->geometry({g.batch, g.out_channels, g.out_height, g.out_width});
-  turn_if_narrow(result);
   return result;
 }
 
@@ -229,7 +202,7 @@ int Conv2d::in_place(const Preparation& preparation) const {
   if (chain_.empty() || chain_[0].function != Pointwise::add || chain_[0].operand < 0) return -1;
   std::vector<Shape> inputs;
   for (const View& view : preparation.inputs) inputs.push_back(view.shape);
-  const auto* const kernel = found_kernel(problem(inputs), preparation);
+  const auto* const kernel = found_kernel(detail::turned(problem(inputs)), preparation);
   return kernel != nullptr && kernel->over_residual ? chain_[0].operand : -1;
 }
 

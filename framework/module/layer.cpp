@@ -2,6 +2,7 @@
 
 #include "lamina/kernel/all_problems.h"
 #include "lamina/kernel/finding.h"
+#include "lamina/kernel/rules/turned.h"
 
 namespace lamina {
 namespace {
@@ -17,7 +18,7 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 /// A slice is worth no slower kernel: the one that would run without knows it, or none does.
 template <class Problem>
 bool Layer<Problem>::takes(const Preparation& preparation) const {
-  const Problem what = problem(shapes_of(preparation.inputs));
+  const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));
   const Kernel<Problem>* const kernel = paying_kernel(what, preparation);
   if (kernel == nullptr) return false;
   if (preparation.has_slices()) {
@@ -38,7 +39,7 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
 template <class Problem>
 std::unique_ptr<Operator> Layer<Problem>::prepare(const Preparation& preparation) const {
   require_parameters();
-  const Problem what = problem(shapes_of(preparation.inputs));
+  const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));
   const Kernel<Problem>* const kernel = found_kernel(what, preparation);
   return (kernel == nullptr ? choose(what, preparation) : *kernel).prepare(what, preparation);
 }

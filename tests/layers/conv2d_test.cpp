@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "lamina/graph/graph.h"
+#include "lamina/kernel/rules/turned.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/pool2d.h"
 #include "support/contract.h"
 #include "support/file_test.h"
+#include "support/problem_data.h"
 
 namespace lamina::test {
 namespace {
@@ -81,8 +83,8 @@ TEST(Conv2d, AColumnIsTheSameProblemAsARow) {
   };
   const auto [column, columns] = made(true);
   const auto [row, rows] = made(false);
-  EXPECT_EQ(column.geometry, row.geometry);
-  EXPECT_EQ(column.weight.shape(), row.weight.shape());
+  EXPECT_EQ(detail::turned(column).geometry, detail::turned(row).geometry);
+  EXPECT_EQ(detail::turned(column).weight.shape(), row.weight.shape());
   for (const bool fuse : {false, true}) {
     const CompileOptions options = {.batch = 2, .threads = 1, .fuse = fuse};
     Plan of_columns = columns.compile(options), of_rows = rows.compile(options);
@@ -90,6 +92,36 @@ TEST(Conv2d, AColumnIsTheSameProblemAsARow) {
     const Tensor z = of_rows.run(Tensor::from(operands.input, {2, 4, 1, 70}));
     EXPECT_EQ(y.shape(), (Shape{2, 6, 17, 1}));
     EXPECT_TRUE(std::ranges::equal(y.values<float>(), z.values<float>()));
+  }
+}
+
+/// What passes merge they merge as the layers say it, whichever of them are columns to kernels.
+TEST(Conv2d, ColumnsAreMergedAndPairedAsTheyAre) {
+  const auto conv = [](Size2d kernel, Size2d padding, int groups, unsigned seed) {
+    Conv2d made({.in = 8, .out = 8, .kernel = kernel, .padding = padding, .groups = groups});
+    made.set_weight(draw_floats({8, 8 / groups, kernel.height, kernel.width}, seed));
+    made.set_bias(draw_floats({8}, seed + 1));
+    return made;
+  };
+  Graph g;
+  const Value x = g.input("x", {batch, 8, 40, 3});
+  const Value column = g.add("narrow", conv({3, 3}, {1, 0}, 1, 1), x);  // [N, 8, 40, 1]
+  const Value deep = g.add("deep", conv({5, 1}, {2, 0}, 8, 3), column);
+  const Value a = g.add("a", conv({3, 3}, 1, 1, 5), deep), b = g.add("b", conv(1, 0, 1, 7), deep);
+  const Value c = g.add("c", conv({3, 1}, {1, 0}, 1, 9), deep);
+  const Value sum = g.add("sum2", Add(), {g.add("sum1", Add(), {a, b}), c});
+  g.output(g.add("out", conv({3, 1}, {1, 0}, 8, 11), g.add("one", conv(1, 0, 1, 13), sum)));
+  const Tensor input = draw_floats({2, 8, 40, 3}, 20);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Plan plain = g.compile({.batch = 2, .threads = 2, .fuse = false});
+    Plan fused = g.compile({.batch = 2, .precision = precision, .threads = 2});
+    const Tensor expected = plain.run(input), y = fused.run(input);
+    double error = 0, all = 0;
+    for (std::size_t i = 0; i < y.values<float>().size(); ++i) {
+      const double truth = expected.values<float>()[i], difference = y.values<float>()[i] - truth;
+      error += difference * difference, all += truth * truth;
+    }
+    EXPECT_LT(std::sqrt(error / all), precision == Precision::fp32 ? 1e-5 : 3e-2) << name(precision);
   }
 }
 
