@@ -1,5 +1,5 @@
-"""What onnx_conformance.py, coverage.py and differential.py share: safetensors by hand, `lamina run` as a process, comparison, a run over
-many cases that goes on where it stopped, tables, and their parts of docs/coverage.md."""
+"""What onnx_conformance.py, coverage.py and differential.py share: safetensors by hand, `lamina run` as a process,
+comparison, a run over many cases that goes on where it stopped, tables, and their parts of docs/coverage.md."""
 
 import contextlib
 import hashlib

@@ -5,8 +5,9 @@ from onnx import TensorProto as T
 
 from .draw import BOOL, F16, F32, F64, I32, I64, U8
 
-UNARY = ("Abs Neg Relu Sigmoid Tanh Exp Log Sqrt Erf:9 Floor Ceil Round:11 Sign:9 Softplus Softsign Reciprocal Sin Cos Tan Atan "
-         "Asinh:9 Elu LeakyRelu Selu HardSigmoid HardSwish:14 ThresholdedRelu:10 Celu:12 Identity IsNaN:9 IsInf:10 Gelu:20 "
+# NAME:SET, the operator set that the op, or its type, came with.
+UNARY = ("Abs Neg Relu Sigmoid Tanh Exp Log Sqrt Erf:9 Floor Ceil Round:11 Sign:9 Softplus Softsign Reciprocal Sin Cos Tan "
+         "Atan Asinh:9 Elu LeakyRelu Selu HardSigmoid HardSwish:14 ThresholdedRelu:10 Celu:12 Identity IsNaN:9 IsInf:10 Gelu:20 "
          "Mish:18 Shrink:9 Asin Acos Atanh:9 Acosh:9 Sinh:9 Cosh:9").split()
 BINARY = ("Add Sub Mul Div Min Max Pow Equal Less Greater LessOrEqual:12 GreaterOrEqual:12 And Or Xor Mod:10 PRelu Sum Mean "
           "BitShift:11").split()
@@ -40,7 +41,8 @@ def binary(g):
              "Mod": [I64, I32, F32]}.get(op, [F32, F32, F32, I64, I32])
     if g.opset < 12 and op in ("Min", "Max", "Pow", "Sum"):
         kinds = [F32]
-    name, a = g.pick(*kinds)
+    # What was computed is rounded in another way by others, and not to be compared.
+    name, a = g.pick(*kinds, fresh=1 if op in ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual") else 0.25)
     b = g.array(g.broadcast(a.shape), a.dtype)
     if a.dtype.kind in "iu":  # no division by zero, no negative power
         b = np.where(b == 0, 1, b).astype(b.dtype) if op in ("Div", "Mod") else abs(b) % 4 if op == "Pow" else b
@@ -88,13 +90,13 @@ def cumulative(g):
 
 
 def top_k(g):
-    name, a = g.pick(*([F32, F32, I64] if g.opset >= 11 else [F32]), least=1, where=lambda a: not np.isnan(a).any())
+    name, a = g.pick(*([F32, F32, I64] if g.opset >= 11 else [F32]), least=1, fresh=1, where=lambda a: not np.isnan(a).any())
     axis = g.axis(a)
     return g.node("TopK", [name, g.constant([g.r.randint(0, a.shape[axis])])], 2, axis=axis, largest=g.r.randrange(2))
 
 
 def largest(g):
-    name, a = g.pick(*([F32, F32, I32] if g.opset >= 12 else [F32]), least=1, where=lambda a: not np.isnan(a).any())
+    name, a = g.pick(*([F32, F32, I32] if g.opset >= 12 else [F32]), least=1, fresh=1, where=lambda a: not np.isnan(a).any())
     return g.node(g.r.choice(["ArgMax", "ArgMin"]), [name], axis=g.axis(a), keepdims=g.r.randrange(2),
                   select_last_index=g.r.randrange(2))
 

@@ -6,7 +6,7 @@ from onnx import numpy_helper
 
 from .draw import BOOL, F32, I32, I64, U8, Skip
 
-FAR = [2**31 - 1, -2**31, 2**63 - 1, -2**63, 1000, -1000]
+FAR = [2**31 - 1, -2**31, 2**63 - 1, 1 - 2**63, 1000, -1000]
 
 
 def reshape(g):
@@ -87,6 +87,8 @@ def slices(g):
         step.append(1 if g.opset < 10 else g.r.choice([1, 1, 1, 2, 3, -1, -2, 7, *FAR, 2**62]))
         if step[-1] > 0 and g.maybe(0.6) and pair[0] % max(n, 1) > pair[1] % max(n, 1):
             pair.reverse()
+        if step[-1] < 0:  # an end far behind: ONNX Runtime takes the last element, NumPy none
+            pair[1] = min(pair[1], n)
         begin.append(pair[0])
         end.append(pair[1])
     operands = [begin, end, axes] + ([step] if g.opset >= 10 else [])
@@ -164,7 +166,8 @@ def scatter(g):
             index = order.take(range(shape[axis]), axis=axis)
         else:
             index = g.np.integers(-a.shape[axis], a.shape[axis], shape)
-        return g.node("ScatterElements", [name, g.hold(index.astype(I64), g.maybe(0.5)), g.new(shape, a.dtype)], axis=axis, **at)
+        held = g.hold(index.astype(I64), g.maybe(0.5))
+        return g.node("ScatterElements", [name, held, g.new(shape, a.dtype)], axis=axis, **at)
     depth = g.r.randint(1, a.ndim)
     slots = int(np.prod(a.shape[:depth]))
     count = g.r.randint(1, min(slots, 4))
@@ -218,7 +221,7 @@ def centre_crop_pad(g):
 
 def non_zero(g):
     g.needs(9)
-    return g.node("NonZero", [g.hold(g.array(g.shape(g.r.randint(0, 3)), g.r.choice([F32, I64, BOOL])), True)])
+    return g.node("NonZero", [g.hold(g.array(g.shape(g.r.randint(1, 3)), g.r.choice([F32, I64, BOOL])), True)])
 
 
 def compress(g):

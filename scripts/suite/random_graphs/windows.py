@@ -30,7 +30,8 @@ def conv(g):
     if g.maybe(0.15):
         groups, filters = channels, channels * g.r.choice([1, 2])
     x = image(g, dims, channels, [1, 3, 5, 6, 8, 11] if dims < 3 else [3, 4, 5], constant=g.maybe(0.1))
-    inputs = [x, g.new([filters, channels // groups, *kernel], constant=True)]
+    # Weights that are not finite meet zeros of the padding, or do not: neither is promised.
+    inputs = [x, g.hold(g.array([filters, channels // groups, *kernel], special=0), True)]
     if g.maybe(0.6):
         inputs.append(g.new([filters], constant=True))
     if g.maybe(0.7):
@@ -41,6 +42,8 @@ def conv(g):
 def conv_transpose(g):
     dims = g.r.choice([1, 2, 2, 2, 3])
     kernel, at = window(g, dims)
+    if any(k < s for k, s in zip(kernel, at.get("strides", kernel))):  # ONNX Runtime makes it less than n times the stride
+        at.pop("auto_pad", None)
     groups = g.r.choice([1, 1, 2])
     channels, filters = groups * g.r.choice([1, 2, 4]), g.r.choice([1, 2, 5])
     x = image(g, dims, channels, [1, 2, 3, 5, 6], (1, 2), constant=False)
@@ -48,7 +51,7 @@ def conv_transpose(g):
     if g.maybe(0.6):
         inputs.append(g.new([filters * groups], constant=True))
     strides = at.get("strides", [1] * dims)
-    if "strides" in at and g.maybe(0.3):
+    if "strides" in at and "auto_pad" not in at and g.maybe(0.3):
         at["output_padding"] = [g.r.randint(0, s - 1) for s in strides]
     if "pads" not in at and g.maybe(0.1):
         at["output_shape"] = [n * s + g.r.randint(0, 1) for n, s in zip(g.values[x].shape[2:], strides)]
