@@ -6,10 +6,10 @@
 #include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/live_window.h"
-#include "lamina/kernel/rules/turned.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/module/checks.h"
+#include "lamina/module/turned.h"
 
 namespace lamina {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "lamina/kernel/all_problems.h"
 #include "lamina/kernel/finding.h"
-#include "lamina/kernel/rules/turned.h"
+#include "lamina/module/turned.h"
 
 namespace lamina {
 namespace {

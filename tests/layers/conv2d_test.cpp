@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "lamina/graph/graph.h"
-#include "lamina/kernel/rules/turned.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/pool2d.h"
+#include "lamina/module/turned.h"
 #include "support/contract.h"
 #include "support/file_test.h"
 #include "support/problem_data.h"
