@@ -26,7 +26,7 @@ TEST_P(CpuPlans, OfAvx512AreAsWritten) {
               {0, 3});
 }
 
-/// Recorded on an H200's host; seven networks are not recorded yet.
+/// Recorded on an H200's host.
 TEST_P(CpuPlans, OfAmxAreAsWritten) {
   const DeviceDescription here = describe(Device::cpu());
   if (!here.amx_bf16 || here.avx512_bf16) {
