@@ -53,8 +53,8 @@ ln -s loop.png folder/loop.png
 ln -s circle folder/circle
 ln -s nowhere folder/dangling.jpg
 ln -s .. folder/up
-printf '\0\0\0\x18ftypavif' >folder/IMG_1.AVIF
-printf 'GIF89a' >folder/moving.gif
+printf '\0\0\0\x18ftypqt  ' >folder/IMG_1.MOV
+printf '\xff\x0a' >folder/moving.jxl
 touch folder/.hidden
 for command in "classify --model $digits --csv" "features --model $digits --out pictures"; do
   # shellcheck disable=SC2086
@@ -67,7 +67,7 @@ for command in "classify --model $digits --csv" "features --model $digits --out 
     check "$command: $bad is named: $(cat err.txt)" grep -qE "^lamina: $bad" err.txt
   done
   check "$command: what is left out is named: $(cat err.txt)" \
-    grep -q '^lamina: folder: left out 2 files that Lamina does not read: IMG_1.AVIF, moving.gif; 2 directories' err.txt
+    grep -q '^lamina: folder: left out 2 files that Lamina does not read: IMG_1.MOV, moving.jxl; 2 directories' err.txt
 done
 rm folder/loop.png folder/circle folder/dangling.jpg folder/up
 check 'not deeper unasked' test "$("$lamina" classify folder --top 1 --model "$digits" --csv 2>/dev/null | wc -l)" -eq 2
@@ -141,7 +141,7 @@ expect 0 '9.99995e-41' inspect labelled.safetensors
 printf '<!DOCTYPE html><html>404' >page.pth
 expect 1 'page.pth: not a safetensors, .npy or .pth file: this is an HTML page' inspect page.pth
 expect 1 'this is a PNG picture' inspect "$photo"
-expect 1 'moving.gif: not an image.*this is a GIF picture; ImageMagick makes a PNG of it' classify folder/moving.gif --model "$digits"
+expect 1 'moving.jxl: not an image.*this is a JPEG XL picture; djxl makes a PNG of it' classify folder/moving.jxl --model "$digits"
 for name in y.onnx y.h5 y.npz; do
   expect 1 "expected a name that ends in .safetensors, which is what is written, got $name" convert "$classifier" $name
   check "no $name" test ! -e $name
