@@ -40,6 +40,7 @@ build_wheel() {
     [ -z "$value" ] || settings+=("-Ccmake.define.$name=$value")
   done
   rm -rf $root/wheel
+  $tools/bin/pip uninstall -q -y lamina 2>/dev/null  # the stubs are made of the new module, not of an old package
   PATH=$PWD/$tools/bin:$PATH $tools/bin/pip wheel "${pip[@]}" --no-build-isolation --no-deps --wheel-dir $root/wheel \
     "${settings[@]}" .
 }
