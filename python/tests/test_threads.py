@@ -126,15 +126,15 @@ y = plan(x)
 
 
 def test_ctrl_c_ends_a_compilation():
-    """Of a network that takes long to compile: a sum that depends on nothing, a hundred times."""
+    """Of a network that takes long to compile: a product that depends on nothing, two hundred times."""
     program = """
 import _thread, threading, time
 import lamina, numpy as np
 graph = lamina.Graph()
 x = graph.input("x", ("N", 4))
-big = graph.constant("big", np.ones((64, 512, 512), np.float32))
-for i in range(100):
-    big = graph.add(f"exp{i}", "Tanh", big)
+big = mean = graph.constant("mean of 1024", np.full((1024, 1024), 1 / 1024, np.float32))
+for i in range(200):
+    big = graph.add(f"product{i}", "MatMul", [big, mean])
 graph.output(graph.add("sum", "Add", [x, graph.add("mean", "ReduceMean", big, keepdims=0)]))
 threading.Timer(0.3, _thread.interrupt_main).start()
 begin = time.monotonic()
