@@ -43,9 +43,9 @@ EVERY_BUILD = {
 LEFT_OUT = {
     "framework/onnx": 2_148,
 }
-TESTS = {"tests": 27_397}
+TESTS = {"tests": 27_398}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 48_401), (LEFT_OUT, 5_000), (TESTS, 27_397))
+TABLES = ((EVERY_BUILD, 48_401), (LEFT_OUT, 5_000), (TESTS, 27_398))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

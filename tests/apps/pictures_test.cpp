@@ -12,6 +12,9 @@
 #include "pictures/maps.h"
 #include "pictures/png.h"
 
+// fontconfig keeps what it made of its configuration, which the address sanitizer takes for a leak.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
+
 namespace lamina::app {
 namespace {
 
