@@ -45,7 +45,7 @@ void stop_at_signals(HttpServer& server) {
 }
 
 /// Bodies and tensors of some hundred kilobytes come and go with every request: their pages stay, where glibc would
-/// give them back and fault them in anew, a sixth of what a request of 600 kB takes. What is larger goes back at once.
+/// give them back and fault them in anew, a tenth of what a request of 600 kB takes. What is larger goes back at once.
 void keep_pages() {
 #ifdef __GLIBC__
   (void)::mallopt(M_MMAP_THRESHOLD, 4 << 20);

@@ -128,8 +128,9 @@ y = plan(x)
 def test_ctrl_c_ends_a_compilation():
     """Of a network that takes long to compile: a product that depends on nothing, two hundred times."""
     program = """
-import _thread, threading, time
+import _thread, signal, threading, time
 import lamina, numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 graph = lamina.Graph()
 x = graph.input("x", ("N", 4))
 big = mean = graph.constant("mean of 1024", np.full((1024, 1024), 1 / 1024, np.float32))
