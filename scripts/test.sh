@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything with warnings as errors, and runs every test; then the suite once more
-# under the address and undefined-behaviour sanitizers, and the thread pool and the plans by clang under the thread sanitizer.
+# under the address and undefined-behaviour sanitizers, and the thread pool and the plans under the thread sanitizer.
 # Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where there is none.
 #   scripts/test.sh            what continuous integration runs: CUDA for compute capability 9.0a only
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
@@ -56,6 +56,9 @@ if [ "$mode" = --long ]; then
   stage "configuring clang" configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG'
   stage "compiling clang" build clang
   stage "tests by clang" tests clang
+else
+  stage "configuring clang" configure clang -DLAMINA_UNITY=ON -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG -fsyntax-only'
+  stage "clang's warnings" build clang --target lamina_objects lamina_small
 fi
 
 stage "configuring asan" configure asan
@@ -67,7 +70,7 @@ if [ "$mode" = --long ]; then
   stage "the server under asan" server asan
 fi
 
-# By clang, which reads the library and warns in its own way. Of tests with threads, what they link.
+# Of tests with threads, what they link.
 programs=(base_test plan_test pool_test)
 stage "configuring tsan" configure tsan
 if [ "$mode" = --long ]; then

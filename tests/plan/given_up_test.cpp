@@ -17,7 +17,7 @@ struct Watched {
   std::shared_ptr<Tensor> memory;
   std::weak_ptr<Tensor> watch;
 
-  explicit Watched(const Shape& shape, int seed)
+  explicit Watched(const Shape& shape, unsigned seed)
       : memory(std::make_shared<Tensor>(test::random_tensor(shape, seed))), watch(memory) {}
   /// The one view of it; it goes with the last copy of that.
   Tensor give() {
