@@ -5,16 +5,12 @@
 #include "lamina/layers/elementwise.h"
 
 namespace lamina::detail {
-namespace {
 
-/// The chain of a module that computes f32 of f32.
 const PointwiseChain* chain_of(const Module& module) {
   const auto* functions = dynamic_cast<const Elementwise*>(&module);
   const bool f32 = functions != nullptr && functions->compute() == DType::f32 && functions->output() == DType::f32;
   return f32 ? &functions->chain() : nullptr;
 }
-
-}  // namespace
 
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands) {
   const PointwiseChain* following = chain_of(next);

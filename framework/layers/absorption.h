@@ -14,6 +14,9 @@ namespace lamina::detail {
 /// several.
 inline constexpr std::size_t longest_chain = 64;
 
+/// The chain of a module that computes f32 of f32; null of others.
+const PointwiseChain* chain_of(const Module& module);
+
 /// The chain with `next` behind it, whose inputs are `operands`; false if that is no function of f32 elements, or not
 /// of the chain's value, or too long.
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands);

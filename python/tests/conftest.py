@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 from pathlib import Path
 
 import lamina
@@ -47,3 +48,12 @@ def forked(work):
         said = pipe.read()
     os.waitpid(child, 0)
     return said
+
+
+def together(count, work):
+    """Calls `work` on so many threads at once, and waits for them."""
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

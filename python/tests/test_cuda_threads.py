@@ -9,7 +9,7 @@ import lamina
 import numpy as np
 import pytest
 
-from conftest import ROOT, forked
+from conftest import forked, ROOT, together
 
 torch = pytest.importorskip("torch")
 from test_cuda import busy, image, plan, pytestmark  # noqa: E402, F401
@@ -37,11 +37,7 @@ def test_threads_with_a_plan_and_a_stream_each(digits, x):
             results = [plan(torch.from_numpy(x).cuda() + i % 8, stream=stream) for i in range(80)]
         wrong.extend(i for i, y in enumerate(results) if not np.array_equal(y.numpy(), expected[i % 8]))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(4, work)
     assert not wrong
 
 

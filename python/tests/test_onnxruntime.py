@@ -1,11 +1,11 @@
 """Programs written for ONNX Runtime, with one line changed."""
 
-import threading
 
 import lamina
 import lamina.onnxruntime as ort
 import numpy as np
 import pytest
+from conftest import together
 
 
 @pytest.fixture
@@ -90,9 +90,5 @@ def test_threads_share_a_session(session, x):
             if not np.array_equal(session.run(None, {"input": x})[0], expected):
                 wrong.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(4, work)
     assert not wrong

@@ -11,7 +11,7 @@ import lamina
 import numpy as np
 import pytest
 
-from conftest import ROOT, forked
+from conftest import forked, ROOT, together
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,7 @@ def test_a_plan_of_two_threads_is_an_error(slow):
             except lamina.Error as error:
                 outcomes.append("two threads use one Plan" in str(error))
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(2, run)
     assert all(outcomes) and len(outcomes) == 40
     assert np.array_equal(plan(x), expected)
 

@@ -10,7 +10,6 @@
 #include "lamina/compile/dataflow.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/batch_norm2d.h"
-#include "lamina/layers/elementwise.h"
 
 namespace lamina::detail {
 namespace {
@@ -101,7 +100,7 @@ class Branches : Dataflow {
     if (const auto conv = plain_convolution(op)) {
       return {.source = op.inputs[0], .carrier = producer(op.output)};
     }
-    if (const int input = scaled_input(op); input != none) {
+    if (const int input = only_unknown(op); input != none && factors_of(op)) {
       Sum sum = term(input);
       ++sum.depth;
       return sum;
@@ -134,10 +133,8 @@ class Branches : Dataflow {
 
   /// The one function of f32 that an operation applies.
   static const PointwiseStep* only_step(const Operation& op) {
-    const auto* module = dynamic_cast<const Elementwise*>(op.module.get());
-    const bool is_one = module != nullptr && module->compute() == DType::f32 && module->output() == DType::f32 &&
-                        module->chain().size() == 1;
-    return is_one ? &module->chain()[0] : nullptr;
+    const PointwiseChain* const chain = chain_of(*op.module);
+    return chain != nullptr && chain->size() == 1 ? chain->data() : nullptr;
   }
 
   std::optional<TwoTerms> two_terms(const Operation& op) const {
@@ -149,14 +146,15 @@ class Branches : Dataflow {
     return TwoTerms{op.inputs[0], op.inputs[1], function == Pointwise::add ? 1.0 : -1.0};
   }
 
-  /// Which of the values it reads an operation multiplies by known factors, and adds known numbers to.
-  int scaled_input(const Operation& op) const {
-    if (op.inputs.empty() || shape(op.output).rank() != 4 || !factors_of(op)) return none;
+  /// The one of the values that an operation reads of which it makes an image of that shape; the others are known.
+  int only_unknown(const Operation& op) const {
+    if (op.inputs.empty() || shape(op.output).rank() != 4) return none;
     const auto known = [&](int value) { return program_.value(value).constant.defined(); };
     const auto found = std::ranges::find_if_not(op.inputs, known);
     return found == op.inputs.end() || shape(*found) != shape(op.output) ? none : *found;
   }
 
+  /// What it multiplies that by, and adds to it.
   std::optional<Factors> factors_of(const Operation& op) const {
     if (const auto* norm = dynamic_cast<const BatchNorm2d*>(op.module.get())) {
       for (const Module::Parameter& parameter : norm->parameters()) {
@@ -219,7 +217,7 @@ class Branches : Dataflow {
       const Factors factors = *factors_of(op);
       if (!factors.shift.empty()) add_to_bias(times, [&](std::size_t c) { return of_channel(factors.shift, c); });
       for (std::size_t c = 0; c < times.size() && !factors.scale.empty(); ++c) times[c] *= of_channel(factors.scale, c);
-      add(scaled_input(op), source, std::move(times), merged);
+      add(only_unknown(op), source, std::move(times), merged);
     }
   }
 
@@ -232,20 +230,24 @@ class Branches : Dataflow {
   void add(const ConvGeometry& g, std::span<const float> weights, const std::vector<double>& times) {
     const int filters = g.out_channels / g.groups, channels = g.group_in_channels();
     const int wide_filters = geometry_.out_channels / geometry_.groups, wide_channels = geometry_.group_in_channels();
+    const auto in_window = static_cast<std::size_t>(geometry_.kernel_height * geometry_.kernel_width);
+    std::vector<std::size_t> taps;  // of the wide window, by tap of this one
+    for (int r = 0; r < g.kernel_height; ++r) {
+      for (int s = 0; s < g.kernel_width; ++s) {
+        const int tap = same_row(g, r, geometry_) * geometry_.kernel_width + same_column(g, s, geometry_);
+        taps.push_back(static_cast<std::size_t>(tap));
+      }
+    }
     std::size_t from = 0;
     for (int o = 0; o < g.out_channels; ++o) {
+      const double scale = times[static_cast<std::size_t>(o)];
+      const std::size_t filter = static_cast<std::size_t>(o) * static_cast<std::size_t>(wide_channels);
       const int first = o / filters * channels - o / wide_filters * wide_channels;  // of the wide group's channels
       for (int c = first; c < first + channels; ++c) {
-        for (int r = 0; r < g.kernel_height; ++r) {
-          for (int s = 0; s < g.kernel_width; ++s, ++from) {
-            const auto filter = static_cast<std::size_t>(o) * static_cast<std::size_t>(wide_channels);
-            const std::size_t row =
-                (filter + static_cast<std::size_t>(c)) * static_cast<std::size_t>(geometry_.kernel_height) +
-                static_cast<std::size_t>(same_row(g, r, geometry_));
-            weights_[row * static_cast<std::size_t>(geometry_.kernel_width) +
-                     static_cast<std::size_t>(same_column(g, s, geometry_))] +=
-                times[static_cast<std::size_t>(o)] * (weights.empty() ? 1.0 : static_cast<double>(weights[from]));
-          }
+        double* const window = &weights_[(filter + static_cast<std::size_t>(c)) * in_window];
+        for (const std::size_t tap : taps) {
+          window[tap] += scale * (weights.empty() ? 1.0 : static_cast<double>(weights[from]));
+          ++from;
         }
       }
     }

@@ -4,6 +4,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/compile/dataflow.h"
+#include "lamina/layers/absorption.h"
 #include "lamina/layers/elementwise.h"
 
 namespace lamina::detail {
@@ -28,22 +29,19 @@ class Folder : Dataflow {
  private:
   /// (a x) y as (x y) a, where others read x too: then x and y may be what one function is made of, as GELU's are.
   void put_factor_last(Operation& op) {
-    const auto chain = [](const Operation& of) {
-      const auto* module = dynamic_cast<const Elementwise*>(of.module.get());
-      const bool f32 = module != nullptr && module->compute() == DType::f32 && module->output() == DType::f32;
-      return f32 ? module->chain() : PointwiseChain{};
-    };
     const PointwiseStep product = {.function = Pointwise::mul, .operand = 1};
-    if (chain(op) != PointwiseChain{product}) return;
+    const PointwiseChain* const chain = op.module == nullptr ? nullptr : chain_of(*op.module);
+    if (chain == nullptr || *chain != PointwiseChain{product}) return;
     for (std::size_t place = 0; place < op.inputs.size(); ++place) {
       Operation* const factor = only_for(op.inputs[place]);
-      const PointwiseChain steps = factor == nullptr ? PointwiseChain{} : chain(*factor);
-      if (steps.size() != 1 || steps[0].function != Pointwise::mul || steps[0].operand >= 0 ||
-          factor->inputs[0] == op.inputs[1 - place] || readers(factor->inputs[0]).size() < 2)
+      const PointwiseChain* const times = factor == nullptr ? nullptr : chain_of(*factor->module);
+      if (times == nullptr || times->size() != 1 || (*times)[0].function != Pointwise::mul ||
+          (*times)[0].operand >= 0 || factor->inputs[0] == op.inputs[1 - place] ||
+          readers(factor->inputs[0]).size() < 2)
         continue;
       Operation longer = op;
       longer.inputs[place] = factor->inputs[0];
-      longer.module = std::make_shared<Elementwise>(PointwiseChain{product, steps[0]});
+      longer.module = std::make_shared<Elementwise>(PointwiseChain{product, (*times)[0]});
       take_names(longer, *factor);
       return replace(op, std::move(longer));
     }

@@ -26,7 +26,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays, true},
     {"depthwise", depthwise::takes, depthwise::prepare},
     {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, true},
-    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, true},  // mma/gathered
+    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, true},
     {"tiled", ladder::takes, ladder::prepare_tiled},
     {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
