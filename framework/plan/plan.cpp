@@ -1,6 +1,7 @@
 #include "lamina/plan/plan.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
@@ -99,13 +100,17 @@ Tensor Plan::Impl::result(const Port& output, std::int64_t images) const {
   return output.batched ? all.slice(0, images) : all;
 }
 
+/// Of images that are not there: zeros. What an earlier call left in their place could be an index that is outside,
+/// or whatever else made that call fail, and would fail this one.
 void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::size_t buffer = inputs[i].buffer;
     const bool whole = images == options.batch || !inputs[i].batched;
     if (!whole && options.device.is_cpu()) {
-      if (!inputs[i].padded.defined()) inputs[i].padded = Tensor::zeros(inputs[i].shape, inputs[i].dtype);
-      inputs[i].padded.slice(0, images).copy_from(tensors[i]);
+      Tensor& padded = inputs[i].padded;
+      if (!padded.defined()) padded = Tensor(inputs[i].shape, inputs[i].dtype);
+      padded.slice(0, images).copy_from(tensors[i]);
+      std::memset(static_cast<std::byte*>(padded.raw()) + tensors[i].bytes(), 0, padded.bytes() - tensors[i].bytes());
       bind(buffer, inputs[i].padded);
       continue;
     }
@@ -116,7 +121,7 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, std::int64_t image
     Tensor& home = buffers[buffer].home;
     const auto copy = tensors[i].device().is_cpu() ? cuda::upload : cuda::copy_on_device;
     copy(options.device.index, home.raw(), tensors[i].raw(), tensors[i].bytes(), stream);
-    if (!whole) {  // of images that are not there: nothing that could be an index, and outside
+    if (!whole) {
       cuda::fill_bytes(options.device.index, static_cast<std::byte*>(home.raw()) + tensors[i].bytes(), 0,
                        home.bytes() - tensors[i].bytes(), stream);
     }

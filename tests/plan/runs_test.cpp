@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 
+#include "lamina/base/error.h"
 #include "lamina/graph/graph.h"
 #include "support/allocations.h"
 #include "support/networks.h"
@@ -43,6 +45,19 @@ void expect_flat(long runs, int threads) {
 TEST(PlanRuns, AreAllTheSameInFlatMemory) {
   expect_flat(std::getenv("LAMINA_TEST_LONG") != nullptr ? 1'000'000 : 2'000, 1);
   expect_flat(500, 2);
+}
+
+TEST(PlanRuns, OfFewerImagesSeeNothingOfEarlierOnes) {
+  const Graph graph = test::meddled_network([](const Tensor& x) {
+    for (const float v : x.values<float>()) {
+      if (std::isnan(v)) throw Error("this image is poison");
+    }
+  });
+  Plan plan = graph.compile({.batch = 4});
+  Tensor three({3, 4});
+  three.values<float>()[2 * 4] = NAN;
+  EXPECT_THROW((void)plan.run(three), Error);
+  EXPECT_NO_THROW((void)plan.run(Tensor({2, 4})));  // the third's place in memory is still there
 }
 
 }  // namespace
