@@ -34,6 +34,12 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/laminaConfigVersion.cmak
 install(FILES "${PROJECT_BINARY_DIR}/laminaConfig.cmake" "${PROJECT_BINARY_DIR}/laminaConfigVersion.cmake"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 
+if(LAMINA_C)
+  install(TARGETS lamina_c EXPORT laminaCTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES framework/c/lamina_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT laminaCTargets NAMESPACE lamina:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
+endif()
+
 # For pkg-config: prefix is found from where lamina.pc lies, so that an installed tree can be moved.
 file(RELATIVE_PATH LAMINA_PREFIX_FROM_PC "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 set(LAMINA_PC_LIBS "")
@@ -55,8 +61,15 @@ if(NOT BUILD_SHARED_LIBS)
     string(APPEND LAMINA_PC_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
   endif()
 endif()
+set(LAMINA_PC_NAME lamina)
 configure_file("${CMAKE_CURRENT_LIST_DIR}/lamina.pc.in" "${PROJECT_BINARY_DIR}/lamina.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/lamina.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+if(LAMINA_C)
+  set(LAMINA_PC_NAME lamina_c)
+  set(LAMINA_PC_LIBS "")
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/lamina.pc.in" "${PROJECT_BINARY_DIR}/lamina_c.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/lamina_c.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina")
 
 if(LAMINA_APPS)

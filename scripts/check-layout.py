@@ -21,7 +21,7 @@ from layout import budgets
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
 LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "module": 4, "layers": 5, "ops": 6,
-          "plan": 7, "graph": 8, "onnx": 9, "compile": 10, "pool": 11, "lamina.h": 12}
+          "plan": 7, "graph": 8, "onnx": 9, "compile": 10, "pool": 11, "lamina.h": 12, "c": 13}
 # The same inside framework/cuda; whatever is not named stands above these.
 CUDA_LEVELS = {"runtime": 0, "ptx": 1, "tensor_core": 2}
 OPERATIONS = 3  # conv2d, linear, pool2d, ...
@@ -58,7 +58,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA = re.compile(r"\b(cuda[A-Z]\w*|__global__|__device__|__shared__|__half2?|__nv_\w+|dim3|cublas[A-Z]\w*|nvtx[A-Z]\w*"
                   r"|CU(?:tensorMap|stream|device|result|module|function|context)\w*)\b")
 CUDA_HEADER = re.compile(r"(cuda|cublas|nvtx|cooperative_groups|mma\.h|cub/|thrust/|cutlass)")
-STANDARD_HEADER = re.compile(r"[a-z_0-9]+$")
+STANDARD_HEADER = re.compile(r"([a-z_0-9]+|std(def|int)\.h)$")
 STRINGS = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|//.*|/\*.*?\*/')
 NAMED = re.compile(r"(?<![\w<./])[\w./-]*\w\.(?:cpp|cuh|cu|h)\b")  # a source, in a comment
 MACHINE = re.compile(r"(?<![\w.])/(?:" + "|".join(("work", "root", "home")) + r")/")

@@ -41,11 +41,12 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
+    "framework/c": 445,
     "framework/onnx": 2_148,
 }
-TESTS = {"tests": 27_411}
+TESTS = {"tests": 27_412}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 48_402), (LEFT_OUT, 5_000), (TESTS, 27_411))
+TABLES = ((EVERY_BUILD, 48_402), (LEFT_OUT, 5_000), (TESTS, 27_412))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

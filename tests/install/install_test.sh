@@ -15,6 +15,12 @@ case $how in
     cp -r "$source/apps/embed" "$work/embed"
     cmake -S "$work/embed" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" >>"$work/log"
     [ -n "$(find "$work/prefix" -name LICENSE)" ]
+    if [ -n "$(find "$work/prefix" -name lamina_c.h)" ]; then
+      cp -r "$source/examples/c" "$work/c"
+      cmake -S "$work/c" -B "$work/build_c" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >>"$work/log"
+      cmake --build "$work/build_c" >>"$work/log"
+      "$work/build_c/classify" "$source/weights/digits.safetensors" "$source/weights/digits/7.png" | grep -q ' 7  seven'
+    fi
     if command -v pkg-config >/dev/null; then
       PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name lamina.pc)")
       export PKG_CONFIG_PATH
@@ -23,6 +29,8 @@ case $how in
       # shellcheck disable=SC2046
       c++ -std=c++20 "$work/embed/main.cpp" $(pkg-config --cflags --libs lamina) -o "$work/by_pkg_config"
       LD_LIBRARY_PATH=$(pkg-config --variable=libdir lamina) "$work/by_pkg_config" "$model" "$photo"
+      # shellcheck disable=SC2046
+      [ ! -d "$work/c" ] || cc -std=c11 "$work/c/main.c" $(pkg-config --cflags --libs lamina_c) -o "$work/c_by_pkg_config"
     fi
     ;;
   subproject)

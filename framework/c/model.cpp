@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "lamina/c/handles.h"
+
+namespace lamina::c {
+
+using detail::fail;
+
+lamina_port port(const std::string& name, const Shape* shape, DType dtype) {
+  lamina_port result = {.name = name.c_str(), .shape = {}, .rank = -1, .dtype = static_cast<lamina_dtype>(dtype)};
+  if (shape == nullptr) return result;
+  result.rank = static_cast<int32_t>(shape->rank());
+  std::ranges::copy(*shape, result.shape);
+  return result;
+}
+
+namespace {
+
+// The numbers of the header are those of the library.
+static_assert(static_cast<lamina_dtype>(DType::boolean) == LAMINA_BOOL && LAMINA_MAX_RANK == Shape::max_rank);
+static_assert(static_cast<lamina_dtype>(DType::i64) == LAMINA_I64 &&
+              static_cast<lamina_dtype>(DType::f64) == LAMINA_F64);
+static_assert(batch == LAMINA_BATCH && open == LAMINA_OPEN);
+
+lamina_model* handle_of(Model model) {
+  auto handle = std::make_unique<lamina_model>(std::move(model));
+  const Graph& graph = handle->model.graph;
+  const auto add = [&graph](const std::vector<int>& nodes, std::vector<lamina_port>& ports) {
+    for (const int node : nodes) {
+      const Graph::Node& of = graph.nodes()[static_cast<std::size_t>(node)];
+      ports.push_back(port(of.name, of.shape ? &*of.shape : nullptr, of.dtype));
+    }
+  };
+  add(graph.inputs(), handle->inputs);
+  add(graph.outputs(), handle->outputs);
+  for (const std::string& label : handle->model.labels) handle->labels.push_back(label.c_str());
+  return handle.release();
+}
+
+}  // namespace
+
+CompileOptions options_of(const lamina_compile_options* given) {
+  lamina_compile_options own = {};
+  if (given != nullptr) {
+    constexpr std::size_t most = 4096;  // a number that nobody set is likely more
+    if (given->size < sizeof own || given->size > most) {
+      fail("options.size: expected sizeof(lamina_compile_options), ", sizeof own, ", got ", given->size);
+    }
+    // What a later header appended has to be unset: it means nothing here.
+    const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+    if (std::any_of(bytes + sizeof own, bytes + given->size, [](unsigned char byte) { return byte != 0; })) {
+      fail("options: set is what version ", LAMINA_C_VERSION, " of this library's interface does not know");
+    }
+    std::memcpy(&own, given, sizeof own);
+  }
+  const auto text = [](const char* value, const char* otherwise) { return value == nullptr ? otherwise : value; };
+  CompileOptions options;
+  options.device = parse_device(text(own.device, "auto"));
+  options.batch = own.batch == 0 ? 1 : own.batch;
+  options.precision = parse_precision(text(own.precision, "fp32"));
+  options.threads = own.threads;
+  options.batch_invariant = own.batch_invariant != 0;
+  options.input_format = parse_format(text(own.input_format, "f32"));
+  options.output_format = parse_format(text(own.output_format, "f32"));
+  if (own.input_shape_count > 0) require(own.input_shapes, "options.input_shapes");
+  for (const lamina_port& input : std::span(own.input_shapes, own.input_shape_count)) {
+    require(input.name, "options.input_shapes.name");
+    if (input.rank < 0 || input.rank > LAMINA_MAX_RANK) {
+      fail(input.name, ": expected a rank from 0 to ", LAMINA_MAX_RANK, ", got ", input.rank);
+    }
+    options.input_shapes[input.name] = Shape(std::span(input.shape, static_cast<std::size_t>(input.rank)));
+  }
+  return options;
+}
+
+}  // namespace lamina::c
+
+using lamina::c::guarded;
+using lamina::c::require;
+
+lamina_status lamina_model_load(const char* path, lamina_model** model) {
+  return guarded([&] {
+    require(path, "path");
+    require(model, "model");
+    *model = lamina::c::handle_of(lamina::load_model(path));
+  });
+}
+
+lamina_status lamina_model_load_network(const char* network, int32_t classes, const char* weights,
+                                        lamina_model** model) {
+  return guarded([&] {
+    require(network, "network");
+    require(weights, "weights");
+    require(model, "model");
+    lamina::Model loaded;
+    loaded.graph = lamina::network(network, classes == 0 ? 1000 : classes);
+    loaded.warnings = loaded.graph.load(lamina::Weights::open(weights));
+    *model = lamina::c::handle_of(std::move(loaded));
+  });
+}
+
+void lamina_model_free(lamina_model* model) { delete model; }
+
+lamina_status lamina_model_inputs(const lamina_model* model, const lamina_port** ports, size_t* count) {
+  return guarded([&] { require(model, "model"), lamina::c::give(model->inputs, ports, count); });
+}
+
+lamina_status lamina_model_outputs(const lamina_model* model, const lamina_port** ports, size_t* count) {
+  return guarded([&] { require(model, "model"), lamina::c::give(model->outputs, ports, count); });
+}
+
+lamina_status lamina_model_labels(const lamina_model* model, const char* const** labels, size_t* count) {
+  return guarded([&] { require(model, "model"), lamina::c::give(model->labels, labels, count); });
+}

@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "lamina/c/handles.h"
+
+namespace {
+
+using lamina::c::guarded;
+using lamina::c::require;
+using lamina::detail::fail;
+
+constexpr lamina::ImageOptions as_people_see_it = {.orientation = lamina::Orientation::upright,
+                                                   .transparency = lamina::Transparency::on_white};
+
+static_assert(static_cast<lamina_pixel_format>(lamina::PixelFormat::bgra) == LAMINA_BGRA);
+static_assert(static_cast<lamina_pixel_format>(lamina::PixelFormat::nv12) == LAMINA_NV12);
+
+lamina::Preprocess settings_of(const lamina_model* model) {
+  require(model, "model");
+  return model->model.preprocess.value_or(lamina::torchvision_imagenet());
+}
+
+/// Writes what a model sees of a picture.
+void convert(const lamina_model* model, const lamina::ImageView& picture, float* input, std::size_t count) {
+  require(input, "input");
+  const lamina::Preprocess settings = settings_of(model);
+  lamina::normalize_into(lamina::resize_and_crop(picture, settings), settings, {input, count});
+}
+
+}  // namespace
+
+lamina_status lamina_photo_side(const lamina_model* model, int32_t* side) {
+  return guarded([&] { require(side, "side"), *side = settings_of(model).crop; });
+}
+
+lamina_status lamina_photo_read(const lamina_model* model, const char* path, float* input, size_t count) {
+  return guarded([&] {
+    require(path, "path");
+    convert(model, lamina::read_image(path, as_people_see_it), input, count);
+  });
+}
+
+lamina_status lamina_photo_decode(const lamina_model* model, const void* bytes, size_t size, float* input,
+                                  size_t count) {
+  return guarded([&] {
+    require(bytes, "bytes");
+    const std::span file(static_cast<const std::byte*>(bytes), size);
+    convert(model, lamina::decode_image(file, "photo", as_people_see_it), input, count);
+  });
+}
+
+lamina_status lamina_photo_convert(const lamina_model* model, const lamina_picture* picture, float* input,
+                                   size_t count) {
+  return guarded([&] {
+    require(picture, "picture");
+    if (picture->format < LAMINA_RGB || picture->format > LAMINA_NV12) {
+      fail("picture.format: expected LAMINA_RGB to LAMINA_NV12, got ", picture->format);
+    }
+    convert(model,
+            {.data = picture->data,
+             .width = picture->width,
+             .height = picture->height,
+             .stride = picture->stride,
+             .format = static_cast<lamina::PixelFormat>(picture->format),
+             .chroma = picture->chroma},
+            input, count);
+  });
+}
+
+lamina_status lamina_top_classes(const float* logits, size_t classes, lamina_scored* best, size_t count) {
+  return guarded([&] {
+    require(logits, "logits");
+    if (count > classes) fail("count: expected at most ", classes, " classes, got ", count);
+    if (count > 0) require(best, "best");
+    const auto extent = static_cast<std::int64_t>(classes);
+    const auto scores = lamina::softmax(lamina::Tensor::from(std::span(logits, classes), {extent}));
+    std::ranges::transform(lamina::top_k(scores, static_cast<int>(count)), best, [](const lamina::Scored& scored) {
+      return lamina_scored{scored.index, scored.score};
+    });
+  });
+}
