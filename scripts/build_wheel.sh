@@ -1,17 +1,27 @@
 #!/usr/bin/env bash
-# Builds the source distribution and the wheel of the Python package into dist/, checks the wheel, and writes beside it
-# what is in it (CycloneDX). One wheel serves every Python from 3.11 on. It needs what scripts/install-deps.sh installs,
-# Python 3.11 or later, and PyPI, from which come the files that scripts/wheel names and no others.
-#   scripts/build_wheel.sh           with nvcc for the GPUs of this machine; without CUDA where it has none
-#   scripts/build_wheel.sh --cuda    for the GPUs of every machine, which takes long to compile
+# Builds the source distribution and a wheel of the Python package into dist/, checks the wheel, and writes beside it
+# what is in it (CycloneDX). One wheel serves every Python from 3.11 on, and systems with glibc 2.35 or later: Debian 12,
+# Ubuntu 22.04, Fedora 36 and what came after them. It needs what scripts/install-deps.sh installs, Python 3.11 or later,
+# and PyPI, from which come the files that scripts/wheel names and no others.
+#   scripts/build_wheel.sh           for CPUs
+#   scripts/build_wheel.sh --cuda    also for the GPUs of every machine, which takes long to compile; it needs the driver
+#                                    alone, and runs on the CPU where there is none
+#   LAMINA_ARCHITECTURES=90a-real scripts/build_wheel.sh --cuda      for these GPUs only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-settings=()
+settings=(-Ccmake.define.LAMINA_CUDA=OFF)
+kind=cpu
 case ${1:-} in
   '') ;;
   --cuda)
-    settings=(-Ccmake.define.LAMINA_CUDA=ON)
+    kind=cuda
+    # Its name is another than the CPU's wheel's, and pip prefers it where both lie side by side.
+    settings=(-Ccmake.define.LAMINA_CUDA=ON -Cwheel.build-tag=1cuda)
+    [ -z "${LAMINA_ARCHITECTURES:-}" ] || settings+=(-Ccmake.define.CMAKE_CUDA_ARCHITECTURES="$LAMINA_ARCHITECTURES")
+    # Kernels that are compressed harder: unpacked by the driver as they are loaded.
+    ! nvcc --help 2>/dev/null | grep -q -- --compress-mode ||
+      settings+=(-Ccmake.define.CMAKE_CUDA_FLAGS=--compress-mode=size)
     ;;
   *)
     sed -n '2,/^set /{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
@@ -19,6 +29,11 @@ case ${1:-} in
     exit 2
     ;;
 esac
+# All that the package has goes into a wheel for others. libheif would bring libx265, which is GPL; Python reads HEIC with
+# pillow-heif.
+for option in LIBJPEG WEBP SERVE; do settings+=("-Ccmake.define.LAMINA_$option=ON"); done
+build=build/python/$kind
+settings+=("-Cbuild-dir=$build")
 
 tools=build/python/wheel-tools
 [ -x $tools/bin/python ] || python3 -m venv $tools
@@ -28,8 +43,9 @@ rm -rf build/python/wheel
 PATH=$PWD/$tools/bin:$PATH
 python -m build --no-isolation --sdist --outdir dist .
 python -m build --no-isolation --wheel --outdir build/python/wheel "${settings[@]}" .
-# Takes libjpeg in, so that the wheel needs the C and C++ runtime alone.
+# Takes libjpeg and libwebp in, so that the wheel needs the C and C++ runtime alone.
 auditwheel -v repair --wheel-dir dist build/python/wheel/*.whl
-abi3audit --strict dist/lamina-*.whl
-python scripts/wheel/write_sbom.py build/cp311-abi3-* >dist/lamina.cdx.json
+wheel=$(ls -t dist/lamina-*.whl | head -n 1)
+abi3audit --strict "$wheel"
+python scripts/wheel/write_sbom.py "$build" >"${wheel%.whl}.cdx.json"
 ls -l dist

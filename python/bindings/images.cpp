@@ -42,37 +42,62 @@ bool is_pillows(nb::handle photo) {
   return !pillow.is_none() && nb::isinstance(photo, pillow.attr("Image"));
 }
 
+/// An image of Pillow out of a file of a kind that this build does not read, or None.
+nb::object opened_by_pillow(nb::handle photo) {
+  constexpr std::array<std::array<const char*, 2>, 3> kinds = {{{"HEIC", "HEIF"}, {"AVIF", "AVIF"}, {"TIFF", "TIFF"}}};
+  nb::list unread;
+  for (const auto& [ours, pillows] : kinds) {
+    if (image_formats().find(ours) == std::string::npos) unread.append(pillows);
+  }
+  return nb::len(unread) == 0 ? nb::none() : nb::module_::import_("lamina._pillow").attr("opened")(photo, unread);
+}
+
 /// A photograph out of a path, the bytes of a file, both decoded without the GIL, an image of Pillow, or an array of
 /// pixels, used where it lies.
 struct Photo {
   Photo(nb::handle photo, bool upright) {
-    const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
+    if (is_pillows(photo)) {
+      take_pillows(photo, upright);
+    } else if (nb::isinstance<nb::bytes>(photo) || nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
+      try {
+        decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
+      } catch (const Error&) {
+        const nb::object picture = opened_by_pillow(photo);
+        if (picture.is_none()) throw;
+        take_pillows(picture, true);  // as these kinds are read here
+      }
+    } else {
+      lent.emplace(photo, "photo", Lent::Access::read);
+      view = view_of(lent->tensor());
+    }
+  }
+
+  void decode(nb::handle photo, const ImageOptions& options) {
     if (nb::isinstance<nb::bytes>(photo)) {
       const auto bytes = nb::borrow<nb::bytes>(photo);
       const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
       const WithoutGil release;
       decoded = decode_image(file, "photo", options);
-    } else if (nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
+    } else {
       const auto path = as<std::filesystem::path>(photo, "photo", "a path");
       const WithoutGil release;
       decoded = read_image(path, options);
-    } else if (is_pillows(photo)) {
-      rgb = asked("photo", [&] {
-        nb::object picture = nb::borrow(photo);
-        if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
-        picture = picture.attr("convert")("RGB");
-        view.width = nb::cast<int>(picture.attr("width"));
-        view.height = nb::cast<int>(picture.attr("height"));
-        return nb::object(picture.attr("tobytes")());
-      });
-      const auto bytes = nb::cast<nb::bytes>(rgb);
-      if (bytes.size() != bytes_of(view)) fail("photo: expected ", bytes_of(view), " bytes, got ", bytes.size());
-      view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
-      return;
-    } else {
-      lent.emplace(photo, "photo", Lent::Access::read);
     }
-    view = lent ? view_of(lent->tensor()) : ImageView(decoded);
+    view = decoded;
+  }
+
+  void take_pillows(nb::handle photo, bool upright) {
+    rgb = asked("photo", [&] {
+      nb::object picture = nb::borrow(photo);
+      if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
+      picture = picture.attr("convert")("RGB");
+      view.width = nb::cast<int>(picture.attr("width"));
+      view.height = nb::cast<int>(picture.attr("height"));
+      return nb::object(picture.attr("tobytes")());
+    });
+    const auto bytes = nb::cast<nb::bytes>(rgb);
+    if (bytes.size() != bytes_of(view)) fail("photo: expected ", bytes_of(view), " bytes, got ", bytes.size());
+    view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
   }
 
   Image decoded;

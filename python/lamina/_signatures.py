@@ -52,25 +52,28 @@ def described(native: Any) -> Any:
     return call
 
 
-class OfCalls:
-    """The signature of a class's objects where they are called; the class itself has another, or none."""
+class Signatures:
+    """Of a class, which Python 3.11.2 does not find by itself, and of its objects where they are called."""
 
-    def __init__(self, signature: inspect.Signature) -> None:
-        self.signature = signature
+    def __init__(self, of_class: inspect.Signature | None, of_calls: inspect.Signature | None) -> None:
+        self.of_class, self.of_calls = of_class, of_calls
 
     def __get__(self, owner: object | None, kind: type) -> inspect.Signature:
-        if owner is None:
+        signature = self.of_class if owner is None else self.of_calls
+        if signature is None:
             raise AttributeError("__signature__")
-        return self.signature.replace(parameters=list(self.signature.parameters.values())[1:])
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def describe(place: ModuleType | type) -> None:
     """Has every function of a module and of its classes, or every method of a class, say its signature. Calls of
     objects stay as they are: of a plan they are to take a microsecond."""
+    if isinstance(place, type):
+        written = {name: written_in(thing) for name, thing in vars(place).items()
+                   if name in ("__init__", "__call__") and hasattr(thing, "__nb_signature__")}
+        place.__signature__ = Signatures(written.get("__init__"), written.get("__call__"))  # type: ignore[attr-defined]
     for name, thing in list(vars(place).items()):
         if isinstance(thing, type) and isinstance(place, ModuleType) and thing.__module__ == place.__name__:
             describe(thing)
-        elif name == "__call__" and hasattr(thing, "__nb_signature__"):
-            place.__signature__ = OfCalls(written_in(thing))  # type: ignore[union-attr]
         elif hasattr(thing, "__nb_signature__") and (name == "__init__" or not name.startswith("_")):
             setattr(place, name, described(thing))

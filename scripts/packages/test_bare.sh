@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Installs what is in dist/ on a bare Debian 12 as its user would, says how long the first answer took, and runs the tests
+# of what was installed. It needs root, debootstrap and the network; the Debian stays in build/bare, for the next time.
+#   scripts/packages/test_bare.sh wheel [WHEEL]    with pip and nothing else; then the tests of the Python package
+#   scripts/packages/test_bare.sh deb              the packages of scripts/packages/build_deb.sh: installed, used from the command line, C and
+#                                         C++, removed without a trace
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+what=${1:-}
+case $what in
+  wheel | deb) ;;
+  *)
+    sed -n '2,/^set /{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+    [ "$what" = --help ] && exit 0
+    exit 2
+    ;;
+esac
+
+bare=$PWD/build/bare/debian
+# inside COMMAND...: in the bare Debian, with nothing of this machine's environment.
+inside() {
+  env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    "$(command -v chroot)" "$bare" "$@"
+}
+if [ ! -e "$bare/made" ]; then
+  rm -rf "$bare"
+  debootstrap --variant=minbase bookworm "$bare" >/dev/null
+  touch "$bare/made"
+fi
+rm -rf "$bare/tmp/lamina"
+mkdir -p "$bare/tmp/lamina/given"
+git ls-files -co --exclude-standard -- weights docs/images python/tests tests/golden/heic pyproject.toml examples |
+  tar -cT - | tar -xC "$bare/tmp/lamina"
+
+test_wheel() {
+  local wheel=${1:-$(ls -t dist/lamina-*.whl | head -n 1)} tools=build/python/wheel-tools
+  inside bash -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv python3-pip' >/dev/null
+  [ -x $tools/bin/python ] || python3 -m venv $tools
+  $tools/bin/pip download -q --disable-pip-version-check --python-version 3.11 --only-binary :all: \
+    -d "$bare/tmp/lamina/given" 'numpy>=1.26' 'nanobind-backend>=1,<2' pytest pillow pillow-heif typing_extensions
+  cp "$wheel" "$bare/tmp/lamina/given"
+  inside bash -ec '
+    cd /tmp/lamina
+    pip="/tmp/lamina/venv/bin/pip -q --disable-pip-version-check install --no-index --find-links given"
+    python3 -m venv venv
+    start=$(date +%s.%N)
+    $pip lamina
+    venv/bin/lamina classify weights/digits/7.png --model weights/digits.safetensors --top 1
+    awk "BEGIN { printf \"pip install and the first answer: %.1f s\n\", $(date +%s.%N) - $start }"
+    venv/bin/lamina serve --help >/dev/null
+    $pip pytest
+    PATH=$PWD/venv/bin:$PATH venv/bin/python -m pytest -p no:cacheprovider python/tests
+    $pip pillow pillow-heif
+    PATH=$PWD/venv/bin:$PATH venv/bin/python -m pytest -p no:cacheprovider python/tests -k "pillow"'
+}
+
+test_deb() {
+  cp dist/*.deb "$bare/tmp/lamina/given"
+  inside apt-get update -qq
+  inside bash -ec '
+    cd /tmp/lamina
+    start=$(date +%s.%N)
+    apt-get install -y -qq --no-install-recommends ./given/lamina_*.deb ./given/liblamina-c1_*.deb >log 2>&1 || { cat log; exit 1; }
+    lamina classify weights/digits/7.png --model weights/digits.safetensors --top 1
+    awk "BEGIN { printf \"apt install and the first answer: %.1f s\n\", $(date +%s.%N) - $start }"
+    apt-get install -y -qq --no-install-recommends ./given/liblamina-dev_*.deb gcc g++ libc6-dev pkg-config >log 2>&1 || { cat log; exit 1; }
+    cc -std=c11 -pedantic examples/c/main.c $(pkg-config --cflags --libs lamina_c) -o c
+    ./c weights/digits.safetensors weights/digits/7.png | head -n 1
+    c++ -std=c++20 examples/custom_layer/main.cpp $(pkg-config --cflags --libs lamina) -o cxx
+    ./cxx custom.safetensors | tail -n 1
+    apt-get purge -y -qq lamina liblamina-dev liblamina-c1 >log 2>&1
+    apt-get autoremove --purge -y -qq >log 2>&1
+    find / -xdev -iname "*lamina*" -not -path "/tmp/*" -not -path "/proc/*" >left
+    [ ! -s left ] || { cat left; exit 1; }'
+}
+
+"test_$what" "${@:2}"
