@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -74,11 +75,111 @@ Tensor filters_of(const Graph& graph, const Graph::Node& shown) {
   return colours ? weights.to(DType::f32) : Tensor();
 }
 
+using Field = std::optional<ReceptiveField>;
+
+/// Of a convolution or a pooling, by the attributes of Lamina's layers or ONNX's; none of other layers.
+Field window_of_layer(const Graph::Node& node, std::span<const Shape> inputs) {
+  constexpr std::array convolutions = {"conv2d", "Conv"};
+  constexpr std::array poolings = {"max_pool2d", "avg_pool2d", "MaxPool", "AveragePool"};
+  const auto is_one_of = [&](const auto& names) { return std::ranges::find(names, node.module->op()) != names.end(); };
+  const bool convolution = is_one_of(convolutions);
+  if (!convolution && !is_one_of(poolings)) return {};
+  const Attributes attributes = node.module->attributes();
+  AttributeReader reader(attributes);
+  const auto either = [&](const char* ours, const char* onnx, Size2d fallback) {
+    return reader.size(reader.has(ours) ? ours : onnx, fallback);
+  };
+  if (reader.text("auto_pad", "NOTSET") != "NOTSET") return {};
+  Size2d kernel = 0;
+  if (!convolution) {
+    kernel = either("kernel", "kernel_shape", 0);
+  } else if (!node.module->parameters().empty()) {
+    const Shape& weight = node.module->parameters()[0].shape;
+    kernel = {static_cast<int>(weight[2]), static_cast<int>(weight[3])};
+  } else if (inputs.size() > 1 && inputs[1].rank() == 4) {
+    kernel = {static_cast<int>(inputs[1][2]), static_cast<int>(inputs[1][3])};
+  }
+  if (kernel.height == 0) return {};
+  const Size2d dilation = either("dilation", "dilations", 1);
+  const auto extent = [](int taps, int apart) {  // shapes were inferred: it fits the padded input
+    return static_cast<int>(std::min<std::int64_t>(std::int64_t{taps - 1} * apart + 1, 1 << 24));
+  };
+  ReceptiveField field = {.size = {extent(kernel.height, dilation.height), extent(kernel.width, dilation.width)},
+                          .stride = either("stride", "strides", 1)};
+  // ONNX pads above, left, below and right, one by one.
+  const std::vector<std::int64_t> pads = reader.integers(reader.has("padding") ? "padding" : "pads", {0, 0});
+  if (pads.size() < 2) return {};
+  field.top = -static_cast<int>(pads[0]);
+  field.left = -static_cast<int>(pads[1]);
+  return field;
+}
+
+/// Of `outer` over maps whose places see `inner`; none where the numbers are beyond those of pictures.
+Field through(const ReceptiveField& inner, const ReceptiveField& outer) {
+  bool sensible = true;
+  const auto scaled = [&](int offset, int stride, int base) {
+    const std::int64_t value = base + std::int64_t{offset} * stride;
+    sensible = sensible && std::abs(value) < (1 << 24);
+    return sensible ? static_cast<int>(value) : 0;
+  };
+  const ReceptiveField result = {.size = {scaled(outer.size.height - 1, inner.stride.height, inner.size.height),
+                                          scaled(outer.size.width - 1, inner.stride.width, inner.size.width)},
+                                 .stride = {scaled(outer.stride.height, inner.stride.height, 0),
+                                            scaled(outer.stride.width, inner.stride.width, 0)},
+                                 .top = scaled(outer.top, inner.stride.height, inner.top),
+                                 .left = scaled(outer.left, inner.stride.width, inner.left)};
+  return sensible ? Field(result) : Field();
+}
+
+/// Of a sum or a row of both.
+Field joined(const ReceptiveField& a, const ReceptiveField& b) {
+  if (a.stride != b.stride) return {};
+  ReceptiveField both = {.stride = a.stride, .top = std::min(a.top, b.top), .left = std::min(a.left, b.left)};
+  both.size = {std::max(a.top + a.size.height, b.top + b.size.height) - both.top,
+               std::max(a.left + a.size.width, b.left + b.size.width) - both.left};
+  return both;
+}
+
 }  // namespace
 
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source) {
   const Graph::Node& node = name.empty() ? first_layer(graph, source) : layer_called(graph, name, source);
   return {node.name, filters_of(graph, node)};
+}
+
+std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes) {
+  const auto& nodes = graph.nodes();
+  std::vector<Field> fields(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Graph::Node& node = nodes[i];
+    if (shapes[i].rank() != 4) continue;
+    if (node.module == nullptr) {
+      fields[i] = ReceptiveField{};
+      continue;
+    }
+    std::vector<Shape> inputs;
+    for (const int from : node.inputs) inputs.push_back(from < 0 ? Shape() : shapes[static_cast<std::size_t>(from)]);
+    try {
+      if (const Field window = window_of_layer(node, inputs); window) {
+        const Field& below = fields[static_cast<std::size_t>(node.inputs[0])];
+        if (below) fields[i] = through(*below, *window);
+        continue;
+      }
+    } catch (const Error&) {
+      continue;  // attributes of another meaning
+    }
+    // What keeps each place where it is: functions, sums, normalisations. A factor for each channel moves none either.
+    bool known = true;
+    for (std::size_t k = 0; k < inputs.size() && known; ++k) {
+      if (inputs[k].rank() != 4 || inputs[k][2] * inputs[k][3] == 1) continue;
+      const Field& below = fields[static_cast<std::size_t>(node.inputs[k])];
+      known = below && inputs[k][2] == shapes[i][2] && inputs[k][3] == shapes[i][3];
+      if (known) fields[i] = fields[i] ? joined(*fields[i], *below) : below;
+      known = known && fields[i].has_value();
+    }
+    if (!known) fields[i].reset();
+  }
+  return fields;
 }
 
 }  // namespace lamina::app

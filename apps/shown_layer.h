@@ -2,7 +2,9 @@
 
 #include <lamina/lamina.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace lamina::app {
 
@@ -15,5 +17,18 @@ struct ShownLayer {
 /// The node called `name`; if that is empty, the first convolution with the ReLU right after it. `source` is what
 /// errors call the model. Throws Error if there is no such layer, naming those that are called almost so.
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source);
+
+/// The pixels of the input that one place of a map depends on: those of place (0, 0) begin at (top, left), which may
+/// lie in the padding, and those of the next place `stride` pixels further.
+struct ReceptiveField {
+  Size2d size = 1, stride = 1;
+  int top = 0, left = 0;
+
+  friend bool operator==(const ReceptiveField&, const ReceptiveField&) = default;
+};
+
+/// For each node of the graph, whose outputs have these shapes. None where it depends on all of the input, or in a way
+/// that is not followed here: resized maps, attention, padding that the layer works out itself.
+std::vector<std::optional<ReceptiveField>> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes);
 
 }  // namespace lamina::app

@@ -22,7 +22,7 @@ endif()
 # Of apps/ what reads and answers requests: tests/ takes it without the rest of the command.
 set(LAMINA_ANSWERS serve/request serve/judge serve/body serve/service serve/hosted serve/inference serve/photos
                    serve/metrics serve/values options model_options photos/preprocess_options inputs photos/photos
-                   known_weights)
+                   known_weights shown_layer)
 
 # lamina_bake_page(TARGET): the files of the page as a source of the target.
 function(lamina_bake_page target)

@@ -1,100 +1,35 @@
 #!/usr/bin/env python3
-"""Drives the page of `lamina serve` with a headless Chromium: gives it a photograph, waits for the maps, moves to a
-filter, clicks a place, and compares what the canvases show with `lamina features --out`. Writes screenshots at
-the widths of a desk and a phone.
+"""Drives the page of `lamina serve` with a headless Chromium as people do: opens it, watches the lesson, points, presses
+keys, drops photographs, follows a link, on a desk and on a phone, in light and dark. What it shows is compared with
+`lamina run`: every number to the bit, every map pixel by pixel. Writes screenshots.
 
-    scripts/check_page.py --lamina build/cpu/bin/lamina [--photo docs/images/coffee.png] [--out pictures]
+    scripts/check_page.py --lamina build/cpu/bin/lamina [--out pictures] [--axe axe.min.js]
+
+axe.min.js (in the wheel axe-playwright-python) looks for what keeps people with disabilities out.
 """
 
 import argparse
 import base64
 import json
-import os
+import math
 import re
 import shutil
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
+from page.chromium import Browser
+
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class Browser:
-    """The DevTools protocol over a WebSocket, as little of both as is needed."""
-
-    def __init__(self, program, folder):
-        self.process = subprocess.Popen(
-            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0",
-             "--disable-dev-shm-usage", f"--user-data-dir={folder}", "about:blank"], stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if found := re.search(r"ws://([^/]+)/", line):
-                break
-        else:
-            sys.exit("Chromium does not start")
-        pages = json.load(urllib.request.urlopen(f"http://{found[1]}/json/list"))
-        path = next(page for page in pages if page["type"] == "page")["webSocketDebuggerUrl"].split(found[1])[1]
-        host, port = found[1].split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=60)
-        self.socket.sendall(f"GET {path} HTTP/1.1\r\nHost: {found[1]}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\n"
-                            "Sec-WebSocket-Version: 13\r\n\r\n".encode())
-        self.stream = self.socket.makefile("rb")
-        while self.stream.readline() != b"\r\n":
-            pass
-        self.number = 0
-
-    def receive(self):
-        text = b""
-        while True:
-            first, second = self.stream.read(2)
-            length = second & 127
-            if length == 126:
-                length = struct.unpack(">H", self.stream.read(2))[0]
-            elif length == 127:
-                length = struct.unpack(">Q", self.stream.read(8))[0]
-            text += self.stream.read(length)
-            if first & 128:
-                return json.loads(text)
-
-    def call(self, method, **parameters):
-        self.number += 1
-        data = json.dumps({"id": self.number, "method": method, "params": parameters}).encode()
-        head = struct.pack(">BBQ", 129, 255, len(data)) if len(data) > 65535 else struct.pack(">BBH", 129, 254, len(data))
-        mask = os.urandom(4)
-        self.socket.sendall(head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
-        while True:
-            answer = self.receive()
-            if answer.get("id") == self.number:
-                if "error" in answer:
-                    sys.exit(f"{method}: {answer['error']}")
-                return answer["result"]
-
-    def run(self, script):
-        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in result:
-            sys.exit(f"{script}: {result['exceptionDetails']}")
-        return result["result"].get("value")
-
-    def wait(self, script, seconds=20):
-        end = time.time() + seconds
-        while not self.run(script):
-            if time.time() > end:
-                sys.exit(f"waited in vain for {script}; the page says: {self.run('$(`status`).textContent')}")
-            time.sleep(0.01)
-
-    def screenshot(self, path, width, height, phone=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
-        time.sleep(0.3)
-        Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+PAGE = ROOT / "apps/serve/page"
+SIDE, WINDOW, STRIDE, PADDING = 224, 11, 4, 2
 
 
 def colours():
-    stops = [(0, 0, 4), (40, 60, 140), (160, 70, 130), (250, 150, 60), (252, 253, 220)]
+    stops = [(38, 34, 74), (98, 46, 142), (204, 66, 108), (250, 154, 56), (255, 250, 205)]
     table = []
     for i in range(256):
         at = i / 255 * (len(stops) - 1)
@@ -112,93 +47,220 @@ def read_tensor(path):
     return tensor["shape"], struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
 
 
+def single(text):
+    """The bits of a number as f32."""
+    return struct.pack("<f", float(text))
+
+
+class Page:
+    def __init__(self, browser, lamina, address, out):
+        self.browser, self.lamina, self.address, self.out = browser, lamina, address, out
+
+    def go(self, fragment=""):
+        self.browser.call("Page.navigate", url="about:blank")
+        self.browser.call("Page.navigate", url=self.address + fragment)
+        self.settled()
+
+    def settled(self):
+        self.browser.wait("typeof state !== 'undefined' && state.maps && document.body.dataset.ready && !$('classes').hidden")
+
+    def shoot(self, name):
+        self.browser.screenshot(self.out / f"{name}.png")
+
+    def expect(self, script, what):
+        assert self.browser.run(script), f"{what}: {script}"
+
+    def maps(self, photo):
+        """What `lamina run` makes of it."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([self.lamina, "run", "--model", str(ROOT / "weights/alexnet-conv1.safetensors"), "--input", str(photo),
+                            "--device", "cpu", "--out", f"{folder}/maps.safetensors"], check=True, stdout=subprocess.DEVNULL)
+            return read_tensor(f"{folder}/maps.safetensors")
+
+    def number_is(self, photo, filter, row, column, found=None):
+        (_, _, height, width), values = found or self.maps(photo)
+        expected = values[(filter * height + row) * width + column]
+        shown = self.browser.run("[$('number').dataset.value, $('exact').textContent, state.shown, state.place.row, state.place.column]")
+        assert shown[2:] == [filter, row, column], f"expected filter {filter} at row {row}, column {column}, got {shown}"
+        assert single(shown[0]) == struct.pack("<f", expected), f"the page shows {shown[0]}, lamina run gives {expected!r}"
+        assert f"Exactly {shown[0]}:" in shown[1], shown
+
+    def choose_file(self, path):
+        root = self.browser.call("DOM.getDocument")["root"]["nodeId"]
+        file = self.browser.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        self.browser.call("DOM.setFileInputFiles", nodeId=file, files=[str(path)])
+
+
+def lesson(page):
+    """On arrival: a photograph and its maps, pixel by pixel, then place by place. Not for who wants no motion."""
+    browser = page.browser
+    page.go()
+    browser.wait("lesson && $('words').textContent.includes('of 121 pixels')")
+    page.shoot("lesson-pixels")
+    browser.wait("lesson && state.known > 30 && state.known < Infinity")
+    page.shoot("lesson-places")
+    page.expect("state.example === 'cat' && document.querySelectorAll('#maps button').length === 96", "a cat and its maps")
+    browser.wait("!lesson")
+    page.expect("state.known === Infinity && !$('cell').hidden", "the lesson ends with the whole map")
+    browser.prefers(reduced_motion="reduce")
+    page.go()
+    time.sleep(0.5)
+    page.expect("!lesson && state.known === Infinity", "no motion for who wants none")
+
+
+def numbers(page):
+    """By pointer and by keys: every number is `lamina run`'s, and the maps are drawn of them."""
+    browser, photo = page.browser, PAGE / "cat.jpg"
+    (_, count, height, width), values = found = page.maps(photo)
+    assert browser.run("document.querySelectorAll('#maps button').length") == count, "a button for each map"
+    table, size = colours(), height * width
+    for index in (0, 17, count - 1):
+        shown = browser.run(f"[...document.querySelector('[data-map=\"{index}\"] canvas.map').getContext('2d')"
+                            f".getImageData(0, 0, {width}, {height}).data]")
+        scale, wrong = browser.run(f"state.scales[{index}]"), 0
+        for place, value in enumerate(values[index * size:(index + 1) * size]):
+            level = int(255 * min(1, math.sqrt(abs(value) / scale)) + 0.5)
+            wrong += any(abs(a - b) > 2 for a, b in zip(table[level], shown[4 * place:4 * place + 3]))
+        assert wrong == 0, f"map {index}: {wrong} of {size} pixels differ from lamina run"
+    left, top, side = browser.run("(b => [b.left, b.top, b.width])($('photo').getBoundingClientRect())")
+    filter = browser.run("state.shown")
+    for row, column in ((0, 0), (20, 31), (height - 1, width - 1), (33, 7)):
+        middle = [(STRIDE * at - PADDING + WINDOW / 2) / SIDE * side for at in (column, row)]
+        browser.mouse("mouseMoved", left + min(side - 1, max(0, middle[0])), top + min(side - 1, max(0, middle[1])))
+        page.number_is(photo, filter, row, column, found)
+        total = browser.run("(p => p.sum + p.bias)(productsAt(state.shown, state.place))")
+        value = values[(filter * height + row) * width + column]
+        assert abs(max(0, total) - value) < 1e-5 * max(1, abs(value)), f"the products add up to {total}, the map has {value}"
+    box = browser.run("(b => [b.left, b.top])($('frame').getBoundingClientRect())")
+    assert abs(box[0] + 2 - left - (STRIDE * 7 - PADDING) / SIDE * side) < 1.5, "the frame is where the window is"
+    page.shoot("desk")
+    browser.run("$('stage').focus()")
+    browser.key("ArrowRight")
+    browser.key("ArrowUp")
+    page.number_is(photo, filter, 32, 8, found)
+    browser.key("PageDown")
+    page.number_is(photo, filter + 1, 32, 8, found)
+    browser.key("Home")
+    best = max(range(size), key=lambda i: values[(filter + 1) * size + i])
+    page.number_is(photo, filter + 1, best // width, best % width, found)
+    browser.run("document.querySelector('#maps [aria-checked=true]').focus()")
+    browser.key("ArrowLeft")
+    page.number_is(photo, filter, best // width, best % width, found)
+    browser.run("$('sort').value = 'place'; $('sort').dispatchEvent(new Event('change'))")
+    first = browser.run("Number($('maps').firstChild.dataset.map)")
+    assert first == max(range(count), key=lambda i: values[i * size + best]), "sorted by what fits at the window"
+    browser.run("$('best').querySelectorAll('button')[1].click()")
+    page.expect("state.place.row !== state.peaks[state.shown].row || state.place.column !== state.peaks[state.shown].column", "another bright place")
+    browser.run("$('lay').click()")
+    page.shoot("map-over-photo")
+    browser.run("$('lay').click(); $('link').click()")
+    link = browser.run("location.hash")
+    place = browser.run("[state.shown, state.place.row, state.place.column, $('number').dataset.value]")
+    browser.run("window.mine = pictureToKeep(); 0")
+    (page.out / "kept.png").write_bytes(base64.b64decode(browser.run("mine.toDataURL()").split(",")[1]))
+    page.expect("mine.width > 1000 && mine.toDataURL().length > 50000", "a picture to keep")
+    return link, place
+
+
+def other_photographs(page, link, place):
+    browser = page.browser
+    page.go(link)
+    assert browser.run("[state.shown, state.place.row, state.place.column, $('number').dataset.value]") == place, "the link restores what was shown"
+    page.go("#photo=seven&model=digits&layer=features.3&filter=5&place=3,4")
+    page.expect("state.example === 'seven' && state.info.model === 'digits' && state.info.layer === 'features.3' && state.shown === 5", "a link to a layer of digits")
+    page.expect("!state.filters && $('classes').querySelector('h2').textContent.includes('says: seven') && !$('doubt').textContent", "a seven is a seven")
+    page.expect("state.layer.field.size[0] === 15 && state.layer.field.stride[0] === 2", "the receptive field of features.3")
+    page.expect("$('best').querySelectorAll('button').length > 2", "its most excited places")
+    page.shoot("deep")
+    page.go("#model=digits&layer=features.1&photo=cat")
+    page.expect("$('doubt').textContent.includes('it is not sure of this photograph')", "a cat is no digit")
+    browser.run("$('clock').open = true; $('steps').open = true")
+    browser.wait("$('profile').children.length > 3")
+    page.go("#photo=nothing&model=none&layer=%22&filter=-7&place=a,b")
+    page.expect("state.example === 'cat' && !document.querySelector('.error')", "a link that is wrong opens the page all the same")
+    # Dropped.
+    browser.run("fetch('/rocket.jpg').then(r => r.blob()).then(b => { const d = new DataTransfer(); d.items.add(new File([b], 'r.jpg'));"
+                "document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})); })")
+    browser.wait("state.example === null && state.bitmap.width === 384 && $('status').textContent === '' && state.run > 1 && !$('classes').hidden")
+    filter, row, column = browser.run("[state.shown, state.place.row, state.place.column]")
+    page.number_is(PAGE / "rocket.jpg", filter, row, column)
+    # What no browser draws goes to the server, and so does what nobody can read, whose words are then shown.
+    formats = subprocess.run([page.lamina, "doctor"], capture_output=True, text=True).stdout
+    files = [("tests/golden/images/colour.ppm", "state.bitmap.width === 40 && $('status').textContent === ''")]
+    if "HEIC" in formats:
+        files.append(("tests/golden/heic/turned.heic", "state.bitmap.width !== 40 && $('status').textContent === ''"))
+    files.append(("README.md", "$('status').textContent.includes('expected a photograph: PNG')"))
+    for name, shown in files:
+        page.choose_file(ROOT / name)
+        browser.wait(shown)
+    page.shoot("refused")
+    page.expect("performance.getEntriesByType('resource').every(r => r.name.startsWith(location.origin))", "asks this server alone")
+    browser.call("Network.enable")
+    browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    browser.run("$('examples').querySelector('[data-photo=coffee]').click()")
+    browser.wait("$('status').textContent === 'The server does not answer.'")
+    browser.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    browser.run("$('examples').querySelector('[data-photo=coffee]').click()")
+    browser.wait("state.example === 'coffee' && $('status').textContent === ''")
+
+
+def everybody(page, axe):
+    """On a phone and a desk, light and dark: nothing is cut off, thumbs find what they aim at, axe finds nothing."""
+    browser = page.browser
+    for width, height, phone in ((1400, 950, False), (390, 844, True), (800, 1100, True)):
+        browser.window(width, height, phone)
+        for scheme in ("light", "dark"):
+            browser.prefers(color_scheme=scheme, reduced_motion="reduce")
+            page.go("#photo=coffee")
+            page.shoot(f"{width}-{scheme}")
+            page.expect("document.documentElement.scrollWidth <= innerWidth", "the page is wider than the screen")
+            if axe:
+                browser.run(axe + "; 0")
+                found = browser.run("axe.run().then(r => r.violations.map(v => `${v.id}: ${v.help}: ${v.nodes.map(n => n.target).join(' ')}`))")
+                assert not found, f"{width} {scheme}: " + "\n".join(found)
+        if phone:
+            small = browser.run("[...document.querySelectorAll('button, select, #pick')].map(e => [e, e.getBoundingClientRect()])"
+                                ".filter(([e, b]) => b.height && (b.height < 44 || b.width < 44)).map(([e]) => e.outerHTML.slice(0, 80))")
+            assert not small, f"too small for thumbs: {small}"
+            if width < 500:
+                page.expect("$('classes').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
+            browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
+            page.shoot(f"{width}-maps")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default=str(ROOT / "build/release/bin/lamina"))
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome"))
-    parser.add_argument("--photo", default=str(ROOT / "docs/images/coffee.png"))
+    parser.add_argument("--axe", help="axe-core's axe.min.js")
     parser.add_argument("--out", help="a folder for screenshots")
     options = parser.parse_args()
     if options.chromium is None:
         sys.exit("check_page.py: there is no Chromium (apt install chromium)")
     folder = tempfile.mkdtemp()
-    server = subprocess.Popen([options.lamina, "serve", "--port", "0", "--device", "cpu", "--path",
-                               str(ROOT / "apps/serve/page")], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([options.lamina, "serve", "--port", "0", "--device", "cpu", "--path", str(PAGE)],
+                              stdout=subprocess.PIPE, text=True, cwd=ROOT)
     browser = None
     try:
         address = re.search(r"http://\S+", server.stdout.readline())[0]
         browser = Browser(options.chromium, folder)
         out = Path(options.out) if options.out else Path(folder)
         out.mkdir(exist_ok=True)
-        browser.call("Emulation.setDeviceMetricsOverride", width=1400, height=950, deviceScaleFactor=1, mobile=False)
+        page = Page(browser, options.lamina, address, out)
+        browser.window(1400, 950)
         browser.call("Emulation.setFocusEmulationEnabled", enabled=True)
-        browser.call("Page.navigate", url=address)
-        browser.wait("document.readyState === 'complete' && state.models.length > 0")
-        browser.wait("performance.getEntriesByName('first-contentful-paint').length")
+        lesson(page)
         paint = browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        browser.wait("!$('before').hidden")
-        browser.screenshot(out / "empty.png", 1400, 950)
-        root = browser.call("DOM.getDocument")["root"]["nodeId"]
-        file = browser.call("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        other_photographs(page, *numbers(page))
         took = []
         for _ in range(5):
-            browser.run("delete document.body.dataset.ready; $('file').value = ''; window.began = 0;"
-                        "$('file').addEventListener('change', () => window.began = performance.now(), {once: true, capture: true});"
-                        "window.over = new Promise(done => new MutationObserver((_, o) => { if (document.body.dataset.ready) "
-                        "{ o.disconnect(); done(performance.now()); } }).observe(document.body, {attributes: true})); 0")
-            browser.call("DOM.setFileInputFiles", nodeId=file, files=[str(Path(options.photo).resolve())])
+            browser.run("delete document.body.dataset.ready; window.began = performance.now(); window.over = new Promise(done => new MutationObserver((_, o) => "
+                        "{ if (document.body.dataset.ready) { o.disconnect(); done(performance.now()); } }).observe(document.body, {attributes: true}));"
+                        "$('examples').querySelector('[data-photo=coffee]').click()")
             took.append(browser.run("window.over.then(t => t - window.began)"))
-        browser.wait("$('bars').children.length > 0")
-
-        maps = Path(folder) / "maps.safetensors"
-        subprocess.run([options.lamina, "features", options.photo, "--device", "cpu", "--out", str(maps)], check=True, stdout=subprocess.DEVNULL)
-        shape, values = read_tensor(maps)
-        table, size = colours(), shape[2] * shape[3]
-        assert browser.run("document.querySelectorAll('#maps button').length") == shape[1], "a button for each map"
-        for index in (0, 17, shape[1] - 1):
-            shown = browser.run(f"[...document.querySelector('[data-map=\"{index}\"] canvas.map').getContext('2d')"
-                                f".getImageData(0, 0, {shape[3]}, {shape[2]}).data]")
-            one = values[index * size:(index + 1) * size]
-            low, high = min(0, min(one)), max(one)
-            wrong = 0
-            for place, value in enumerate(one):
-                level = min(255, max(0, int((value - low) * 255 / (high - low) + 0.5))) if high > low else 0
-                wrong += any(abs(a - b) > 2 for a, b in zip(table[level], shown[4 * place:4 * place + 3]))
-            assert wrong == 0, f"map {index}: {wrong} of {size} pixels differ from lamina features"
-
-        browser.run("$('sort').value = 'strength'; $('sort').dispatchEvent(new Event('change'))")
-        browser.run("document.querySelector('#maps button').focus()")
-        browser.wait("state.shown >= 0 && $('detail').textContent.includes('mean')")
-        browser.screenshot(out / "desk.png", 1400, 950)
-        browser.run("const box = $('stage').getBoundingClientRect(); $('stage').dispatchEvent(new MouseEvent('click', "
-                    "{bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}))")
-        browser.wait("state.place && $('sort').value === 'place' && $('detail').textContent.includes('marked place')")
-        browser.run("$('model').value = 'digits'; $('model').dispatchEvent(new Event('change'))")
-        browser.wait("state.info && state.info.model === 'digits' && $('status').textContent === ''")
-        browser.wait("$('doubt').textContent.includes('it is not sure of this photograph')")
-        browser.run("$('steps').open = true")
-        browser.wait("$('profile').children.length > 3")
-        browser.screenshot(out / "digits.png", 1400, 1200)
-        browser.run("$('steps').open = false; $('model').value = 'alexnet-conv1'; $('model').dispatchEvent(new Event('change'))")
-        browser.wait("state.info.model === 'alexnet-conv1' && $('status').textContent === ''")
-        browser.run("document.querySelector('#maps button').click()")
-        browser.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
-        browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
-        browser.screenshot(out / "phone-maps.png", 390, 844, phone=True)
-        browser.run("scrollTo(0, 0)")
-        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-        browser.screenshot(out / "dark.png", 1400, 950)
-        browser.screenshot(out / "phone.png", 390, 844, phone=True)
-        assert browser.run("$('caption').getBoundingClientRect().height > 40"), "a phone shows what can be done"
-        # What no browser draws goes to the server, and so does what nobody can read, whose words are then shown.
-        for name, shown in (("tests/golden/images/colour.ppm", "state.bitmap.width === 40 && $('status').textContent === ''"),
-                            ("README.md", "$('status').textContent.includes('expected a photograph: PNG')")):
-            browser.call("DOM.setFileInputFiles", nodeId=file, files=[str(ROOT / name)])
-            browser.wait(shown)
-        browser.screenshot(out / "refused.png", 390, 844, phone=True)
-        assert browser.run("document.documentElement.scrollWidth") <= 390, "the page is wider than a phone"
+        everybody(page, Path(options.axe).read_text() if options.axe else "")
         print(f"first paint {paint:.0f} ms; photograph to maps {min(took):.0f} ms (of {len(took)}, the slowest {max(took):.0f});"
-              f" all checks passed{'; screenshots in ' + str(out) if options.out else ''}")
+              f" all checks passed{'' if options.axe else ', without axe'}{'; screenshots in ' + str(out) if options.out else ''}")
     finally:
         if browser:
             browser.process.terminate()

@@ -41,6 +41,7 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
   }
   const auto& nodes = graph.nodes();
   std::vector<const Conv2d*> filters(nodes.size(), nullptr);
+  const auto fields = receptive_fields(graph, shapes);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Graph::Node& node = nodes[i];
     if (node.module == nullptr) continue;
@@ -52,7 +53,7 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
     }
     if (node.module->op() == "relu" && from >= 0) filters[i] = filters[static_cast<std::size_t>(from)];
     if (shapes[i].rank() != 4 || shapes[i].numel() == 0) continue;
-    layers.push_back({node.name, std::string(node.module->op()), shapes[i], filters[i]});
+    layers.push_back({node.name, std::string(node.module->op()), shapes[i], filters[i], fields[i]});
   }
   return layers;
 }

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "photos/memory_budget.h"
 #include "photos/preprocess_options.h"
 #include "serve/http.h"
+#include "shown_layer.h"
 
 namespace lamina::app {
 
@@ -40,6 +42,7 @@ class Hosted {
     std::string name, op;
     Shape shape;
     const Conv2d* filters = nullptr;  ///< of a convolution that sees the photograph itself, or of the ReLU after it
+    std::optional<ReceptiveField> field = {};  ///< of the photograph as the network sees it
   };
   const std::vector<Layer>& layers() const { return layers_; }
   /// The layer of that name; of none: the first with filters, after its ReLU. Throws Refusal if there is none.

@@ -24,6 +24,18 @@ double milliseconds(std::chrono::nanoseconds time) { return std::chrono::duratio
 /// As 7-bit text, which may also be the value of a header.
 std::string dumped(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
+/// A copy of planes [N, 3, H, W], of the network's input or its filters, with red before blue.
+Tensor red_first(const Tensor& planes, const Model& model) {
+  Tensor result = planes.clone();
+  if (!model.preprocess || model.preprocess->order != ChannelOrder::bgr) return result;
+  const auto plane = static_cast<std::size_t>(result.shape()[2] * result.shape()[3]);
+  const std::span<float> values = result.values<float>();
+  for (std::size_t at = 0; at < values.size(); at += 3 * plane) {
+    std::ranges::swap_ranges(values.subspan(at, plane), values.subspan(at + 2 * plane, plane));
+  }
+  return result;
+}
+
 bool has_classes(const Model& model) {
   try {
     return class_count(model.graph) > 0;
@@ -178,7 +190,27 @@ Reply Service::features(const Call& call) {
   return reply;
 }
 
-/// The filters of a layer that sees the photograph, as f32 [filters, 3, height, width], red first.
+/// What the network sees: f32 [3, height, width], red first, and how these numbers were made of levels.
+Reply Service::input(const Call& call) {
+  require_ready();
+  const Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
+  const Preprocess& settings = model.preprocess();
+  const auto side = static_cast<std::uint64_t>(settings.crop);
+  call.reserve(2 * 3 * side * side * sizeof(float));  // the numbers, and the reply
+  const Photo photo = photo_of(call, model);
+  const Tensor seen = red_first(photo.input, model.model());
+  Reply reply = {.body = std::string(static_cast<const char*>(seen.raw()), seen.bytes()),
+                 .type = "application/octet-stream"};
+  reply.headers["Lamina-Description"] = dumped({{"model", model.name()},
+                                                {"shape", {3, side, side}},
+                                                {"mean", settings.mean},
+                                                {"std", settings.std},
+                                                {"divisor", settings.divisor},
+                                                {"photo", photo.description}});
+  return reply;
+}
+
+/// The filters of a layer that sees the photograph, as f32 [filters, 3, height, width], red first, and what each adds.
 Reply Service::filters(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
@@ -186,20 +218,13 @@ Reply Service::filters(const Call& call) {
   if (layer.filters == nullptr) {
     throw Refusal{404, fmt::format("{}: {} has no filters that see the photograph", model.name(), layer.name)};
   }
-  Tensor weight = layer.filters->weight().clone();
+  const Tensor weight = red_first(layer.filters->weight(), model.model());
   const Shape& shape = weight.shape();
-  if (model.model().preprocess && model.model().preprocess->order == ChannelOrder::bgr) {
-    const auto plane = static_cast<std::size_t>(shape[2] * shape[3]);
-    const std::span<float> values = weight.values<float>();
-    for (std::size_t at = 0; at < values.size(); at += 3 * plane) {
-      std::swap_ranges(values.begin() + static_cast<std::ptrdiff_t>(at),
-                       values.begin() + static_cast<std::ptrdiff_t>(at + plane),
-                       values.begin() + static_cast<std::ptrdiff_t>(at + 2 * plane));
-    }
-  }
+  std::vector<float> bias(static_cast<std::size_t>(shape[0]));
+  if (layer.filters->bias().defined()) std::ranges::copy(layer.filters->bias().values<float>(), bias.begin());
   Reply reply = {.body = std::string(static_cast<const char*>(weight.raw()), weight.bytes()),
                  .type = "application/octet-stream"};
-  reply.headers["Lamina-Description"] = dumped({{"shape", {shape[0], shape[1], shape[2], shape[3]}}});
+  reply.headers["Lamina-Description"] = dumped({{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", bias}});
   return reply;
 }
 
@@ -213,9 +238,14 @@ Reply Service::models() {
                         {"op", layer.op},
                         {"shape", {layer.shape[1], layer.shape[2], layer.shape[3]}},
                         {"filters", layer.filters != nullptr}});
+      if (!layer.field) continue;
+      const auto& [size, stride, top, left] = *layer.field;
+      layers.back()["field"] = {
+          {"size", {size.height, size.width}}, {"stride", {stride.height, stride.width}}, {"start", {top, left}}};
     }
     list.push_back({{"name", model->name()},
                     {"photographs", model->model().preprocess.has_value()},
+                    {"side", model->model().preprocess ? model->model().preprocess->crop : 0},
                     {"classes", has_classes(model->model())},
                     {"layer", model->layers().empty() ? "" : model->layer("").name},
                     {"device", to_string(model->pool().plan().options().device)},

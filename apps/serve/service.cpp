@@ -75,6 +75,7 @@ Reply Service::handle(const Call& call) {
   if (first == "classify" && path.size() == 1) return classify(call);
   if (first == "features" && path.size() == 1) return features(call);
   if (first == "picture" && path.size() == 1) return picture(call);
+  if (first == "input" && path.size() == 1) return input(call);
   require(call, "GET");
   if (first == "models" && path.size() == 1) return models();
   if (first == "filters" && path.size() == 1) return filters(call);
@@ -143,7 +144,7 @@ void Service::done(const Call& call, const Reply& reply, double seconds) {
   // Few paths that are there, one for all others: whoever asks for many must not fill the memory.
   const std::vector<std::string> path = segments(call.path);
   std::string kind = call.path == "/" ? "page" : "other";
-  for (const char* known : {"classify", "features", "picture", "filters", "models", "metrics", "profile"}) {
+  for (const char* known : {"classify", "features", "picture", "input", "filters", "models", "metrics", "profile"}) {
     if (!path.empty() && path[0] == known) kind = known;
   }
   if (!path.empty() && path[0] == "v2") kind = path.back() == "infer" ? "infer" : "v2";

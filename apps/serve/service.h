@@ -45,6 +45,7 @@ class Service {
   Reply classify(const Call& call);
   Reply features(const Call& call);
   Reply picture(const Call& call);
+  Reply input(const Call& call);
   Reply filters(const Call& call);
   Reply models();
   Reply metrics();

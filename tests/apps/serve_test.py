@@ -161,7 +161,6 @@ class Serve(unittest.TestCase):
         status, maps, headers = self.ask("/features?model=alexnet-conv1&layer=features.1", DIGIT, binary)
         self.assertEqual((status, len(maps)), (200, 96 * 55 * 55 * 4))
         self.assertEqual(json.loads(headers["Lamina-Description"])["shape"], [96, 55, 55])
-        self.assertEqual(len(self.ask("/filters?model=alexnet-conv1")[1]), 96 * 3 * 11 * 11 * 4)
         if not ALONE:
             subprocess.run([LAMINA, "features", "weights/digits/7.png", "--out", f"{DIRECTORY}/maps.png", "--output-tensor",
                             f"{DIRECTORY}/maps.safetensors", "--device", "cpu"], cwd=SOURCE, check=True, capture_output=True)
@@ -174,6 +173,8 @@ class Serve(unittest.TestCase):
                 ("/classify?model=no", DIGIT, 404, "no model"),
                 ("/classify?top=x", DIGIT, 400, "top"),
                 ("/features?layer=no", DIGIT, 404, "no layer"),
+                ("/input?model=no", DIGIT, 404, "no model"),
+                ("/input", b"hello", 415, "expected a photograph"),
                 ("/filters?model=digits&layer=features.3", None, 404, "filters")):
             self.refused(status, words, path, body)
         draw = random.Random(11)
@@ -185,16 +186,6 @@ class Serve(unittest.TestCase):
                 status = self.ask("/classify", bytes(broken[:draw.randint(1, 2 * len(broken))]), headers)[0]
                 self.assertIn(status, (200, 400, 415, 422))
         self.refused(400, "", "/classify", b"--abc\r\nnonsense", {"Content-Type": "multipart/form-data; boundary=xyz"})
-
-    def test_the_page_and_nothing_else_of_the_disk(self):
-        for path, kind in (("/", "text/html"), ("/app.js", "text/javascript"), ("/draw.js", "text/javascript"), ("/style.css", "text/css")):
-            status, content, headers = self.ask(path)
-            self.assertEqual((status, headers["Content-Type"].split(";")[0]), (200, kind))
-            self.assertGreater(len(content), 1000)
-        page = SOURCE / "apps/serve/page"
-        self.assertLessEqual(sum(file.stat().st_size for file in page.iterdir()), 61440)
-        for path in ("/../CMakeLists.txt", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/app.js/../../README.md"):
-            self.assertEqual(self.ask(path)[0], 404, path)
 
     def test_limits_and_clients_that_die(self):
         self.assertEqual(self.ask("/classify", b"x" * (5 << 20))[0], 413)

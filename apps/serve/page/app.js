@@ -2,8 +2,8 @@
 // The page of `lamina serve`: a photograph goes to the server, maps come back as f32 and are drawn here.
 
 const $ = id => document.getElementById(id);
-const state = { models: [], bitmap: null, blob: null, maps: null, shape: null, info: null, filters: null,
-                shown: -1, pinned: -1, place: null, run: 0 };
+const state = { models: [], example: null, bitmap: null, blob: null, maps: null, shape: null, info: null, layer: null, side: 0, filters: null,
+                input: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, drawn: -1, known: Infinity, run: 0 };
 
 async function ask(path, options = {}) {
   let response;
@@ -11,7 +11,7 @@ async function ask(path, options = {}) {
   if (response.ok) return response;
   let message = response.statusText;
   try { message = (await response.json()).error; } catch {}
-  throw new Error(message);
+  throw Object.assign(new Error(message), { status: response.status });
 }
 
 function say(text, error = false) {
@@ -20,171 +20,152 @@ function say(text, error = false) {
 }
 
 const query = (path, parameters) => path + "?" + new URLSearchParams(parameters);
-const fixed = (x, digits) => Number.isFinite(x) ? x.toFixed(digits) : "–";
-
+const described = async reply => ({ ...JSON.parse(reply.headers.get("Lamina-Description")), data: new Float32Array(await reply.arrayBuffer()) });
 const mapOf = i => { const [, h, w] = state.shape; return state.maps.subarray(i * h * w, (i + 1) * h * w); };
-
-// Where the network looks: the crop, in pixels of the photograph, and the same on a map.
-function placeOnMap() {
-  if (!state.place || !state.info) return -1;
-  const [x, y, cw, ch] = state.info.photo.crop, [, h, w] = state.shape;
-  const u = (state.place.x - x) / cw, v = (state.place.y - y) / ch;
-  if (u < 0 || u >= 1 || v < 0 || v >= 1) return -1;
-  return Math.floor(v * h) * w + Math.floor(u * w);
-}
+const byName = name => state.models.find(m => m.name === name);
 
 function drawPhoto() {
-  const canvas = $("photo"), bitmap = state.bitmap, scale = Math.min(1, 1400 / Math.max(bitmap.width, bitmap.height));
-  canvas.width = Math.round(bitmap.width * scale); canvas.height = Math.round(bitmap.height * scale);
-  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-  drawOverlay();
-}
-
-function drawOverlay() {
-  const canvas = $("overlay"), under = $("photo"), context = canvas.getContext("2d");
-  canvas.width = under.width; canvas.height = under.height;
-  if (!state.info) return;
-  const scale = under.width / state.info.photo.width;
-  const [x, y, w, h] = state.info.photo.crop.map(v => v * scale);
-  context.fillStyle = "rgb(0 0 0 / .45)";
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.clearRect(x, y, w, h);
-  const index = state.shown;
-  if (index >= 0 && state.maps) {
-    const small = document.createElement("canvas");
-    drawMap(small, mapOf(index), state.shape[1], state.shape[2], true);
-    context.imageSmoothingEnabled = true;
-    context.drawImage(small, x, y, w, h);
-  }
-  context.strokeStyle = "#fff"; context.lineWidth = Math.max(1.5, canvas.width / 400);
-  context.strokeRect(x, y, w, h);
-  const ring = $("place");
-  ring.hidden = !state.place;
-  if (state.place) {
-    ring.style.left = 100 * state.place.x / state.info.photo.width + "%";
-    ring.style.top = 100 * state.place.y / state.info.photo.height + "%";
-  }
+  const size = 672;
+  drawPart($("photo"), state, [0, 0, 1, 1], size);
+  const [, h, w] = state.shape;
+  if ($("lay").checked) drawLight($("photo").getContext("2d"), mapOf(state.shown), h, w, state.scales[state.shown], size);
 }
 
 function show(index) {
-  state.shown = index;
-  drawOverlay();
-  const detail = $("detail");
-  detail.replaceChildren();
-  if (index < 0) return;
-  const values = mapOf(index);
-  let sum = 0, largest = -Infinity, zero = 0;
-  for (const v of values) { sum += v; largest = Math.max(largest, v); if (v <= 0) ++zero; }
-  if (state.filters) { const c = element("canvas"); drawFilter(c, index, state.filters); detail.append(c); }
-  const map = element("canvas");
-  drawMap(map, values, state.shape[1], state.shape[2]);
-  detail.append(map);
-  const at = placeOnMap();
-  detail.append(element("p", `${state.filters ? "Filter" : "Map"} ${index}: mean ${fixed(sum / values.length, 3)}, largest ` +
-    `${fixed(largest, 2)}, silent in ${Math.round(100 * zero / values.length)} % of the places` +
-    (at >= 0 ? `; at the marked place ${fixed(values[at], 2)}.` : ".")));
+  if (lesson) stopLesson();
+  Object.assign(state, { shown: index, most: null });
+  if ($("lay").checked) drawPhoto();
+  showWindow();
+  showText();
+}
+
+function goTo(place, kept = true) {
+  if (lesson) stopLesson();
+  const [, h, w] = state.shape;
+  state.place = { row: Math.max(0, Math.min(h - 1, place.row)), column: Math.max(0, Math.min(w - 1, place.column)) };
+  showWindow();
+  if (!kept) return;
+  keepInAddress();
+  if ($("sort").value === "place") drawMaps();
+}
+
+// Of each map: what it is measured by, and its brightest place. Maps that hardly answer are not made brighter than they are.
+function measure() {
+  const [count, , w] = state.shape;
+  const own = Array.from({ length: count }, (_, i) => scaleOf(mapOf(i))), least = 0.05 * Math.max(...own);
+  state.scales = own.map(scale => Math.max(scale, least));
+  state.peaks = own.map((_, i) => {
+    const values = mapOf(i);
+    let best = 0;
+    for (let k = 1; k < values.length; ++k) if (!(values[k] <= values[best])) best = k;
+    return { row: Math.floor(best / w), column: best % w, value: values[best] };
+  });
 }
 
 function drawMaps() {
-  const [count, h, w] = state.shape, how = $("sort").value, at = placeOnMap();
-  const strength = [];
-  for (let i = 0; i < count; ++i) {
+  const [count, h, w] = state.shape, how = $("sort").value, at = state.place.row * w + state.place.column;
+  const strength = Array.from({ length: count }, (_, i) => {
     const values = mapOf(i);
-    let sum = 0;
-    for (const v of values) sum += v;
-    strength.push(how === "place" && at >= 0 ? values[at] : sum / values.length);
-  }
+    return how === "place" ? values[at] : values.reduce((a, b) => a + b, 0) / values.length;
+  });
   const order = [...strength.keys()];
   if (how !== "number") order.sort((a, b) => strength[b] - strength[a] || a - b);
-  const list = document.createDocumentFragment();
-  for (const i of order) {
-    const item = element("li"), button = element("button");
+  const focused = $("maps").contains(document.activeElement);
+  $("maps").replaceChildren(...order.map(i => {
+    const button = element("button"), map = element("canvas", "", "map"), label = element("span");
     button.type = "button"; button.dataset.map = i;
-    button.setAttribute("aria-pressed", i === state.pinned);
-    button.setAttribute("aria-label", `${state.filters ? "Filter" : "Map"} ${i}, mean ${fixed(strength[i], 2)}`);
+    button.setAttribute("role", "radio");
+    button.setAttribute("aria-label", `${state.filters ? "Filter" : "Map"} ${i}, ${how === "place" ? "at the window" : "on average"} ${two(strength[i])}`);
     if (state.filters) { const f = element("canvas"); drawFilter(f, i, state.filters); button.append(f); }
-    const map = element("canvas", "", "map");
-    drawMap(map, mapOf(i), h, w);
-    const label = element("span");
-    label.append(element("b", String(i)), element("span", fixed(strength[i], 2)));
+    drawMap(map, mapOf(i), h, w, state.scales[i]);
+    label.append(element("b", String(i)), element("span", two(strength[i])));
     button.append(map, label);
-    item.append(button);
-    list.append(item);
+    return button;
+  }));
+  pin(state.pinned, focused);
+  $("title").textContent = state.filters ? `The ${count} patterns, and the map of each` : `The ${count} maps of this layer`;
+  $("summary").textContent = `Each map has ${h} × ${w} numbers, one for each place of the window, drawn from its own darkest to its brightest. ` +
+    `${state.maps.some(v => v < 0) ? "Blue is below zero. " : ""}The number below: its answer ${how === "place" ? "at the window" : "on average"}.`;
+}
+
+function pin(index, focus = false) {
+  state.pinned = index;
+  for (const b of $("maps").children) {
+    const mine = Number(b.dataset.map) === index;
+    b.setAttribute("aria-checked", mine);
+    b.tabIndex = mine ? 0 : -1;
+    if (mine && focus) b.focus({ preventScroll: true });
   }
-  $("maps").replaceChildren(list);
-  const noun = state.filters ? `${count} filters (above) and their maps (below)` : `${count} maps`;
-  $("summary").textContent = `${noun} of ${h} × ${w}, each from its own darkest to its brightest value. The number is ` +
-    (how === "place" && at >= 0 ? "the answer at the marked place." : "the map's mean.");
+}
+
+function choose(index, focus = false) {
+  pin(index, focus);
+  show(index);
+  keepInAddress();
 }
 
 async function classify(run) {
-  const model = state.models.find(m => m.classes && m.photographs);
+  const able = m => m && m.classes && m.photographs, chosen = byName($("model").value);
+  const model = able(chosen) ? chosen : state.models.find(able);
   $("classes").hidden = true;
   if (!model) return;
-  const chosen = state.models.find(m => m.name === $("model").value);
-  const name = chosen && chosen.classes && chosen.photographs ? chosen.name : model.name;
-  const answer = await (await ask(query("/classify", { model: name, top: 5 }), { method: "POST", body: state.blob })).json();
+  const answer = await (await ask(query("/classify", { model: model.name, top: 5 }), { method: "POST", body: state.blob })).json();
   if (run !== state.run) return;
   $("classes").hidden = false;
-  $("classes").querySelector("h2").textContent = `What the model “${name}” takes it for`;
+  $("classes").classList.toggle("unsure", Boolean(answer.doubt));
+  $("classes").querySelector("h2").textContent = answer.doubt ? `What is it? The model “${model.name}” is not sure` : `The model “${model.name}” says: ${answer.classes[0].name}`;
   $("doubt").textContent = answer.doubt ? answer.doubt[0].toUpperCase() + answer.doubt.slice(1) + "." : "";
-  bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability })), v => (100 * v).toFixed(1) + " %");
+  bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability })), v => (100 * v).toFixed(1) + " %", 1);
 }
 
 const kept = new Map();
 async function filtersOf(model, layer) {
   const key = JSON.stringify([model, layer]);
-  if (!kept.has(key)) {
-    const reply = await ask(query("/filters", { model, layer }));
-    kept.set(key, { shape: JSON.parse(reply.headers.get("Lamina-Description")).shape,
-                    data: new Float32Array(await reply.arrayBuffer()) });
-  }
+  if (!kept.has(key)) kept.set(key, await described(await ask(query("/filters", { model, layer }))));
   return kept.get(key);
 }
 
-// Before there is a photograph: the patterns that will be looked for.
-async function showPatterns() {
-  const model = state.models.find(m => m.layers.some(l => l.name === m.layer && l.filters));
-  if (!model) return;
-  const filters = await filtersOf(model.name, model.layer), [count, , h, w] = filters.shape;
-  $("before").querySelector("h2").textContent = `The ${count} patterns of ${h} × ${w} pixels that ${model.name} looks for`;
-  $("before").querySelector("div").replaceChildren(...Array.from({ length: count }, (_, i) => {
-    const canvas = element("canvas");
-    drawFilter(canvas, i, filters);
-    return canvas;
-  }));
-  $("before").hidden = Boolean(state.blob);
-}
-
-async function update() {
+async function update(wanted = {}) {
   if (!state.blob) return;
-  const run = ++state.run, model = $("model").value, layer = $("layer").value;
+  const run = ++state.run, model = $("model").value, layer = $("layer").value, known = byName(model).layers.find(l => l.name === layer);
   say("Looking…");
   try {
-    const start = performance.now();
-    const response = await ask(query("/features", { model, layer }),
-      { method: "POST", body: state.blob, headers: { Accept: "application/octet-stream" } });
-    const info = JSON.parse(response.headers.get("Lamina-Description"));
-    const maps = new Float32Array(await response.arrayBuffer());
-    const there = performance.now() - start;
-    const known = state.models.find(m => m.name === model).layers.find(l => l.name === info.layer);
-    const filters = known && known.filters ? await filtersOf(model, layer) : null;
+    const start = performance.now(), send = path => ask(query(path, { model, layer }), { method: "POST", body: state.blob, headers: { Accept: "application/octet-stream" } });
+    const response = await send("/features").catch(async error => {
+      if (error.status !== 415) throw error;  // what the browser knows and the server does not goes there as a PNG
+      const canvas = element("canvas");
+      canvas.width = state.bitmap.width; canvas.height = state.bitmap.height;
+      canvas.getContext("2d").drawImage(state.bitmap, 0, 0);
+      state.blob = await new Promise(done => canvas.toBlob(done, "image/png"));
+      return send("/features");
+    });
+    const { data: maps, ...info } = await described(response), there = performance.now() - start;
+    const [filters, input] = known.filters ? await Promise.all([filtersOf(model, layer), send("/input").then(described)]) : [null, null];
     if (run !== state.run) return;
-    Object.assign(state, { maps, info, filters, shape: info.shape, shown: -1, pinned: -1 });
-    document.body.classList.remove("empty");
+    const side = byName(model).side;
+    Object.assign(state, { maps, info, filters, input, layer: known, side, shape: info.shape, drawn: -1, most: null });
+    measure();
+    // The filter that was asked for; else the one that was there; else the one that answers the most.
+    const [count, h, w] = state.shape, has = i => i >= 0 && i < count;
+    const strongest = state.peaks.reduce((a, p, i) => p.value > state.peaks[a].value ? i : a, 0);
+    state.pinned = state.shown = has(wanted.filter) ? wanted.filter : wanted.stay && has(state.pinned) ? state.pinned : strongest;
+    const place = wanted.place;
+    state.place = place && place.row < h && place.column < w ? place : state.peaks[state.shown];
     $("see").hidden = false;
     drawPhoto();
     drawMaps();
-    show(-1);
+    show(state.shown);
+    keepInAddress();
     const ms = info.milliseconds, known_ms = ms.decode + ms.preprocess + ms.wait + ms.run;
     bars($("times"), [
       { name: "decode", value: ms.decode }, { name: "crop and normalise", value: ms.preprocess },
       { name: "wait for others", value: ms.wait }, { name: `${info.layer} on ${info.device}`, value: ms.run },
       { name: "way there and back", value: Math.max(0, there - known_ms) },
       { name: "draw", value: performance.now() - start - there },
-    ], v => v.toFixed(2));
+    ], v => v.toFixed(2) + " ms");
     say("");
     document.body.dataset.ready = info.layer;
+    if (wanted.play && !matchMedia("(prefers-reduced-motion: reduce)").matches) playLesson();
     await classify(run);
     if ($("steps").open) await profile();
   } catch (error) {
@@ -193,18 +174,17 @@ async function update() {
 }
 
 async function profile() {
-  const devices = await (await ask(query("/profile", { model: $("model").value }))).json();
-  const rows = [];
+  const devices = await (await ask(query("/profile", { model: $("model").value }))).json(), rows = [];
   for (const step of devices[0].steps) {
     for (const [i, device] of devices.entries()) {
       const same = device.steps.find(s => s.name === step.name);
       if (same) rows.push({ name: `${step.name}${devices.length > 1 ? " " + device.device : ""}`, value: same.ms, second: i > 0, title: `${same.fused} ${same.kernel}` });
     }
   }
-  bars($("profile"), rows, v => v.toFixed(3));
+  bars($("profile"), rows, v => v.toFixed(3) + " ms");
 }
 
-async function take(blob) {
+async function take(blob, example = null, wanted = {}) {
   if (!blob) return;
   try {
     state.bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(async () => {
@@ -214,23 +194,41 @@ async function take(blob) {
   } catch (error) {
     return say(error.message, true);
   }
-  Object.assign(state, { blob, info: null, maps: null, place: null });
-  $("before").hidden = true;
-  await update();
+  Object.assign(state, { blob, example });
+  for (const b of $("examples").children) b.setAttribute("aria-pressed", b.dataset.photo === example);
+  await update(wanted);
 }
 
-function fillLayers() {
-  const model = state.models.find(m => m.name === $("model").value);
+async function takeExample(name, wanted = {}) {
+  const image = $("examples").querySelector(`[data-photo=${name}] img`);
+  const blob = await ask(image.getAttribute("src")).then(r => r.blob(), error => say(error.message, true));
+  await take(blob, name, wanted);
+}
+
+function fillLayers(layer) {
+  const model = byName($("model").value);
   $("layer").replaceChildren(...model.layers.map(l => {
     const option = element("option", `${l.name} (${l.op}, ${l.shape.join(" × ")})`);
     option.value = l.name;
     return option;
   }));
-  $("layer").value = model.layer;
+  $("layer").value = model.layers.some(l => l.name === layer) ? layer : model.layer;
+}
+
+// What the address asks for, as far as it is there; otherwise the cat, and the lesson.
+async function open(first) {
+  const wanted = fromAddress(), usable = [...$("model").options].map(o => o.value);
+  if (!usable.length) return say("None of the models that are served takes photographs.", true);
+  const plain = !wanted.model && !wanted.layer && wanted.filter < 0;
+  $("model").value = usable.includes(wanted.model) ? wanted.model : usable[0];
+  fillLayers(wanted.layer);
+  const examples = [...$("examples").children].map(b => b.dataset.photo);
+  if (!first && !examples.includes(wanted.photo)) return update(wanted);
+  if (plain && $("model").value === "alexnet-conv1") wanted.filter = 54;  // the cat's eyes from below
+  await takeExample(examples.includes(wanted.photo) ? wanted.photo : "cat", { ...wanted, play: first && plain });
 }
 
 async function start() {
-  document.body.classList.add("empty");
   for (let tries = 0; ; ++tries) {
     try { state.models = await (await ask("/models")).json(); break; } catch (error) {
       say(error.message, true);
@@ -241,49 +239,59 @@ async function start() {
   say("");
   $("model").replaceChildren(...state.models.filter(m => m.photographs && m.layers.length)
     .map(m => { const o = element("option", m.name); o.value = m.name; return o; }));
-  if ($("model").value) fillLayers();
-  showPatterns().catch(e => say(e.message, true));
+  listen();
+  await open(true);
+}
 
-  $("file").addEventListener("change", e => take(e.target.files[0]));
-  $("example").addEventListener("click", () => example(take));
-  document.addEventListener("paste", e => take([...e.clipboardData.files][0]));
-  for (const name of ["dragenter", "dragover"]) document.addEventListener(name, e => { e.preventDefault(); document.body.classList.add("over"); });
-  for (const name of ["dragleave", "drop"]) document.addEventListener(name, e => { e.preventDefault(); document.body.classList.remove("over"); });
-  document.addEventListener("drop", e => take(e.dataTransfer.files[0]));
-  $("model").addEventListener("change", () => { fillLayers(); update(); });
-  $("layer").addEventListener("change", update);
-  $("sort").addEventListener("change", () => state.maps && drawMaps());
-  $("steps").addEventListener("toggle", () => $("steps").open && profile().catch(e => say(e.message, true)));
+function listen() {
+  const on = (target, names, does) => { for (const name of names.split(" ")) target.addEventListener(name, does); };
+  on($("file"), "change", e => take(e.target.files[0]));
+  on($("examples"), "click", e => { const b = e.target.closest("button"); if (b) takeExample(b.dataset.photo, { stay: true }); });
+  on(document, "paste", e => take([...e.clipboardData.files][0]));
+  on(document, "dragenter dragover", e => { e.preventDefault(); document.body.classList.add("over"); });
+  on(document, "dragleave drop", e => { e.preventDefault(); document.body.classList.remove("over"); });
+  on(document, "drop", e => take(e.dataTransfer.files[0]));
+  // What stays in view while the filters scroll by: its lower end, where it is higher than the screen.
+  const stay = () => { $("left").style.top = Math.min(10, innerHeight - $("left").offsetHeight - 10) + "px"; };
+  new ResizeObserver(stay).observe($("left"));
+  on(window, "resize", stay);
+  on(window, "hashchange", () => open(false));
+  on($("model"), "change", () => { fillLayers(); update(); });
+  on($("layer"), "change", () => update());
+  on($("sort"), "change", () => state.maps && drawMaps());
+  on($("steps"), "toggle", () => $("steps").open && profile().catch(e => say(e.message, true)));
+  on($("lay"), "change", drawPhoto);
+  on($("save"), "click", savePicture);
+  on($("link"), "click", copyLink);
+  on($("play"), "click", () => lesson ? stopLesson() : playLesson());
 
-  const mapAt = e => { const b = e.target.closest("button[data-map]"); return b ? Number(b.dataset.map) : -1; };
-  for (const name of ["pointerover", "focusin"]) $("maps").addEventListener(name, e => { const i = mapAt(e); if (i >= 0 && i !== state.shown) show(i); });
-  $("maps").addEventListener("pointerleave", () => show(state.pinned));
-  $("maps").addEventListener("click", e => {
-    const i = mapAt(e);
-    if (i < 0) return;
-    state.pinned = state.pinned === i ? -1 : i;
-    for (const b of $("maps").querySelectorAll("button")) b.setAttribute("aria-pressed", Number(b.dataset.map) === state.pinned);
-    show(i);
+  const within = (e, target) => { const b = target.getBoundingClientRect(); return [(e.clientX - b.left) / b.width, (e.clientY - b.top) / b.height]; };
+  on($("stage"), "pointermove pointerdown click", e => state.maps && !(lesson && e.type === "pointermove") && goTo(placeAt(...within(e, $("photo"))), e.type === "click"));
+  on($("map"), "pointermove pointerdown click", e => {
+    if (!state.maps || (lesson && e.type === "pointermove")) return;
+    const [u, v] = within(e, $("map")), [, h, w] = state.shape;
+    goTo({ row: Math.floor(v * h), column: Math.floor(u * w) }, e.type === "click");
   });
-  const mark = (x, y) => {
-    const { width, height } = state.info.photo;
-    state.place = { x: Math.max(0, Math.min(width - 1, x)), y: Math.max(0, Math.min(height - 1, y)) };
-    if (placeOnMap() < 0) return show(state.shown);
-    $("sort").value = "place";
-    drawMaps();
-    show(Number($("maps").querySelector("button").dataset.map));
-  };
-  $("stage").addEventListener("click", e => {
-    if (!state.info) return;
-    const box = $("photo").getBoundingClientRect(), { width, height } = state.info.photo;
-    mark((e.clientX - box.left) / box.width * width, (e.clientY - box.top) / box.height * height);
-  });
-  $("stage").addEventListener("keydown", e => {
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
-    if (!step || !state.info) return;
+  on($("stage"), "keydown", e => {
+    if (!state.maps) return;
+    const [count] = state.shape, step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key], turn = { PageUp: -1, PageDown: 1 }[e.key];
+    if (step) goTo({ row: state.place.row + step[0], column: state.place.column + step[1] });
+    else if (turn) choose((state.pinned + turn + count) % count);
+    else if (e.key === "Home") goTo(state.peaks[state.shown]);
+    else return;
     e.preventDefault();
-    const [x, y, w, h] = state.info.photo.crop, at = state.place || { x: x + w / 2, y: y + h / 2 };
-    mark(at.x + step[0] * w / 40, at.y + step[1] * h / 40);
+  });
+  const mapAt = e => { const b = e.target.closest("button[data-map]"); return b ? Number(b.dataset.map) : -1; };
+  on($("maps"), "pointerover", e => { const i = mapAt(e); if (e.pointerType === "mouse" && i >= 0 && i !== state.shown) show(i); });
+  on($("maps"), "pointerleave", () => state.shown !== state.pinned && show(state.pinned));
+  on($("maps"), "click", e => { const i = mapAt(e); if (i >= 0) choose(i, true); });
+  on($("maps"), "keydown", e => {
+    const all = [...$("maps").children], at = all.indexOf(e.target.closest("button")), step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[e.key];
+    if (!step || at < 0) return;
+    e.preventDefault();
+    const next = all[(at + step + all.length) % all.length];
+    choose(Number(next.dataset.map), true);
+    next.scrollIntoView({ block: "nearest" });
   });
 }
 

@@ -1,5 +1,5 @@
 "use strict";
-// What the page draws: maps, filters, bars, and a picture for whoever has no photograph at hand.
+// What the page draws: maps, filters, photographs, bars.
 
 const element = (tag, text = "", className = "") => {
   const e = document.createElement(tag);
@@ -8,50 +8,79 @@ const element = (tag, text = "", className = "") => {
   return e;
 };
 
-// Colours of a map's values: black, blue, orange, near white: also for people who do not tell red from green.
-const ramp = (() => {
-  const stops = [[0, 0, 4], [40, 60, 140], [160, 70, 130], [250, 150, 60], [252, 253, 220]], table = [];
-  for (let i = 0; i < 256; ++i) {
+// Colours that also people tell apart who do not tell red from green. None is black: a map is to be looked at.
+function ramp(stops) {
+  return Array.from({ length: 256 }, (_, i) => {
     const at = i / 255 * (stops.length - 1), k = Math.min(Math.floor(at), stops.length - 2), f = at - k;
-    table.push(stops[k].map((a, c) => Math.round(a + (stops[k + 1][c] - a) * f)));
-  }
-  return table;
-})();
+    return stops[k].map((a, c) => Math.round(a + (stops[k + 1][c] - a) * f));
+  });
+}
+const warm = ramp([[38, 34, 74], [98, 46, 142], [204, 66, 108], [250, 154, 56], [255, 250, 205]]);
+const cold = ramp([[38, 34, 74], [24, 92, 130], [84, 184, 204], [220, 246, 242]]);
+const agree = ramp([[255, 255, 255], [255, 190, 110], [205, 80, 0]]);
+const differ = ramp([[255, 255, 255], [140, 190, 240], [20, 80, 175]]);
 
-function range(values) {
-  let low = Infinity, high = -Infinity;
-  for (const v of values) { if (v < low) low = v; if (v > high) high = v; }
-  return [Math.min(low, 0), high];
+// What a map's values are measured by: nearly all of them fit below. A few thousand of them tell it.
+function scaleOf(values) {
+  const step = Math.ceil(values.length / 4096), sizes = [];
+  for (let i = 0; i < values.length; i += step) {
+    const size = Math.abs(values[i]);
+    if (size > 0 && size < Infinity) sizes.push(size);
+  }
+  sizes.sort((a, b) => a - b);
+  return sizes.length ? sizes[Math.floor(0.99 * (sizes.length - 1))] : 0;
 }
 
-function drawMap(canvas, values, h, w, alpha = false) {
+// The square root opens up the dark end, where most values are.
+const levelOf = (value, scale) => Math.round(255 * Math.min(1, Math.sqrt(Math.abs(value) / (scale || 1)))) || 0;
+
+function paint(canvas, w, h, colourOf) {
   canvas.width = w; canvas.height = h;
   const context = canvas.getContext("2d"), image = context.createImageData(w, h);
-  const [low, high] = range(values), scale = high > low ? 255 / (high - low) : 0;
-  for (let i = 0; i < values.length; ++i) {
-    const level = Math.max(0, Math.min(255, Math.round((values[i] - low) * scale))) || 0;
-    const [r, g, b] = ramp[level];
-    image.data.set([r, g, b, alpha ? Math.round(140 + level * 0.42) : 255], 4 * i);
-  }
+  for (let i = 0; i < w * h; ++i) image.data.set([...colourOf(i), 255], 4 * i);
   context.putImageData(image, 0, 0);
+}
+
+// Those before `known` alone: the others are not computed yet.
+function drawMap(canvas, values, h, w, scale, known = Infinity) {
+  paint(canvas, w, h, i => i >= known ? [120, 124, 134] : (values[i] < 0 ? cold : warm)[levelOf(values[i], scale)]);
+}
+
+// Where the map is bright, its colours as light on the photograph.
+function drawLight(context, values, h, w, scale, size) {
+  const small = element("canvas");
+  paint(small, w, h, i => { const l = levelOf(values[i], scale); return (values[i] < 0 ? cold : warm)[l].map(c => c * l / 255); });
+  context.fillStyle = "rgb(0 0 0 / .45)";
+  context.fillRect(0, 0, size, size);
+  context.globalCompositeOperation = "screen";
+  context.imageSmoothingEnabled = true;
+  context.drawImage(small, 0, 0, size, size);
+  context.globalCompositeOperation = "source-over";
 }
 
 function drawFilter(canvas, index, filters) {
   const { data, shape: [, c, h, w] } = filters, plane = h * w;
-  canvas.width = w; canvas.height = h;
-  const context = canvas.getContext("2d"), image = context.createImageData(w, h);
   const values = data.subarray(index * c * plane, (index + 1) * c * plane);
   let largest = 1e-12;
   for (const v of values) largest = Math.max(largest, Math.abs(v));
-  for (let p = 0; p < plane; ++p) {
-    for (let k = 0; k < 3; ++k) image.data[4 * p + k] = 127.5 + 127.5 * values[k * plane + p] / largest;
-    image.data[4 * p + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
+  paint(canvas, w, h, p => [0, 1, 2].map(k => 127.5 + 127.5 * values[k * plane + p] / largest));
 }
 
-function bars(target, rows, unit) {
-  const most = Math.max(...rows.map(r => r.value), 1e-9);
+// The part of the photograph that is `part` [x, y, width, height] of what the network sees, each from 0 to 1.
+function drawPart(canvas, photo, part, size) {
+  const { bitmap, info: { photo: { width, crop } } } = photo, context = canvas.getContext("2d");
+  canvas.width = canvas.height = size;
+  const scale = bitmap.width / width, [x, y, w, h] = crop;
+  const across = w * part[2] * scale, down = h * part[3] * scale;
+  context.fillStyle = "#777";
+  context.fillRect(0, 0, size, size);
+  context.imageSmoothingEnabled = bitmap.width > 64;
+  context.setTransform(size / across, 0, 0, size / down, 0, 0);
+  context.drawImage(bitmap, -(x + w * part[0]) * scale, -(y + h * part[1]) * scale);
+  context.setTransform(1, 0, 0, 1, 0, 0);
+}
+
+function bars(target, rows, unit, most = Math.max(...rows.map(r => r.value), 1e-9)) {
   target.replaceChildren(...rows.map(r => {
     const row = element("div", "", "bar"), name = element("span", r.name), bar = element("i"), box = element("div");
     name.title = r.title || r.name;
@@ -61,19 +90,4 @@ function bars(target, rows, unit) {
     row.append(name, box, element("span", unit(r.value)));
     return row;
   }));
-}
-
-// Stripes of every direction, rings and colours: what first layers answer to.
-function example(take) {
-  const canvas = element("canvas"), size = 448;
-  canvas.width = canvas.height = size;
-  const context = canvas.getContext("2d"), image = context.createImageData(size, size);
-  for (let y = 0; y < size; ++y) for (let x = 0; x < size; ++x) {
-    const dx = x - size / 2, dy = y - size / 2, r = Math.hypot(dx, dy), a = Math.atan2(dy, dx), at = 4 * (y * size + x);
-    const rays = Math.sin(24 * a) * 60, rings = Math.sin(r * r / 420) * 60;
-    const blend = r < 120 ? rings : rays;
-    image.data.set([128 + blend + 60 * Math.cos(a), 128 + blend + 60 * Math.cos(a - 2.1), 128 + blend + 60 * Math.cos(a + 2.1), 255], at);
-  }
-  context.putImageData(image, 0, 0);
-  canvas.toBlob(take, "image/png");
 }
