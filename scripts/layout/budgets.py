@@ -44,9 +44,9 @@ LEFT_OUT = {
     "framework/c": 445,
     "framework/onnx": 2_148,
 }
-TESTS = {"tests": 27_412}
+TESTS = {"tests": 27_459}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 48_402), (LEFT_OUT, 5_000), (TESTS, 27_412))
+TABLES = ((EVERY_BUILD, 48_402), (LEFT_OUT, 5_000), (TESTS, 27_459))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
