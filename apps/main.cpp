@@ -73,6 +73,9 @@ int run(int argc, char** argv) {
   lamina::app::add_features(app);
   lamina::app::add_classify(app);
   lamina::app::add_segment(app);
+#ifdef LAMINA_DETECT
+  lamina::app::add_detect(app);
+#endif
   lamina::app::add_run(app);
   lamina::app::add_verify(app);
   lamina::app::add_inspect(app);

@@ -9,7 +9,10 @@ install(EXPORT laminaTargets NAMESPACE lamina:: DESTINATION ${CMAKE_INSTALL_LIBD
 
 # The headers that <lamina/lamina.h> reaches, and no others.
 set(headers lamina.h)
-set(left lamina.h)
+if(LAMINA_DETECT)
+  list(APPEND headers detect/detector.h)
+endif()
+set(left ${headers})
 while(left)
   list(POP_FRONT left header)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/framework/${header}")

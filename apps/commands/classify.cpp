@@ -14,6 +14,7 @@
 #include "json_output.h"
 #include "model_options.h"
 #include "options.h"
+#include "photos/csv.h"
 #include "photos/photo_batches.h"
 #include "photos/photos.h"
 #include "progress.h"
@@ -75,14 +76,6 @@ class Classifier {
 std::string class_name(const Model& model, int index) {
   const auto at = static_cast<std::size_t>(index);
   return at < model.labels.size() ? detail::printable(model.labels[at]) : fmt::format("class {}", index);
-}
-
-/// A field of a CSV file: quoted where it must be.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
 }
 
 /// Writes answers in the forms that were asked for.

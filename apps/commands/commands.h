@@ -7,6 +7,7 @@ namespace lamina::app {
 
 void add_classify(CLI::App& app);
 void add_convert(CLI::App& app);
+void add_detect(CLI::App& app);
 void add_features(CLI::App& app);
 void add_run(CLI::App& app);
 void add_segment(CLI::App& app);

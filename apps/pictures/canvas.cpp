@@ -66,6 +66,34 @@ void Canvas::picture(int x, int y, const Image& picture) {
   }
 }
 
+void Canvas::blend(int x, int y, Color color, float amount) {
+  if (x < 0 || x >= image_.width || y < 0 || y >= image_.height || amount <= 0) return;
+  std::uint8_t* pixel = image_.rgb.data() + (std::ptrdiff_t{y} * image_.width + x) * 3;
+  std::ranges::copy(mixed({pixel[0], pixel[1], pixel[2]}, color, std::min(amount, 1.0f)), pixel);
+}
+
+void Canvas::line(float x0, float y0, float x1, float y1, float width, Color color) {
+  // Along its longer side: only pixels near it are looked at, however long a slanted line is.
+  const bool steep = std::abs(y1 - y0) > std::abs(x1 - x0);
+  if (steep) std::swap(x0, y0), std::swap(x1, y1);
+  if (x0 > x1) std::swap(x0, x1), std::swap(y0, y1);
+  const float along = x1 - x0, slope = along > 0 ? (y1 - y0) / along : 0, length = std::hypot(along, y1 - y0);
+  const float reach = width / 2 + 1, aside = along > 0 ? reach * length / along : reach;
+  const auto side = static_cast<float>(steep ? image_.height : image_.width);
+  const int last = static_cast<int>(std::ceil(std::min(x1 + reach, side)));
+  for (int a = static_cast<int>(std::floor(std::max(x0 - reach, 0.0f))); a < last; ++a) {
+    const float x = static_cast<float>(a) + 0.5f, middle = y0 + slope * (x - x0);
+    if (!(std::abs(middle) < 1e6f)) continue;
+    for (int b = static_cast<int>(std::floor(middle - 2 * aside)); b <= static_cast<int>(middle + 2 * aside); ++b) {
+      const float y = static_cast<float>(b) + 0.5f;
+      const float part = length > 0 ? ((x - x0) * along + (y - y0) * (y1 - y0)) / (length * length) : 0;
+      const float nearest = std::clamp(part, 0.0f, 1.0f);
+      const float distance = std::hypot(x - x0 - nearest * along, y - y0 - nearest * (y1 - y0));
+      blend(steep ? b : a, steep ? a : b, color, width / 2 + 0.5f - distance);
+    }
+  }
+}
+
 void Canvas::text(int x, int y, const std::string& text, int size, Color color) {
   draw_letters(code_points(text), size, [&](int dx, int dy, std::uint8_t amount) {
     const int column = x + dx, row = y + dy;

@@ -25,6 +25,8 @@ class Canvas {
   void fill(int x, int y, int width, int height, Color color);
   void pixel(int x, int y, Color color) { fill(x, y, 1, 1, color); }
   void picture(int x, int y, const Image& picture);
+  /// A line with round ends, its middle from one place to the other; of no length, a dot.
+  void line(float x0, float y0, float x1, float y1, float width, Color color);
   /// UTF-8 text whose capitals are `size` pixels high, the first's upper left corner at (x, y).
   void text(int x, int y, const std::string& text, int size, Color color);
   static int text_width(const std::string& text, int size);
@@ -34,6 +36,8 @@ class Canvas {
   const Image& image() const { return image_; }
 
  private:
+  void blend(int x, int y, Color color, float amount);
+
   Image image_;
 };
 

@@ -18,6 +18,7 @@ constexpr const char* graph_key = "lamina.graph";
 constexpr const char* preprocess_key = "lamina.preprocess";
 constexpr const char* labels_key = "lamina.labels";
 constexpr const char* description_key = "lamina.description";
+constexpr const char* export_key = "lamina.export";
 
 int positive(const Json& value, const std::string& key) {
   if (!value.is_number_integer() || value <= 0 || value > 1 << 20) {
@@ -160,6 +161,13 @@ Model model_from(const Weights& weights) {
   }
   if (const auto found = metadata.find(labels_key); found != metadata.end()) model.labels = lines(found->second);
   if (const auto found = metadata.find(description_key); found != metadata.end()) model.description = found->second;
+  if (const auto found = metadata.find(export_key); found != metadata.end()) {
+    const Json notes = detail::parse_json<Json>(found->second, export_key);
+    for (const auto& [key, value] : notes.items()) {
+      if (!notes.is_object() || !value.is_string()) fail(export_key, ": expected an object of texts");
+      model.metadata[key] = value.get<std::string>();
+    }
+  }
   return model;
 }
 
@@ -172,6 +180,9 @@ Weights to_weights(const Model& model) {
   for (const std::string& label : model.labels) labels += (labels.empty() ? "" : "\n") + label;
   if (!labels.empty()) metadata[labels_key] = labels;
   if (!model.description.empty()) metadata[description_key] = model.description;
+  if (!model.metadata.empty()) {
+    metadata[export_key] = Json(model.metadata).dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
   return weights;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +16,9 @@ struct Model {
   std::optional<Preprocess> preprocess;  ///< how a photograph becomes the input
   std::vector<std::string> labels;       ///< names of the classes, by number; may be empty
   std::string description;               ///< what the model is for, such as "reads handwritten digits"; may be empty
-  std::vector<std::string> warnings;     ///< of loading: tensors that the graph does not use
+  /// What else its exporter noted, by key: of a detector "task", "names", "imgsz".
+  std::map<std::string, std::string, std::less<>> metadata;
+  std::vector<std::string> warnings;  ///< of loading: tensors that the graph does not use
 };
 
 /// Opens a model file of Lamina's, or an .onnx file. Throws Error, naming the file, if it is malformed, describes no

@@ -40,24 +40,22 @@ bool is_onnx_file(const std::filesystem::path& path) {
   return !looks_like_safetensors(*file) && looks_like_onnx(file->bytes());
 }
 
-Graph load_onnx(const std::filesystem::path& path) {
+Model load_onnx(const std::filesystem::path& path) {
   static_assert(onnx::batch_extent == batch && onnx::open_extent == open);
   onnx::Imported imported = onnx::import_model(path, knows);
-  Graph graph;
+  Model model;
+  Graph& graph = model.graph;
   std::vector<Value> values;
   for (onnx::ImportedNode& node : imported.nodes) values.push_back(add(graph, values, std::move(node)));
   for (const int output : imported.outputs) graph.output(values[static_cast<std::size_t>(output)]);
-  return graph;
+  for (auto& [key, value] : imported.metadata) model.metadata[std::move(key)] = std::move(value);
+  return model;
 }
 
 }  // namespace detail
 
 Model load_model(const std::string& path) {
-  if (detail::is_onnx_file(path)) {
-    Model model;
-    model.graph = detail::load_onnx(path);
-    return model;
-  }
+  if (detail::is_onnx_file(path)) return detail::load_onnx(path);
   const Weights weights = Weights::open(path);
   try {
     return model_from(weights);

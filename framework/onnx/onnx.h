@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "lamina/base/export.h"
-#include "lamina/graph/graph.h"
+#include "lamina/graph/model.h"
 
 namespace lamina::detail {
 
@@ -11,7 +11,7 @@ namespace lamina::detail {
 LAMINA_API bool is_onnx_file(const std::filesystem::path& path);
 
 /// The network of an .onnx file, weights included: a node for each input, constant and output of an op, named as the
-/// file names the value.
-Graph load_onnx(const std::filesystem::path& path);
+/// file names the value; and what its exporter noted.
+Model load_onnx(const std::filesystem::path& path);
 
 }  // namespace lamina::detail

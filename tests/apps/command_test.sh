@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 # help and versions
 expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'features' --help
-commands=(features classify segment run verify inspect convert doctor 'bench conv2d' 'bench model')
+commands=(features classify detect segment run verify inspect convert doctor 'bench conv2d' 'bench model')
 if "$lamina" --help | grep -q '^  serve '; then commands+=(serve); fi
 for command in "${commands[@]}"; do
   # shellcheck disable=SC2086

@@ -1,0 +1,227 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "commands/commands.h"
+#include "complain.h"
+#include "in_order.h"
+#include "inputs.h"
+#include "json_output.h"
+#include "lamina/detect/detector.h"
+#include "model_options.h"
+#include "options.h"
+#include "outputs.h"
+#include "photos/detect_report.h"
+#include "photos/photo_reader.h"
+#include "photos/photos.h"
+#include "photos/picture_paths.h"
+#include "pictures/detect_picture.h"
+#include "pictures/png.h"
+#include "pictures/text.h"
+#include "progress.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+struct DetectCommand {
+  PhotoOptions photos;
+  ModelOptions model;
+  std::string labels, out, coco;
+  std::vector<std::string> classes;
+  DetectOptions detect;
+  int size = 0;
+  bool csv = false, no_pictures = false;
+  JsonOutput json;
+  RunOptions run;
+};
+
+/// Classes by number or by name. Throws Error for what is neither.
+std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Detector& detector) {
+  std::vector<int> result;
+  for (const std::string& text : texts) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const auto named = std::ranges::find(detector.names(), text);
+    const bool is_number = error == std::errc() && end == text.data() + text.size() && number >= 0;
+    if (named != detector.names().end()) {
+      number = static_cast<int>(named - detector.names().begin());
+    } else if (!is_number ||
+               (!detector.names().empty() && static_cast<std::size_t>(number) >= detector.names().size())) {
+      throw Error(fmt::format("--classes: expected a class of the model by name or number, got {}{}",
+                              detail::quote(text), detail::nearest_text(text, detector.names())));
+    }
+    result.push_back(number);
+  }
+  return result;
+}
+
+/// What became of a photograph.
+struct DetectOutcome {
+  FoundThings found;
+  std::string text, png, error;
+};
+
+class DetectRun {
+ public:
+  DetectRun(const DetectCommand& command, const Detector& detector)
+      : command_(command), detector_(detector), options_(command.detect), reader_(command.photos.image()) {
+    options_.classes = wanted_classes(command.classes, detector);
+  }
+
+  /// Where a failure is an outcome too.
+  DetectOutcome outcome_of(const fs::path& photo) {
+    DetectOutcome failed;
+    failed.found.photo = photo;
+    try {
+      return process(photo);
+    } catch (const Error& failure) {
+      failed.error = failure.what();
+    } catch (const std::bad_alloc&) {
+      failed.error = photo.string() + ": out of memory";
+    }
+    return failed;
+  }
+
+ private:
+  DetectOutcome process(const fs::path& photo) {
+    Image image = reader_.read(photo, [](Image decoded) { return decoded; });
+    const auto start = std::chrono::steady_clock::now();
+    Detections found = detector_.detect(image, options_);
+    const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
+    DetectOutcome outcome;
+    outcome.found = {photo, image.width, image.height, std::move(found.found), {}};
+    for (const Detection& thing : outcome.found.things) {
+      outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
+    }
+    outcome.text = fmt::format("{}: {}x{}: {}; {:.0f} ms on {}\n", detail::printable(photo.string()), image.width,
+                               image.height, summary(outcome.found), passed.count(), to_string(found.device));
+    if (found.left_out > 0) {
+      complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
+                           photo.string(), found.candidates, options_.confidence, found.candidates - found.left_out));
+    }
+    if (!command_.no_pictures) {
+      outcome.png = png_of(draw({std::move(image), outcome.found.things, outcome.found.names}));
+    }
+    return outcome;
+  }
+
+  const DetectCommand& command_;
+  const Detector& detector_;
+  DetectOptions options_;
+  PhotoReader reader_;
+};
+
+void detect(const DetectCommand& command) {
+  const auto [photos, missing] = find_photos(command.photos);
+  PicturePaths pictures(command.out, "detections", photos);
+  Model model = command.model.load();
+  print_warnings(model);
+  if (!command.labels.empty()) model.labels = read_labels(command.labels);
+  DetectorOptions how{
+      .compile = command.run.compile_options(1), .devices = command.run.devices(), .size = command.size};
+  how.compile.input_shapes = command.model.shapes(model.graph);
+  const Detector detector = [&] {
+    try {
+      return Detector(model, how);
+    } catch (const Error& error) {
+      throw Error(command.model.source() + ": " + error.what());
+    }
+  }();
+  DetectRun run(command, detector);
+  if (!command.no_pictures) pictures.make_directory();
+  const bool prose = !command.csv && !command.json.to_stdout();
+  if (command.csv) fmt::print("{}", csv_header);
+  auto list = nlohmann::ordered_json::array(), coco = list;
+  bool failed = missing;
+  Progress progress(photos.size(), "photographs");
+  InOrder<DetectOutcome> under_way(how.devices.size() > 1 ? 2 * how.devices.size() : 1);
+  const auto finish = [&] {
+    DetectOutcome outcome = under_way.next();
+    progress.clear();
+    if (outcome.error.empty() && !command.no_pictures) {
+      try {
+        outcome.text += "  " + pictures.write(outcome.found.photo, outcome.png) + '\n';
+      } catch (const Error& failure) {
+        outcome.error = failure.what();
+      }
+    }
+    if (outcome.error.empty()) {
+      if (prose) fmt::print("{}", outcome.text);
+      if (command.csv) fmt::print("{}", to_csv(outcome.found));
+      if (command.json.asked()) list.push_back(to_json(outcome.found));
+      if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names());
+    } else {
+      complain(outcome.error);
+      list.push_back({{"photo", outcome.found.photo.string()}, {"error", outcome.error}});
+      failed = true;
+    }
+    std::fflush(stdout);
+    progress.advance();
+  };
+  for (const fs::path& photo : photos) {
+    under_way.begin([&] { return run.outcome_of(photo); });
+    if (under_way.full()) finish();
+  }
+  while (!under_way.empty()) finish();
+  progress.clear();
+  command.json.write(list);
+  if (!command.coco.empty()) {
+    write_text(command.coco, coco.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+  }
+  if (failed) throw Failed();
+}
+
+CLI::Validator share() { return CLI::Range(0.0, 1.0); }
+
+}  // namespace
+
+void add_detect(CLI::App& app) {
+  auto options = std::make_shared<DetectCommand>();
+  CLI::App* command = app.add_subcommand("detect", "Find things in photographs: boxes, masks, skeletons");
+  options->photos.add_to(*command);
+  options->model.add_to(*command);
+  command->add_option("--labels", options->labels, "class names, one on each line, in place of the model's");
+  command
+      ->add_option("--size", options->size,
+                   "pixels of both sides where the model leaves them open (default: its imgsz, or 640)")
+      ->check(whole_number(1, 10000));
+  command->add_option("--confidence", options->detect.confidence, "the score that a thing has to exceed")
+      ->check(share())
+      ->capture_default_str();
+  command
+      ->add_option("--iou", options->detect.iou,
+                   "how far boxes of one class may overlap; networks without NMS ignore it")
+      ->check(share())
+      ->capture_default_str();
+  command->add_option("--classes", options->classes, "those wanted, by name or number (default: all)")
+      ->type_name("CLASS")
+      ->delimiter(',');
+  command->add_flag("--across-classes", options->detect.across_classes,
+                    "boxes of different classes may not overlap further either");
+  command->add_option("--most", options->detect.most, "things of a photograph")
+      ->check(whole_number(1, 30000))
+      ->capture_default_str();
+  writes(command->add_option("--out", options->out,
+                             "the picture to write, or a directory for several (default: PHOTO-detections.png here)"));
+  command->add_flag("--no-pictures", options->no_pictures, "write none");
+  auto* json = options->json.add_to(*command, "what was found");
+  command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
+  writes(command->add_option("--coco", options->coco, "what was found in COCO's format of results, to this file"));
+  options->run.add_to(*command, true);
+  command->footer(
+      "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"
+      "turned boxes where the network gives them. The model is an export of YOLO (v5 to 26) or RT-DETR; what it is is\n"
+      "told by its outputs and what its exporter noted. Boxes are in pixels of the photograph, upright. A photograph\n"
+      "that cannot be read is reported and skipped; the exit code is then 1.\n"
+      "Example:\n"
+      "  lamina detect docs/images/astronaut.png --model yolov8n.onnx --json -");
+  command->callback([options] { detect(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,139 @@
+#include "pictures/detect_picture.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ranges>
+
+#include "lamina/base/text_table.h"
+#include "pictures/canvas.h"
+#include "pictures/segment_picture.h"
+#include "pictures/style.h"
+
+namespace lamina::app {
+namespace {
+
+constexpr float mask_tint = 0.5f;
+constexpr float sure_point = 0.5f;  // points that score less are not drawn
+constexpr int least_side = 480;     // of a photograph that is drawn as large as it is
+
+/// Which of COCO's seventeen points of a person are joined.
+constexpr std::array<std::pair<int, int>, 18> bones = {{{0, 1},
+                                                        {0, 2},
+                                                        {1, 3},
+                                                        {2, 4},
+                                                        {3, 5},
+                                                        {4, 6},
+                                                        {5, 6},
+                                                        {5, 7},
+                                                        {7, 9},
+                                                        {6, 8},
+                                                        {8, 10},
+                                                        {5, 11},
+                                                        {6, 12},
+                                                        {11, 12},
+                                                        {11, 13},
+                                                        {13, 15},
+                                                        {12, 14},
+                                                        {14, 16}}};
+
+/// Lays the colour of a mask over the photograph.
+void tint(Image& photo, const Mask& mask, Color color) {
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < mask.runs.size(); ++i) {
+    const std::int64_t end = at + mask.runs[i];
+    for (; at < end; ++at) {
+      if (i % 2 == 0) continue;
+      std::uint8_t* pixel = photo.rgb.data() + (at % mask.height * mask.width + at / mask.height) * 3;
+      const Color mixture = mixed({pixel[0], pixel[1], pixel[2]}, color, mask_tint);
+      std::ranges::copy(mixture, pixel);
+    }
+  }
+}
+
+Image enlarged(const Image& photo, int zoom) {
+  if (zoom == 1) return photo;
+  Image result{photo.width * zoom, photo.height * zoom, {}};
+  result.rgb.reserve(photo.rgb.size() * static_cast<std::size_t>(zoom) * static_cast<std::size_t>(zoom));
+  for (int y = 0; y < result.height; ++y) {
+    for (int x = 0; x < result.width; ++x) {
+      const auto at = (std::ptrdiff_t{y / zoom} * photo.width + x / zoom) * 3;
+      result.rgb.insert(result.rgb.end(), photo.rgb.begin() + at, photo.rgb.begin() + at + 3);
+    }
+  }
+  return result;
+}
+
+class Drawing {
+ public:
+  Drawing(Canvas& canvas, float zoom) : canvas_(canvas), zoom_(zoom) {
+    const double side = std::sqrt(static_cast<double>(canvas.image().width) * canvas.image().height);
+    text_ = std::clamp(static_cast<int>(std::lround(side / 60)), 10, 160);
+    pen_ = std::max(2.0f, static_cast<float>(text_) / 5);
+  }
+
+  void outline(const Detection& thing, Color color) {
+    std::vector<float> c{thing.box.left,  thing.box.top,    thing.box.right, thing.box.top,
+                         thing.box.right, thing.box.bottom, thing.box.left,  thing.box.bottom};
+    if (thing.turned) c = thing.turned->corners();
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::size_t next = (i + 1) % 4;
+      canvas_.line(zoom_ * c[2 * i], zoom_ * c[2 * i + 1], zoom_ * c[2 * next], zoom_ * c[2 * next + 1], pen_, color);
+    }
+  }
+
+  void skeleton(const std::vector<Keypoint>& points, Color color) {
+    const auto seen = [&](int i) { return points[static_cast<std::size_t>(i)].score >= sure_point; };
+    if (points.size() == 17) {
+      for (const auto& [from, to] : bones) {
+        if (!seen(from) || !seen(to)) continue;
+        const Keypoint &a = points[static_cast<std::size_t>(from)], &b = points[static_cast<std::size_t>(to)];
+        canvas_.line(zoom_ * a.x, zoom_ * a.y, zoom_ * b.x, zoom_ * b.y, pen_, color);
+      }
+    }
+    for (const Keypoint& p : points) {
+      if (p.score < sure_point) continue;
+      canvas_.line(zoom_ * p.x, zoom_ * p.y, zoom_ * p.x, zoom_ * p.y, 3 * pen_, style::background);
+      canvas_.line(zoom_ * p.x, zoom_ * p.y, zoom_ * p.x, zoom_ * p.y, 2 * pen_, color);
+    }
+  }
+
+  void label(const Box& box, const std::string& name, float score, Color color) {
+    const std::string text = name + ' ' + detail::format_fixed(score, 2);
+    const int margin = text_ / 2, width = Canvas::text_width(text, text_) + 2 * margin, height = text_ + 2 * margin;
+    const int most_left = std::max(0, canvas_.image().width - width);
+    const int left = std::clamp(static_cast<int>(zoom_ * box.left - pen_ / 2), 0, most_left);
+    int top = static_cast<int>(zoom_ * box.top - pen_ / 2) - height;
+    if (top < 0) top = std::max(0, static_cast<int>(zoom_ * box.top));  // inside, where there is no room above
+    canvas_.fill(left, top, width, height, color);
+    canvas_.text(left + margin, top + margin, text, text_, style::background);
+  }
+
+ private:
+  Canvas& canvas_;
+  float zoom_, pen_ = 2;
+  int text_ = 10;
+};
+
+}  // namespace
+
+Image draw(DetectPicture p) {
+  for (const Detection& thing : std::views::reverse(p.found)) {
+    if (thing.mask) tint(p.photo, *thing.mask, class_color(thing.label));
+  }
+  const int zoom = std::max(1, least_side / std::max(p.photo.width, p.photo.height));
+  const Image photo = enlarged(p.photo, zoom);
+  Canvas canvas(photo.width, photo.height, style::background);
+  canvas.picture(0, 0, photo);
+  Drawing drawing(canvas, static_cast<float>(zoom));
+  for (const Detection& thing : std::views::reverse(p.found)) {
+    drawing.outline(thing, class_color(thing.label));
+    drawing.skeleton(thing.points, class_color(thing.label));
+  }
+  for (std::size_t i = p.found.size(); i-- > 0;) {
+    drawing.label(p.found[i].box, p.names[i], p.found[i].score, class_color(p.found[i].label));
+  }
+  return canvas.image();
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <lamina/lamina.h>
+
+#include <string>
+#include <vector>
+
+#include "lamina/detect/detector.h"
+
+namespace lamina::app {
+
+/// A photograph with what was found in it.
+struct DetectPicture {
+  Image photo;
+  std::vector<Detection> found;    ///< best first
+  std::vector<std::string> names;  ///< of each
+};
+
+/// The photograph, things in the colours of their classes: pixels that a mask holds, a rectangle around each, its name
+/// and score above it, skeletons. Small photographs are drawn larger.
+Image draw(DetectPicture picture);
+
+}  // namespace lamina::app

@@ -1,0 +1,221 @@
+#include "lamina/detect/detector.h"
+
+#include <algorithm>
+#include <cmath>
+#include <future>
+
+#include "lamina/base/error.h"
+#include "lamina/base/names.h"
+#include "lamina/detect/candidates.h"
+#include "lamina/detect/layout.h"
+#include "lamina/detect/letterbox.h"
+#include "lamina/detect/masks.h"
+#include "lamina/pool/plan_pool.h"
+
+namespace lamina {
+namespace {
+
+using detail::fail;
+
+constexpr int usual_size = 640;
+constexpr std::size_t capacity = 30000;  // candidates that are compared with each other
+
+/// The one input [N, 3, H, W], with numbers for what is left open.
+Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const DetectorOptions& options) {
+  if (graph.inputs().size() != 1) fail("expected a model with one input [N, 3, H, W], it has ", graph.inputs().size());
+  const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+  Shape shape = *node.shape;
+  const auto given = options.compile.input_shapes.find(node.name);
+  if (given != options.compile.input_shapes.end()) {
+    shape = given->second;
+  } else if (!options.compile.input_shapes.empty()) {
+    fail("input_shapes: the model's input is ", detail::quote(node.name), ", not ",
+         detail::quote(options.compile.input_shapes.begin()->first));
+  }
+  const auto side = [&](std::int64_t extent, int noted) -> std::int64_t {
+    if (extent != open) return extent;
+    return options.size > 0 ? options.size : noted > 0 ? noted : usual_size;
+  };
+  if (shape.rank() == 4)
+    shape = {std::max<std::int64_t>(shape[0], 1), shape[1], side(shape[2], notes.height), side(shape[3], notes.width)};
+  if (shape.rank() == 4 && shape[1] == open) shape = {shape[0], 3, shape[2], shape[3]};
+  if (shape.rank() != 4 || shape[1] != 3 || shape[2] > 10000 || shape[3] > 10000 || node.dtype != DType::f32) {
+    fail("expected a model with one input f32 [N, 3, H, W] for photographs, ", node.name, " is ",
+         lamina::name(node.dtype), ' ', shape.to_string());
+  }
+  return shape;
+}
+
+void validate(const DetectOptions& options) {
+  const auto share = [](const char* name, double value) {
+    if (!(value >= 0 && value <= 1)) fail("detect: expected ", name, " from 0 to 1, got ", value);
+  };
+  share("confidence", options.confidence);
+  share("iou", options.iou);
+  if (options.most < 1) fail("detect: expected room for 1 thing or more, got ", options.most);
+}
+
+/// From the input's pixels to the photograph's.
+class Way {
+ public:
+  Way(const detail::Letterbox& box, bool relative) : relative_(relative), box_(box) {}
+
+  float x(float value) const {
+    if (relative_) return value * static_cast<float>(box_.photo_width);
+    return (value - static_cast<float>(box_.left)) / box_.gain_x();
+  }
+  float y(float value) const {
+    if (relative_) return value * static_cast<float>(box_.photo_height);
+    return (value - static_cast<float>(box_.top)) / box_.gain_y();
+  }
+  /// The same, within the photograph.
+  float held_x(float value) const { return held(x(value), box_.photo_width); }
+  float held_y(float value) const { return held(y(value), box_.photo_height); }
+
+  Box box(const detail::Candidate& c) const {
+    if (relative_) return {x(c.a), y(c.b), x(c.c), y(c.d)};  // RT-DETR's own Python does not hold them
+    return {held_x(c.a), held_y(c.b), held_x(c.c), held_y(c.d)};
+  }
+  TurnedBox turned(const detail::Candidate& c) const {
+    return {x(c.a), y(c.b), c.c / box_.gain_x(), c.d / box_.gain_y(), c.angle};
+  }
+
+ private:
+  static float held(float value, int side) { return std::clamp(value, 0.0f, static_cast<float>(side)); }
+
+  bool relative_;
+  const detail::Letterbox& box_;
+};
+
+Box around(const TurnedBox& turned) {
+  const std::vector<float> corners = turned.corners();
+  Box box{corners[0], corners[1], corners[0], corners[1]};
+  for (std::size_t i = 2; i < corners.size(); i += 2) {
+    box = {std::min(box.left, corners[i]), std::min(box.top, corners[i + 1]), std::max(box.right, corners[i]),
+           std::max(box.bottom, corners[i + 1])};
+  }
+  return box;
+}
+
+}  // namespace
+
+std::vector<float> TurnedBox::corners() const {
+  const float cos = std::cos(angle), sin = std::sin(angle);
+  const float ax = width / 2 * cos, ay = width / 2 * sin, bx = -height / 2 * sin, by = height / 2 * cos;
+  return {x + ax + bx, y + ay + by, x + ax - bx, y + ay - by, x - ax - bx, y - ay - by, x - ax + bx, y - ay + by};
+}
+
+struct Detector::Impl {
+  detail::ExportNotes notes;
+  Shape input;
+  std::unique_ptr<PlanPool> pool;
+  std::optional<detail::Head> head;
+
+  Impl(const Model& model, const DetectorOptions& options)
+      : notes(model), input(shape_of_input(model.graph, notes, options)) {
+    CompileOptions compile = options.compile;
+    compile.photos = model.preprocess.value_or(letterbox(usual_size));
+    compile.input_shapes = {{model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])].name, input}};
+    if (compile.outputs.empty()) {  // exports of other tools give maps of features behind what counts
+      for (const int output : model.graph.outputs()) {
+        if (compile.outputs.size() < 2)
+          compile.outputs.push_back(model.graph.nodes()[static_cast<std::size_t>(output)].name);
+      }
+    }
+    pool = std::make_unique<PlanPool>(model.graph, compile,
+                                      PoolOptions{.devices = options.devices, .plans_per_device = 1});
+    for (const DType dtype : pool->plan().output_dtypes()) {
+      if (dtype != DType::f32) fail("expected outputs of f32, got ", lamina::name(dtype));
+    }
+    head.emplace(notes, pool->plan().output_shapes());
+  }
+
+  PoolAnswer run(const Tensor& photos) const {
+    std::promise<PoolAnswer> promise;
+    pool->submit({photos}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
+    PoolAnswer answer = promise.get_future().get();
+    if (!answer.error.empty()) throw Error(answer.error);
+    return answer;
+  }
+
+  /// All that is to know of a box that stays.
+  Detection detection(const detail::Answer& answer, const detail::Candidate& candidate, const Way& way) const {
+    Detection thing{
+        .label = candidate.label, .score = candidate.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
+    if (head->task == detail::Task::obb) {
+      thing.turned = way.turned(candidate);
+      thing.box = around(*thing.turned);
+    } else {
+      thing.box = way.box(candidate);
+    }
+    for (std::int64_t p = 0; p < head->points; ++p) {
+      const std::int64_t at = p * head->point_values;
+      const auto value = [&](std::int64_t i) { return answer.extra(candidate.index, at + i); };
+      thing.points.push_back({way.held_x(value(0)), way.held_y(value(1)), head->point_values > 2 ? value(2) : 1});
+    }
+    return thing;
+  }
+};
+
+Detector::Detector(const Model& model, const DetectorOptions& options)
+    : impl_(std::make_unique<Impl>(model, options)) {}
+Detector::~Detector() = default;
+Detector::Detector(Detector&&) noexcept = default;
+Detector& Detector::operator=(Detector&&) noexcept = default;
+
+Detections Detector::detect(const ImageView& photo, const DetectOptions& options) const {
+  validate(options);
+  detail::require_consistent(photo);
+  const detail::Head& head = *impl_->head;
+  const Shape& input = impl_->input;
+  const detail::Letterbox letterbox(photo.width, photo.height, static_cast<int>(input[3]), static_cast<int>(input[2]),
+                                    head.layout.stretched);
+  Tensor photos({input[0], input[2], input[3], 3}, DType::u8);
+  // A model of a fixed batch has the photograph in all of it.
+  for (std::int64_t i = 0; i < input[0]; ++i) letterbox.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>());
+  const PoolAnswer run = impl_->run(photos);
+  const detail::Answer answer{head, run.outputs[0].values<float>().data()};
+  std::vector<detail::Candidate> candidates =
+      candidates_of(answer, static_cast<float>(options.confidence), options.classes);
+  Detections result;
+  result.device = run.device;
+  result.candidates = static_cast<std::int64_t>(candidates.size());
+  const auto most = static_cast<std::size_t>(options.most);
+  keep_best(candidates, head.layout.nms ? capacity : most);
+  result.left_out = head.layout.nms ? result.candidates - static_cast<std::int64_t>(candidates.size()) : 0;
+  if (head.layout.nms) {
+    candidates = suppressed(candidates, options.iou, options.across_classes, head.task == detail::Task::obb, most);
+  }
+  const Way way(letterbox, head.layout.relative);
+  std::vector<float> shares(static_cast<std::size_t>(head.extras));
+  for (const detail::Candidate& candidate : candidates) {
+    Detection thing = impl_->detection(answer, candidate, way);
+    if (head.task == detail::Task::segment && options.masks) {
+      const Tensor& planes = run.outputs[1];
+      const detail::Prototypes prototypes{planes.values<float>().data(), static_cast<int>(planes.shape()[1]),
+                                          static_cast<int>(planes.shape()[2]), static_cast<int>(planes.shape()[3])};
+      for (std::size_t i = 0; i < shares.size(); ++i)
+        shares[i] = answer.extra(candidate.index, static_cast<std::int64_t>(i));
+      thing.mask = mask_of(prototypes, shares, thing.box, letterbox);
+      if (thing.mask->area() == 0) continue;  // which the original leaves out too
+    }
+    result.found.push_back(std::move(thing));
+  }
+  return result;
+}
+
+std::string Detector::name(int label) const {
+  const auto at = static_cast<std::size_t>(label);
+  const bool known = at < impl_->notes.names.size() && !impl_->notes.names[at].empty();
+  return known ? impl_->notes.names[at] : "class " + std::to_string(label);
+}
+
+const std::vector<std::string>& Detector::names() const { return impl_->notes.names; }
+
+std::string Detector::task() const {
+  return std::string(detail::task_names()[static_cast<std::size_t>(impl_->head->task)]);
+}
+
+Shape Detector::input_shape() const { return impl_->input; }
+
+}  // namespace lamina

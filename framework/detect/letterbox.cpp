@@ -1,0 +1,126 @@
+#include "lamina/detect/letterbox.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "lamina/base/error.h"
+
+// The fixed-point arithmetic of OpenCV's resize (Apache 2.0): weights of 11 bits, 22 of
+// a pixel after the horizontal pass, of which the vertical one takes what a 16-bit product keeps.
+namespace lamina::detail {
+namespace {
+
+constexpr int one = 2048;
+constexpr std::uint8_t grey = 114;  // what lies beside a letterboxed photograph
+
+struct Tap {
+  int first = 0;
+  int weight = one, next = 0;  // of `first` and of the pixel after it
+};
+
+/// Taps of one axis before they are held to the picture.
+std::vector<Tap> taps_of(int in, int out) {
+  const double scale = 1 / (static_cast<double>(out) / in);
+  std::vector<Tap> taps(static_cast<std::size_t>(out));
+  for (int i = 0; i < out; ++i) {
+    const auto place = static_cast<float>((i + 0.5) * scale - 0.5);
+    const float floor = std::floor(place), part = place - floor;
+    taps[static_cast<std::size_t>(i)] = {static_cast<int>(floor), static_cast<int>(std::lrintf((1 - part) * one)),
+                                         static_cast<int>(std::lrintf(part * one))};
+  }
+  return taps;
+}
+
+/// The mean of 2 x 2 pixels.
+void halve(RowReader& reader, int width, int height, std::uint8_t* out, std::size_t stride) {
+  std::vector<int> sums(static_cast<std::size_t>(width) * 3);
+  for (int y = 0; y < height; ++y, out += stride) {
+    std::ranges::fill(sums, 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::uint8_t* row = reader.row(static_cast<std::size_t>(y) * 2 + i);
+      for (std::size_t x = 0; x < sums.size(); ++x) {
+        const std::size_t at = x / 3 * 6 + x % 3;
+        sums[x] += row[at] + row[at + 3];
+      }
+    }
+    std::ranges::transform(sums, out, [](int sum) { return static_cast<std::uint8_t>(sum >> 2); });
+  }
+}
+
+}  // namespace
+
+void resize_linear(const ImageView& image, int width, int height, std::uint8_t* out, std::size_t stride) {
+  RowReader reader(image, 0, static_cast<std::size_t>(image.width));
+  const auto row_bytes = static_cast<std::size_t>(width) * 3;
+  if (image.width == width && image.height == height) {
+    for (int y = 0; y < height; ++y) std::copy_n(reader.row(static_cast<std::size_t>(y)), row_bytes, out + y * stride);
+    return;
+  }
+  if (image.width == 2 * std::int64_t{width} && image.height == 2 * std::int64_t{height}) {
+    return halve(reader, width, height, out, stride);
+  }
+  std::vector<Tap> columns = taps_of(image.width, width);
+  const std::vector<Tap> rows = taps_of(image.height, height);
+  for (Tap& tap : columns) {
+    if (tap.first >= 0 && tap.first < image.width - 1) continue;
+    tap = {std::clamp(tap.first, 0, image.width - 1), one, 0};
+  }
+  struct Line {
+    int row = -1;
+    std::vector<std::int32_t> values;
+  };
+  std::array<Line, 2> lines{Line{-1, std::vector<std::int32_t>(row_bytes)},
+                            Line{-1, std::vector<std::int32_t>(row_bytes)}};
+  const auto line_of = [&](int row) -> const std::vector<std::int32_t>& {
+    row = std::clamp(row, 0, image.height - 1);
+    Line& line = lines[static_cast<std::size_t>(row % 2)];  // of neighbours one in each
+    if (std::exchange(line.row, row) == row) return line.values;
+    const std::uint8_t* pixels = reader.row(static_cast<std::size_t>(row));
+    std::int32_t* value = line.values.data();
+    for (const Tap& tap : columns) {
+      const std::uint8_t* pixel = pixels + std::ptrdiff_t{tap.first} * 3;
+      const std::uint8_t* next = tap.next == 0 ? pixel : pixel + 3;
+      for (int c = 0; c < 3; ++c) *value++ = pixel[c] * tap.weight + next[c] * tap.next;
+    }
+    return line.values;
+  };
+  for (const Tap& tap : rows) {
+    const std::int32_t* upper = line_of(tap.first).data();
+    const std::int32_t* lower = line_of(tap.first + 1).data();
+    for (std::size_t x = 0; x < row_bytes; ++x) {
+      const int sum = ((tap.weight * (upper[x] >> 4)) >> 16) + ((tap.next * (lower[x] >> 4)) >> 16);
+      out[x] = static_cast<std::uint8_t>((sum + 2) >> 2);
+    }
+    out += stride;
+  }
+}
+
+Letterbox::Letterbox(int photo_w, int photo_h, int w, int h, bool stretch)
+    : width(w), height(h), photo_width(photo_w), photo_height(photo_h), stretched(stretch) {
+  inner_width = width, inner_height = height;
+  if (stretched) return;
+  const double gain = std::min(static_cast<double>(height) / photo_height, static_cast<double>(width) / photo_width);
+  // As Python rounds: halves to the even neighbour.
+  const auto inner = [&](int side) { return static_cast<int>(std::max(1LL, std::llrint(side * gain))); };
+  inner_width = inner(photo_width), inner_height = inner(photo_height);
+  const auto before = [](int margin) { return static_cast<int>(std::lrint(margin / 2.0 - 0.1)); };
+  left = before(width - inner_width), top = before(height - inner_height);
+}
+
+void Letterbox::draw(const ImageView& image, std::span<std::uint8_t> out) const {
+  require_consistent(image);
+  const std::size_t stride = static_cast<std::size_t>(width) * 3;
+  if (image.width != photo_width || image.height != photo_height ||
+      out.size() != stride * static_cast<std::size_t>(height)) {
+    fail("letterbox: expected a picture of ", photo_width, " x ", photo_height, " pixels, got ", image.width, " x ",
+         image.height);
+  }
+  std::ranges::fill(out, grey);
+  resize_linear(image, inner_width, inner_height,
+                out.data() + static_cast<std::size_t>(top) * stride + static_cast<std::size_t>(left) * 3, stride);
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,188 @@
+// Detectors whose answer is known, against what NumPy, OpenCV and torchvision make of it: make_golden_detect.py.
+
+#include "lamina/detect/detector.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lamina/detect/letterbox.h"
+#include "lamina/files/weights.h"
+#include "support/file_test.h"
+
+namespace lamina::test {
+namespace {
+
+const std::string golden = LAMINA_TEST_DATA "/golden/detect/";
+
+const Weights& expected() {
+  static const Weights weights = Weights::open(golden + "expected.safetensors");
+  return weights;
+}
+
+Image picture(const std::string& name) {
+  const Tensor pixels = expected().at(name);
+  const auto values = pixels.values<std::uint8_t>();
+  return {static_cast<int>(pixels.shape()[1]), static_cast<int>(pixels.shape()[0]), {values.begin(), values.end()}};
+}
+
+Detections detect(const std::string& model, const DetectOptions& options = {}, const std::string& photo = "photo") {
+  return Detector(load_model(golden + model + ".onnx")).detect(picture(photo), options);
+}
+
+/// The same things in the same order, boxes to 0.01 pixels.
+void expect_things(const Detections& got, const std::string& name) {
+  const Tensor boxes = expected().at(name + ".boxes"), scores = expected().at(name + ".scores");
+  const Tensor labels = expected().at(name + ".labels");
+  ASSERT_EQ(static_cast<std::int64_t>(got.found.size()), labels.numel());
+  ASSERT_GT(labels.numel(), 0);
+  for (std::size_t i = 0; i < got.found.size(); ++i) {
+    const Detection& thing = got.found[i];
+    EXPECT_EQ(thing.label, labels.values<std::int32_t>()[i]) << i;
+    EXPECT_EQ(thing.score, scores.values<float>()[i]) << i;
+    const float* box = boxes.values<float>().data() + i * 4;
+    if (thing.turned) continue;
+    EXPECT_NEAR(thing.box.left, box[0], 0.01) << i;
+    EXPECT_NEAR(thing.box.top, box[1], 0.01) << i;
+    EXPECT_NEAR(thing.box.right, box[2], 0.01) << i;
+    EXPECT_NEAR(thing.box.bottom, box[3], 0.01) << i;
+  }
+}
+
+TEST(Detect, ResizesAsOpenCVDoes) {
+  int cases = 0;
+  for (const std::string& name : expected().names()) {
+    if (!name.starts_with("resize.") || !name.ends_with(".in")) continue;
+    const Image photo = picture(name);
+    const Image wanted = picture(name.substr(0, name.size() - 2) + "out");
+    std::vector<std::uint8_t> got(wanted.rgb.size(), 9);
+    detail::resize_linear(photo, wanted.width, wanted.height, got.data(), static_cast<std::size_t>(wanted.width) * 3);
+    EXPECT_EQ(got, wanted.rgb) << name;
+    ++cases;
+  }
+  EXPECT_EQ(cases, 10);
+}
+
+TEST(Detect, OddPaddingHasItsOddPixelBehind) {
+  const detail::Letterbox box(30, 64, 96, 65, false);  // 30.47 x 65
+  EXPECT_EQ(std::pair(box.inner_width, box.inner_height), std::pair(30, 65));
+  EXPECT_EQ(std::pair(box.left, box.top), std::pair(33, 0));
+  const detail::Letterbox odd(31, 65, 96, 65, false);  // 65 over, of which 32.5 before
+  EXPECT_EQ(odd.left, 32);
+  const detail::Letterbox thin(1, 3000, 96, 64, false);
+  EXPECT_EQ(std::pair(thin.inner_width, thin.inner_height), std::pair(1, 64));
+}
+
+TEST(Detect, RawBoxesGoThroughNms) {
+  expect_things(detect("raw"), "raw");
+  expect_things(detect("raw", {}, "wide"), "wide");
+  expect_things(detect("raw", {.iou = 0.2, .across_classes = true}), "across");
+}
+
+TEST(Detect, WithoutMetadataTheShapesTell) {
+  const Detector detector(load_model(golden + "bare.onnx"));
+  EXPECT_EQ(detector.task(), "detect");
+  EXPECT_EQ(detector.name(2), "class 2");
+  expect_things(detector.detect(picture("photo")), "raw");
+}
+
+TEST(Detect, NamesAreThoseOfTheMetadata) {
+  const Detector detector(load_model(golden + "raw.onnx"));
+  EXPECT_EQ(detector.names(), (std::vector<std::string>{"cat", "it's", "dog"}));
+  EXPECT_EQ(detector.input_shape(), (Shape{1, 3, 64, 96}));
+}
+
+TEST(Detect, MasksAreThePrototypes) {
+  const Detections got = detect("segment");
+  expect_things(got, "segment");
+  const Tensor masks = expected().at("segment.masks");  // [things, height, width]
+  for (std::size_t i = 0; i < got.found.size(); ++i) {
+    const std::vector<std::uint8_t> mask = got.found[i].mask->pixels();
+    const std::uint8_t* wanted = masks.values<std::uint8_t>().data() + i * mask.size();
+    std::int64_t both = 0, either = 0;
+    for (std::size_t k = 0; k < mask.size(); ++k) both += mask[k] & wanted[k], either += mask[k] | wanted[k];
+    EXPECT_GE(static_cast<double>(both), 0.999 * static_cast<double>(either)) << i;
+    EXPECT_EQ(got.found[i].mask->area(), std::count(mask.begin(), mask.end(), 1)) << i;
+  }
+  EXPECT_FALSE(detect("segment", {.masks = false}).found[0].mask.has_value());
+}
+
+TEST(Detect, PointsAreOfThePhotograph) {
+  const Detections got = detect("pose");
+  expect_things(got, "pose");
+  const Tensor points = expected().at("pose.points");  // [things, 5, 3]
+  const float* wanted = points.values<float>().data();
+  for (const Detection& thing : got.found) {
+    ASSERT_EQ(thing.points.size(), 5u);
+    for (const Keypoint& p : thing.points) {
+      EXPECT_NEAR(p.x, *wanted++, 0.01);
+      EXPECT_NEAR(p.y, *wanted++, 0.01);
+      EXPECT_EQ(p.score, *wanted++);
+    }
+  }
+}
+
+TEST(Detect, TurnedBoxesOverlapAsTheirGaussians) {
+  const Detections got = detect("obb");
+  expect_things(got, "obb");
+  const Tensor turned = expected().at("obb.turned");  // [things, 5]
+  const float* wanted = turned.values<float>().data();
+  for (const Detection& thing : got.found) {
+    const TurnedBox& box = thing.turned.value();
+    for (const float value : {box.x, box.y, box.width, box.height, box.angle}) EXPECT_NEAR(value, *wanted++, 0.01);
+    const std::vector<float> corners = box.corners();
+    EXPECT_NEAR(std::hypot(corners[0] - corners[2], corners[1] - corners[3]), box.height, 1e-3);
+    EXPECT_EQ(thing.box.left, std::min({corners[0], corners[2], corners[4], corners[6]}));
+  }
+}
+
+TEST(Detect, EndToEndAnswersAreTakenAsTheyAre) {
+  expect_things(detect("end2end"), "end2end");
+  expect_things(detect("queries"), "queries");
+  expect_things(detect("queries_by_class"), "queries_by_class");
+}
+
+TEST(Detect, ClassesAndMostAreHeld) {
+  const Detections all = detect("raw"), dogs = detect("raw", {.classes = {2}}), two = detect("raw", {.most = 2});
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(dogs.found.size()), std::ranges::count(all.found, 2, &Detection::label));
+  ASSERT_EQ(two.found.size(), 2u);
+  EXPECT_EQ(two.found[1].score, all.found[1].score);
+}
+
+TEST(Detect, AModelFileKeepsWhatTheExporterNoted) {
+  const TemporaryDirectory dir;
+  Model model = load_model(golden + "pose.onnx");
+  save_model(dir / "pose.safetensors", model);
+  EXPECT_EQ(load_model(dir / "pose.safetensors").metadata, model.metadata);
+  expect_things(Detector(load_model(dir / "pose.safetensors")).detect(picture("photo")), "pose");
+}
+
+TEST(Detect, WhatIsNoDetectorIsNamed) {
+  const auto refused = [](const std::string& file, const std::string& key, const std::string& value,
+                          std::initializer_list<std::string> words) {
+    Model model = load_model(golden + file + ".onnx");
+    model.metadata[key] = value;
+    expect_error([&] { const Detector detector(model); }, words);
+  };
+  refused("raw", "task", "classify", {"task", "classify"});
+  refused("raw", "task", "obb", {"[1, 7, 60]", "names 3 classes", "scores of 2"});
+  refused("raw", "names", "{0: 'cat'}", {"names 1 classes", "scores of 3"});
+  refused("raw", "names", "{0: 7}", {"names"});
+  refused("raw", "names", "{0: 'cat'", {"metadata: names"});
+  refused("raw", "args", "{'nms': True}", {"NMS inside", "nms=True"});
+  refused("raw", "imgsz", "[640]", {"imgsz", "[640]"});
+  refused("segment", "task", "detect", {"[1, 4, 16, 24]"});
+  expect_error([] { const Detector detector(load_model(LAMINA_SOURCE_DIR "/weights/digits.safetensors")); },
+               {"[1, 10]", "scores of a classifier", "lamina classify"});
+}
+
+TEST(Detect, OptionsOutOfTheirRangeAreRefused) {
+  for (const double value : {-0.1, 1.5, std::nan("")}) {
+    expect_error([&] { detect("raw", {.confidence = value}); }, {"confidence from 0 to 1"});
+    expect_error([&] { detect("raw", {.iou = value}); }, {"iou from 0 to 1"});
+  }
+  expect_error([] { detect("raw", {.most = 0}); }, {"1 thing or more"});
+}
+
+}  // namespace
+}  // namespace lamina::test
