@@ -14,42 +14,25 @@ struct Best {
   std::vector<int> label;
   bool nan = false;
 
-  explicit Best(const Answer& answer) : score(static_cast<std::size_t>(answer.head.boxes)), label(score.size()) {
+  explicit Best(const Answer& answer) : score(static_cast<std::size_t>(answer.head.boxes), -1), label(score.size()) {
     const Head& head = answer.head;
-    const std::int64_t first = head.layout.objectness ? 5 : 4, boxes = head.boxes;
-    for (std::int64_t c = 0; c < head.classes; ++c) {
-      // By pointers: a class after the other, all its boxes side by side where they lie so.
-      const float* value = answer.data + (head.layout.columns ? (first + c) * boxes : first + c);
-      const std::int64_t step = head.layout.columns ? 1 : head.values;
-      const float* factor = head.layout.objectness ? answer.data + 4 : nullptr;
-      if (step == 1) {
-        add(value, static_cast<int>(c), boxes);
-      } else {
-        for (std::int64_t i = 0; i < boxes; ++i) {
-          const float one = factor == nullptr ? value[i * step] : value[i * step] * factor[i * step];
-          add_one(one, static_cast<int>(c), static_cast<std::size_t>(i));
-        }
-      }
-    }
-  }
-
- private:
-  void add_one(float value, int c, std::size_t i) {
-    nan |= value != value;
-    if (c > 0 && !(value > score[i])) return;
-    score[i] = value, label[i] = c;
-  }
-  void add(const float* value, int c, std::int64_t boxes) {
+    const bool columns = head.layout.columns;
+    const std::int64_t step = columns ? 1 : head.values, first = head.layout.objectness ? 5 : 4;
+    // By pointers: a class after the other, whose boxes lie side by side in the layout that has thousands.
     float* const scores = score.data();
     int* const labels = label.data();
     int bad = 0;
-    for (std::int64_t i = 0; i < boxes; ++i) {
-      const bool more = c == 0 || value[i] > scores[i];
-      bad |= value[i] != value[i] ? 1 : 0;
-      scores[i] = more ? value[i] : scores[i];
-      labels[i] = more ? c : labels[i];
+    for (int c = 0; c < head.classes; ++c) {
+      const float* value = answer.data + (first + c) * (columns ? head.boxes : 1);
+      for (std::int64_t i = 0; i < head.boxes; ++i) {
+        const float one = value[i * step] * (head.layout.objectness ? answer.data[i * step + 4] : 1);
+        const bool more = one > scores[i];
+        bad |= one != one ? 1 : 0;
+        scores[i] = more ? one : scores[i];
+        labels[i] = more ? c : labels[i];
+      }
     }
-    nan |= bad != 0;
+    nan = bad != 0;
   }
 };
 
@@ -114,9 +97,11 @@ std::vector<Candidate> kept(const std::vector<Candidate>& candidates, double iou
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const Answer& answer, float confidence, const std::vector<int>& classes) {
+std::vector<Candidate> candidates_of(const Answer& answer, const DetectOptions& options, int width, int height) {
+  const auto confidence = static_cast<float>(options.confidence);
+  const std::vector<int>& classes = options.classes;
   const Head& head = answer.head;
-  const bool upright = head.task != Task::obb, corners = head.layout.corners || !upright;
+  const bool upright = head.task != Task::obb;
   const Best best(answer);
   std::vector<Candidate> result;
   std::int64_t bad = best.nan ? 1 : 0;
@@ -131,11 +116,13 @@ std::vector<Candidate> candidates_of(const Answer& answer, float confidence, con
     if (std::isnan(box.score)) ++bad;
     if (!(box.score > confidence) || (head.layout.objectness && !(answer.at(i, 4) > confidence))) continue;
     if (!classes.empty() && std::ranges::find(classes, box.label) == classes.end()) continue;
-    box.a = answer.at(i, 0), box.b = answer.at(i, 1), box.c = answer.at(i, 2), box.d = answer.at(i, 3);
-    if (!corners) {
-      const float width = box.c / 2, height = box.d / 2;
-      box.c = box.a + width, box.d = box.b + height;
-      box.a -= width, box.b -= height;
+    const auto side = [&](std::int64_t value, int pixels) {
+      return answer.at(i, value) * (head.layout.relative ? static_cast<float>(pixels) : 1);
+    };
+    box.a = side(0, width), box.b = side(1, height), box.c = side(2, width), box.d = side(3, height);
+    if (upright && !head.layout.corners) {
+      const float x = box.a, y = box.b, across = box.c / 2, down = box.d / 2;
+      box.a = x - across, box.b = y - down, box.c = x + across, box.d = y + down;
     }
     if (!upright) box.angle = answer.extra(i, 0);
     if (!std::isfinite(box.a + box.b + box.c + box.d + box.angle)) ++bad;

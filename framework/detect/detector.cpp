@@ -9,7 +9,6 @@
 #include "lamina/detect/candidates.h"
 #include "lamina/detect/layout.h"
 #include "lamina/detect/letterbox.h"
-#include "lamina/detect/masks.h"
 #include "lamina/pool/plan_pool.h"
 
 namespace lamina {
@@ -36,9 +35,10 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
     if (extent != open) return extent;
     return options.size > 0 ? options.size : noted > 0 ? noted : usual_size;
   };
-  if (shape.rank() == 4)
-    shape = {std::max<std::int64_t>(shape[0], 1), shape[1], side(shape[2], notes.height), side(shape[3], notes.width)};
-  if (shape.rank() == 4 && shape[1] == open) shape = {shape[0], 3, shape[2], shape[3]};
+  if (shape.rank() == 4) {
+    shape = {std::max<std::int64_t>(shape[0], 1), shape[1] == open ? 3 : shape[1], side(shape[2], notes.height),
+             side(shape[3], notes.width)};
+  }
   if (shape.rank() != 4 || shape[1] != 3 || shape[2] > 10000 || shape[3] > 10000 || node.dtype != DType::f32) {
     fail("expected a model with one input f32 [N, 3, H, W] for photographs, ", node.name, " is ",
          lamina::name(node.dtype), ' ', shape.to_string());
@@ -47,54 +47,16 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
 }
 
 void validate(const DetectOptions& options) {
-  const auto share = [](const char* name, double value) {
+  for (const auto& [name, value] : {std::pair("confidence", options.confidence), {"iou", options.iou}}) {
     if (!(value >= 0 && value <= 1)) fail("detect: expected ", name, " from 0 to 1, got ", value);
-  };
-  share("confidence", options.confidence);
-  share("iou", options.iou);
+  }
   if (options.most < 1) fail("detect: expected room for 1 thing or more, got ", options.most);
 }
 
-/// From the input's pixels to the photograph's.
-class Way {
- public:
-  Way(const detail::Letterbox& box, bool relative) : relative_(relative), box_(box) {}
-
-  float x(float value) const {
-    if (relative_) return value * static_cast<float>(box_.photo_width);
-    return (value - static_cast<float>(box_.left)) / box_.gain_x();
-  }
-  float y(float value) const {
-    if (relative_) return value * static_cast<float>(box_.photo_height);
-    return (value - static_cast<float>(box_.top)) / box_.gain_y();
-  }
-  /// The same, within the photograph.
-  float held_x(float value) const { return held(x(value), box_.photo_width); }
-  float held_y(float value) const { return held(y(value), box_.photo_height); }
-
-  Box box(const detail::Candidate& c) const {
-    if (relative_) return {x(c.a), y(c.b), x(c.c), y(c.d)};  // RT-DETR's own Python does not hold them
-    return {held_x(c.a), held_y(c.b), held_x(c.c), held_y(c.d)};
-  }
-  TurnedBox turned(const detail::Candidate& c) const {
-    return {x(c.a), y(c.b), c.c / box_.gain_x(), c.d / box_.gain_y(), c.angle};
-  }
-
- private:
-  static float held(float value, int side) { return std::clamp(value, 0.0f, static_cast<float>(side)); }
-
-  bool relative_;
-  const detail::Letterbox& box_;
-};
-
-Box around(const TurnedBox& turned) {
-  const std::vector<float> corners = turned.corners();
-  Box box{corners[0], corners[1], corners[0], corners[1]};
-  for (std::size_t i = 2; i < corners.size(); i += 2) {
-    box = {std::min(box.left, corners[i]), std::min(box.top, corners[i + 1]), std::max(box.right, corners[i]),
-           std::max(box.bottom, corners[i + 1])};
-  }
-  return box;
+Box around(const std::vector<float>& c) {
+  const auto [left, right] = std::minmax({c[0], c[2], c[4], c[6]});
+  const auto [top, bottom] = std::minmax({c[1], c[3], c[5], c[7]});
+  return {left, top, right, bottom};
 }
 
 }  // namespace
@@ -130,29 +92,26 @@ struct Detector::Impl {
     head.emplace(notes, pool->plan().output_shapes());
   }
 
-  PoolAnswer run(const Tensor& photos) const {
-    std::promise<PoolAnswer> promise;
-    pool->submit({photos}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
-    PoolAnswer answer = promise.get_future().get();
-    if (!answer.error.empty()) throw Error(answer.error);
-    return answer;
-  }
-
   /// All that is to know of a box that stays.
-  Detection detection(const detail::Answer& answer, const detail::Candidate& candidate, const Way& way) const {
-    Detection thing{
-        .label = candidate.label, .score = candidate.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
+  Detection detection(const PoolAnswer& run, const detail::Candidate& c, const detail::Letterbox& way,
+                      bool masks) const {
+    const detail::Answer answer{*head, run.outputs[0].values<float>().data()};
+    Detection thing{.label = c.label, .score = c.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
+    thing.box = {way.held_x(c.a), way.held_y(c.b), way.held_x(c.c), way.held_y(c.d)};
     if (head->task == detail::Task::obb) {
-      thing.turned = way.turned(candidate);
-      thing.box = around(*thing.turned);
-    } else {
-      thing.box = way.box(candidate);
+      thing.turned = {way.x(c.a), way.y(c.b), c.c / way.gain_x(), c.d / way.gain_y(), c.angle};
+      thing.box = around(thing.turned->corners());
     }
-    for (std::int64_t p = 0; p < head->points; ++p) {
-      const std::int64_t at = p * head->point_values;
-      const auto value = [&](std::int64_t i) { return answer.extra(candidate.index, at + i); };
+    for (std::int64_t at = 0; at < head->points * head->point_values; at += head->point_values) {
+      const auto value = [&](std::int64_t i) { return answer.extra(c.index, at + i); };
       thing.points.push_back({way.held_x(value(0)), way.held_y(value(1)), head->point_values > 2 ? value(2) : 1});
     }
+    if (head->task != detail::Task::segment || !masks) return thing;
+    std::vector<float> shares;
+    for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(answer.extra(c.index, i));
+    const auto extent = [&](int i) { return static_cast<int>(run.outputs[1].shape()[i]); };
+    const detail::Prototypes planes{run.outputs[1].values<float>().data(), extent(1), extent(2), extent(3)};
+    thing.mask = mask_of(planes, shares, thing.box, way);
     return thing;
   }
 };
@@ -173,32 +132,24 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   Tensor photos({input[0], input[2], input[3], 3}, DType::u8);
   // A model of a fixed batch has the photograph in all of it.
   for (std::int64_t i = 0; i < input[0]; ++i) letterbox.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>());
-  const PoolAnswer run = impl_->run(photos);
+  std::promise<PoolAnswer> promise;
+  impl_->pool->submit({photos}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
+  const PoolAnswer run = promise.get_future().get();
+  if (!run.error.empty()) throw Error(run.error);
   const detail::Answer answer{head, run.outputs[0].values<float>().data()};
-  std::vector<detail::Candidate> candidates =
-      candidates_of(answer, static_cast<float>(options.confidence), options.classes);
+  std::vector<detail::Candidate> candidates = candidates_of(answer, options, letterbox.width, letterbox.height);
+  const auto most = static_cast<std::size_t>(options.most), all = candidates.size();
+  keep_best(candidates, head.layout.nms ? capacity : most);
   Detections result;
   result.device = run.device;
-  result.candidates = static_cast<std::int64_t>(candidates.size());
-  const auto most = static_cast<std::size_t>(options.most);
-  keep_best(candidates, head.layout.nms ? capacity : most);
-  result.left_out = head.layout.nms ? result.candidates - static_cast<std::int64_t>(candidates.size()) : 0;
+  result.candidates = static_cast<std::int64_t>(all);
   if (head.layout.nms) {
+    result.left_out = static_cast<std::int64_t>(all - candidates.size());
     candidates = suppressed(candidates, options.iou, options.across_classes, head.task == detail::Task::obb, most);
   }
-  const Way way(letterbox, head.layout.relative);
-  std::vector<float> shares(static_cast<std::size_t>(head.extras));
   for (const detail::Candidate& candidate : candidates) {
-    Detection thing = impl_->detection(answer, candidate, way);
-    if (head.task == detail::Task::segment && options.masks) {
-      const Tensor& planes = run.outputs[1];
-      const detail::Prototypes prototypes{planes.values<float>().data(), static_cast<int>(planes.shape()[1]),
-                                          static_cast<int>(planes.shape()[2]), static_cast<int>(planes.shape()[3])};
-      for (std::size_t i = 0; i < shares.size(); ++i)
-        shares[i] = answer.extra(candidate.index, static_cast<std::int64_t>(i));
-      thing.mask = mask_of(prototypes, shares, thing.box, letterbox);
-      if (thing.mask->area() == 0) continue;  // which the original leaves out too
-    }
+    Detection thing = impl_->detection(run, candidate, letterbox, options.masks);
+    if (thing.mask && thing.mask->area() == 0) continue;  // which the original leaves out too
     result.found.push_back(std::move(thing));
   }
   return result;
@@ -212,9 +163,7 @@ std::string Detector::name(int label) const {
 
 const std::vector<std::string>& Detector::names() const { return impl_->notes.names; }
 
-std::string Detector::task() const {
-  return std::string(detail::task_names()[static_cast<std::size_t>(impl_->head->task)]);
-}
+std::string Detector::task() const { return std::string(detail::name(impl_->head->task)); }
 
 Shape Detector::input_shape() const { return impl_->input; }
 

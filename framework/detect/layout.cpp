@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
 #include "lamina/base/names.h"
-#include "lamina/detect/python_literal.h"
 
 namespace lamina::detail {
 namespace {
@@ -26,69 +26,80 @@ constexpr std::array<Layout, 5> layouts = {{
     {.name = "queries_by_class", .relative = true, .stretched = true},
 }};
 
-nlohmann::json literal(const Model& model, const std::string& key) {
-  const auto found = model.metadata.find(key);
-  if (found == model.metadata.end()) return nullptr;
-  return parse_json<nlohmann::json>(json_of_python(found->second), "metadata: " + key);
+/// A Python literal such as {0: 'person', 1: "it's"}, as exporters write it, as JSON text: numbers that are keys become
+/// texts. What is no such literal becomes text that is no JSON either.
+std::string json_of_python(std::string_view literal) {
+  constexpr std::string_view marks = "{}[](),: '\"";
+  std::string json;
+  for (std::size_t i = 0; i < literal.size();) {
+    const char c = literal[i];
+    if (c == '\'' || c == '"') {
+      std::string text;
+      for (++i; i < literal.size() && literal[i] != c; ++i) {
+        if (literal[i] == '\\' && i + 1 < literal.size()) ++i;
+        text += literal[i];
+      }
+      ++i;
+      json += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    } else if (marks.find(c) != marks.npos) {
+      json += c == '(' ? '[' : c == ')' ? ']' : c;
+      ++i;
+    } else {
+      const std::size_t end = std::min(literal.find_first_of(marks, i), literal.size());
+      const std::string word(literal.substr(i, end - i));
+      const bool key = end < literal.size() && literal[end] == ':';
+      json += word == "True" ? "true" : word == "False" ? "false" : word == "None" ? "null" : key ? quote(word) : word;
+      i = end;
+    }
+  }
+  return json;
 }
 
-/// Whole numbers from 1 to 10,000: extents. Throws Error.
-std::vector<int> extents(const Model& model, const std::string& key) {
-  nlohmann::json list = literal(model, key);
-  if (list.is_null()) return {};
-  if (list.is_number_integer()) list = {list, list};
-  std::vector<int> result;
-  for (const nlohmann::json& value : list) {
-    if (!value.is_number_integer() || value < 1 || value > 10000) break;
-    result.push_back(value.get<int>());
+/// What is noted under a key; nothing noted is a T{}. Throws Error where it is no T.
+template <class T>
+T noted(const Model& model, const std::string& key) {
+  const auto found = model.metadata.find(key);
+  if (found == model.metadata.end()) return {};
+  try {
+    return parse_json<nlohmann::json>(json_of_python(found->second), "metadata: " + key).get<T>();
+  } catch (const nlohmann::json::exception&) {
+    fail("metadata: ", key, " is not as exporters write it: ", quote(found->second));
   }
-  if (result.size() != 2 || list.size() != 2) {
-    fail("metadata: expected ", key, " of two numbers from 1 to 10000, got ", quote(model.metadata.at(key)));
-  }
-  return result;
+}
+
+std::pair<int, int> two_extents(const Model& model, const std::string& key) {
+  const auto list = noted<std::vector<int>>(model, key);
+  if (list.empty()) return {};
+  const auto bad = [](int extent) { return extent < 1 || extent > 10000; };
+  if (list.size() == 2 && std::ranges::none_of(list, bad)) return {list[0], list[1]};
+  fail("metadata: expected ", key, " of two numbers from 1 to 10000, got ", quote(model.metadata.at(key)));
 }
 
 /// By number, of {0: 'a', 2: 'c'} or ['a', 'b', 'c'].
 std::vector<std::string> names_of(const Model& model) {
-  constexpr std::size_t most = 1 << 16;
-  const nlohmann::json json = literal(model, "names");
+  if (noted<nlohmann::json>(model, "names").is_array()) return noted<std::vector<std::string>>(model, "names");
+  auto left = noted<std::map<std::string, std::string>>(model, "names");
   std::vector<std::string> names;
-  for (const auto& [key, value] : json.items()) {
-    std::size_t index = names.size();
-    if (json.is_object()) {
-      const bool number = !key.empty() && key.size() < 6 && key.find_first_not_of("0123456789") == key.npos;
-      index = number ? std::stoul(key) : most;
-    }
-    if (!value.is_string() || index >= most) fail("metadata: expected names of classes by number, got ", key);
-    if (index >= names.size()) names.resize(index + 1);
-    names[index] = value.get<std::string>();
+  constexpr std::size_t most = 1 << 16;
+  while (!left.empty() && names.size() < most) {
+    const auto node = left.extract(std::to_string(names.size()));
+    names.push_back(node.empty() ? "" : node.mapped());
   }
+  if (!left.empty()) fail("metadata: expected names of classes by number, got ", quote(left.begin()->first));
   return names;
-}
-
-std::string shapes_text(std::span<const Shape> outputs) {
-  std::string text;
-  for (const Shape& shape : outputs) text += (text.empty() ? "" : ", ") + shape.to_string();
-  return text;
 }
 
 /// What a model that is no detector looks like.
 std::string what_it_is(std::span<const Shape> outputs) {
-  if (outputs.size() != 1) return "";
-  if (outputs[0].rank() == 2) return ": scores of a classifier, which lamina classify runs";
-  if (outputs[0].rank() == 4) return ": maps, as of a network for lamina segment";
-  return "";
+  const std::size_t rank = outputs.size() == 1 ? outputs[0].rank() : 0;
+  return rank == 2   ? ": scores of a classifier, which lamina classify runs"
+         : rank == 4 ? ": maps, as of a network for lamina segment"
+                     : "";
 }
 
 }  // namespace
 
-std::span<const std::string_view> task_names() { return tasks; }
-
-std::vector<std::string> layout_names() {
-  std::vector<std::string> names;
-  for (const Layout& layout : layouts) names.emplace_back(layout.name);
-  return names;
-}
+std::string_view name(Task task) { return tasks[static_cast<std::size_t>(task)]; }
 
 ExportNotes::ExportNotes(const Model& model) {
   const auto text = [&](const char* key) {
@@ -98,18 +109,16 @@ ExportNotes::ExportNotes(const Model& model) {
   task = text("task"), head = text("head"), layout = text("layout");
   if (head.empty() && text("description").find("rtdetr") != std::string::npos) head = "rtdetr";
   names = model.labels.empty() ? names_of(model) : model.labels;
-  if (const std::vector<int> size = extents(model, "imgsz"); !size.empty()) height = size[0], width = size[1];
-  if (const std::vector<int> shape = extents(model, "kpt_shape"); !shape.empty()) {
-    points = shape[0], point_values = shape[1];
-  }
-  const nlohmann::json arguments = literal(model, "args");
-  if (arguments.is_object() && arguments.contains("nms")) nms = arguments["nms"] == true;
+  std::tie(height, width) = two_extents(model, "imgsz");
+  std::tie(points, point_values) = two_extents(model, "kpt_shape");
+  nms = noted<std::map<std::string, nlohmann::json>>(model, "args")["nms"] == true;
 }
 
 Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
   const auto refuse = [&](auto&&... why) {
-    fail("expected outputs of a detector, [N, 4 + classes, boxes] or [N, boxes, 6], got ", shapes_text(outputs),
-         why...);
+    std::string text;
+    for (const Shape& shape : outputs) text += (text.empty() ? "" : ", ") + shape.to_string();
+    fail("expected outputs of a detector, [N, 4 + classes, boxes] or [N, boxes, 6], got ", text, why...);
   };
   const auto found = std::ranges::find(tasks, notes.task);
   if (!notes.task.empty() && found == tasks.end()) {
@@ -122,7 +131,7 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
   const bool prototypes = outputs.size() == 2 && outputs[1].rank() == 4;
   if (outputs.empty() || outputs[0].rank() != 3 || (outputs.size() > 1 && !prototypes)) refuse(what_it_is(outputs));
   task = !notes.task.empty() ? static_cast<Task>(found - tasks.begin()) : prototypes ? Task::segment : Task::detect;
-  if (prototypes != (task == Task::segment)) refuse(" for the task ", tasks[static_cast<std::size_t>(task)]);
+  if (prototypes != (task == Task::segment)) refuse(" for the task ", name(task));
   if (task == Task::segment) extras = outputs[1][1];
   if (task == Task::obb) extras = 1;
   if (task == Task::pose) {
@@ -145,9 +154,9 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
   };
   const auto row = std::ranges::find_if(layouts, fits);
   if (row == layouts.end() && !notes.layout.empty()) {
-    fail("metadata: expected a layout of ", layout_names().front(), ", ..., got ", quote(notes.layout));
+    fail("metadata: expected a layout such as ", layouts[0].name, ", got ", quote(notes.layout));
   }
-  if (row == layouts.end()) refuse(" for the task ", tasks[static_cast<std::size_t>(task)]);
+  if (row == layouts.end()) refuse(" for the task ", name(task));
   layout = *row;
   boxes = layout.columns ? columns : rows, values = layout.columns ? rows : columns;
   classes = layout.best ? 0 : values - layout.fixed() - extras;

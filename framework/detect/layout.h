@@ -34,8 +34,8 @@ struct Layout {
 struct ExportNotes {
   std::string task, head, layout;
   std::vector<std::string> names;
-  std::int64_t points = 0, point_values = 0;  // of pose: how many, and 2 or 3 numbers of each
-  int height = 0, width = 0;                  // imgsz
+  int points = 0, point_values = 0;  // of pose: how many, and 2 or 3 numbers of each
+  int height = 0, width = 0;         // imgsz
   bool nms = false;
 
   /// Throws Error, naming the key, where something is not what it should be.
@@ -55,8 +55,7 @@ struct Head {
   Head(const ExportNotes& notes, std::span<const Shape> outputs);
 };
 
-/// The names of the tables' rows, of tasks and layouts, for those who choose one.
-LAMINA_API std::span<const std::string_view> task_names();
-LAMINA_API std::vector<std::string> layout_names();
+/// "segment"
+std::string_view name(Task task);
 
 }  // namespace lamina::detail

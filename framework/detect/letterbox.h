@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -25,8 +26,18 @@ struct Letterbox {
   /// Input pixels for one of the photograph.
   float gain_x() const { return static_cast<float>(static_cast<double>(inner_width) / photo_width); }
   float gain_y() const { return static_cast<float>(static_cast<double>(inner_height) / photo_height); }
+  /// From the input's pixels to the photograph's.
+  float x(float place) const { return (place - static_cast<float>(left)) / gain_x(); }
+  float y(float place) const { return (place - static_cast<float>(top)) / gain_y(); }
+  /// The same, within the photograph; where it is stretched its detectors do not mind.
+  float held_x(float place) const {
+    return stretched ? x(place) : std::clamp(x(place), 0.0f, static_cast<float>(photo_width));
+  }
+  float held_y(float place) const {
+    return stretched ? y(place) : std::clamp(y(place), 0.0f, static_cast<float>(photo_height));
+  }
 
-  /// Throws Error unless `out` has height x width pixels and the image is of the photograph's size.
+  /// Of a consistent view of the photograph's size.
   void draw(const ImageView& image, std::span<std::uint8_t> out) const;  // [height, width, 3]
 };
 

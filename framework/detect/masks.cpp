@@ -1,8 +1,7 @@
-#include "lamina/detect/masks.h"
+#include "lamina/detect/candidates.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace lamina::detail {
 namespace {
