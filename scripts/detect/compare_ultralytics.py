@@ -2,7 +2,7 @@
 """Compares lamina detect with Ultralytics' own Python, on exports of its graphs with random weights.
 
     python3 -m venv venv && venv/bin/pip install ultralytics onnx onnxruntime opencv-python-headless
-    venv/bin/python scripts/check_detect.py --lamina build/cpu/bin/lamina [--only yolo11] [--device cuda] [--keep DIR]
+    venv/bin/python scripts/detect/compare_ultralytics.py --lamina build/cpu/bin/lamina [--only yolo11] [--device cuda] [--keep DIR]
 
 Ultralytics is a test tool here (AGPL-3.0): it is installed beside, and nothing of it is in Lamina. Weights are drawn as its
 modules draw them. Then, so that scores spread as a trained network's do and no two are nearly equal: batch norms take their
@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from ultralytics import RTDETR, YOLO  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PHOTOS = [ROOT / "docs/images" / name for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg")]
 END2END, NOT = {"end2end": True}, {"end2end": False}
 CASES = [(f"yolov5n{t}", {}) for t in ("",)] + [
