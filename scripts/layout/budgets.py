@@ -8,7 +8,7 @@ for the longest name here that it lies in.
 import re
 
 EVERY_BUILD = {
-    "framework": 30,
+    "framework": 833,
     "framework/base": 1_268,
     "framework/compile": 2_678,
     "framework/cpu": 1_016,
@@ -29,7 +29,7 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 346,
     "framework/cuda/tensor_core": 548,
     "framework/files": 2_315,
-    "framework/graph": 1_300,
+    "framework/graph": 1_313,
     "framework/images": 1_816,
     "framework/kernel": 2_238,
     "framework/layers": 1_372,
@@ -42,11 +42,11 @@ EVERY_BUILD = {
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 445,
-    "framework/onnx": 2_148,
+    "framework/onnx": 2_146,
 }
-TESTS = {"tests": 27_459}
+TESTS = {"tests": 27_778}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 48_402), (LEFT_OUT, 5_000), (TESTS, 27_459))
+TABLES = ((EVERY_BUILD, 49_218), (LEFT_OUT, 5_000), (TESTS, 27_778))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
