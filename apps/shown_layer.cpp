@@ -1,13 +1,12 @@
 #include "shown_layer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
 
+#include "lamina/base/error.h"
 #include "lamina/base/names.h"
 
 namespace lamina::app {
@@ -44,35 +43,18 @@ const Graph::Node& layer_called(const Graph& graph, const std::string& name, con
   for (const Graph::Node& other : graph.nodes()) {
     if (other.module != nullptr && other.module->op() != "Constant") names.push_back(other.name);
   }
-  throw Error(fmt::format("--layer: {} has no layer \"{}\"{} (lamina inspect {} lists them)", source, name,
-                          detail::nearest_text(name, names), source));
+  detail::fail("--layer: ", source, " has no layer \"", name, '"', detail::nearest_text(name, names),
+               " (lamina inspect ", source, " lists them)");
 }
 
-/// Its weights, a parameter of Lamina's layer and an operand of ONNX's.
-Tensor weights_of(const Graph& graph, const Graph::Node& convolution) {
+/// Its weights or bias, a parameter of Lamina's layer and an operand of ONNX's.
+Tensor operand_of(const Graph& graph, const Graph::Node& convolution, std::string_view name, std::size_t place) {
   for (const Module::Parameter& parameter : convolution.module->parameters()) {
-    if (parameter.name == "weight") return parameter.value;
+    if (parameter.name == name) return parameter.value;
   }
-  if (convolution.inputs.size() < 2 || convolution.inputs[1] < 0) return {};
-  const Graph::Node& operand = graph.nodes()[static_cast<std::size_t>(convolution.inputs[1])];
+  if (convolution.inputs.size() <= place || convolution.inputs[place] < 0) return {};
+  const Graph::Node& operand = graph.nodes()[static_cast<std::size_t>(convolution.inputs[place])];
   return is(operand, {"Constant"}) ? operand.module->parameters()[0].value : Tensor();
-}
-
-Tensor filters_of(const Graph& graph, const Graph::Node& shown) {
-  // Layers that keep the maps apart: what they show is still what the filters made.
-  const Graph::Node* node = &shown;
-  while (is(*node, {"relu", "Relu", "batch_norm2d", "BatchNormalization"}) && node->inputs[0] >= 0) {
-    node = &graph.nodes()[static_cast<std::size_t>(node->inputs[0])];
-  }
-  if (!is_convolution(*node)) return {};
-  const Tensor weights = weights_of(graph, *node);
-  if (!weights.defined() || weights.shape().rank() != 4) return {};
-  const std::int64_t channels = weights.shape()[1];
-  // One channel may also be a depthwise layer's, whose filters are no pictures.
-  const int input = node->inputs[0];
-  const bool first = input >= 0 && graph.nodes()[static_cast<std::size_t>(input)].module == nullptr;
-  const bool colours = channels == 3 || (channels == 1 && first);
-  return colours ? weights.to(DType::f32) : Tensor();
 }
 
 using Field = std::optional<ReceptiveField>;
@@ -114,6 +96,27 @@ Field window_of_layer(const Graph::Node& node, std::span<const Shape> inputs) {
   return field;
 }
 
+/// Filters and bias, where the filters can be looked at.
+void find_filters(const Graph& graph, const Graph::Node& shown, ShownLayer& layer) {
+  // Layers that keep the maps apart: what they show is still what the filters made.
+  const Graph::Node* node = &shown;
+  while (is(*node, {"relu", "Relu", "batch_norm2d", "BatchNormalization"}) && node->inputs[0] >= 0) {
+    layer.normalised = layer.normalised || is(*node, {"batch_norm2d", "BatchNormalization"});
+    node = &graph.nodes()[static_cast<std::size_t>(node->inputs[0])];
+  }
+  if (!is_convolution(*node)) return;
+  const Tensor weights = operand_of(graph, *node, "weight", 1), bias = operand_of(graph, *node, "bias", 2);
+  if (!weights.defined() || weights.shape().rank() != 4) return;
+  const std::int64_t channels = weights.shape()[1];
+  // One channel may also be a depthwise layer's, whose filters are no pictures.
+  const int input = node->inputs[0];
+  const bool first = input >= 0 && graph.nodes()[static_cast<std::size_t>(input)].module == nullptr;
+  const bool colours = channels == 3 || (channels == 1 && first);
+  if (colours) layer.filters = weights.to(DType::f32);
+  if (colours && first) layer.field = window_of_layer(*node, std::array{Shape(), weights.shape()});
+  if (bias.defined()) layer.bias = bias.to(DType::f32);
+}
+
 /// Of `outer` over maps whose places see `inner`; none where the numbers are beyond those of pictures.
 Field through(const ReceptiveField& inner, const ReceptiveField& outer) {
   bool sensible = true;
@@ -144,7 +147,9 @@ Field joined(const ReceptiveField& a, const ReceptiveField& b) {
 
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source) {
   const Graph::Node& node = name.empty() ? first_layer(graph, source) : layer_called(graph, name, source);
-  return {node.name, filters_of(graph, node)};
+  ShownLayer layer = {.name = node.name, .filters = {}};
+  find_filters(graph, node, layer);
+  return layer;
 }
 
 std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes) {

@@ -8,16 +8,6 @@
 
 namespace lamina::app {
 
-/// The layer whose feature maps are shown, and the filters that made them where they can be looked at.
-struct ShownLayer {
-  std::string name;  ///< of the node
-  Tensor filters;    ///< [OC, 1 or 3, KH, KW] of a convolution whose inputs are colours; undefined elsewhere
-};
-
-/// The node called `name`; if that is empty, the first convolution with the ReLU right after it. `source` is what
-/// errors call the model. Throws Error if there is no such layer, naming those that are called almost so.
-ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source);
-
 /// The pixels of the input that one place of a map depends on: those of place (0, 0) begin at (top, left), which may
 /// lie in the padding, and those of the next place `stride` pixels further.
 struct ReceptiveField {
@@ -26,6 +16,19 @@ struct ReceptiveField {
 
   friend bool operator==(const ReceptiveField&, const ReceptiveField&) = default;
 };
+
+/// The layer whose feature maps are shown, and the filters that made them where they can be looked at.
+struct ShownLayer {
+  std::string name;         ///< of the node
+  Tensor filters;           ///< [OC, 1 or 3, KH, KW] of a convolution whose inputs are colours; undefined elsewhere
+  Tensor bias = {};         ///< [OC], what each filter adds; undefined where it adds nothing
+  bool normalised = false;  ///< by a BatchNorm between the filters and the maps
+  std::optional<ReceptiveField> field = {};  ///< of filters that see the photograph itself
+};
+
+/// The node called `name`; if that is empty, the first convolution with the ReLU right after it. `source` is what
+/// errors call the model. Throws Error if there is no such layer, naming those that are called almost so.
+ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source);
 
 /// For each node of the graph, whose outputs have these shapes. None where it depends on all of the input, or in a way
 /// that is not followed here: resized maps, attention, padding that the layer works out itself.

@@ -3,191 +3,23 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "commands/feature_extractor.h"
 #include "complain.h"
 #include "in_order.h"
 #include "inputs.h"
-#include "json_output.h"
 #include "lamina/base/thread_pool.h"
-#include "model_options.h"
 #include "open_file.h"
-#include "options.h"
 #include "outputs.h"
-#include "photos/photo_reader.h"
-#include "photos/photos.h"
 #include "photos/picture_paths.h"
 #include "photos/sheet.h"
-#include "photos/stopwatch.h"
-#include "pictures/feature_picture.h"
-#include "pictures/maps.h"
-#include "pictures/png.h"
 #include "progress.h"
-#include "shown_layer.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
-
-struct FeaturesOptions {
-  PhotoOptions photos;
-  ModelOptions model;
-  std::string layer, tensor_out, sheet;
-  std::vector<std::string> out;
-  JsonOutput json;
-  bool open = false;
-  RunOptions run;
-};
-
-/// What --out names: pictures, by a .png or a directory, and the feature maps, by a .safetensors.
-struct Outputs {
-  std::string pictures, tensors;
-  bool draws = true;  // unless it names the maps alone
-
-  /// Throws Error if it names two of a kind.
-  explicit Outputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
-    if (!tensors.empty()) require_safetensors_name(tensors);
-    for (const std::string& name : options.out) {
-      std::string& place = name.ends_with(".safetensors") ? tensors : pictures;
-      if (!place.empty())
-        throw Error(fmt::format("--out: {} and {} both name the {}", place, name,
-                                &place == &tensors ? "feature maps" : "pictures"));
-      place = name;
-    }
-    draws = options.out.empty() || !pictures.empty() || !options.sheet.empty() || options.open;
-  }
-};
-
-/// What became of one photograph.
-struct Outcome {
-  std::string text, error;
-  nlohmann::ordered_json json;
-  std::string png;  // empty where none is asked for
-  Image card;       // for the sheet, if one is asked for
-  Tensor maps;      // to be written, if that is asked for
-};
-
-Model model_of(const FeaturesOptions& options) {
-  ModelOptions model = options.model;
-  if (model.model.empty() && model.arch.empty() && model.weights.empty()) model.model = default_model();
-  return model.load();
-}
-
-/// Runs the layer on photographs, any number of which may be under way.
-class FeatureExtractor {
- public:
-  FeatureExtractor(const FeaturesOptions& options, const Outputs& outputs)
-      : options_(options),
-        outputs_(outputs),
-        model_(model_of(options)),
-        source_(options.model.source().empty() ? default_model() : options.model.source()),
-        preprocess_(options.model.preprocess.of(model_, options.model.shapes(model_.graph), source_)),
-        layer_(shown_layer(model_.graph, options.layer, source_)),
-        reader_(options.photos.image()),
-        plan_(compile()) {
-    print_warnings(model_);
-    const Shape& maps = plan_.output_shapes()[0];
-    if (maps.rank() != 4 || maps[0] != 1 || maps.numel() == 0) {
-      throw Error(fmt::format("{}: expected a layer of feature maps [1, C, H, W], {} gives {}", source_, layer_.name,
-                              maps.to_string()));
-    }
-  }
-
-  Outcome process(const fs::path& photo) {
-    Outcome outcome;
-    try {
-      show(photo, outcome);
-    } catch (const Error& error) {
-      outcome.error = error.what();
-    } catch (const std::bad_alloc&) {
-      outcome.error = photo.string() + ": out of memory";
-    }
-    return outcome;
-  }
-
-  const std::string& layer_name() const { return layer_.name; }
-
- private:
-  void show(const fs::path& photo, Outcome& outcome) {
-    Stopwatch watch;
-    int width = 0, height = 0;
-    double decode = 0;
-    const Image crop = reader_.read(photo, [&](const Image& image) {
-      decode = watch.lap();
-      width = image.width, height = image.height;
-      return resize_and_crop(image, preprocess_);
-    });
-    Tensor input({1, 3, crop.height, crop.width});
-    normalize_into(crop, preprocess_, input.values<float>());
-    const double prepare = watch.lap();
-    double layer = 0;
-    const Tensor maps = run(input, layer);
-    outcome.text = fmt::format("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n",
-                               detail::printable(photo.string()), width, height, detail::printable(layer_.name),
-                               maps.shape().to_string(), decode, prepare, layer, to_string(plan_.options().device));
-    std::string list;
-    auto json = nlohmann::ordered_json::array();
-    for (const Strength& s : strongest(maps, 5)) {
-      list += fmt::format("{}#{} ({:.2f}, {:.1f})", list.empty() ? "" : ", ", s.map, s.mean, s.largest);
-      json.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}});
-    }
-    outcome.json = {{"photo", photo.string()},
-                    {"size", {height, width}},
-                    {"layer", layer_.name},
-                    {"shape", {1, maps.shape()[1], maps.shape()[2], maps.shape()[3]}},
-                    {"strongest", std::move(json)},
-                    {"milliseconds", {{"decode", decode}, {"preprocess", prepare}, {"layer", layer}}}};
-    if (!outputs_.tensors.empty()) outcome.maps = maps;
-    outcome.text += fmt::format("  strongest filters (mean, largest): {}\n", list);
-    if (!outputs_.draws) return;
-    const std::int64_t count = maps.shape()[1];
-    const std::string drawn = count > max_drawn_maps ? fmt::format(", 0 to {} of them drawn", max_drawn_maps - 1) : "";
-    if (!drawn.empty()) outcome.text += fmt::format("  {} maps{}\n", count, drawn);
-    const FeaturePicture picture{.title = photo.filename().string(),
-                                 .subtitle = fmt::format("{}: {} feature maps of {}×{}{}", layer_.name, count,
-                                                         maps.shape()[2], maps.shape()[3], drawn),
-                                 .input = crop,
-                                 .filters = layer_.filters,
-                                 .order = preprocess_.order,
-                                 .maps = maps};
-    outcome.png = png_of(draw(picture));
-    if (!options_.sheet.empty()) outcome.card = draw_card(picture);
-  }
-
-  Plan compile() const {
-    const Graph graph = model_.graph.until(layer_.name);
-    CompileOptions options = options_.run.compile_options(1);
-    const Graph::Node& input = model_.graph.nodes()[static_cast<std::size_t>(model_.graph.inputs()[0])];
-    if (std::ranges::find(*input.shape, open) != input.shape->end()) {
-      options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.crop};
-    }
-    return graph.compile(options);
-  }
-
-  /// One photograph at a time; the others are decoded and drawn meanwhile.
-  Tensor run(const Tensor& input, double& milliseconds) {
-    const std::lock_guard lock(running_);
-    if (!warm_) plan_.run(input);  // the first run touches fresh memory: it says nothing about the layer
-    warm_ = true;
-    Stopwatch watch;
-    const Tensor maps = plan_.run(input);
-    milliseconds = watch.lap();
-    return maps.dtype() == DType::f32 ? maps.clone() : maps.to(DType::f32);
-  }
-
-  const FeaturesOptions& options_;
-  const Outputs& outputs_;
-  Model model_;
-  std::string source_;
-  Preprocess preprocess_;
-  ShownLayer layer_;
-  PhotoReader reader_;
-  std::mutex running_;
-  Plan plan_;
-  bool warm_ = false;
-};
 
 std::string save_maps(const std::string& path, const std::string& name, const std::vector<Tensor>& maps) {
   Shape shape = maps[0].shape();
@@ -203,15 +35,16 @@ std::string save_maps(const std::string& path, const std::string& name, const st
   return fmt::format("wrote {}: {} {}\n", path, name, shape.to_string());
 }
 
-/// "features", and the layer's name if one was chosen: pictures of different layers are no versions of each other.
+/// "features", the layer's name if one was chosen, "window" of an explanation: pictures of different layers are no
+/// versions of each other.
 std::string suffix_of(const FeaturesOptions& options) {
-  std::string suffix = options.layer.empty() ? "features" : options.layer;
+  std::string suffix = !options.explain.empty() ? "window" : options.layer.empty() ? "features" : options.layer;
   for (char& c : suffix) c = c == '/' || c == '\\' ? '_' : c;
   return suffix.starts_with('_') ? suffix.substr(1) : suffix;
 }
 
 void features(const FeaturesOptions& options) {
-  const Outputs outputs(options);
+  const FeatureOutputs outputs(options);
   if (options.model.source().empty()) require_apart("--out", outputs.tensors, "the model", default_model());
   const auto [photos, missing] = find_photos(options.photos);
   Sheet sheet(options.sheet, photos);
@@ -224,12 +57,12 @@ void features(const FeaturesOptions& options) {
   bool failed = missing;
   Progress progress(photos.size(), "photographs");
   const auto threads = static_cast<std::size_t>(ThreadPool::default_threads() + 1);  // one waits to be written
-  InOrder<Outcome> under_way(std::min(photos.size(), threads));
+  InOrder<FeatureOutcome> under_way(std::min(photos.size(), threads));
   const auto say = [&](const std::string& text) {
     if (!options.json.to_stdout()) fmt::print("{}", text);
   };
   const auto finish = [&](const fs::path& photo) {
-    Outcome outcome = under_way.next();
+    FeatureOutcome outcome = under_way.next();
     progress.clear();
     try {
       if (!outcome.error.empty()) throw Error(outcome.error);
@@ -278,21 +111,35 @@ void add_features(CLI::App& app) {
                              "the picture to write (.png), or a directory for several (default: PHOTO-features.png "
                              "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
       ->allow_extra_args(false);
+  CLI::Option* const explain =
+      command
+          ->add_option(
+              "--explain", options->explain,
+              "how one number comes about, in place of all maps: at pixel X,Y of the photograph the window, the "
+              "filter, their products and what they add up to")
+          ->type_name("X,Y")
+          ->check(accepted_by([](std::string_view text) { (void)place_of(text); }, ""));
+  command
+      ->add_option("--filter", options->filter, "with --explain: of this filter (default: that which answers the most)")
+      ->check(whole_number(0, 1 << 20))
+      ->needs(explain);
   writes(command->add_option("--sheet", options->sheet,
                              "also write all photographs with their strongest maps below each other (.png), of more "
-                             "than 40 in pages: sheet.png, sheet-2.png, ..."));
+                             "than 40 in pages: sheet.png, sheet-2.png, ..."))
+      ->excludes(explain);
   command->add_flag("--open", options->open, "show the picture, or the sheet, in the desktop's viewer");
   writes(command->add_option("--output-tensor", options->tensor_out))->group("");  // of old: --out
   options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(
-      "Writes one picture for each photograph: what the network sees, the filters, and their feature maps, the\n"
-      "strongest framed, enlarged and laid over the photograph. Without --model, of the first layer that ships.\n"
+      "Writes one picture for each photograph: what the network sees, the strongest map over it, the filters, and all\n"
+      "feature maps. Without --model, of the first layer that ships.\n"
       "In a directory no picture replaces another one: a second one of that name gets a number.\n"
       "A photograph that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
       "  lamina features docs/images/chelsea.png --out chelsea-features.png\n"
       "  lamina features docs/images --out pictures --sheet sheet.png\n"
+      "  lamina features docs/images/chelsea.png --explain 150,80 --filter 54\n"
       "  lamina features docs/images/chelsea.png --model weights/digits.safetensors --layer features.3");
   command->callback([options] { features(*options); });
 }

@@ -20,10 +20,8 @@ constexpr int between = 36;  // the two columns
 constexpr int gap = 6;       // two maps
 constexpr int number_height = number_size + 6;
 constexpr int heading_height = text_size + 14;
-constexpr int shown_columns = 3, max_shown_rows = 3;  // of maps over the photograph
-constexpr int shown_gap = 12;
-constexpr int shown_size = (left_width - (shown_columns - 1) * shown_gap) / shown_columns;
-constexpr int shown_height = shown_size + caption_size + 8 + shown_gap;
+constexpr int shown_gap = 12, shown_size = 160;  // of maps over the photograph
+constexpr int shown_height = shown_size + caption_size + 8;
 
 /// Columns for `count` pictures, half as many again as rows: or near that, if the last row is then full.
 int columns_for(int count) {
@@ -59,26 +57,6 @@ void draw_frame(Canvas& canvas, int x, int y, int width, int height) {
   canvas.fill(x - frame, y - frame, width + 2 * frame, height + 2 * frame, accent);
 }
 
-/// One filter around mid-grey, as bright as its largest weight allows.
-void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, ChannelOrder order, int zoom) {
-  const int channels = extent(filter, 1), height = extent(filter, 2), width = extent(filter, 3);
-  const std::span<const float> w = filter.values<float>();
-  float largest = 1e-30f;
-  for (const float value : w) largest = std::max(largest, std::abs(value));
-  for (int row = 0; row < height; ++row) {
-    for (int column = 0; column < width; ++column) {
-      Color color{};
-      for (int c = 0; c < 3; ++c) {
-        const int channel = channels == 1 ? 0 : order == ChannelOrder::bgr ? 2 - c : c;
-        const float value = w[static_cast<std::size_t>((channel * height + row) * width + column)];
-        const float level = std::isfinite(value) ? 127.5f + 127.5f * value / largest : 127.5f;
-        color[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(std::lround(std::clamp(level, 0.0f, 255.0f)));
-      }
-      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom, color);
-    }
-  }
-}
-
 /// How large the filters are drawn, and where.
 struct FilterGrid {
   bool shown = false, numbered = false;
@@ -106,20 +84,40 @@ struct FilterGrid {
   }
 };
 
-std::string mean_of(const Strength& s) {
+std::string number_of(double value) {
   std::array<char, 64> text{};
-  const int digits = s.mean >= 100 ? 0 : s.mean >= 1 ? 1 : 2;
-  const auto format = s.mean >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), s.mean, format, digits).ptr};
+  const int digits = value >= 100 ? 0 : value >= 1 ? 1 : 2;
+  const auto format = value >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format, digits).ptr};
 }
 
-/// "#4" and the mean above the map over the photograph.
-void draw_shown(Canvas& canvas, int x, int y, int size, const FeaturePicture& p, const Strength& s,
-                const ColourScale& scale) {
-  canvas.text(x, y, detail::concat('#', s.map), caption_size, accent);
-  const std::string mean = "mean " + mean_of(s);
-  canvas.text(x + size - Canvas::text_width(mean, caption_size), y, mean, caption_size, faint);
-  draw_over_photo(canvas, x, y + caption_size + 8, size, p.input, FeatureMap::of(p.maps, s.map), scale);
+std::string places_of(const Strength& s) { return detail::concat(std::lround(100 * s.share), " % of places"); }
+
+/// "#4" and how much of the photograph it answers to, above the map over the photograph, which is as bright as its own
+/// values allow.
+void draw_shown(Canvas& canvas, int x, int y, int size, const FeaturePicture& p, const Strength& s) {
+  const std::string name = detail::concat('#', s.map), places = places_of(s);
+  canvas.text(x, y, name, caption_size, accent);
+  const int left = x + size - Canvas::text_width(places, caption_size);
+  if (left > x + Canvas::text_width(name, caption_size) + 4) canvas.text(left, y, places, caption_size, faint);
+  const FeatureMap map = FeatureMap::of(p.maps, s.map);
+  draw_over_photo(canvas, x, y + caption_size + 8, size, p.input, map, ColourScale::of(map.values));
+}
+
+/// The strongest, large, and what its numbers mean.
+void draw_strongest(Canvas& canvas, int x, int y, int size, const FeaturePicture& p, const Strength& s) {
+  const FeatureMap map = FeatureMap::of(p.maps, s.map);
+  const ColourScale scale = ColourScale::of(map.values);
+  const std::string name = detail::concat('#', s.map);
+  canvas.text(x, y, name, text_size, accent);
+  const std::string words =
+      detail::concat(scale.negative        ? "above 0 at "
+                     : p.filters.defined() ? "fits at "
+                                           : "answers at ",
+                     places_of(s), ", mean ", number_of(s.mean), ", at best ", number_of(s.largest));
+  const int left = x + Canvas::text_width(name, text_size) + 10;
+  canvas.text(left, y, Canvas::shortened(words, text_size, x + size - left), text_size, ink);
+  draw_over_photo(canvas, x, y + heading_height, size, p.input, map, scale);
 }
 
 /// In the width of the photograph: smaller if it is long, and without its middle if it is very long.
@@ -138,27 +136,22 @@ Image draw(const FeaturePicture& p) {
   const FilterGrid filters(p.filters, count);
 
   const int top = margin + title_size + 20;
-  const int filters_top = top + left_width + 28;
-  const int shown_top = filters_top + (filters.shown ? heading_height + filters.grid.height() + 14 : 0);
-  const int scale_top = top + maps.height() + 14, scale_height = 12 + 8 + caption_size;
-  // As many of the strongest as there is room for beside the maps; one row of them in any case.
-  const int room = scale_top + scale_height - shown_top - heading_height + shown_gap;
-  const int rows = std::clamp(room / shown_height, 1, max_shown_rows);
-  const std::vector<Strength> best = strongest(p.maps, rows * shown_columns);
-  const int shown_rows = (static_cast<int>(best.size()) + shown_columns - 1) / shown_columns;
-  std::vector<bool> marked(static_cast<std::size_t>(total));
-  for (const Strength& s : best) marked[static_cast<std::size_t>(s.map)] = true;
-
+  const int over_top = top + left_width + 28, filters_top = over_top + heading_height + left_width + 28;
   const int right = margin + left_width + between;
   const int right_width = std::max(maps.width() - gap, left_width);
-  const int bottom =
-      std::max(shown_top + heading_height + shown_rows * shown_height - shown_gap, scale_top + scale_height);
-  Canvas canvas(right + right_width + margin, bottom + margin, background);
+  const int scale_top = top + maps.height() + 14, shown_top = scale_top + 12 + 8 + caption_size + 28;
+  const std::vector<Strength> best = strongest(p.maps, 1 + (right_width + shown_gap) / (shown_size + shown_gap));
+  std::vector<bool> marked(static_cast<std::size_t>(total));
+  for (const Strength& s : best) marked[static_cast<std::size_t>(s.map)] = true;
+  const int left_bottom = filters_top + (filters.shown ? heading_height + filters.grid.height() : -28);
+  const int right_bottom = shown_top + (best.size() > 1 ? heading_height + shown_height : -28);
+  Canvas canvas(right + right_width + margin, std::max(left_bottom, right_bottom) + margin, background);
 
   draw_title(canvas, margin, margin, p.title, left_width);
   canvas.text(right, margin + title_size - text_size, Canvas::shortened(p.subtitle, text_size, right_width), text_size,
               ink);
   draw_photo(canvas, margin, top, left_width, p.input);
+  draw_strongest(canvas, margin, over_top, left_width, p, best[0]);
   if (filters.shown) {
     const std::string heading =
         detail::concat(extent(p.filters, 0), " filters, ", extent(p.filters, 2), "×", extent(p.filters, 3));
@@ -167,11 +160,10 @@ Image draw(const FeaturePicture& p) {
   }
 
   const ColourScale scale = ColourScale::of(p.maps);
-  canvas.text(margin, shown_top, "The strongest, over the photograph", text_size, ink);
-  for (std::size_t i = 0; i < best.size(); ++i) {
-    const int column = static_cast<int>(i) % shown_columns, row = static_cast<int>(i) / shown_columns;
-    draw_shown(canvas, margin + column * (shown_size + shown_gap), shown_top + heading_height + row * shown_height,
-               shown_size, p, best[i], scale);
+  if (best.size() > 1) canvas.text(right, shown_top, "The next strongest, over the photograph", text_size, ink);
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    draw_shown(canvas, right + static_cast<int>(i - 1) * (shown_size + shown_gap), shown_top + heading_height,
+               shown_size, p, best[i]);
   }
 
   for (int i = 0; i < count; ++i) {
@@ -182,7 +174,8 @@ Image draw(const FeaturePicture& p) {
     draw_map(canvas, x, y + number_height, out_width, out_height, FeatureMap::of(p.maps, i), scale);
   }
   draw_scale(canvas, right, scale_top, left_width, scale);
-  const std::string key = detail::concat("the ", best.size(), " strongest by mean", scale.negative ? " size" : "");
+  const std::string key = detail::concat("the ", best.size(), " strongest by mean", scale.negative ? " size" : "",
+                                         ": how well the photograph fits, over all places");
   const int key_width = Canvas::text_width(key, caption_size);
   if (left_width + 60 + key_width < right_width) {
     const int key_x = right + right_width - key_width;
@@ -195,9 +188,11 @@ Image draw(const FeaturePicture& p) {
 
 namespace {
 
-constexpr int card_size = 168, card_gap = 16, card_maps = 4;
+// The photograph, its strongest map over it as large, and the next two below each other.
+constexpr int card_size = 300, card_gap = 16, card_small = 2;
 constexpr int card_title = text_size + 12, card_caption = caption_size + 8;
-constexpr int card_width = (card_maps + 1) * card_size + card_maps * card_gap;
+constexpr int small_size = (card_size + card_caption - card_gap) / card_small - card_caption;
+constexpr int card_width = 2 * (card_size + card_gap) + small_size;
 
 }  // namespace
 
@@ -205,11 +200,11 @@ Image draw_card(const FeaturePicture& p) {
   Canvas canvas(card_width, card_title + card_caption + card_size, background);
   canvas.text(0, 2, Canvas::shortened(p.title, text_size, card_width), text_size, ink);
   draw_photo(canvas, 0, card_title + card_caption, card_size, p.input);
-  const ColourScale scale = ColourScale::of(p.maps);
-  int x = card_size + card_gap;
-  for (const Strength& s : strongest(p.maps, card_maps)) {
-    draw_shown(canvas, x, card_title, card_size, p, s, scale);
-    x += card_size + card_gap;
+  const std::vector<Strength> best = strongest(p.maps, 1 + card_small);
+  draw_shown(canvas, card_size + card_gap, card_title, card_size, p, best[0]);
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    const int down = static_cast<int>(i - 1) * (small_size + card_caption + card_gap);
+    draw_shown(canvas, 2 * (card_size + card_gap), card_title + down, small_size, p, best[i]);
   }
   return canvas.image();
 }

@@ -20,8 +20,9 @@ struct FeaturePicture {
   Tensor maps;           ///< [1, OC, OH, OW]
 };
 
-/// One picture: the input, the filters, and the strongest maps over the input on the left; the feature maps on the
-/// right, numbered alike and sharing one colour scale, which is drawn too. The strongest ones are framed.
+/// One picture: the input, the strongest map over it, and the filters on the left; on the right the feature maps,
+/// numbered alike and sharing one colour scale, which is drawn too, and the next strongest over the input. Those shown
+/// over the input are framed.
 Image draw(const FeaturePicture& picture);
 
 /// The photograph and its strongest maps in one row, for a sheet of many.

@@ -66,9 +66,13 @@ std::vector<Strength> strongest(const Tensor& maps, int count) {
   std::vector<Strength> result;
   for (std::size_t i = 0; i < channels; ++i) {
     const auto map = values.subspan(i * pixels, pixels);
-    double sum = 0;
-    for (const float value : map) sum += std::abs(static_cast<double>(value));
-    result.push_back({static_cast<int>(i), sum / static_cast<double>(pixels), *std::ranges::max_element(map)});
+    double sum = 0, answers = 0;
+    for (const float value : map) {
+      sum += std::abs(static_cast<double>(value));
+      answers += value > 0;
+    }
+    const auto places = static_cast<double>(pixels);
+    result.push_back({static_cast<int>(i), sum / places, *std::ranges::max_element(map), answers / places});
   }
   // NaN compares false with everything: put it last, or the order would be none.
   const auto key = [](const Strength& s) { return std::isnan(s.mean) ? -1.0 : s.mean; };
@@ -77,15 +81,17 @@ std::vector<Strength> strongest(const Tensor& maps, int count) {
   return result;
 }
 
-ColourScale ColourScale::of(const Tensor& maps) {
+ColourScale ColourScale::of(const Tensor& maps) { return of(maps.values<float>()); }
+
+ColourScale ColourScale::of(std::span<const float> values) {
   ColourScale scale;
   std::vector<float> sizes;
-  for (const float value : maps.values<float>()) {
+  for (const float value : values) {
     if (value != 0 && std::isfinite(value)) sizes.push_back(std::abs(value));
     scale.negative = scale.negative || value < 0;
   }
   if (sizes.empty()) return scale;
-  const auto at = sizes.begin() + static_cast<std::ptrdiff_t>(0.998 * static_cast<double>(sizes.size() - 1));
+  const auto at = sizes.begin() + static_cast<std::ptrdiff_t>(0.99 * static_cast<double>(sizes.size() - 1));
   std::nth_element(sizes.begin(), at, sizes.end());
   scale.largest = *at;
   return scale;
@@ -96,7 +102,10 @@ float ColourScale::place(float value) const {
   return std::isnan(value) ? value : value < 0 ? -share : share;
 }
 
-Color ColourScale::at(float place) const { return place < 0 ? frost(-place) : inferno(place); }
+Color ColourScale::at(float place) const {
+  const auto lifted = [](float share) { return silent + (1 - silent) * share; };  // NaN stays NaN
+  return place < 0 ? mixed(inferno(silent), frost(lifted(-place)), std::min(1.0f, -4 * place)) : inferno(lifted(place));
+}
 
 FeatureMap FeatureMap::of(const Tensor& maps, int index) {
   const int height = extent(maps, 2), width = extent(maps, 3);
@@ -141,6 +150,25 @@ void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo,
       Color color = mixed({0, 0, 0}, scale.at(shown), std::abs(shown));
       for (std::uint8_t& c : color) c = static_cast<std::uint8_t>(255 - (255 - dark) * (255 - c) / 255);
       canvas.pixel(x + column, y + row, color);
+    }
+  }
+}
+
+void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, ChannelOrder order, int zoom) {
+  const int channels = extent(filter, 1), height = extent(filter, 2), width = extent(filter, 3);
+  const std::span<const float> w = filter.values<float>();
+  float largest = 1e-30f;
+  for (const float value : w) largest = std::max(largest, std::abs(value));
+  for (int row = 0; row < height; ++row) {
+    for (int column = 0; column < width; ++column) {
+      Color color{};
+      for (int c = 0; c < 3; ++c) {
+        const int channel = channels == 1 ? 0 : order == ChannelOrder::bgr ? 2 - c : c;
+        const float value = w[static_cast<std::size_t>((channel * height + row) * width + column)];
+        const float level = std::isfinite(value) ? 127.5f + 127.5f * value / largest : 127.5f;
+        color[static_cast<std::size_t>(c)] = static_cast<std::uint8_t>(std::lround(std::clamp(level, 0.0f, 255.0f)));
+      }
+      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom, color);
     }
   }
 }

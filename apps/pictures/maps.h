@@ -12,24 +12,28 @@ namespace lamina::app {
 
 inline int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
 
-/// Of one map: the mean of its values' magnitudes, and the largest value.
+/// Of one map: the mean of its values' magnitudes, the largest value, and the part of its places above 0.
 struct Strength {
   int map = 0;
   double mean = 0;
   float largest = 0;
+  double share = 0;
 };
 
 /// The `count` maps of [1, C, H, W] with the highest means, the strongest first; those with NaN last.
 std::vector<Strength> strongest(const Tensor& maps, int count);
 
 /// How the values of maps become colours: inferno from 0 to `largest`, and, where there are negative ones, cold colours
-/// as far the other way. The square root of a value's share opens up the dark end, where most activations are.
+/// as far the other way. The square root of a value's share opens up the dark end, where most activations are; 0 itself
+/// is dark, but not black: what is silent is seen to be there.
 struct ColourScale {
   float largest = 1;
   bool negative = false;
+  static constexpr float silent = 0.13f;  // of inferno: 0
 
-  /// All but the 0.2 % of the values that lie farthest from 0 fit into it.
+  /// All but the 1 % of the values that lie farthest from 0 fit into it.
   static ColourScale of(const Tensor& maps);
+  static ColourScale of(std::span<const float> values);
 
   /// From -1 to 1: where on the scale a value stands.
   float place(float value) const;
@@ -52,6 +56,9 @@ void draw_map(Canvas& canvas, int x, int y, int out_width, int out_height, const
 /// The map as light on the photograph in a square of `size` pixels, the photograph grey and dark.
 void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo, const FeatureMap& map,
                      const ColourScale& scale);
+
+/// One filter [1, 1 or 3, KH, KW] around mid-grey, as bright as its largest weight allows, `zoom` pixels for each.
+void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, ChannelOrder order, int zoom);
 
 /// The scale's colours, `width` pixels from its lower to its upper end, with numbers below.
 void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scale);

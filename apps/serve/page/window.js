@@ -80,7 +80,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
     $("exact").textContent = "";
     return;
   }
-  const whole = two(sum), extra = Math.abs(bias) >= 0.005 ? ` and ${two(bias)} that this filter always adds` : "";
+  const whole = two(sum), extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, less ${two(-bias)} that this filter always takes off` : `, and ${two(bias)} that this filter always adds`;
   if (value === 0 && sum + bias < 0) {
     $("words").textContent = `It does not fit here: the sum is ${whole}${extra}, and less than nothing counts as nothing.`;
   } else if (extra) {

@@ -1,0 +1,208 @@
+#include "commands/feature_extractor.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "inputs.h"
+#include "lamina/base/names.h"
+#include "photos/stopwatch.h"
+#include "pictures/feature_picture.h"
+#include "pictures/maps.h"
+#include "pictures/png.h"
+#include "pictures/window_picture.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+Model model_of(const FeaturesOptions& options) {
+  ModelOptions model = options.model;
+  if (model.model.empty() && model.arch.empty() && model.weights.empty()) model.model = default_model();
+  return model.load();
+}
+
+}  // namespace
+
+std::pair<int, int> place_of(std::string_view text) {
+  std::pair<int, int> place;
+  const char* const end = text.data() + text.size();
+  const auto whole = [&](const char* begin, int& value) {
+    const auto [next, error] = std::from_chars(begin, end, value);
+    return error == std::errc() && value >= 0 ? next : nullptr;
+  };
+  const char* const comma = whole(text.data(), place.first);
+  if (comma == nullptr || comma == end || *comma != ',' || whole(comma + 1, place.second) != end) {
+    throw Error(fmt::format("expected a pixel of the photograph, such as 120,80, got \"{}\"", text));
+  }
+  return place;
+}
+
+/// A photograph, what the network saw of it, and what the layer made of that.
+struct FeatureExtractor::Seen {
+  std::string name;
+  int width = 0, height = 0;  // of the photograph
+  Image crop = {};
+  Tensor input = {}, maps = {};
+};
+
+FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
+  if (!tensors.empty()) require_safetensors_name(tensors);
+  for (const std::string& name : options.out) {
+    std::string& place = name.ends_with(".safetensors") ? tensors : pictures;
+    if (!place.empty())
+      throw Error(fmt::format("--out: {} and {} both name the {}", place, name,
+                              &place == &tensors ? "feature maps" : "pictures"));
+    place = name;
+  }
+  draws = options.out.empty() || !pictures.empty() || !options.sheet.empty() || options.open;
+}
+
+FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const FeatureOutputs& outputs)
+    : options_(options),
+      outputs_(outputs),
+      model_(model_of(options)),
+      source_(options.model.source().empty() ? default_model() : options.model.source()),
+      preprocess_(options.model.preprocess.of(model_, options.model.shapes(model_.graph), source_)),
+      layer_(shown_layer(model_.graph, options.layer, source_)),
+      reader_(options.photos.image()),
+      plan_(compile()) {
+  print_warnings(model_);
+  const Shape& maps = plan_.output_shapes()[0];
+  if (maps.rank() != 4 || maps[0] != 1 || maps.numel() == 0) {
+    throw Error(fmt::format("{}: expected a layer of feature maps [1, C, H, W], {} gives {}", source_, layer_.name,
+                            maps.to_string()));
+  }
+}
+
+FeatureOutcome FeatureExtractor::process(const fs::path& photo) {
+  FeatureOutcome outcome;
+  try {
+    show(photo, outcome);
+  } catch (const Error& error) {
+    outcome.error = error.what();
+  } catch (const std::bad_alloc&) {
+    outcome.error = photo.string() + ": out of memory";
+  }
+  return outcome;
+}
+
+void FeatureExtractor::show(const fs::path& photo, FeatureOutcome& outcome) {
+  Stopwatch watch;
+  Seen seen{.name = photo.filename().string()};
+  double decode = 0;
+  seen.crop = reader_.read(photo, [&](const Image& image) {
+    decode = watch.lap();
+    seen.width = image.width, seen.height = image.height;
+    return resize_and_crop(image, preprocess_);
+  });
+  seen.input = Tensor({1, 3, seen.crop.height, seen.crop.width});
+  normalize_into(seen.crop, preprocess_, seen.input.values<float>());
+  const double prepare = watch.lap();
+  double layer = 0;
+  const Tensor maps = seen.maps = run(seen.input, layer);
+  outcome.text = fmt::format("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n",
+                             detail::printable(photo.string()), seen.width, seen.height, detail::printable(layer_.name),
+                             maps.shape().to_string(), decode, prepare, layer, to_string(plan_.options().device));
+  std::string list;
+  auto json = nlohmann::ordered_json::array();
+  for (const Strength& s : strongest(maps, 5)) {
+    list += fmt::format("{}#{} ({:.2f}, {:.1f})", list.empty() ? "" : ", ", s.map, s.mean, s.largest);
+    json.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}, {"share", s.share}});
+  }
+  outcome.json = {{"photo", photo.string()},
+                  {"size", {seen.height, seen.width}},
+                  {"layer", layer_.name},
+                  {"shape", {1, maps.shape()[1], maps.shape()[2], maps.shape()[3]}},
+                  {"strongest", std::move(json)},
+                  {"milliseconds", {{"decode", decode}, {"preprocess", prepare}, {"layer", layer}}}};
+  if (!outputs_.tensors.empty()) outcome.maps = maps;
+  outcome.text += fmt::format("  strongest filters (mean, largest): {}\n", list);
+  if (const Strength best = strongest(maps, 1)[0]; maps.shape()[1] > 1) {
+    outcome.text +=
+        fmt::format("  #{} {} {:.0f} % of the places; mean: over all of them, largest: at the best\n", best.map,
+                    ColourScale::of(maps).negative ? "is above 0 at" : "fits at", 100 * best.share);
+  }
+  if (!options_.explain.empty()) return draw_window(seen, outcome);
+  if (outputs_.draws) draw_all(seen, outcome);
+}
+
+void FeatureExtractor::draw_all(const Seen& seen, FeatureOutcome& outcome) const {
+  const Tensor& maps = seen.maps;
+  const std::int64_t count = maps.shape()[1];
+  const std::string drawn = count > max_drawn_maps ? fmt::format(", 0 to {} of them drawn", max_drawn_maps - 1) : "";
+  if (!drawn.empty()) outcome.text += fmt::format("  {} maps{}\n", count, drawn);
+  const FeaturePicture picture{.title = seen.name,
+                               .subtitle = fmt::format("{}: {} feature maps of {}×{}{}", layer_.name, count,
+                                                       maps.shape()[2], maps.shape()[3], drawn),
+                               .input = seen.crop,
+                               .filters = layer_.filters,
+                               .order = preprocess_.order,
+                               .maps = maps};
+  outcome.png = png_of(draw(picture));
+  if (!options_.sheet.empty()) outcome.card = draw_card(picture);
+}
+
+/// How one number comes about: at the place of --explain, by --filter or the filter that answers the most there.
+void FeatureExtractor::draw_window(const Seen& seen, FeatureOutcome& outcome) const {
+  const auto [x, y] = place_of(options_.explain);
+  const Window shown = window_of(seen.width, seen.height, preprocess_);
+  const double across = (x + 0.5 - shown.left) / shown.width, down = (y + 0.5 - shown.top) / shown.height;
+  if (x >= seen.width || y >= seen.height || across < 0 || across >= 1 || down < 0 || down >= 1) {
+    const auto range = [](double begin, double size, int most) {
+      return fmt::format("from {:.0f} to {:.0f}", std::max(0.0, std::ceil(begin - 0.5)),
+                         std::min(most - 1.0, std::ceil(begin + size - 0.5) - 1));
+    };
+    throw Error(fmt::format("--explain: expected a place of {} that the network sees, X {} and Y {}, got {},{}",
+                            detail::printable(seen.name), range(shown.left, shown.width, seen.width),
+                            range(shown.top, shown.height, seen.height), x, y));
+  }
+  const WindowSum sum =
+      explain(layer_, seen.input, seen.maps, across * seen.crop.width, down * seen.crop.height, options_.filter);
+  outcome.text += fmt::format(
+      "  at {},{} filter {} gives {} (row {}, column {} of its map): the {} × {} pixels of the window times the filter "
+      "add up to {:.4g}, the filter always {} {:.4g}{}\n",
+      x, y, sum.filter, sum.value, sum.row, sum.column, sum.kernel.height, sum.kernel.width, sum.sum,
+      sum.bias < 0 ? "takes off" : "adds", std::abs(sum.bias), layer_.normalised ? ", then it is normalised" : "");
+  outcome.json["window"] = {{"x", x},
+                            {"y", y},
+                            {"filter", sum.filter},
+                            {"row", sum.row},
+                            {"column", sum.column},
+                            {"value", sum.value},
+                            {"sum", sum.sum},
+                            {"bias", sum.bias}};
+  if (!outputs_.draws) return;
+  outcome.png = png_of(draw(WindowPicture{.title = seen.name,
+                                          .subtitle = fmt::format("{}, filter {}", layer_.name, sum.filter),
+                                          .input = seen.crop,
+                                          .layer = layer_,
+                                          .order = preprocess_.order,
+                                          .maps = seen.maps,
+                                          .window = sum}));
+}
+
+Plan FeatureExtractor::compile() const {
+  const Graph graph = model_.graph.until(layer_.name);
+  CompileOptions options = options_.run.compile_options(1);
+  const Graph::Node& input = model_.graph.nodes()[static_cast<std::size_t>(model_.graph.inputs()[0])];
+  if (std::ranges::find(*input.shape, open) != input.shape->end()) {
+    options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.crop};
+  }
+  return graph.compile(options);
+}
+
+/// One photograph at a time; the others are decoded and drawn meanwhile.
+Tensor FeatureExtractor::run(const Tensor& input, double& milliseconds) {
+  const std::lock_guard lock(running_);
+  if (!warm_) plan_.run(input);  // the first run touches fresh memory: it says nothing about the layer
+  warm_ = true;
+  Stopwatch watch;
+  const Tensor maps = plan_.run(input);
+  milliseconds = watch.lap();
+  return maps.dtype() == DType::f32 ? maps.clone() : maps.to(DType::f32);
+}
+
+}  // namespace lamina::app
