@@ -44,9 +44,9 @@ LEFT_OUT = {
     "framework/c": 445,
     "framework/onnx": 2_146,
 }
-TESTS = {"tests": 27_778}
+TESTS = {"tests": 27_854}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 49_218), (LEFT_OUT, 5_000), (TESTS, 27_778))
+TABLES = ((EVERY_BUILD, 49_218), (LEFT_OUT, 5_000), (TESTS, 27_854))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
