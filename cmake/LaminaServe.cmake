@@ -23,6 +23,9 @@ endif()
 set(LAMINA_ANSWERS serve/request serve/judge serve/body serve/service serve/hosted serve/inference serve/photos
                    serve/metrics serve/values options model_options photos/preprocess_options inputs photos/photos
                    known_weights shown_layer)
+if(LAMINA_DETECT)
+  list(APPEND LAMINA_ANSWERS photos/detect_report)
+endif()
 
 # lamina_bake_page(TARGET): the files of the page as a source of the target.
 function(lamina_bake_page target)

@@ -115,6 +115,19 @@ std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
   return pool;
 }
 
+#ifdef LAMINA_DETECT
+const Detector& Hosted::detector() {
+  const std::scoped_lock lock(mutex_);
+  try {
+    const DetectorOptions how{.compile = options_.run.compile_options(1), .devices = options_.run.devices()};
+    if (!detector_) detector_ = std::make_unique<Detector>(model_, how);
+  } catch (const Error& error) {
+    throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
+  }
+  return *detector_;
+}
+#endif
+
 const std::string& Hosted::profile() {
   const std::scoped_lock lock(mutex_);
   if (!profile_.empty()) return profile_;

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#ifdef LAMINA_DETECT
+#include "lamina/detect/detector.h"
+#endif
 #include "options.h"
 #include "photos/memory_budget.h"
 #include "photos/preprocess_options.h"
@@ -50,6 +53,11 @@ class Hosted {
   /// A pool whose output is that layer, for one photograph at a time.
   std::shared_ptr<PlanPool> pool_of(const Layer& layer);
 
+#ifdef LAMINA_DETECT
+  /// Finds things, where the model is a detector; made when it is first asked for. Throws Refusal where it is none.
+  const Detector& detector();
+#endif
+
   /// What each step takes for one image, on each device there is: the pool's, and the CPU. JSON, measured once.
   const std::string& profile();
 
@@ -62,6 +70,9 @@ class Hosted {
   std::mutex mutex_;
   std::list<std::pair<std::string, std::shared_ptr<PlanPool>>> layer_pools_;  // the latest used first
   std::string profile_;
+#ifdef LAMINA_DETECT
+  std::unique_ptr<Detector> detector_;
+#endif
 };
 
 }  // namespace lamina::app

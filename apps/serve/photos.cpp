@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "lamina/images/codecs/codec.h"
 #include "lamina/images/resize.h"
 #include "model_options.h"
+#include "photos/detect_report.h"
 #include "photos/stopwatch.h"
 #include "serve/service.h"
 
@@ -162,6 +164,38 @@ Reply Service::classify(const Call& call) {
   }
   return {.body = dumped(json)};
 }
+
+#ifdef LAMINA_DETECT
+Reply Service::detect(const Call& call) {
+  require_ready();
+  Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
+  DetectOptions options;
+  for (const auto& [name, value] : {std::pair("confidence", &options.confidence), {"iou", &options.iou}}) {
+    const std::string text = call.parameter(name);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+    const bool number = error == std::errc() && end == text.data() + text.size() && *value >= 0 && *value <= 1;
+    if (!text.empty() && !number) refuse(fmt::format("{}: expected a number from 0 to 1, got {}", name, text));
+  }
+  const Detector& detector = model.detector();
+  Stopwatch watch;
+  return with_photo(call, [&](const Image& photo) {
+    const double decode = watch.lap();
+    try {
+      Detections found = detector.detect(photo, options);
+      FoundThings things{{}, photo.width, photo.height, std::move(found.found), {}};
+      for (const Detection& thing : things.things) things.names.push_back(detector.name(thing.label));
+      Json json = to_json(things);
+      json.erase("photo");
+      json.update({{"model", model.name()},
+                   {"milliseconds", {{"decode", decode}, {"run", watch.lap()}}},
+                   {"device", to_string(found.device)}});
+      return Reply{.body = dumped(json)};
+    } catch (const PoolFull& full) {
+      throw Refusal{503, full.what()};
+    }
+  });
+}
+#endif
 
 Reply Service::features(const Call& call) {
   require_ready();

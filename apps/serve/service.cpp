@@ -73,6 +73,9 @@ Reply Service::handle(const Call& call) {
   const std::string first = path.empty() ? "" : path[0];
   if (first == "v2") return v2(call, path);
   if (first == "classify" && path.size() == 1) return classify(call);
+#ifdef LAMINA_DETECT
+  if (first == "detect" && path.size() == 1) return detect(call);
+#endif
   if (first == "features" && path.size() == 1) return features(call);
   if (first == "picture" && path.size() == 1) return picture(call);
   if (first == "input" && path.size() == 1) return input(call);
@@ -144,7 +147,8 @@ void Service::done(const Call& call, const Reply& reply, double seconds) {
   // Few paths that are there, one for all others: whoever asks for many must not fill the memory.
   const std::vector<std::string> path = segments(call.path);
   std::string kind = call.path == "/" ? "page" : "other";
-  for (const char* known : {"classify", "features", "picture", "input", "filters", "models", "metrics", "profile"}) {
+  for (const char* known :
+       {"classify", "detect", "features", "picture", "input", "filters", "models", "metrics", "profile"}) {
     if (!path.empty() && path[0] == known) kind = known;
   }
   if (!path.empty() && path[0] == "v2") kind = path.back() == "infer" ? "infer" : "v2";

@@ -43,6 +43,7 @@ class Service {
   Reply v2(const Call& call, const std::vector<std::string>& path);
   Reply infer(const Call& call, Hosted& hosted);
   Reply classify(const Call& call);
+  Reply detect(const Call& call);
   Reply features(const Call& call);
   Reply picture(const Call& call);
   Reply input(const Call& call);

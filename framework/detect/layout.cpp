@@ -126,7 +126,7 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
          notes.task == "classify" ? ": lamina classify runs it" : "");
   }
   if (notes.nms) {
-    fail("the export has its NMS inside (nms=True): export it without, Lamina does it as --iou and --confidence say");
+    fail("the export has its NMS inside (nms=True): export it without (nms=False), Lamina does it itself");
   }
   const bool prototypes = outputs.size() == 2 && outputs[1].rank() == 4;
   if (outputs.empty() || outputs[0].rank() != 3 || (outputs.size() > 1 && !prototypes)) refuse(what_it_is(outputs));

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
 
 #include "gil.h"
 #include "lamina/base/error.h"
@@ -51,60 +50,6 @@ nb::object opened_by_pillow(nb::handle photo) {
   }
   return nb::len(unread) == 0 ? nb::none() : nb::module_::import_("lamina._pillow").attr("opened")(photo, unread);
 }
-
-/// A photograph out of a path, the bytes of a file, both decoded without the GIL, an image of Pillow, or an array of
-/// pixels, used where it lies.
-struct Photo {
-  Photo(nb::handle photo, bool upright) {
-    if (is_pillows(photo)) {
-      take_pillows(photo, upright);
-    } else if (nb::isinstance<nb::bytes>(photo) || nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
-      try {
-        decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
-      } catch (const Error&) {
-        const nb::object picture = opened_by_pillow(photo);
-        if (picture.is_none()) throw;
-        take_pillows(picture, true);  // as these kinds are read here
-      }
-    } else {
-      lent.emplace(photo, "photo", Lent::Access::read);
-      view = view_of(lent->tensor());
-    }
-  }
-
-  void decode(nb::handle photo, const ImageOptions& options) {
-    if (nb::isinstance<nb::bytes>(photo)) {
-      const auto bytes = nb::borrow<nb::bytes>(photo);
-      const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
-      const WithoutGil release;
-      decoded = decode_image(file, "photo", options);
-    } else {
-      const auto path = as<std::filesystem::path>(photo, "photo", "a path");
-      const WithoutGil release;
-      decoded = read_image(path, options);
-    }
-    view = decoded;
-  }
-
-  void take_pillows(nb::handle photo, bool upright) {
-    rgb = asked("photo", [&] {
-      nb::object picture = nb::borrow(photo);
-      if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
-      picture = picture.attr("convert")("RGB");
-      view.width = nb::cast<int>(picture.attr("width"));
-      view.height = nb::cast<int>(picture.attr("height"));
-      return nb::object(picture.attr("tobytes")());
-    });
-    const auto bytes = nb::cast<nb::bytes>(rgb);
-    if (bytes.size() != bytes_of(view)) fail("photo: expected ", bytes_of(view), " bytes, got ", bytes.size());
-    view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
-  }
-
-  Image decoded;
-  std::optional<Lent> lent;
-  nb::object rgb;  // bytes, Pillow's
-  ImageView view;  // of the one or the other
-};
 
 /// The pixels as an array u8 [H, W, 3] that owns them.
 nb::object pixels_of(Image image) {
@@ -177,6 +122,51 @@ const char* placement_of(const Preprocess& p) { return placements[static_cast<st
 std::string text(const Rgb& v) { return detail::concat('(', v[0], ", ", v[1], ", ", v[2], ')'); }
 
 }  // namespace
+
+Photo::Photo(nb::handle photo, bool upright) {
+  if (is_pillows(photo)) {
+    take_pillows(photo, upright);
+  } else if (nb::isinstance<nb::bytes>(photo) || nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
+    try {
+      decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
+    } catch (const Error&) {
+      const nb::object picture = opened_by_pillow(photo);
+      if (picture.is_none()) throw;
+      take_pillows(picture, true);  // as these kinds are read here
+    }
+  } else {
+    lent.emplace(photo, "photo", Lent::Access::read);
+    view = view_of(lent->tensor());
+  }
+}
+
+void Photo::decode(nb::handle photo, const ImageOptions& options) {
+  if (nb::isinstance<nb::bytes>(photo)) {
+    const auto bytes = nb::borrow<nb::bytes>(photo);
+    const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
+    const WithoutGil release;
+    decoded = decode_image(file, "photo", options);
+  } else {
+    const auto path = as<std::filesystem::path>(photo, "photo", "a path");
+    const WithoutGil release;
+    decoded = read_image(path, options);
+  }
+  view = decoded;
+}
+
+void Photo::take_pillows(nb::handle photo, bool upright) {
+  rgb = asked("photo", [&] {
+    nb::object picture = nb::borrow(photo);
+    if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
+    picture = picture.attr("convert")("RGB");
+    view.width = nb::cast<int>(picture.attr("width"));
+    view.height = nb::cast<int>(picture.attr("height"));
+    return nb::object(picture.attr("tobytes")());
+  });
+  const auto bytes = nb::cast<nb::bytes>(rgb);
+  if (bytes.size() != bytes_of(view)) fail("photo: expected ", bytes_of(view), " bytes, got ", bytes.size());
+  view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
+}
 
 #define LAMINA_PHOTO "photo: lamina._photos.Photo"
 

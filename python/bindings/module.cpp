@@ -3,6 +3,9 @@
 
 #include <typeinfo>
 
+#ifdef LAMINA_DETECT
+#include "detect.h"
+#endif
 #include "device.h"
 #include "gil.h"
 #include "graph.h"
@@ -59,6 +62,9 @@ NB_MODULE(_core, m) {
   bind_graph(m);
   bind_model(m);
   bind_pool(m, error);
+#ifdef LAMINA_DETECT
+  bind_detect(m);
+#endif
   m.def(
       "version", [] { return std::string(version()); }, "Of the library and of this package.");
 }

@@ -21,6 +21,7 @@ _signatures.describe(_core)
 from ._core import (DeviceDescription, Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value,
                     arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
+from ._detect import Detections, Detector
 from ._model import Model, arch, imagenet_labels, load
 from ._options import CompileOptions
 from ._photos import Classified
@@ -30,7 +31,7 @@ __version__ = version()
 Error.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
-    "Classified", "CompileOptions", "DeviceDescription", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool",
+    "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool",
     "PoolFull", "PoolWorker", "Preprocess", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load",

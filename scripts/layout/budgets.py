@@ -8,7 +8,7 @@ for the longest name here that it lies in.
 import re
 
 EVERY_BUILD = {
-    "framework": 833,
+    "framework": 30,
     "framework/base": 1_268,
     "framework/compile": 2_678,
     "framework/cpu": 1_016,
@@ -42,11 +42,12 @@ EVERY_BUILD = {
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 445,
+    "framework/detect": 803,
     "framework/onnx": 2_146,
 }
-TESTS = {"tests": 27_854}
+TESTS = {"tests": 27_798}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 49_218), (LEFT_OUT, 5_000), (TESTS, 27_854))
+TABLES = ((EVERY_BUILD, 48_415), (LEFT_OUT, 5_000), (TESTS, 27_798))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -220,6 +220,28 @@ class Serve(unittest.TestCase):
         self.assertEqual(self.json("/classify?model=digits", DIGIT)[0], 200)
 
 
+class Detectors(unittest.TestCase):
+    def test_things_are_found(self):
+        server = Server(LAMINA, SOURCE, "--model", "tests/golden/detect/raw.onnx", "--model", "weights/digits.safetensors")
+        status, _, _ = server.ask("/detect")
+        if status == 404:  # built without them
+            server.stop()
+            self.skipTest("LAMINA_DETECT=OFF")
+        self.assertEqual(status, 405)
+        status, answer = server.json("/detect?model=raw&confidence=0.5", DIGIT)
+        self.assertEqual((status, answer["model"]), (200, "raw"))
+        self.assertGreater(len(answer["detections"]), 1)
+        for thing in answer["detections"]:
+            self.assertGreater(thing["score"], 0.5)
+            self.assertIn(thing["name"], ("cat", "it's", "dog"))
+            self.assertTrue(0 <= thing["box"][0] <= thing["box"][2] <= answer["width"])
+        for words, query in (("from 0 to 1", "model=raw&iou=2"), ("classifier", "model=digits")):
+            status, answer = server.json(f"/detect?{query}", DIGIT)
+            self.assertEqual(status, 400, answer)
+            self.assertIn(words, answer["error"])
+        self.assertEqual(server.stop(), 0)
+
+
 class Overload(unittest.TestCase):
     def test_refuses_what_it_cannot_queue_and_answers_what_it_took(self):
         server = Server(LAMINA, SOURCE, "--model", "weights/alexnet-conv1.safetensors", "--max-batch", "2", "--max-queue", "2", "--threads", "1")

@@ -80,6 +80,12 @@ output=$("$work/build/embed" "$model" "$photo")
 echo "$output"
 [[ $output == *"feature maps [1, 96, 55, 55], strongest activation "* ]]
 
+# With detectors, where the build has them.
+if [ "$how" = package ] && [ -n "$(find "$work/prefix" -name detector.h)" ]; then
+  cmake --build "$work/build" --target embed_detect >>"$work/log" || { cat "$work/log"; exit 1; }
+  "$work/build/embed_detect" "$source/tests/golden/detect/raw.onnx" "$photo" | grep -E '^(cat|dog) 0\.[0-9]+ at '
+fi
+
 # A user's mistake is one line and exit code 1.
 if error=$("$work/build/embed" "$model" "$work/missing.png" 2>&1); then
   echo "expected a missing photograph to fail"

@@ -1,0 +1,84 @@
+"""Detectors: boxes, masks and points out of photographs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._core import Error
+from ._photos import Photo
+from ._signatures import with_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import CompileOptions
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Detections(NamedTuple):
+    """What was found in a photograph, best score first."""
+
+    boxes: Array
+    """float32 [things, 4]: x1, y1, x2, y2 in pixels of the photograph"""
+    scores: Array
+    """float32 [things]"""
+    classes: Array
+    """int32 [things]"""
+    names: list[str]
+    """Of each thing's class"""
+    points: Array | None = None
+    """float32 [things, points, 3]: x, y, score, of a pose network"""
+    masks: Array | None = None
+    """uint8 [things, height, width], 0 or 1, of a segmentation network"""
+    turned: Array | None = None
+    """float32 [things, 5]: middle x and y, width, height, angle in radians, of a network of turned boxes"""
+
+
+class Detector:
+    """Finds things in photographs with an export of YOLO (v5 to 26) or RT-DETR, as its own Python does.
+
+    path: the .onnx file, or a model file made of it. devices: "auto", "cpu", "cuda:1", "cuda:0,cuda:2", or "all". size: pixels
+    of both sides where the model leaves them open; 0: its imgsz, or 640. labels: the classes' names, where the file's are
+    not wanted. The other keywords are those of Model.compile. Any number of threads may use one.
+    """
+
+    @with_options
+    def __init__(self, path: str | os.PathLike[str], devices: str = "auto", *, size: int = 0, labels: Sequence[str] = (),
+                 **options: Unpack[CompileOptions]) -> None:
+        make = getattr(_core, "make_detector", None)
+        if make is None:
+            raise Error("detector: this Lamina was built without them (LAMINA_DETECT=OFF)")
+        self._detector = make(path, devices, size, list(labels), **options)
+        self.task: str = self._detector.task
+        self.names: list[str] = self._detector.names
+        self.input_shape: tuple[int, ...] = self._detector.input_shape
+
+    def __call__(self, photo: Photo, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
+                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> Detections:
+        """What is in a photograph: a path, the bytes of a file, an image of Pillow, or pixels uint8 [H, W, 3].
+
+        confidence: the score that a thing has to exceed. iou: how far boxes of a class may overlap, or with
+        across_classes of any. classes: those wanted, by number or name. most: things of a photograph. upright turns it as
+        its EXIF data say.
+        """
+        wanted = [self._number(kind) for kind in classes]
+        boxes, scores, labels, points, planes, turned = self._detector.detect(photo, confidence, iou, wanted, across_classes,
+                                                                              most, masks, upright)
+        names = [self._detector.name(int(label)) for label in labels]
+        return Detections(boxes, scores, labels, names, points, planes, turned)
+
+    def _number(self, kind: int | str) -> int:
+        if not isinstance(kind, str):
+            return kind
+        if kind not in self.names:
+            raise Error(f"classes: expected a class of the model, got {kind!r}")
+        return self.names.index(kind)
+
+    def __repr__(self) -> str:
+        return f"<lamina.Detector of {len(self.names) or 'unnamed'} classes, {self.task}, input {self.input_shape}>"

@@ -1,0 +1,53 @@
+"""Detectors whose answer is known: tests/golden/make_golden_detect.py."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lamina
+
+GOLDEN = Path(__file__).resolve().parents[2] / "tests/golden/detect"
+
+
+@pytest.fixture
+def photo() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (90, 70, 3), dtype=np.uint8)
+
+
+def test_boxes_are_arrays(photo, tmp_path):
+    detector = lamina.Detector(GOLDEN / "raw.onnx", "cpu")
+    assert (detector.task, detector.names, detector.input_shape) == ("detect", ["cat", "it's", "dog"], (1, 3, 64, 96))
+    found = detector(photo)
+    assert found.boxes.shape == (len(found.scores), 4) and len(found.scores) > 3
+    assert found.boxes.dtype == found.scores.dtype == np.float32 and found.classes.dtype == np.int32
+    assert (np.diff(found.scores) <= 0).all() and found.points is found.masks is found.turned is None
+    assert found.names == [detector.names[i] for i in found.classes]
+    dogs = detector(photo, classes=["dog"])
+    assert set(dogs.names) == {"dog"} and len(dogs.scores) == found.names.count("dog")
+    pillow = pytest.importorskip("PIL.Image")
+    pillow.fromarray(photo).save(tmp_path / "photo.png")
+    for other in (tmp_path / "photo.png", pillow.fromarray(photo), (tmp_path / "photo.png").read_bytes()):
+        np.testing.assert_array_equal(detector(other).boxes, found.boxes)
+
+
+def test_masks_points_and_turned_boxes(photo):
+    found = lamina.Detector(GOLDEN / "segment.onnx", "cpu")(photo)
+    assert found.masks.shape == (len(found.scores), 90, 70) and found.masks.max() == 1
+    x1, y1, x2, y2 = np.ceil(found.boxes[0]).astype(int)
+    inside = np.zeros((90, 70), bool)
+    inside[y1:y2, x1:x2] = True
+    assert not found.masks[0][~inside].any()
+    assert lamina.Detector(GOLDEN / "pose.onnx", "cpu")(photo).points.shape[1:] == (5, 3)
+    assert lamina.Detector(GOLDEN / "obb.onnx", "cpu")(photo).turned.shape[1:] == (5,)
+    none = lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, confidence=1)
+    assert none.boxes.shape == (0, 4) and none.names == []
+
+
+def test_what_is_wrong_is_said(photo):
+    with pytest.raises(lamina.Error, match="confidence from 0 to 1"):
+        lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, 2)
+    with pytest.raises(lamina.Error, match="class of the model"):
+        lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, classes=["cow"])
+    with pytest.raises(lamina.Error, match="missing.onnx"):
+        lamina.Detector(GOLDEN / "missing.onnx")
