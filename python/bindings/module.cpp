@@ -4,7 +4,7 @@
 #include <typeinfo>
 
 #ifdef LAMINA_DETECT
-#include "detect.h"
+#include "detect/detect.h"
 #endif
 #include "device.h"
 #include "gil.h"

@@ -1,4 +1,4 @@
-#include "detect.h"
+#include "detect/detect.h"
 
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
