@@ -40,20 +40,16 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
     return {};  // compiling alone tells
   }
   const auto& nodes = graph.nodes();
-  std::vector<const Conv2d*> filters(nodes.size(), nullptr);
   const auto fields = receptive_fields(graph, shapes);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Graph::Node& node = nodes[i];
-    if (node.module == nullptr) continue;
-    const int from = node.inputs.empty() ? -1 : node.inputs[0];
-    if (const auto* conv = dynamic_cast<const Conv2d*>(node.module.get());
-        conv != nullptr && from >= 0 && nodes[static_cast<std::size_t>(from)].module == nullptr &&
-        conv->weight().shape()[1] == 3) {
-      filters[i] = conv;
-    }
-    if (node.module->op() == "relu" && from >= 0) filters[i] = filters[static_cast<std::size_t>(from)];
+    if (node.module == nullptr || node.module->op() == "Constant") continue;
     if (shapes[i].rank() != 4 || shapes[i].numel() == 0) continue;
-    layers.push_back({node.name, std::string(node.module->op()), shapes[i], filters[i], fields[i]});
+    layers.push_back({.name = node.name, .op = std::string(node.module->op()), .shape = shapes[i], .field = fields[i]});
+    const ShownLayer shown = shown_layer(graph, node.name, "");
+    if (!shown.field || shown.normalised || shown.filters.shape()[1] != 3) continue;
+    layers.back().filters = shown.filters;
+    layers.back().bias = shown.bias;
   }
   return layers;
 }
@@ -91,7 +87,8 @@ const Preprocess& Hosted::preprocess() const {
 const Hosted::Layer& Hosted::layer(const std::string& name) const {
   const Layer* found = nullptr;
   for (const Layer& layer : layers_) {
-    if (name.empty() ? layer.filters != nullptr && (found == nullptr || layer.op == "relu") : layer.name == name) {
+    if (name.empty() ? layer.filters.defined() && (found == nullptr || layer.op == "relu" || layer.op == "Relu")
+                     : layer.name == name) {
       found = &layer;
     }
   }

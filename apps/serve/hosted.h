@@ -44,7 +44,7 @@ class Hosted {
   struct Layer {
     std::string name, op;
     Shape shape;
-    const Conv2d* filters = nullptr;  ///< of a convolution that sees the photograph itself, or of the ReLU after it
+    Tensor filters = {}, bias = {};  ///< of a convolution that sees the photograph itself, or of the ReLU after it
     std::optional<ReceptiveField> field = {};  ///< of the photograph as the network sees it
   };
   const std::vector<Layer>& layers() const { return layers_; }

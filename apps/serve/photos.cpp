@@ -249,13 +249,13 @@ Reply Service::filters(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
   const Hosted::Layer& layer = model.layer(call.parameter("layer"));
-  if (layer.filters == nullptr) {
+  if (!layer.filters.defined()) {
     throw Refusal{404, fmt::format("{}: {} has no filters that see the photograph", model.name(), layer.name)};
   }
-  const Tensor weight = red_first(layer.filters->weight(), model.model());
+  const Tensor weight = red_first(layer.filters, model.model());
   const Shape& shape = weight.shape();
   std::vector<float> bias(static_cast<std::size_t>(shape[0]));
-  if (layer.filters->bias().defined()) std::ranges::copy(layer.filters->bias().values<float>(), bias.begin());
+  if (layer.bias.defined()) std::ranges::copy(layer.bias.values<float>(), bias.begin());
   Reply reply = {.body = std::string(static_cast<const char*>(weight.raw()), weight.bytes()),
                  .type = "application/octet-stream"};
   reply.headers["Lamina-Description"] = dumped({{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", bias}});
@@ -271,7 +271,7 @@ Reply Service::models() {
       layers.push_back({{"name", layer.name},
                         {"op", layer.op},
                         {"shape", {layer.shape[1], layer.shape[2], layer.shape[3]}},
-                        {"filters", layer.filters != nullptr}});
+                        {"filters", layer.filters.defined()}});
       if (!layer.field) continue;
       const auto& [size, stride, top, left] = *layer.field;
       layers.back()["field"] = {

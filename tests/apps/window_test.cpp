@@ -30,6 +30,22 @@ TEST(Windows, AddUpToTheNumber) {
   const ShownLayer layer = shown_layer(graph, "", "the test");
   ASSERT_TRUE(layer.field);
   EXPECT_EQ(*layer.field, (ReceptiveField{.size = {3, 5}, .stride = 2, .top = -1, .left = -2}));
+  // The same by ONNX's names.
+  using Numbers = std::vector<std::int64_t>;
+  Graph onnx;
+  auto image = onnx.input("input", {1, 3, 9, 9});
+  const auto weight = onnx.add("w", Constant(conv.weight()), std::initializer_list<Value>{});
+  const auto bias = onnx.add("b", Constant(conv.bias()), std::initializer_list<Value>{});
+  auto y = onnx.add(
+      "conv", Op("Conv", {{"strides", Numbers{2, 2}}, {"pads", Numbers{1, 2, 1, 2}}, {"dilations", Numbers{2, 2}}}),
+      {image, weight, bias});
+  onnx.output(onnx.add("relu", Op("Relu"), y));
+  const ShownLayer same = shown_layer(onnx, "", "the test");
+  EXPECT_EQ(same.name, "relu");
+  EXPECT_EQ(same.field, layer.field);
+  EXPECT_EQ(receptive_fields(onnx, onnx.shapes(1)).back(), layer.field);
+  EXPECT_EQ(explain(same, seen, maps, 4, 4, 1).products, explain(layer, seen, maps, 4, 4, 1).products);
+  EXPECT_EQ(explain(same, seen, maps, 4, 4, 1).bias, explain(layer, seen, maps, 4, 4, 1).bias);
   const auto map_value = [&](int map, int row, int column) {
     return FeatureMap::of(maps, map).values[static_cast<std::size_t>(row) * static_cast<std::size_t>(maps.shape()[3]) +
                                             static_cast<std::size_t>(column)];
