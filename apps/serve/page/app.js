@@ -16,7 +16,7 @@ async function ask(path, options = {}) {
 
 function say(text, error = false) {
   $("status").textContent = text;
-  $("status").classList.toggle("error", error);
+  $("status").className = error ? "error" : "";
 }
 
 const query = (path, parameters) => path + "?" + new URLSearchParams(parameters);
@@ -28,6 +28,8 @@ function drawPhoto() {
   const size = 672;
   drawPart($("photo"), state, [0, 0, 1, 1], size);
   const [, h, w] = state.shape;
+  const { photo: { width, height, crop } } = state.info;
+  $("seen").textContent = crop[2] * crop[3] < 0.75 * width * height ? "The middle of the photograph: that is what the network sees" : "The photograph, as the network sees it";
   if ($("lay").checked) drawLight($("photo").getContext("2d"), mapOf(state.shown), h, w, state.scales[state.shown], size);
 }
 
@@ -49,19 +51,6 @@ function goTo(place, kept = true) {
   if ($("sort").value === "place") drawMaps();
 }
 
-// Of each map: what it is measured by, and its brightest place. Maps that hardly answer are not made brighter than they are.
-function measure() {
-  const [count, , w] = state.shape;
-  const own = Array.from({ length: count }, (_, i) => scaleOf(mapOf(i))), least = 0.05 * Math.max(...own);
-  state.scales = own.map(scale => Math.max(scale, least));
-  state.peaks = own.map((_, i) => {
-    const values = mapOf(i);
-    let best = 0;
-    for (let k = 1; k < values.length; ++k) if (!(values[k] <= values[best])) best = k;
-    return { row: Math.floor(best / w), column: best % w, value: values[best] };
-  });
-}
-
 function drawMaps() {
   const [count, h, w] = state.shape, how = $("sort").value, at = state.place.row * w + state.place.column;
   const strength = Array.from({ length: count }, (_, i) => {
@@ -77,7 +66,7 @@ function drawMaps() {
     button.setAttribute("role", "radio");
     button.setAttribute("aria-label", `${state.filters ? "Filter" : "Map"} ${i}, ${how === "place" ? "at the window" : "on average"} ${two(strength[i])}`);
     if (state.filters) { const f = element("canvas"); drawFilter(f, i, state.filters); button.append(f); }
-    drawMap(map, mapOf(i), h, w, state.scales[i]);
+    drawMap(map, mapOf(i), h, w, state.scales[i], Infinity, 128);
     label.append(element("b", String(i)), element("span", two(strength[i])));
     button.append(map, label);
     return button;
@@ -111,9 +100,10 @@ async function classify(run) {
   if (!model) return;
   const answer = await (await ask(query("/classify", { model: model.name, top: 5 }), { method: "POST", body: state.blob })).json();
   if (run !== state.run) return;
+  const unsure = !(answer.classes[0].probability >= 0.9);  // as the command has it
   $("classes").hidden = false;
-  $("classes").classList.toggle("unsure", Boolean(answer.doubt));
-  $("classes").querySelector("h2").textContent = answer.doubt ? `What is it? The model “${model.name}” is not sure` : `The model “${model.name}” says: ${answer.classes[0].name}`;
+  $("classes").classList.toggle("unsure", unsure);
+  $("classes").querySelector("h2").textContent = unsure ? `What is it? The model “${model.name}” is not sure` : `The model “${model.name}” says: ${answer.classes[0].name}`;
   $("doubt").textContent = answer.doubt ? answer.doubt[0].toUpperCase() + answer.doubt.slice(1) + "." : "";
   bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability })), v => (100 * v).toFixed(1) + " %", 1);
 }

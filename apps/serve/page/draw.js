@@ -37,13 +37,22 @@ const levelOf = (value, scale) => Math.round(255 * Math.min(1, Math.sqrt(Math.ab
 function paint(canvas, w, h, colourOf) {
   canvas.width = w; canvas.height = h;
   const context = canvas.getContext("2d"), image = context.createImageData(w, h);
-  for (let i = 0; i < w * h; ++i) image.data.set([...colourOf(i), 255], 4 * i);
+  for (let i = 0, at = 0; i < w * h; ++i) {
+    const colour = colourOf(i);
+    for (let c = 0; c < 3; ++c) image.data[at++] = colour[c];
+    image.data[at++] = 255;
+  }
   context.putImageData(image, 0, 0);
 }
 
-// Those before `known` alone: the others are not computed yet.
-function drawMap(canvas, values, h, w, scale, known = Infinity) {
-  paint(canvas, w, h, i => i >= known ? [120, 124, 134] : (values[i] < 0 ? cold : warm)[levelOf(values[i], scale)]);
+// Those before `known` alone: the others are not computed yet. Every so many if it needs not be larger than `most`.
+const unknown = [120, 124, 134];
+function drawMap(canvas, values, h, w, scale, known = Infinity, most = Infinity) {
+  const step = Math.ceil(Math.max(h, w) / most) || 1, across = Math.ceil(w / step);
+  paint(canvas, across, Math.ceil(h / step), p => {
+    const i = step === 1 ? p : Math.floor(p / across) * step * w + p % across * step;
+    return i >= known ? unknown : (values[i] < 0 ? cold : warm)[levelOf(values[i], scale)];
+  });
 }
 
 // Where the map is bright, its colours as light on the photograph.
@@ -66,7 +75,8 @@ function drawFilter(canvas, index, filters) {
   paint(canvas, w, h, p => [0, 1, 2].map(k => 127.5 + 127.5 * values[k * plane + p] / largest));
 }
 
-// The part of the photograph that is `part` [x, y, width, height] of what the network sees, each from 0 to 1.
+// The part of the photograph that is `part` [x, y, width, height] of what the network sees, each from 0 to 1. Beyond it is
+// nothing but grey, though the photograph may go on.
 function drawPart(canvas, photo, part, size) {
   const { bitmap, info: { photo: { width, crop } } } = photo, context = canvas.getContext("2d");
   canvas.width = canvas.height = size;
@@ -76,7 +86,13 @@ function drawPart(canvas, photo, part, size) {
   context.fillRect(0, 0, size, size);
   context.imageSmoothingEnabled = bitmap.width > 64;
   context.setTransform(size / across, 0, 0, size / down, 0, 0);
-  context.drawImage(bitmap, -(x + w * part[0]) * scale, -(y + h * part[1]) * scale);
+  const left = -w * part[0] * scale, top = -h * part[1] * scale;
+  context.save();
+  context.beginPath();
+  context.rect(left, top, w * scale, h * scale);
+  context.clip();
+  context.drawImage(bitmap, left - x * scale, top - y * scale);
+  context.restore();
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 

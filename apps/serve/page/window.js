@@ -1,6 +1,19 @@
 "use strict";
 // The window under the pointer: the pixels, the filter, their products, and the one number that they add up to.
 
+// Of each map: what it is measured by, and its brightest place. Maps that hardly answer are not made brighter than they are.
+function measure() {
+  const [count, , w] = state.shape;
+  const own = Array.from({ length: count }, (_, i) => scaleOf(mapOf(i))), least = 0.05 * Math.max(...own);
+  state.scales = own.map(scale => Math.max(scale, least));
+  state.peaks = own.map((_, i) => {
+    const values = mapOf(i);
+    let best = 0;
+    for (let k = 1; k < values.length; ++k) if (!(values[k] <= values[best])) best = k;
+    return { row: Math.floor(best / w), column: best % w, value: values[best] };
+  });
+}
+
 // How the places of the map lie on what the network sees, in its pixels. Without a known field: each its own share.
 function fieldOf() {
   const [, h, w] = state.shape, side = state.side, field = state.layer.field;
@@ -57,7 +70,8 @@ function wordsFor(value, best) {
 function showWindow({ upto = Infinity, known = Infinity, place = state.place } = {}) {
   const index = state.shown, [, h, w] = state.shape, values = mapOf(index), at = place.row * w + place.column;
   const put = (mark, [x, y, width, height]) => Object.assign(mark.style, { left: 100 * x + "%", top: 100 * y + "%", width: 100 * width + "%", height: 100 * height + "%" });
-  put($("frame"), windowOf(place.row, place.column));
+  const [x, y, wide, high] = windowOf(place.row, place.column), left = Math.max(0, x), top = Math.max(0, y);
+  put($("frame"), state.filters ? [x, y, wide, high] : [left, top, Math.min(1, x + wide) - left, Math.min(1, y + high) - top]);
   put($("cell"), [place.column / w, place.row / h, 1 / w, 1 / h]);
   $("cell").hidden = upto < Infinity;
   if (known !== state.known || index !== state.drawn) drawMap($("map"), values, h, w, state.scales[index], known);
@@ -68,7 +82,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   $("words").textContent = wordsFor(value, best);
   $("exact").textContent = `Exactly ${exactly(value)}: the marked cell of the map, row ${place.row}, column ${place.column}.`;
   $("explain").classList.toggle("deep", !state.filters);
-  if (!state.filters) return drawPart($("pixels"), state, windowOf(place.row, place.column), 96);
+  if (!state.filters) return drawPart($("pixels"), state, [x, y, wide, high], 192);
   const { products, levels, sum, bias, kh, kw } = productsAt(index, place), most = state.most ??= Math.max(...productsAt(index, state.peaks[index]).products.map(Math.abs));
   const mark = (colour, p) => p === upto ? [255, 60, 160] : colour;
   paint($("pixels"), kw, kh, p => mark(levels[p], p));
@@ -124,7 +138,7 @@ function stopLesson() {
   cancelAnimationFrame(lesson);
   lesson = 0;
   $("play").textContent = "Show me step by step";
-  document.body.classList.remove("playing");
+  $("number").ariaLive = "polite";
   if (state.maps) showWindow();
 }
 
@@ -133,7 +147,7 @@ function playLesson() {
   const [, h, w] = state.shape, pixels = state.filters ? state.filters.shape[2] * state.filters.shape[3] : 0;
   const first = pixels ? 3200 : 0, pause = 1000, sweep = 3200, began = performance.now();
   $("play").textContent = "Stop";
-  document.body.classList.add("playing");
+  $("number").ariaLive = "off";
   const step = now => {
     const t = Math.max(0, now - began);
     if (t > first + pause + sweep) return stopLesson();
