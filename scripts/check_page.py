@@ -222,6 +222,12 @@ def everybody(page, axe):
             small = browser.run("[...document.querySelectorAll('button, select, #pick')].map(e => [e, e.getBoundingClientRect()])"
                                 ".filter(([e, b]) => b.height && (b.height < 44 || b.width < 44)).map(([e]) => e.outerHTML.slice(0, 80))")
             assert not small, f"too small for thumbs: {small}"
+            x, y = browser.run("(b => [b.left + 0.3 * b.width, b.top + 0.6 * b.height])($('photo').getBoundingClientRect())")
+            for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+                browser.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+            filter, row, column = browser.run("[state.shown, state.place.row, state.place.column]")
+            assert abs(row - 0.6 * 55) < 2 and abs(column - 0.3 * 55) < 2, f"a tap at 0.3, 0.6 shows row {row}, column {column}"
+            page.number_is(PAGE / "coffee.jpg", filter, row, column)
             if width < 500:
                 page.expect("$('classes').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
             browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
