@@ -35,7 +35,7 @@ stage "packages" scripts/install-deps.sh
 
 # CUDA code for the GPU that is here, or none: compiling for every GPU would take minutes that a demo need not.
 stage "configuring" configure demo -DLAMINA_CUDA=AUTO -DCMAKE_CUDA_ARCHITECTURES=native
-stage "compiling (two and a half minutes on two cores)" cmake --build --preset demo --target lamina_command lamina  # all that cmake --install takes
+stage "compiling (two and a half minutes on two cores)" cmake --build --preset demo --target lamina_command lamina lamina_c  # all that cmake --install takes
 
 show() {  # in a browser or a file manager, where there is a desktop
   if [ -t 1 ] && command -v xdg-open >/dev/null 2>&1 && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
