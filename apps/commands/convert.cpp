@@ -14,7 +14,7 @@ namespace lamina::app {
 namespace {
 
 struct ConvertOptions {
-  std::string in, out, arch, labels, dtype;
+  std::string in, out, arch, labels, dtype, task, layout;
   PreprocessOptions preprocess;
   OpenOptions open;
 };
@@ -56,11 +56,19 @@ void convert(const ConvertOptions& options) {
     throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");
   }
   Weights weights = onnx ? to_weights(open_model(options.in)) : open_weights(options.in, options.open);
-  if (!options.arch.empty() || !options.labels.empty() || options.preprocess.given()) {
+  const bool noted = !(options.task + options.layout).empty();
+  if (!options.arch.empty() || !options.labels.empty() || options.preprocess.given() || noted) {
     Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
     if (options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, options.in);
-    if (!options.labels.empty()) set_labels(model, read_labels(options.labels), options.labels);
+    if (!options.task.empty()) model.metadata["task"] = options.task;
+    if (!options.layout.empty()) model.metadata["layout"] = options.layout;
+    // Of a detector the outputs do not say how many classes there are.
+    if (!options.labels.empty() && model.metadata.contains("task")) {
+      model.labels = read_labels(options.labels);
+    } else if (!options.labels.empty()) {
+      set_labels(model, read_labels(options.labels), options.labels);
+    }
     weights = to_weights(model);
   }
   if (!options.dtype.empty() && onnx) {
@@ -83,6 +91,10 @@ void add_convert(CLI::App& app) {
       ->check(network_name());
   command->add_option("--labels", options->labels,
                       "class names, one on each line, to put into the model file in place of ImageNet's");
+  command->add_option("--task", options->task, "what a detector finds, where its exporter did not note it")
+      ->check(one_of({"detect", "segment", "pose", "obb"}));
+  command->add_option("--layout", options->layout, "how a detector's output is laid out, where its shape does not tell")
+      ->check(one_of({"raw", "objectness", "end2end", "queries", "queries_by_class"}));
   add_open_to(*command, options->open);
   options->preprocess.add_to(*command, size_help);
   command->add_option("--dtype", options->dtype, "store floats as")

@@ -1,4 +1,4 @@
-#include "lamina/detect/candidates.h"
+#include "lamina/detect/parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,34 +7,6 @@
 
 namespace lamina::detail {
 namespace {
-
-/// The best class of each box and its score.
-struct Best {
-  std::vector<float> score;
-  std::vector<int> label;
-  bool nan = false;
-
-  explicit Best(const Answer& answer) : score(static_cast<std::size_t>(answer.head.boxes), -1), label(score.size()) {
-    const Head& head = answer.head;
-    const bool columns = head.layout.columns;
-    const std::int64_t step = columns ? 1 : head.values, first = head.layout.objectness ? 5 : 4;
-    // By pointers: a class after the other, whose boxes lie side by side in the layout that has thousands.
-    float* const scores = score.data();
-    int* const labels = label.data();
-    int bad = 0;
-    for (int c = 0; c < head.classes; ++c) {
-      const float* value = answer.data + (first + c) * (columns ? head.boxes : 1);
-      for (std::int64_t i = 0; i < head.boxes; ++i) {
-        const float one = value[i * step] * (head.layout.objectness ? answer.data[i * step + 4] : 1);
-        const bool more = one > scores[i];
-        bad |= one != one ? 1 : 0;
-        scores[i] = more ? one : scores[i];
-        labels[i] = more ? c : labels[i];
-      }
-    }
-    nan = bad != 0;
-  }
-};
 
 /// What of a turned box its overlap with others is a function of.
 struct Gaussian {
@@ -97,44 +69,49 @@ std::vector<Candidate> kept(const std::vector<Candidate>& candidates, double iou
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const Answer& answer, const DetectOptions& options, int width, int height) {
+std::vector<Candidate> candidates_of(const Head& head, const float* data, const DetectOptions& options, int width,
+                                     int height) {
   const auto confidence = static_cast<float>(options.confidence);
-  const std::vector<int>& classes = options.classes;
-  const Head& head = answer.head;
-  const bool upright = head.task != Task::obb;
-  const Best best(answer);
+  const bool columns = head.layout.columns, upright = head.task != Task::obb;
+  const std::int64_t step = columns ? 1 : head.values, first = head.layout.fixed();
+  // The best class of each box. A class after the other, whose boxes lie side by side in the layout that has thousands.
+  std::vector<float> score(static_cast<std::size_t>(head.boxes), -1);
+  std::vector<int> label(score.size());
+  for (int c = 0; c < head.classes; ++c) {
+    const float* value = data + (first + c) * (columns ? head.boxes : 1);
+    for (std::size_t i = 0; i < score.size(); ++i, value += step) {
+      const float one = *value * (head.layout.objectness ? head.at(data, static_cast<std::int64_t>(i), 4) : 1);
+      const bool more = one > score.data()[i] || one != one;  // NaN stays, to be found below
+      score.data()[i] = more ? one : score.data()[i];
+      label.data()[i] = more ? c : label.data()[i];
+    }
+  }
+  const float x = head.layout.relative ? static_cast<float>(width) : 1;
+  const float y = head.layout.relative ? static_cast<float>(height) : 1;
   std::vector<Candidate> result;
-  std::int64_t bad = best.nan ? 1 : 0;
+  std::int64_t bad = 0;
   for (std::int64_t i = 0; i < head.boxes; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    Candidate box{.score = best.score[at], .label = best.label[at], .index = i};
+    const auto value = [&](std::int64_t k) { return head.at(data, i, k); };
+    Candidate box{.score = score[static_cast<std::size_t>(i)], .label = label[static_cast<std::size_t>(i)], .index = i};
     if (head.layout.best) {
-      box.score = answer.at(i, 4);
-      const float label = answer.at(i, 5);
-      box.label = label >= 0 && label < 1 << 24 ? static_cast<int>(label) : 0;
+      box.score = value(4);
+      box.label = value(5) >= 0 && value(5) < 1 << 24 ? static_cast<int>(value(5)) : 0;
     }
     if (std::isnan(box.score)) ++bad;
-    if (!(box.score > confidence) || (head.layout.objectness && !(answer.at(i, 4) > confidence))) continue;
-    if (!classes.empty() && std::ranges::find(classes, box.label) == classes.end()) continue;
-    const auto side = [&](std::int64_t value, int pixels) {
-      return answer.at(i, value) * (head.layout.relative ? static_cast<float>(pixels) : 1);
-    };
-    box.a = side(0, width), box.b = side(1, height), box.c = side(2, width), box.d = side(3, height);
+    if (!(box.score > confidence) || (head.layout.objectness && !(value(4) > confidence))) continue;
+    if (!options.classes.empty() && std::ranges::find(options.classes, box.label) == options.classes.end()) continue;
+    box.a = value(0) * x, box.b = value(1) * y, box.c = value(2) * x, box.d = value(3) * y;
     if (upright && !head.layout.corners) {
-      const float x = box.a, y = box.b, across = box.c / 2, down = box.d / 2;
-      box.a = x - across, box.b = y - down, box.c = x + across, box.d = y + down;
+      const float across = box.c / 2, down = box.d / 2;
+      box.c = box.a + across, box.d = box.b + down;
+      box.a -= across, box.b -= down;
     }
-    if (!upright) box.angle = answer.extra(i, 0);
+    if (!upright) box.angle = head.extra(data, i, 0);
     if (!std::isfinite(box.a + box.b + box.c + box.d + box.angle)) ++bad;
     result.push_back(box);
   }
   if (bad > 0) fail("the network answered with NaN or infinity in place of boxes or scores, ", bad, " of ", head.boxes);
   return result;
-}
-
-void keep_best(std::vector<Candidate>& candidates, std::size_t most) {
-  std::ranges::stable_sort(candidates, std::ranges::greater(), &Candidate::score);
-  if (candidates.size() > most) candidates.resize(most);
 }
 
 std::vector<Candidate> suppressed(const std::vector<Candidate>& candidates, double iou, bool across_classes,

@@ -5,10 +5,7 @@
 #include <future>
 
 #include "lamina/base/error.h"
-#include "lamina/base/names.h"
-#include "lamina/detect/candidates.h"
-#include "lamina/detect/layout.h"
-#include "lamina/detect/letterbox.h"
+#include "lamina/detect/parts.h"
 #include "lamina/pool/plan_pool.h"
 
 namespace lamina {
@@ -25,12 +22,7 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
   const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
   Shape shape = *node.shape;
   const auto given = options.compile.input_shapes.find(node.name);
-  if (given != options.compile.input_shapes.end()) {
-    shape = given->second;
-  } else if (!options.compile.input_shapes.empty()) {
-    fail("input_shapes: the model's input is ", detail::quote(node.name), ", not ",
-         detail::quote(options.compile.input_shapes.begin()->first));
-  }
+  if (given != options.compile.input_shapes.end()) shape = given->second;
   const auto side = [&](std::int64_t extent, int noted) -> std::int64_t {
     if (extent != open) return extent;
     return options.size > 0 ? options.size : noted > 0 ? noted : usual_size;
@@ -77,25 +69,16 @@ struct Detector::Impl {
       : notes(model), input(shape_of_input(model.graph, notes, options)) {
     CompileOptions compile = options.compile;
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
-    compile.input_shapes = {{model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])].name, input}};
-    if (compile.outputs.empty()) {  // exports of other tools give maps of features behind what counts
-      for (const int output : model.graph.outputs()) {
-        if (compile.outputs.size() < 2)
-          compile.outputs.push_back(model.graph.nodes()[static_cast<std::size_t>(output)].name);
-      }
-    }
+    compile.input_shapes[model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])].name] = input;
     pool = std::make_unique<PlanPool>(model.graph, compile,
                                       PoolOptions{.devices = options.devices, .plans_per_device = 1});
-    for (const DType dtype : pool->plan().output_dtypes()) {
-      if (dtype != DType::f32) fail("expected outputs of f32, got ", lamina::name(dtype));
-    }
     head.emplace(notes, pool->plan().output_shapes());
   }
 
   /// All that is to know of a box that stays.
   Detection detection(const PoolAnswer& run, const detail::Candidate& c, const detail::Letterbox& way,
                       bool masks) const {
-    const detail::Answer answer{*head, run.outputs[0].values<float>().data()};
+    const float* data = run.outputs[0].values<float>().data();
     Detection thing{.label = c.label, .score = c.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
     thing.box = {way.held_x(c.a), way.held_y(c.b), way.held_x(c.c), way.held_y(c.d)};
     if (head->task == detail::Task::obb) {
@@ -103,15 +86,13 @@ struct Detector::Impl {
       thing.box = around(thing.turned->corners());
     }
     for (std::int64_t at = 0; at < head->points * head->point_values; at += head->point_values) {
-      const auto value = [&](std::int64_t i) { return answer.extra(c.index, at + i); };
+      const auto value = [&](std::int64_t i) { return head->extra(data, c.index, at + i); };
       thing.points.push_back({way.held_x(value(0)), way.held_y(value(1)), head->point_values > 2 ? value(2) : 1});
     }
     if (head->task != detail::Task::segment || !masks) return thing;
     std::vector<float> shares;
-    for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(answer.extra(c.index, i));
-    const auto extent = [&](int i) { return static_cast<int>(run.outputs[1].shape()[i]); };
-    const detail::Prototypes planes{run.outputs[1].values<float>().data(), extent(1), extent(2), extent(3)};
-    thing.mask = mask_of(planes, shares, thing.box, way);
+    for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(head->extra(data, c.index, i));
+    thing.mask = mask_of(run.outputs[1], shares, thing.box, way);
     return thing;
   }
 };
@@ -136,10 +117,11 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   impl_->pool->submit({photos}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
   const PoolAnswer run = promise.get_future().get();
   if (!run.error.empty()) throw Error(run.error);
-  const detail::Answer answer{head, run.outputs[0].values<float>().data()};
-  std::vector<detail::Candidate> candidates = candidates_of(answer, options, letterbox.width, letterbox.height);
+  std::vector<detail::Candidate> candidates =
+      candidates_of(head, run.outputs[0].values<float>().data(), options, letterbox.width, letterbox.height);
+  std::ranges::stable_sort(candidates, std::ranges::greater(), &detail::Candidate::score);
   const auto most = static_cast<std::size_t>(options.most), all = candidates.size();
-  keep_best(candidates, head.layout.nms ? capacity : most);
+  candidates.resize(std::min(all, head.layout.nms ? capacity : most));
   Detections result;
   result.device = run.device;
   result.candidates = static_cast<std::int64_t>(all);

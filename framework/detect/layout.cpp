@@ -1,4 +1,4 @@
-#include "lamina/detect/layout.h"
+#include "lamina/detect/parts.h"
 
 #include <algorithm>
 #include <array>
@@ -89,14 +89,6 @@ std::vector<std::string> names_of(const Model& model) {
   return names;
 }
 
-/// What a model that is no detector looks like.
-std::string what_it_is(std::span<const Shape> outputs) {
-  const std::size_t rank = outputs.size() == 1 ? outputs[0].rank() : 0;
-  return rank == 2   ? ": scores of a classifier, which lamina classify runs"
-         : rank == 4 ? ": maps, as of a network for lamina segment"
-                     : "";
-}
-
 }  // namespace
 
 std::string_view name(Task task) { return tasks[static_cast<std::size_t>(task)]; }
@@ -125,11 +117,12 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
          notes.task == "classify" ? ": lamina classify runs it" : "");
   }
-  if (notes.nms) {
-    fail("the export has its NMS inside (nms=True): export it without (nms=False), Lamina does it itself");
-  }
-  const bool prototypes = outputs.size() == 2 && outputs[1].rank() == 4;
-  if (outputs.empty() || outputs[0].rank() != 3 || (outputs.size() > 1 && !prototypes)) refuse(what_it_is(outputs));
+  if (notes.nms) fail("the export has its NMS inside: export it without, nms=False, Lamina does it itself");
+  const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();
+  if (rank == 2) refuse(": scores of a classifier, which lamina classify runs");
+  if (rank == 4) refuse(": maps, as of a network for lamina segment");
+  if (rank != 3 || std::ranges::any_of(outputs, [](const Shape& shape) { return shape.numel() == 0; })) refuse();
+  const bool prototypes = outputs.size() > 1 && outputs[1].rank() == 4;
   task = !notes.task.empty() ? static_cast<Task>(found - tasks.begin()) : prototypes ? Task::segment : Task::detect;
   if (prototypes != (task == Task::segment)) refuse(" for the task ", name(task));
   if (task == Task::segment) extras = outputs[1][1];

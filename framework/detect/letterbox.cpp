@@ -1,4 +1,4 @@
-#include "lamina/detect/letterbox.h"
+#include "lamina/detect/parts.h"
 
 #include <algorithm>
 #include <array>
@@ -34,62 +34,36 @@ std::vector<Tap> taps_of(int in, int out) {
   return taps;
 }
 
-/// The mean of 2 x 2 pixels.
-void halve(RowReader& reader, int width, int height, std::uint8_t* out, std::size_t stride) {
-  std::vector<int> sums(static_cast<std::size_t>(width) * 3);
-  for (int y = 0; y < height; ++y, out += stride) {
-    std::ranges::fill(sums, 2);
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::uint8_t* row = reader.row(static_cast<std::size_t>(y) * 2 + i);
-      for (std::size_t x = 0; x < sums.size(); ++x) {
-        const std::size_t at = x / 3 * 6 + x % 3;
-        sums[x] += row[at] + row[at + 3];
-      }
-    }
-    std::ranges::transform(sums, out, [](int sum) { return static_cast<std::uint8_t>(sum >> 2); });
-  }
-}
-
 }  // namespace
 
 void resize_linear(const ImageView& image, int width, int height, std::uint8_t* out, std::size_t stride) {
   RowReader reader(image, 0, static_cast<std::size_t>(image.width));
   const auto row_bytes = static_cast<std::size_t>(width) * 3;
-  if (image.width == width && image.height == height) {
-    for (int y = 0; y < height; ++y) std::copy_n(reader.row(static_cast<std::size_t>(y)), row_bytes, out + y * stride);
-    return;
-  }
-  if (image.width == 2 * std::int64_t{width} && image.height == 2 * std::int64_t{height}) {
-    return halve(reader, width, height, out, stride);
-  }
   std::vector<Tap> columns = taps_of(image.width, width);
   const std::vector<Tap> rows = taps_of(image.height, height);
   for (Tap& tap : columns) {
     if (tap.first >= 0 && tap.first < image.width - 1) continue;
     tap = {std::clamp(tap.first, 0, image.width - 1), one, 0};
   }
-  struct Line {
-    int row = -1;
-    std::vector<std::int32_t> values;
-  };
-  std::array<Line, 2> lines{Line{-1, std::vector<std::int32_t>(row_bytes)},
-                            Line{-1, std::vector<std::int32_t>(row_bytes)}};
-  const auto line_of = [&](int row) -> const std::vector<std::int32_t>& {
+  std::array<std::vector<std::int32_t>, 2> lines;  // of neighbouring rows one in each
+  std::array<int, 2> held{-1, -1};
+  const auto line_of = [&](int row) {
     row = std::clamp(row, 0, image.height - 1);
-    Line& line = lines[static_cast<std::size_t>(row % 2)];  // of neighbours one in each
-    if (std::exchange(line.row, row) == row) return line.values;
+    const auto at = static_cast<std::size_t>(row % 2);
+    lines[at].resize(row_bytes);
+    std::int32_t* value = lines[at].data();
+    if (std::exchange(held[at], row) == row) return value;
     const std::uint8_t* pixels = reader.row(static_cast<std::size_t>(row));
-    std::int32_t* value = line.values.data();
     for (const Tap& tap : columns) {
       const std::uint8_t* pixel = pixels + std::ptrdiff_t{tap.first} * 3;
       const std::uint8_t* next = tap.next == 0 ? pixel : pixel + 3;
       for (int c = 0; c < 3; ++c) *value++ = pixel[c] * tap.weight + next[c] * tap.next;
     }
-    return line.values;
+    return lines[at].data();
   };
   for (const Tap& tap : rows) {
-    const std::int32_t* upper = line_of(tap.first).data();
-    const std::int32_t* lower = line_of(tap.first + 1).data();
+    const std::int32_t* upper = line_of(tap.first);
+    const std::int32_t* lower = line_of(tap.first + 1);
     for (std::size_t x = 0; x < row_bytes; ++x) {
       const int sum = ((tap.weight * (upper[x] >> 4)) >> 16) + ((tap.next * (lower[x] >> 4)) >> 16);
       out[x] = static_cast<std::uint8_t>((sum + 2) >> 2);

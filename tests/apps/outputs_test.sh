@@ -48,6 +48,11 @@ try .safetensors photo.png $model -- features photo.png --model $model --out
 try .png photo.png $model -- features photo.png --model $model --sheet
 try .safetensors photo.png $model -- features photo.png --model $model --output-tensor
 try .json photo.png $model -- features photo.png --model $model --json
+if "$lamina" --help | grep -q '^  detect '; then
+  for what in '.png --out' '.json --json' '.json --coco'; do
+    try ${what% *} photo.png $model labels.txt -- detect photo.png --model $model --labels labels.txt ${what#* }
+  done
+fi
 try .png photo.png $model labels.txt -- segment photo.png --model $model --labels labels.txt --out
 try .json photo.png $model labels.txt -- segment photo.png --model $model --labels labels.txt --json
 try .json photo.png $model labels.txt -- classify photo.png --model $model --labels labels.txt --json
@@ -61,8 +66,8 @@ try .safetensors weights.safetensors labels.txt -- convert weights.safetensors -
 try .json $model -- bench model --model $model --seconds 0.01 --json
 
 # no command writes by an option that was not tried
-for command in features segment classify run verify inspect convert doctor; do
-  for option in --out --sheet --json --output --output-tensor; do
+for command in features detect segment classify run verify inspect convert doctor; do
+  for option in --out --sheet --json --coco --output --output-tensor; do
     case "$command $option" in 'doctor --json' | 'segment --output') continue ;; esac  # reads nothing; short for another
     grep -qE -- "^ +$option( |\[|$)" <<<"$("$lamina" $command --help)" || continue
     check "lamina $command $option was tried" grep -qx -- "$command $option" <<<"$covered"

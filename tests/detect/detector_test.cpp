@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 
-#include "lamina/detect/letterbox.h"
+#include "lamina/detect/parts.h"
 #include "lamina/files/weights.h"
+#include "lamina/ops/op.h"
 #include "support/file_test.h"
 
 namespace lamina::test {
@@ -169,11 +171,65 @@ TEST(Detect, WhatIsNoDetectorIsNamed) {
   refused("raw", "names", "{0: 'cat'}", {"names 1 classes", "scores of 3"});
   refused("raw", "names", "{0: 7}", {"names"});
   refused("raw", "names", "{0: 'cat'", {"metadata: names"});
-  refused("raw", "args", "{'nms': True}", {"NMS inside", "nms=True"});
+  refused("raw", "args", "{'nms': True}", {"NMS inside", "nms=False"});
   refused("raw", "imgsz", "[640]", {"imgsz", "[640]"});
   refused("segment", "task", "detect", {"[1, 4, 16, 24]"});
   expect_error([] { const Detector detector(load_model(LAMINA_SOURCE_DIR "/weights/digits.safetensors")); },
                {"[1, 10]", "scores of a classifier", "lamina classify"});
+}
+
+/// A detector of 32 x 32 pixels that answers so: `value(k)` of box i, [1, 5, boxes].
+template <class Value>
+Model answering(std::int64_t boxes, const Value& value) {
+  Tensor answer({1, 5, boxes});
+  for (std::int64_t i = 0; i < 5 * boxes; ++i) {
+    answer.values<float>()[static_cast<std::size_t>(i)] = value(i % boxes, i / boxes);
+  }
+  Model model;
+  const lamina::Value x = model.graph.input("images", {1, 3, 32, 32});
+  const lamina::Value none = model.graph.add("none", Op("ReduceMin", {{"keepdims", std::int64_t{0}}}), x);
+  const lamina::Value constant = model.graph.add("answer", std::make_shared<Constant>(std::move(answer)), {});
+  const lamina::Value zero = model.graph.add(
+      "zero", Op("Mul"), {none, model.graph.add("0", std::make_shared<Constant>(Tensor::zeros({})), {})});
+  model.graph.output(model.graph.add("sum", Op("Add"), {constant, zero}));
+  return model;
+}
+
+TEST(Detect, ManyCandidatesAreBoundedAndCounted) {
+  const Model model = answering(100'000, [](std::int64_t i, std::int64_t k) {
+    return k == 4 ? 0.3f + 1e-6f * static_cast<float>(i) : k < 2 ? static_cast<float>(i % 32) : 4.0f;
+  });
+  const Detections got = Detector(model).detect(picture("photo"));
+  EXPECT_EQ(got.candidates, 100'000);
+  EXPECT_EQ(got.left_out, 70'000);
+  EXPECT_EQ(got.found.front().score, 0.3f + 1e-6f * 99'999.0f);
+  EXPECT_LE(got.found.size(), 300u);
+}
+
+TEST(Detect, WhatIsNoNumberIsRefused) {
+  const Image photo = picture("photo");
+  for (const std::int64_t where : {0, 2, 4}) {
+    const Model model = answering(40, [&](std::int64_t i, std::int64_t k) {
+      return i == 7 && k == where ? std::nanf("") : k == 4 ? 0.5f : 9.0f;
+    });
+    expect_error([&] { Detector(model).detect(photo); }, {"NaN", "1 of 40"});
+  }
+}
+
+TEST(Detect, PhotographsOfEveryFormAreTaken) {
+  const Detector detector(
+      answering(40, [](std::int64_t i, std::int64_t k) { return k == 4 ? 0.9f : 2.0f + static_cast<float>(i); }));
+  for (const auto& [width, height] : {std::pair(1, 1), {30'000, 2}, {3, 30'000}}) {
+    const Image photo{width, height, std::vector<std::uint8_t>(3 * static_cast<std::size_t>(width * height), 7)};
+    const Detections got = detector.detect(photo);
+    ASSERT_FALSE(got.found.empty());
+    for (const Detection& thing : got.found) {
+      EXPECT_GE(thing.box.left, 0);
+      EXPECT_LE(thing.box.right, width);
+      EXPECT_LE(thing.box.bottom, height);
+    }
+  }
+  expect_error([&] { detector.detect(Image{}); }, {"image"});
 }
 
 TEST(Detect, OptionsOutOfTheirRangeAreRefused) {

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lamina/detect/detector.h"
+
+/// What a Detector is made of: the way from a photograph to a network's input and back, what its outputs mean, and from
+/// their numbers to the boxes that stay.
+namespace lamina::detail {
+
+/// The picture resized as OpenCV 4 and 5 do it with INTER_LINEAR, to the bit: two taps a side in fixed point, no
+/// antialias. `out`: RGB, rows `stride` bytes apart.
+LAMINA_API void resize_linear(const ImageView& image, int width, int height, std::uint8_t* out, std::size_t stride);
+
+/// Where a photograph lies in a network's input: whole and in the middle, or stretched over all of it.
+struct Letterbox {
+  int width = 0, height = 0;              // of the input
+  int photo_width = 0, photo_height = 0;  // of the photograph
+  int inner_width = 0, inner_height = 0;  // of the photograph within the input
+  int left = 0, top = 0;                  // of it
+  bool stretched = false;
+
+  Letterbox(int photo_width, int photo_height, int width, int height, bool stretched);
+
+  /// Input pixels for one of the photograph.
+  float gain_x() const { return static_cast<float>(static_cast<double>(inner_width) / photo_width); }
+  float gain_y() const { return static_cast<float>(static_cast<double>(inner_height) / photo_height); }
+  /// From the input's pixels to the photograph's.
+  float x(float place) const { return (place - static_cast<float>(left)) / gain_x(); }
+  float y(float place) const { return (place - static_cast<float>(top)) / gain_y(); }
+  /// The same, within the photograph; where it is stretched its detectors do not mind.
+  float held_x(float place) const {
+    return stretched ? x(place) : std::clamp(x(place), 0.0f, static_cast<float>(photo_width));
+  }
+  float held_y(float place) const {
+    return stretched ? y(place) : std::clamp(y(place), 0.0f, static_cast<float>(photo_height));
+  }
+
+  /// Of a consistent view of the photograph's size.
+  void draw(const ImageView& image, std::span<std::uint8_t> out) const;  // [height, width, 3]
+};
+
+enum class Task : std::uint8_t { detect, segment, pose, obb };
+
+/// How a family of exports lays out its first output. A row of a table.
+struct Layout {
+  std::string_view name;
+  bool columns = false;     ///< a box is a column of [N, values, boxes], not a row of [N, boxes, values]
+  bool corners = false;     ///< x1 y1 x2 y2, not the middle, width and height (which turned boxes have anyway)
+  bool relative = false;    ///< to the photograph, 0 to 1, not pixels of the input
+  bool objectness = false;  ///< a factor of all scores stands before them
+  bool best = false;        ///< one score and its class, not a score for each class
+  bool nms = false;         ///< overlapping boxes are the reader's to leave out
+  bool stretched = false;   ///< the photograph fills the input, whatever its proportions
+
+  std::int64_t fixed() const { return 4 + (best ? 2 : 0) + (objectness ? 1 : 0); }
+};
+
+/// What the exporter said in the model's metadata.
+struct ExportNotes {
+  std::string task, head, layout;
+  std::vector<std::string> names;
+  int points = 0, point_values = 0;  // of pose: how many, and 2 or 3 numbers of each
+  int height = 0, width = 0;         // imgsz
+  bool nms = false;
+
+  /// Throws Error, naming the key, where something is not what it should be.
+  explicit ExportNotes(const Model& model);
+};
+
+/// The meaning of all outputs.
+struct Head {
+  Layout layout;
+  Task task = Task::detect;
+  std::int64_t boxes = 0, values = 0;  // of the first output
+  std::int64_t classes = 0;            // 0: not known (end to end)
+  std::int64_t extras = 0;             // numbers behind the scores
+  std::int64_t points = 0, point_values = 0;
+
+  /// Throws Error for outputs that are no detector's, saying what they may be, and where the notes contradict them.
+  Head(const ExportNotes& notes, std::span<const Shape> outputs);
+
+  /// Of the first output's numbers, of one photograph: one of a box's, and one of those behind the scores.
+  float at(const float* data, std::int64_t box, std::int64_t value) const {
+    return layout.columns ? data[value * boxes + box] : data[box * values + value];
+  }
+  float extra(const float* data, std::int64_t box, std::int64_t i) const { return at(data, box, values - extras + i); }
+};
+
+/// "segment"
+std::string_view name(Task task);
+
+/// A box that may be a thing: x1 y1 x2 y2, of turned boxes its middle, width and height, in pixels of the input.
+struct Candidate {
+  float a = 0, b = 0, c = 0, d = 0;
+  float angle = 0;
+  float score = 0;
+  int label = 0;
+  std::int64_t index = 0;  // in the output
+};
+
+/// The boxes above the confidence that is asked for, of a wanted class, in the output's order; `width` and `height` are
+/// the input's. Throws Error where a score or such a box is no number.
+std::vector<Candidate> candidates_of(const Head& head, const float* data, const DetectOptions& options, int width,
+                                     int height);
+
+/// Of sorted candidates the first `most` that do not overlap better ones by more than `iou`: torchvision's `nms` with
+/// its order and its ties, of each class by itself or across all. Of turned boxes the overlap is that of their
+/// Gaussians (ProbIoU, Murrugarra-Llerena et al. 2021), and a box that is left out still keeps others out.
+std::vector<Candidate> suppressed(const std::vector<Candidate>& candidates, double iou, bool across_classes,
+                                  bool turned, std::size_t most);
+
+/// The pixels within `box` where the mixture of prototypes is above 0, resized in two bilinear steps: to where whole
+/// pixels of padding can be cut off, and to the photograph.
+Mask mask_of(const Tensor& prototypes,  // [N, count, height, width], a fraction of the input's size
+             std::span<const float> shares, const Box& box, const Letterbox& letterbox);
+
+}  // namespace lamina::detail
