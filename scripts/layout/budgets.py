@@ -42,12 +42,12 @@ EVERY_BUILD = {
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 445,
-    "framework/detect": 803,
-    "framework/onnx": 2_146,
+    "framework/detect": 710,
+    "framework/onnx": 2_147,
 }
-TESTS = {"tests": 27_888}
+TESTS = {"tests": 27_939}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 48_415), (LEFT_OUT, 5_000), (TESTS, 27_888))
+TABLES = ((EVERY_BUILD, 48_415), (LEFT_OUT, 5_000), (TESTS, 27_939))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
