@@ -95,10 +95,28 @@ TEST(Pictures, FeaturesOfOddShapesAndValues) {
       for (float& m : maps.values<float>()) m = value += 0.5f;
       maps.values<float>()[0] = NAN;
       if (maps.numel() > 1) maps.values<float>()[1] = INFINITY;
-      const Image picture = draw({"Größe\xFF 写真", "sub", input, filters, ChannelOrder::bgr, maps});
+      const FeaturePicture described{"Größe\xFF 写真", "sub", input, filters, ChannelOrder::bgr, maps};
+      const Image picture = draw(described), card = draw_card(described);
+      EXPECT_EQ(card.rgb.size(), static_cast<std::size_t>(card.width) * static_cast<std::size_t>(card.height) * 3);
       EXPECT_EQ(picture.rgb.size(),
                 static_cast<std::size_t>(picture.width) * static_cast<std::size_t>(picture.height) * 3);
     }
+  }
+}
+
+TEST(Pictures, WhiteScreenshotsAreNotBlack) {
+  // Nothing answers but a few places at the edge: the overlay is still the photograph, and silent maps are seen.
+  const Image screenshot{64, 64, std::vector<std::uint8_t>(64 * 64 * 3, 255)};
+  Tensor maps = Tensor::zeros({1, 1, 16, 16});
+  maps.values<float>()[3] = 9;
+  Canvas canvas(128, 64, black);
+  const ColourScale scale = ColourScale::of(maps);
+  draw_over_photo(canvas, 0, 0, 64, screenshot, FeatureMap::of(maps, 0), scale);
+  draw_map(canvas, 64, 0, 64, 64, FeatureMap::of(maps, 0), scale);
+  const std::vector<std::uint8_t>& rgb = canvas.image().rgb;
+  for (std::size_t i = 0; i < rgb.size(); i += 3) {
+    const int light = rgb[i] + rgb[i + 1] + rgb[i + 2];
+    ASSERT_GE(light, i / 3 % 128 < 64 ? 380 : 90) << i;
   }
 }
 
