@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 4> tasks = {"detect", "segment", "pose", "obb"};  // in the order of Task
 
 constexpr std::array<Layout, 5> layouts = {{
-    // YOLOv5u, v8, v9, 11, 12, and 10 and 26 that were exported with end2end=False: [N, 4 + classes + extras, boxes]
+    // YOLOv5u, v8, v9, 11, 12, and 10 and 26 with their one-to-many heads: [N, 4 + classes + extras, boxes]
     {.name = "raw", .columns = true, .nms = true},
     // YOLOv5's own repository: [N, boxes, 5 + classes]
     {.name = "objectness", .objectness = true, .nms = true},
@@ -117,7 +117,7 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
          notes.task == "classify" ? ": lamina classify runs it" : "");
   }
-  if (notes.nms) fail("the export has its NMS inside: export it without, nms=False, Lamina does it itself");
+  if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
   const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();
   if (rank == 2) refuse(": scores of a classifier, which lamina classify runs");
   if (rank == 4) refuse(": maps, as of a network for lamina segment");

@@ -171,7 +171,7 @@ TEST(Detect, WhatIsNoDetectorIsNamed) {
   refused("raw", "names", "{0: 'cat'}", {"names 1 classes", "scores of 3"});
   refused("raw", "names", "{0: 7}", {"names"});
   refused("raw", "names", "{0: 'cat'", {"metadata: names"});
-  refused("raw", "args", "{'nms': True}", {"NMS inside", "nms=False"});
+  refused("raw", "args", "{'nms': True}", {"NMS inside", "nms=True"});
   refused("raw", "imgsz", "[640]", {"imgsz", "[640]"});
   refused("segment", "task", "detect", {"[1, 4, 16, 24]"});
   expect_error([] { const Detector detector(load_model(LAMINA_SOURCE_DIR "/weights/digits.safetensors")); },
