@@ -33,14 +33,19 @@ class Dataflow {
   /// The operations that read a value, in order, `none` for the caller. One that reads it twice is there twice.
   const std::multiset<int>& readers(int value) const { return readers_[index(value)]; }
   bool is_output(int value) const { return readers(value).contains(none); }
-  /// The operation that reads a value, which nobody else does; `none` if there is none such.
-  int only_reader(int value) const { return readers(value).size() == 1 ? *readers(value).begin() : none; }
+  /// The operation that reads a value, which nobody else does; `none` if there is none such, or if the value is stored
+  /// in eight bits: to that it is rounded, whoever computes and reads it.
+  int only_reader(int value) const {
+    return readers(value).size() == 1 && !is_coded(value) ? *readers(value).begin() : none;
+  }
+  bool is_coded(int value) const { return program_.value(value).quantization.defined(); }
   /// The operation that computes a value; `none` of inputs and constants.
   int producer(int value) const { return producer_[index(value)]; }
   const Operation* computes(int value) const { return producer(value) == none ? nullptr : &operation(producer(value)); }
-  /// The operation that computes a value which only one other reads.
+  /// The operation that computes a value which only one other reads; none if that is stored in eight bits.
   Operation* only_for(int value) {
-    return readers(value).size() == 1 && producer(value) != none ? &operation(producer(value)) : nullptr;
+    const bool one = readers(value).size() == 1 && producer(value) != none && !is_coded(value);
+    return one ? &operation(producer(value)) : nullptr;
   }
 
   /// What an operation does, if it is of that kind.

@@ -54,7 +54,7 @@ class Negotiator {
   std::vector<Format> input_formats(const Operation& op) const {
     std::vector<Format> most;
     for (const int input : op.inputs) {
-      if (program_.value(input).format.dtype != DType::f32) continue;
+      if (formats_of(input).size() == 1 && program_.value(input).format.dtype != DType::f32) continue;
       if (std::vector<Format> some = formats_of(input); some.size() > most.size()) most = std::move(some);
     }
     return most.empty() ? formats_of(op.inputs[0]) : most;
@@ -150,9 +150,9 @@ class Negotiator {
     settled_.operations.push_back(std::move(op));
   }
 
+  static bool is_photo(const Program::Value& value) { return value.format == photo && !value.quantization.defined(); }
+
   static std::size_t converted(const Shape& shape, Format from, Format to) {
-    // The first layer's kernel is not to depend on where its input comes from, nor are its bits.
-    if (from == photo) from = Format{};
     return from == to ? 0 : bytes_of(shape, from) + bytes_of(shape, to);
   }
 
@@ -161,7 +161,9 @@ class Negotiator {
     for (const int value : op.inputs) {
       const Program::Value& source = settled_.value(value);
       if (source.constant.defined()) continue;  // converted now, not in each run
-      bytes += converted(source.shape, source.format, format_of_input(program_.value(value), format));
+      // The first layer's kernel is not to depend on where its input comes from, nor are its bits.
+      const Format from = is_photo(source) ? Format{} : source.format;
+      bytes += converted(source.shape, from, format_of_input(program_.value(value), format));
     }
     return bytes;
   }
@@ -186,7 +188,7 @@ class Negotiator {
     op.inputs = {value};
     op.output = converted;
     op.input_format = source.format;
-    op.module = source.format == photo ? normalization_ : conversion_;
+    op.module = is_photo(source) ? normalization_ : conversion_;
     op.view = source.format.dtype == format.dtype && same_order(source.shape, source.format.layout, format.layout);
     settled_.operations.push_back(std::move(op));
     return converted;
@@ -224,9 +226,10 @@ class Negotiator {
 }  // namespace
 
 std::vector<Format> formats(const Program::Value& value, const CompileOptions& options) {
-  if (value.format.dtype != DType::f32) return {{.dtype = value.format.dtype}};
-  std::vector<DType> types = {DType::f32};
-  if (const DType type = storage_type(options.precision); type != types[0]) types.insert(types.begin(), type);
+  std::vector<DType> types = {value.format.dtype};
+  if (types[0] != DType::f32 && !value.quantization.defined()) return {{.dtype = types[0]}};
+  if (types[0] != DType::f32) {
+  } else if (const DType type = storage_type(options.precision); type != types[0]) types.insert(types.begin(), type);
   std::vector<Format> result;
   for (const DType type : types) {
     if (value.shape.rank() == 4) result.push_back({type, Layout::nhwc});
@@ -237,7 +240,8 @@ std::vector<Format> formats(const Program::Value& value, const CompileOptions& o
 
 Format format_of_input(const Program::Value& value, Format format) {
   if (value.format.dtype != DType::f32) format.dtype = value.format.dtype;
-  if (value.shape.rank() != 4 || value.format.dtype != DType::f32) format.layout = Layout::nchw;
+  const bool any_layout = value.format.dtype == DType::f32 || value.quantization.defined();
+  if (value.shape.rank() != 4 || !any_layout) format.layout = Layout::nchw;
   return format;
 }
 

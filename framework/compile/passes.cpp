@@ -44,6 +44,8 @@ constexpr Pass table[] = {
      "the batch is put in: shapes, types and constants become known, ops become modules"},
     {"moves", single | plain, 0, 0, on_program<simplify_moves>, fuses,
      "moves of elements that follow each other become one"},
+    {"eight bits", single | plain, 0, 0, on_program<store_eight_bits>, always,
+     "what is quantised is stored so, and read by what computes with it"},
     {"branches", single | plain, 0, 0, on_program<merge_branches>, fuses,
      "convolutions, norms and factors of one value that are added become one convolution"},
     {"fold", single | plain, folded, single, on_program<fold>, fuses,

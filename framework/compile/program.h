@@ -113,6 +113,9 @@ Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
 void simplify_moves(Program& program, const CompileOptions& options);
 
+/// Stores values of f32 in eight bits between what computes and what reads them so: what is quantised, and what was.
+void store_eight_bits(Program& program, const CompileOptions& options);
+
 /// Puts one convolution in the place of linear branches of a value that are added.
 void merge_branches(Program& program, const CompileOptions& options);
 

@@ -96,7 +96,9 @@ std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const
 }
 
 bool takes_conversion(const ConversionProblem&, const Preparation& p) {
-  return is_activation(p.input().format.dtype) && is_activation(p.output().format.dtype);
+  const View &from = p.input(), &to = p.output();
+  if (p.has_codes()) return from.format.dtype == to.format.dtype && from.quantization == to.quantization;
+  return is_activation(from.format.dtype) && is_activation(to.format.dtype);
 }
 
 std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Preparation& p) {
@@ -133,7 +135,8 @@ constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool},
                                         {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true}};
-constexpr Kernel<ConversionProblem> conversion[] = {{"conversion", takes_conversion, prepare_conversion}};
+constexpr Kernel<ConversionProblem> conversion[] = {
+    {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, prepare_normalization}};
 
 }  // namespace

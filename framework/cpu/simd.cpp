@@ -28,12 +28,13 @@ bool saves_tiles() {
   return (low >> 17 & 3) == 3;
 }
 
-bool has_amx_bf16() {
+/// `bit` of EDX: 22 of bf16, 25 of eight bits.
+bool has_amx(unsigned bit) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  const bool bf16 = (d >> 22 & 1) != 0, tiles = (d >> 24 & 1) != 0;
+  const bool products = (d >> bit & 1) != 0, tiles = (d >> 24 & 1) != 0;
   // What surrounds the tiles is compiled for AVX-512.
-  if (!bf16 || !tiles || !cpu::supported(InstructionSet::avx512) || !saves_tiles()) return false;
+  if (!products || !tiles || !cpu::supported(InstructionSet::avx512) || !saves_tiles()) return false;
 #if defined(__linux__)
   // The kernel gives 8 KB of tile data to processes that ask for it only: of every thread, for as long as it lives.
   constexpr long request_permission = 0x1023, tile_data = 18;
@@ -44,7 +45,7 @@ bool has_amx_bf16() {
 }
 #else
 bool is_intel() { return false; }
-bool has_amx_bf16() { return false; }
+bool has_amx(unsigned) { return false; }
 #endif
 
 InstructionSet best_instructions() {
@@ -71,11 +72,21 @@ bool cpu::supports_avx512_bf16() {
 #endif
 }
 
+bool cpu::supports_avx512_vnni() {
+#if defined(__x86_64__)
+  return supported(InstructionSet::avx512) && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 DeviceDescription detail::describe_cpu() {
   static const DeviceDescription here = {.device = Device::cpu(),
                                          .instructions = best_instructions(),
                                          .avx512_bf16 = cpu::supports_avx512_bf16() && !is_intel(),
-                                         .amx_bf16 = has_amx_bf16()};
+                                         .amx_bf16 = has_amx(22),
+                                         .avx512_vnni = cpu::supports_avx512_vnni(),
+                                         .amx_int8 = has_amx(25)};
   return here;
 }
 

@@ -117,6 +117,10 @@ __device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
     case Pointwise::selu: return y * elu_of(v, x);
     case Pointwise::shrink: return v < -y ? v + x : v > y ? v - x : v != v ? v : T{0};
     case Pointwise::is_inf: return isinf(v) && (v < T{0} ? x : y) != T{0};
+    case Pointwise::quantize: {
+      const T q = rint(v / x) + y;
+      return q != q ? -T{INFINITY} : q;
+    }
     default: return v;
   }
 }

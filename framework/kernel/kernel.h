@@ -32,10 +32,12 @@ struct Kernel {
   bool strided = false;
   /// Its output may lie where the operand does that the epilogue's chain begins with by adding it.
   bool over_residual = false;
+  /// It knows Views of numbers that stand for others (View::quantization); `takes` says which it takes.
+  bool codes = false;
 
   bool solves(const Problem& problem, const Preparation& preparation) const {
     return (slices || !preparation.has_slices()) && (strided || !preparation.has_strides()) &&
-           takes(problem, preparation);
+           (codes || !preparation.has_codes()) && takes(problem, preparation);
   }
 };
 

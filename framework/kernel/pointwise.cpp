@@ -34,7 +34,8 @@ constexpr PointwiseFunction functions[] = {
     {Pointwise::shift_right, "shift_right", 2},
 
     {Pointwise::clip, "clip", 3}, {Pointwise::where, "where", 3}, {Pointwise::hard_sigmoid, "hard_sigmoid", 3},
-    {Pointwise::selu, "selu", 3}, {Pointwise::shrink, "shrink", 3}, {Pointwise::is_inf, "is_inf", 3}};
+    {Pointwise::selu, "selu", 3}, {Pointwise::shrink, "shrink", 3}, {Pointwise::is_inf, "is_inf", 3},
+    {Pointwise::quantize, "quantize", 3}};
 // clang-format on
 
 constexpr bool in_order() {

@@ -83,7 +83,8 @@ enum class Pointwise : std::uint8_t {
   hard_sigmoid,
   selu,
   shrink,
-  is_inf
+  is_inf,
+  quantize
 };
 
 /// The name of a function and how many operands it has, its first included.

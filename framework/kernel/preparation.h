@@ -19,6 +19,8 @@ struct Quantization {
   float scale = 0;
   std::int32_t zero_point = 0;
 
+  bool defined() const { return scale != 0; }
+
   friend bool operator==(const Quantization&, const Quantization&) = default;
 };
 
@@ -71,7 +73,9 @@ struct Preparation {
 
   /// Inputs and outputs are stored alike.
   bool keeps_format() const {
-    return !any([this](const View& view) { return !(view.format == input().format); });
+    return !any([this](const View& view) {
+      return !(view.format == input().format && view.quantization == input().quantization);
+    });
   }
   /// All of them are f32 nchw without gaps.
   bool is_plain() const { return keeps_format() && input().format == Format{} && !has_slices() && !has_strides(); }
@@ -82,6 +86,11 @@ struct Preparation {
   /// One of them is strided.
   bool has_strides() const {
     return any([](const View& view) { return view.is_strided(); });
+  }
+
+  /// One of them stands for other numbers than those that it holds.
+  bool has_codes() const {
+    return any([](const View& view) { return view.quantization.defined(); });
   }
 
  private:

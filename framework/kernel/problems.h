@@ -14,6 +14,19 @@
 /// not defined stands for none. Shapes and formats are the Preparation's.
 namespace lamina {
 
+/// Weights in eight bits beside those of f32 that they stand for: scale * (weight - zero_point), each of an output channel's
+/// own. They count where input 0 is in eight bits too; the formulas are in docs/inside/precision.md.
+struct EightBitWeights {
+  Tensor weight = {};      ///< i8, shaped as those of f32; undefined: there are none
+  Tensor scale = {};       ///< f32 [OC]
+  Tensor zero_point = {};  ///< i32 [OC]; undefined: 0
+  Tensor bias = {};        ///< i32 [OC], in units of `bias_scale`; undefined: the bias is that of f32, if there is one
+  Tensor bias_scale = {};  ///< f32 [OC]; counts if it is the input's scale times the weights', rounded once
+  bool whole = false;      ///< the output is the sums as they are, i32
+
+  bool defined() const { return weight.defined(); }
+};
+
 struct ConvProblem {
   static constexpr std::string_view what = "conv2d";
   static constexpr bool of_convolutions = true;  ///< Preparation::algorithm is about it
@@ -24,6 +37,7 @@ struct ConvProblem {
   /// The channels of each image are multiplied by input 1, [N, C, 1, 1], before the padding's zeros are put around
   /// them.
   bool scaled = false;
+  EightBitWeights eight = {};
 };
 
 /// output [rows, out] = input [rows, in] * weight' + bias
@@ -34,6 +48,7 @@ struct LinearProblem {
   Tensor weight = {};  ///< [out, in]
   Tensor bias = {};    ///< [out]
   Epilogue epilogue = {};
+  EightBitWeights eight = {};
 };
 
 /// The largest value of each window (NaN if there is one in it); its mean; or the mean of windows that cover the image,

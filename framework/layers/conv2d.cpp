@@ -118,6 +118,10 @@ Shape Conv2d::output_shape(std::span<const Shape> inputs) const {
   return pool_ ? pool_->output_shape({&map, 1}) : map;
 }
 
+DType Conv2d::output_dtype(std::span<const DType> inputs) const {
+  return eight_.whole ? DType::i32 : Module::output_dtype(inputs);
+}
+
 double Conv2d::flops(std::span<const Shape> inputs) const { return geometry(inputs[0]).flops(); }
 
 ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
@@ -125,14 +129,15 @@ ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
                         .weight = weight(),
                         .bias = bias(),
                         .epilogue = {.chain = chain_},
-                        .scaled = scaled_};
+                        .scaled = scaled_,
+                        .eight = eight_};
   const ConvGeometry& g = result.geometry;
   if (pool_) result.epilogue.pool = pool_->geometry({g.batch, g.out_channels, g.out_height, g.out_width});
   return result;
 }
 
 Module::Absorbed Conv2d::absorb(const Module& next, std::span<const Operand> operands) const {
-  if (pool_) return {};
+  if (pool_ || eight_.whole) return {};
   if (const auto* norm = dynamic_cast<const BatchNorm2d*>(&next)) {
     const auto [scale, shift] = norm->coefficients();
     const auto rounded = [](const std::vector<double>& values) {
@@ -156,11 +161,12 @@ Module::Absorbed Conv2d::absorb(const Module& next, std::span<const Operand> ope
 std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) const {
   const std::size_t channels = std::max(factors.scale.size(), factors.shift.size());
   if (!chain_.empty() || channels != static_cast<std::size_t>(options_.out) || !weight().defined()) return nullptr;
+  if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
   if (options_.bias && !bias().defined()) return nullptr;
   Conv2dOptions options = options_;
   options.bias = true;
   auto folded = std::make_shared<Conv2d>(options);
-  folded->scaled_ = scaled_;
+  folded->scaled_ = scaled_, folded->eight_ = eight_;
   folded->set_parameter("weight", factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
   folded->set_parameter("bias", detail::scaled_and_shifted(bias(), factors));
   return folded;
@@ -177,7 +183,7 @@ std::shared_ptr<const Conv2d> Conv2d::with_live_window(const Shape& input) const
   const ConvGeometry whole = geometry(input);
   const detail::LiveWindow window = detail::live_window(whole);
   const ConvGeometry& part = window.geometry;
-  if (part == whole || !weight().defined()) return nullptr;
+  if (part == whole || !weight().defined() || eight_.defined()) return nullptr;
   Conv2dOptions options = options_;
   options.kernel = {part.kernel_height, part.kernel_width};
   options.padding = {part.padding_height, part.padding_width};

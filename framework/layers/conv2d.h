@@ -36,6 +36,8 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// Throws Error unless it is f32 on the CPU with the shape above.
   void set_weight(Tensor weight) { set_parameter("weight", std::move(weight)); }
   void set_bias(Tensor bias) { set_parameter("bias", std::move(bias)); }
+  /// What the weights were before they were made f32. Factors are not folded into them from then on.
+  void set_eight_bits(EightBitWeights eight) { eight_ = std::move(eight); }
 
   /// All the numbers of this convolution for one input shape [N, C, H, W]. Throws Error if it does not fit.
   ConvGeometry geometry(const Shape& input) const;
@@ -43,6 +45,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   std::string_view op() const override { return "conv2d"; }
   Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
   /// A BatchNorm2d, or known factors and summands of the channels, become part of the weights and the bias; functions
   /// of the elements, additions of other inputs among them, and then a max pooling are done to the result before it is
@@ -65,6 +68,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
 
   Conv2dOptions options_;
   bool scaled_ = false;            // by input 1
+  EightBitWeights eight_;
   PointwiseChain chain_;           // of the epilogue
   std::optional<MaxPool2d> pool_;  // after it
 };

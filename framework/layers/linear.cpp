@@ -71,6 +71,10 @@ Shape Linear::output_shape(std::span<const Shape> inputs) const {
   return output;
 }
 
+DType Linear::output_dtype(std::span<const DType> inputs) const {
+  return eight_.whole ? DType::i32 : Module::output_dtype(inputs);
+}
+
 double Linear::flops(std::span<const Shape> inputs) const {
   const double rows = static_cast<double>(inputs[0].with_batch(1).numel()) / options_.in;
   return 2.0 * rows * options_.in * options_.out;
@@ -83,6 +87,7 @@ std::shared_ptr<const Linear> Linear::after_flatten() const {
 }
 
 Module::Absorbed Linear::absorb(const Module& next, std::span<const Operand> operands) const {
+  if (eight_.whole) return {};
   if (const auto factors = detail::per_channel(next, operands, options_.out, 0); factors && chain_.empty()) {
     if (auto folded = scaled(*factors)) return {.module = std::move(folded), .parameters = true};
   }
@@ -94,10 +99,11 @@ Module::Absorbed Linear::absorb(const Module& next, std::span<const Operand> ope
 /// With the factors in the weights and in the bias; null if those are not set.
 std::shared_ptr<const Linear> Linear::scaled(const detail::PerChannel& factors) const {
   if (!weight().defined() || (options_.bias && !bias().defined())) return nullptr;
+  if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
   LinearOptions options = options_;
   options.bias = true;
   auto folded = std::make_shared<Linear>(options);
-  folded->flattens_ = flattens_;
+  folded->flattens_ = flattens_, folded->eight_ = eight_;
   folded->set_weight(factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
   folded->set_bias(detail::scaled_and_shifted(bias(), factors));
   return folded;
@@ -109,7 +115,8 @@ LinearProblem Linear::problem(std::span<const Shape> inputs) const {
           .out = options_.out,
           .weight = weight(),
           .bias = bias(),
-          .epilogue = {.chain = chain_}};
+          .epilogue = {.chain = chain_},
+          .eight = eight_};
 }
 
 /// On a GPU the weights are copied, and may be put in the order of any layout. On the CPU plans share the module's:

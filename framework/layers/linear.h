@@ -25,6 +25,8 @@ class LAMINA_API Linear : public Layer<LinearProblem> {
   /// Throws Error unless it is f32 on the CPU with the shape above.
   void set_weight(Tensor weight) { set_parameter("weight", std::move(weight)); }
   void set_bias(Tensor bias) { set_parameter("bias", std::move(bias)); }
+  /// What the weights were before they were made f32. Factors are not folded into them from then on.
+  void set_eight_bits(EightBitWeights eight) { eight_ = std::move(eight); }
 
   /// This layer with a Flatten before it: input [N, ...] with `in` elements behind N, output [N, out]. What a Plan
   /// makes of the two, because a GPU need not bring an nhwc image into nchw order for it: the columns of the weights
@@ -33,6 +35,7 @@ class LAMINA_API Linear : public Layer<LinearProblem> {
 
   std::string_view op() const override { return "linear"; }
   Shape output_shape(std::span<const Shape> inputs) const override;
+  DType output_dtype(std::span<const DType> inputs) const override;
   double flops(std::span<const Shape> inputs) const override;
   /// Functions of one element that follow are done to the result before it is stored.
   /// So is the addition of a tensor, an input of its own; a known bias becomes the layer's, known factors its weights'.
@@ -48,6 +51,7 @@ class LAMINA_API Linear : public Layer<LinearProblem> {
   LinearOptions options_;
   PointwiseChain chain_;  // of the epilogue
   bool flattens_ = false;
+  EightBitWeights eight_;
 };
 
 }  // namespace lamina

@@ -14,7 +14,7 @@ Shape Reshape::output_shape(std::span<const Shape> inputs) const {
 
 bool Reshape::takes(const Preparation& p) const {
   const View &input = p.input(), &output = p.output();
-  return input.format.dtype == output.format.dtype &&
+  return input.format.dtype == output.format.dtype && input.quantization == output.quantization &&
          detail::same_order(input.shape, input.format.layout, Layout::nchw) &&
          detail::same_order(output.shape, output.format.layout, Layout::nchw);
 }
@@ -49,7 +49,8 @@ Module::Absorbed Flatten::absorb(const Module& next, std::span<const Operand>) c
 /// The elements of an image in another order than nchw would be joined in that order.
 bool Flatten::takes(const Preparation& p) const {
   const Format input = p.input().format, output = p.output().format;
-  return input.dtype == output.dtype && output.layout == Layout::nchw &&
+  return input.dtype == output.dtype && p.input().quantization == p.output().quantization &&
+         output.layout == Layout::nchw &&
          detail::same_order(p.input().shape, input.layout, Layout::nchw);
 }
 

@@ -10,6 +10,14 @@
 /// What a Graph is once the batch, the open extents and some inputs are known.
 namespace lamina::detail {
 
+/// Whole numbers that stand for others: scale * (values - zero_point).
+struct Codes {
+  Tensor values;      ///< u8, i8 or i32
+  Tensor scale;       ///< f32 of one element, or of as many as the axis has
+  Tensor zero_point;  ///< i32, as many
+  int axis = 0;
+};
+
 /// A network whose every shape, type and constant is known. Nodes are in an order in which each comes after its inputs.
 class Network {
  public:
@@ -21,6 +29,7 @@ class Network {
     DType dtype = DType::f32;
     Tensor constant = {};      ///< on the CPU; undefined unless the output is the same in every run
     std::size_t computed = 0;  ///< bytes of a constant that count among all those that were computed
+    std::shared_ptr<const Codes> codes = {};  ///< what a constant of f32 was in fewer bits
   };
 
   const Node& operator[](int id) const { return nodes_[static_cast<std::size_t>(id)]; }
@@ -43,6 +52,9 @@ class Network {
   }
   /// Frees the value of a constant that no node reads; nothing if it is none.
   void drop_constant(int id);
+  void set_codes(int id, Codes codes) {
+    nodes_[static_cast<std::size_t>(id)].codes = std::make_shared<const Codes>(std::move(codes));
+  }
   void rename(int id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
 
   /// The names of the inputs that a node depends on.

@@ -32,5 +32,6 @@ std::span<const OpRow> product_ops();
 std::span<const OpRow> pool_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> grid_ops();
+std::span<const OpRow> quantized_ops();
 
 }  // namespace lamina::detail

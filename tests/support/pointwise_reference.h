@@ -90,6 +90,10 @@ inline double reference(Pointwise f, double v, double x, double y) {
     case Pointwise::selu: return y * (v > 0 ? v : x * std::expm1(v));
     case Pointwise::shrink: return v < -y ? v + x : v > y ? v - x : std::isnan(v) ? v : 0;
     case Pointwise::is_inf: return std::isinf(v) && (v < 0 ? x : y) != 0;
+    case Pointwise::quantize: {
+      const double q = std::rint(v / x) + y;
+      return std::isnan(q) ? -std::numeric_limits<double>::infinity() : q;
+    }
     default: return std::numeric_limits<double>::quiet_NaN();
   }
 }

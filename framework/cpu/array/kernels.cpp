@@ -25,6 +25,7 @@ bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
   const auto fits = [&](const View& input) {
     return input.shape != p.output().shape || detail::same_order(input.shape, input.format.layout, to.layout);
   };
+  if (p.has_codes() && problem.compute != DType::f32) return false;
   return detail::is_computable(problem, p) && std::ranges::all_of(p.inputs, fits);
 }
 
@@ -73,7 +74,8 @@ std::unique_ptr<Operator> prepare_norm_rows(const NormProblem& problem, const Pr
                        });
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise}};
+constexpr Kernel<PointwiseProblem> pointwise[] = {
+    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, false, false, false, true}};
 constexpr Kernel<MoveProblem> move[] = {{"copies", detail::is_movable, prepare_move}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_rows},

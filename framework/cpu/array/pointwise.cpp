@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lamina/cpu/array/pointwise.h"
 #include "lamina/cpu/simd.h"
@@ -105,6 +106,13 @@ template <class T>
 T shrunk(T v, T bias, T lambda) {
   const T negative = v < -lambda ? v + bias : T{0}, positive = v > lambda ? v - bias : negative;
   return is_nan(v) ? v : positive;
+}
+
+/// The lowest of all for NaN.
+template <class T>
+T quantized(T v, T scale, T zero_point) {
+  const T q = std::rint(v / scale) + zero_point;
+  return is_nan(q) ? -std::numeric_limits<T>::infinity() : q;
 }
 
 template <class T>
@@ -222,6 +230,7 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
       return each(o, output, n, [](T v, T x, T y) {
         return std::isinf(v) && (v < T{0} ? x : y) != T{0};
       });
+    case Pointwise::quantize: return each(o, output, n, [](T v, T x, T y) { return quantized(v, x, y); });
     // Of bits, which floats have no say in.
     case Pointwise::bit_not:
     case Pointwise::bit_and:

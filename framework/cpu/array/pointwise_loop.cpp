@@ -24,8 +24,11 @@ struct alignas(64) Block {
 PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation& p)
     : problem_(problem),
       kernel_(&best_kernel(apply_kernels(), p.device)),
+      codes_(&best_kernel(codes_kernels(), p.device)),
       axes_(detail::broadcast_walk(p.output(), p.inputs)) {
   if (problem_.chain.empty()) problem_.chain.push_back({Pointwise::identity});
+  for (const View& view : p.inputs) quantizations_.push_back(view.quantization);
+  quantizations_.push_back(p.output().quantization);
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const auto is = [&](std::size_t like) {
       return std::ranges::all_of(axes_, [&](const detail::WalkAxis& axis) {
@@ -85,10 +88,10 @@ class PointwiseLoop::Worker {
       case Kind::contiguous:
         memory += static_cast<std::size_t>(first) * size_of(dtype);
         if (dtype == dtype_of<T>) return reinterpret_cast<const T*>(memory);
-        load_block(dtype, memory, space.values, count);
+        load_block(index, dtype, memory, space.values, count);
         break;
       case Kind::one_for_all:
-        load(dtype, memory, space.values, 1);
+        load_block(index, dtype, memory, space.values, 1);
         std::fill(space.values + 1, space.values + count, space.values[0]);
         break;
       case Kind::strided:
@@ -97,22 +100,26 @@ class PointwiseLoop::Worker {
                  reinterpret_cast<std::byte*>(space.values));
         } else {
           gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype), raw_);
-          load_block(dtype, raw_, space.values, count);
+          load_block(index, dtype, raw_, space.values, count);
         }
         break;
     }
     return space.values;
   }
 
-  /// As load() and store(), which are compiled for any processor, but bf16.
-  void load_block(DType dtype, const std::byte* from, T* to, std::int64_t count) const {
+  /// As load() and store(), which are compiled for any processor, but bf16 and what stands for other numbers.
+  void load_block(std::size_t index, DType dtype, const std::byte* from, T* to, std::int64_t count) const {
     if constexpr (std::is_same_v<T, float>) {
+      const Quantization& codes = loop_.quantizations_[index];
+      if (codes.defined()) return loop_.codes_->read(dtype, from, codes, to, count);
       if (dtype == DType::bf16) return loop_.kernel_->widen(reinterpret_cast<const bfloat16*>(from), to, count);
     }
     load(dtype, from, to, count);
   }
   void store_block(const T* from, std::byte* to, std::int64_t count) const {
     if constexpr (std::is_same_v<T, float>) {
+      const Quantization& codes = loop_.quantizations_.back();
+      if (codes.defined()) return loop_.codes_->write(output_.dtype(), from, codes, to, count);
       if (output_.dtype() == DType::bf16) {
         return loop_.kernel_->narrow(from, reinterpret_cast<bfloat16*>(to), count);
       }

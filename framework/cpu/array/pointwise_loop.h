@@ -6,6 +6,7 @@
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/pointwise.h"
+#include "lamina/cpu/codes.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/kernel/rules/walk.h"
@@ -35,6 +36,8 @@ class PointwiseLoop {
 
   PointwiseProblem problem_;
   const ApplyKernel* kernel_;
+  const CodesKernel* codes_;
+  std::vector<Quantization> quantizations_;  // by input, and then the output's
   std::vector<detail::WalkAxis> axes_;
   std::vector<Kind> kinds_;  // by input
 };

@@ -5,6 +5,7 @@
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
+#include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/cpu/conv2d/lanes/lanes.h"
 #include "lamina/cpu/conv2d/pair.h"
 #include "lamina/cpu/conv2d/preference.h"
@@ -127,6 +128,8 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
+constexpr bool codes = true;
+
 constexpr Kernel<ConvProblem> table[] = {
     {"lanes", cpu::takes_lanes<DType::f32>, cpu::prepare_lanes<DType::f32>, cpu::preference::lanes},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
@@ -139,7 +142,12 @@ constexpr Kernel<ConvProblem> table[] = {
     {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true, false, true},
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true, false, true},
     {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true, false,
-     true}};
+     true},
+    {"int8_amx", cpu::int8::takes<Unit::amx>, cpu::int8::prepare<Unit::amx>, nullptr, true, false, false, codes},
+    {"int8_dot", cpu::int8::takes<Unit::dot>, cpu::int8::prepare<Unit::dot>, nullptr, true, false, false, codes},
+    {"int8_fma", cpu::int8::takes<Unit::multiply_add>, cpu::int8::prepare<Unit::multiply_add>, nullptr, true, false,
+     false, codes},
+    {"int8_direct", cpu::int8::takes_direct, cpu::int8::prepare_direct, nullptr, true, false, false, codes}};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/cpu/linear/bf16.h"
 #include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/kernel.h"
@@ -109,7 +110,8 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
 constexpr Kernel<LinearProblem> table[] = {
     {"product", cpu::linear_product::takes, cpu::linear_product::prepare, cpu::linear_product::pays},
     {"dot", takes, prepare},
-    {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear}};
+    {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
+    {"int8", cpu::int8::takes_linear, cpu::int8::prepare_linear, nullptr, false, false, false, true}};
 
 }  // namespace
 

@@ -24,8 +24,12 @@ struct LinearAsConvolution {
     g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
     if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
     const auto pixels = [&](const View& view, int channels) {
-      return View{.shape = {linear.rows, channels, 1, 1}, .format = {view.format.dtype, layout}};
+      return View{.shape = {linear.rows, channels, 1, 1},
+                  .format = {view.format.dtype, layout},
+                  .quantization = view.quantization};
     };
+    problem.eight = linear.eight;
+    if (linear.eight.defined()) problem.eight.weight = linear.eight.weight.view({linear.out, linear.in, 1, 1});
     for (const View& input : p.inputs) inputs.push_back(pixels(input, inputs.empty() ? linear.in : linear.out));
     output = pixels(p.output(), linear.out);
     preparation.inputs = inputs;

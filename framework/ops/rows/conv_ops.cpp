@@ -6,17 +6,23 @@
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/convolve.h"
+#include "lamina/ops/rows/quantized.h"
 #include "lamina/ops/rows/transposed.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
 namespace {
 
+EightBitWeights with_shape(EightBitWeights eight, const Shape& shape) {
+  if (eight.defined()) eight.weight = eight.weight.view(shape);
+  return eight;
+}
+
 /// Both sides alike, or as good as: what the layer's own padding does.
 bool is_symmetric(const Window& w) { return window_count(w, w.begin, w.begin, false) == w.out; }
 
 int convolve_images(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows,
-                    int groups) {
+                    int groups, const EightBitWeights& eight) {
   std::vector<Picks> padded;
   for (std::size_t d = 0; d < windows.size(); ++d) {
     Window& w = windows[d];
@@ -40,12 +46,13 @@ int convolve_images(Expansion& e, int x, const Tensor& weight, const Tensor& bia
                .bias = bias.defined()});
   conv.set_weight(weight);
   if (bias.defined()) conv.set_bias(bias);
+  conv.set_eight_bits(with_shape(eight, weight.shape()));
   return e.add(std::move(conv), {x});
 }
 
 /// The positions in depth that one output sees become channels of a picture.
 int convolve_volumes(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const std::vector<Window>& windows,
-                     int groups) {
+                     int groups, const EightBitWeights& eight) {
   const Window& depth = windows[0];
   if (depth.begin > 0 || depth.end > 0)
     x = pick(e, x, {places_of(e, 2, -depth.begin, depth.in + depth.begin + depth.end, depth.in)});
@@ -60,17 +67,27 @@ int convolve_volumes(Expansion& e, int x, const Tensor& weight, const Tensor& bi
                                        {.extent = slices[4], .stride = 1}}};
   const int images = e.move(x, unfold, {from[0] * depth.out, from[1] * depth.kernel, from[3], from[4]});
   const Tensor flat = weight.view({filter[0], filter[1] * filter[2], filter[3], filter[4]});
-  const int maps = convolve_images(e, images, flat, bias, {windows[1], windows[2]}, groups);
+  const int maps = convolve_images(e, images, flat, bias, {windows[1], windows[2]}, groups, eight);
   const Shape to = e.shape(maps);
   const int volumes = e.reshape(maps, {from[0], depth.out, to[1], to[2], to[3]});
   return e.permute(volumes, std::vector<int>{0, 2, 1, 3, 4});
 }
 
 int conv(Expansion& e) {
-  const int x = as_f32(e, e.input(0)), rank = e.rank(x);
-  const Shape shape = e.shape(x);
   const Tensor weight = known_f32(e, 1);
   const Tensor bias = e.has(2) ? known_f32(e, 2) : Tensor();
+  const int x = as_f32(e, e.input(0));
+  return e.cast(convolve_as_said(e, x, weight, bias, eight_bits(e, e.input(1), e.has(2) ? e.input(2) : -1)),
+                e.dtype(e.input(0)));
+}
+
+constexpr OpRow conv_rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}};
+
+}  // namespace
+
+int convolve_as_said(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const EightBitWeights& eight) {
+  const int rank = e.rank(x);
+  const Shape shape = e.shape(x);
   const int groups = e.attributes().integer("group", 1);
   if (rank < 3 || rank > 5) e.refuse("expected an operand with 1 to 3 spatial dimensions, got ", shape);
   if (static_cast<int>(weight.shape().rank()) != rank)
@@ -78,21 +95,17 @@ int conv(Expansion& e) {
   if (groups < 1 || shape[1] % groups != 0 || weight.shape()[1] != shape[1] / groups)
     e.refuse("weights ", weight.shape(), " of ", groups, " groups do not fit an operand ", shape);
   const auto filter = weight.shape().extents();
-  const std::vector<Window> windows = read_windows(e, shape, {filter.begin() + 2, filter.end()});
-  return e.cast(convolve(e, x, weight, bias, windows, groups), e.dtype(e.input(0)));
+  return convolve(e, x, weight, bias, read_windows(e, shape, {filter.begin() + 2, filter.end()}), groups, eight);
 }
 
-constexpr OpRow conv_rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}};
-
-}  // namespace
-
-int convolve(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows, int groups) {
-  if (windows.size() == 3) return convolve_volumes(e, x, weight, bias, windows, groups);
-  if (windows.size() == 2) return convolve_images(e, x, weight, bias, std::move(windows), groups);
+int convolve(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows, int groups,
+             const EightBitWeights& eight) {
+  if (windows.size() == 3) return convolve_volumes(e, x, weight, bias, windows, groups, eight);
+  if (windows.size() == 2) return convolve_images(e, x, weight, bias, std::move(windows), groups, eight);
   const Shape shape = e.shape(x), filter = weight.shape();
   windows.insert(windows.begin(), Window());
   const int row = convolve_images(e, e.reshape(x, {shape[0], shape[1], 1, shape[2]}),
-                                  weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups);
+                                  weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups, eight);
   const Shape to = e.shape(row);
   return e.reshape(row, {to[0], to[1], to[3]});
 }

@@ -7,6 +7,7 @@
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/rows/quantized.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -65,7 +66,10 @@ int gemm(Expansion& e) {
     if (turn_a) a = e.permute(a, std::vector<int>{1, 0});
     const Tensor bias = summand ? as_bias(e, e.input(2), weight.shape()[0], beta) : Tensor();
     summand &= !bias.defined();
-    product = linear(e, a, weight, bias);
+    EightBitWeights eight;
+    if (alpha == 1 && (!summand || bias.defined()))
+      eight = eight_bits(e, b, bias.defined() && beta == 1 ? e.input(2) : -1, !turn_b);
+    product = linear(e, a, weight, bias, eight);
   } else {
     const int other = is_float(dtype) ? as_f32(e, b) : b;
     if (!is_float(dtype) && (alpha != 1 || beta != 1)) e.refuse("whole numbers can have no alpha and beta");
@@ -97,13 +101,14 @@ int multiply(Expansion& e, int a, int b, const MatMulProblem& problem) {
   return e.solve(problem, to_shape(to), e.dtype(a), {a, b});
 }
 
-int linear(Expansion& e, int x, const Tensor& weight, const Tensor& bias) {
+int linear(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const EightBitWeights& eight) {
   const Shape from = e.shape(x);
   const std::int64_t out = weight.shape()[0], in = weight.shape()[1];
   if (from[-1] != in) e.refuse("cannot multiply ", from, " by a matrix of ", in, " rows");
   Linear layer({.in = to_int(e, in), .out = to_int(e, out), .bias = bias.defined()});
   layer.set_weight(weight);
   if (bias.defined()) layer.set_bias(bias);
+  layer.set_eight_bits(eight);
   if (from.rank() > 1) return e.add(std::move(layer), {x});
   return e.reshape(e.add(std::move(layer), {e.reshape(x, {1, in})}), {out});
 }
@@ -114,13 +119,14 @@ int matmul(Expansion& e, int a, int b) {
   if (dtype != e.dtype(b)) e.refuse("expected operands of one type, got ", dtype, " and ", e.dtype(b));
   if (dtype == DType::boolean) e.refuse("cannot multiply truth values");
   const bool row = e.rank(a) == 1, column = e.rank(b) == 1;
+  const EightBitWeights known_codes = e.rank(b) == 2 ? eight_bits(e, b, -1, true) : EightBitWeights();
   if (is_float(dtype)) a = as_f32(e, a), b = as_f32(e, b);
   if (row) a = e.reshape(a, {1, e.shape(a)[0]});
   if (column) b = e.reshape(b, {e.shape(b)[0], 1});
   int product = 0;
   if (is_weight(e, b, e.rank(a))) {
     const Shape matrix = {e.shape(b)[-2], e.shape(b)[-1]};
-    product = linear(e, a, scaled(e.known(b).view(matrix), true, 1), {});
+    product = linear(e, a, scaled(e.known(b).view(matrix), true, 1), {}, known_codes);
   } else {
     product = multiply(e, a, b, {});
   }

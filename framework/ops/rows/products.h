@@ -6,7 +6,7 @@ namespace lamina::detail {
 
 /// x [..., in] times the transpose of weights [out, in], plus a bias [out] where there is one; f32, x of rank 1 or
 /// more.
-int linear(Expansion& e, int x, const Tensor& weight, const Tensor& bias);
+int linear(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const EightBitWeights& eight = {});
 
 /// numpy.matmul, in the type of a: whole numbers too. A known matrix b makes it a fully connected layer.
 int matmul(Expansion& e, int a, int b);

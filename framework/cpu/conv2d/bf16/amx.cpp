@@ -15,7 +15,7 @@ constexpr std::int64_t weights_row = filters * 2 * sizeof(std::uint16_t);
 
 /// R times 16 positions, the last 16 of which may be some that the ones before have too: they are computed twice, to
 /// the same bits, so that nothing is read past the last.
-template <class Tiles, int R>
+template <class Tiles, DType of, int R>
 void multiply_rows(const Tile& t, int positions) {
   const auto* const input = static_cast<const std::uint16_t*>(t.input);
   const std::int64_t row = t.pixel * static_cast<std::int64_t>(sizeof(std::uint16_t));
@@ -35,13 +35,13 @@ void multiply_rows(const Tile& t, int positions) {
     fetch = fetch_ahead(fetch, t.fetch_lines);
     Tiles::template load<6>(weights, weights_row);
     Tiles::template load<4>(x, row);
-    Tiles::template multiply<0, 4, 6>();
+    Tiles::template multiply<of, 0, 4, 6>();
     Tiles::template load<7>(weights + 2 * 16, weights_row);
-    Tiles::template multiply<1, 4, 7>();
+    Tiles::template multiply<of, 1, 4, 7>();
     if constexpr (R == 2) {
       Tiles::template load<5>(x + second * t.pixel, row);
-      Tiles::template multiply<2, 5, 6>();
-      Tiles::template multiply<3, 5, 7>();
+      Tiles::template multiply<of, 2, 5, 6>();
+      Tiles::template multiply<of, 3, 5, 7>();
     }
   }
   Tiles::template store<0>(sums, sums_row);
@@ -52,15 +52,15 @@ void multiply_rows(const Tile& t, int positions) {
   }
 }
 
-template <class Tiles>
+template <class Tiles, DType of>
 void multiply(const Tile& tile, int positions) {
-  positions > rows ? multiply_rows<Tiles, 2>(tile, positions) : multiply_rows<Tiles, 1>(tile, positions);
+  positions > rows ? multiply_rows<Tiles, of, 2>(tile, positions) : multiply_rows<Tiles, of, 1>(tile, positions);
 }
 
-template <class Tiles>
+template <class Tiles, DType of = DType::bf16>
 constexpr Engine engine(std::string_view what) {
   return {.unit = Unit::amx,
-          .operand = DType::bf16,
+          .operand = of,
           .set = InstructionSet::avx512,
           .what = what,
           .filters = filters,
@@ -71,7 +71,7 @@ constexpr Engine engine(std::string_view what) {
           .cache = 2 << 20,
           .begin = Tiles::begin,
           .end = Tiles::end,
-          .multiply = multiply<Tiles>};
+          .multiply = multiply<Tiles, of>};
 }
 
 }  // namespace
@@ -83,6 +83,21 @@ std::span<const Engine> amx_engines() {
 #else
   return {};
 #endif
+}
+
+std::span<const Engine> int8_amx_engines() {
+#if defined(__x86_64__)
+  static constexpr Engine engines[] = {engine<Tiles, DType::u8>("AMX"), engine<Tiles, DType::i8>("AMX")};
+  return engines;
+#else
+  return {};
+#endif
+}
+
+std::span<const Engine> int8_amx_models() {
+  static constexpr Engine models[] = {engine<TileModel, DType::u8>("a model of AMX"),
+                                      engine<TileModel, DType::i8>("a model of AMX")};
+  return models;
 }
 
 const Engine& amx_model() {

@@ -140,16 +140,31 @@ class Band {
 
   /// `count` neighbouring outputs from `pixel` of the image on.
   void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
-    const std::int64_t size = p_.output_type == DType::bf16 ? 2 : 4, filters = engine_.filters;
+    const auto size = static_cast<std::int64_t>(size_of(p_.output_type));
+    const std::int64_t filters = engine_.filters;
     const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
     const std::int64_t place = (image_ * layer_.rows * layer_.out_row + pixel - origin_) * p_.output_pitch + channel;
+    const std::int64_t packed = (std::int64_t{group_} * layer_.filter_blocks + block) * filters;
+    const auto there = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters));
+    std::byte* const output = static_cast<std::byte*>(p_.output) + place * size;
+    if (const Int8End* const whole = p_.int8_end; whole != nullptr) {
+      return whole->kernel->finish(whole->end, {.sums = reinterpret_cast<const std::int32_t*>(sums),
+                                                .row = filters,
+                                                .offset = whole->offset.data() + packed,
+                                                .factor = whole->factor.data() + packed,
+                                                .bias = whole->bias.data() + packed,
+                                                .output = output,
+                                                .pixel = p_.output_pitch,
+                                                .count = count,
+                                                .channels = there});
+    }
     const Write write = {.sums = sums,
                          .row = filters,
-                         .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
-                         .output = static_cast<std::byte*>(p_.output) + place * size,
+                         .bias = p_.bias + packed,
+                         .output = output,
                          .pixel = p_.output_pitch,
                          .count = count,
-                         .filters = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters))};
+                         .filters = there};
     const std::byte* residual = static_cast<const std::byte*>(p_.residual);
     if (residual != nullptr) residual += place * size;
     finish(*layer_.moves, epilogue_, write, p_.output_type, residual, results_, addends_);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/codes.h"
 #include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
@@ -108,6 +109,14 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
 /// `bias` [OC] or null; `packed` is bias_size() floats.
 void pack_bias(const Layer& layer, const float* bias, float* packed);
 
+/// What becomes of sums of i32; its arrays are of Layer::bias_size().
+struct Int8End {
+  SumsEnd end;
+  const CodesKernel* kernel = nullptr;
+  std::vector<std::int32_t> offset = {};
+  std::vector<float> factor = {}, bias = {};
+};
+
 struct Pointers {
   const void* input = nullptr;            // [N, C, H, W] in Layer::input
   const std::uint16_t* weight = nullptr;  // as pack_weights() wrote it
@@ -119,6 +128,8 @@ struct Pointers {
   // Elements from pixel to pixel, of an nhwc input of bf16, and of residual and output; 0: C and OC. The input's is
   // even where they are not C, and it begins at a multiple of 4 bytes.
   std::int64_t input_pitch = 0, output_pitch = 0;
+  std::uint8_t padding = 0;          // each byte of what stands around the image
+  const Int8End* int8_end = nullptr;  // where sums are i32, in place of bias, residual and epilogue
 };
 
 /// `workspace` is 64-byte aligned and Layer::workspace() bytes, of as many threads as the pool has at most.

@@ -28,6 +28,7 @@ class BandCopy {
   void run() { layer_.linear ? copy_pixels() : copy_rows(); }
 
  private:
+  bfloat16 around() const { return {static_cast<std::uint16_t>(p_.padding * 0x101)}; }
   std::int64_t element_size() const { return layer_.engine->widened ? 4 : 2; }
   /// Block 0 of a phase, a row of it, a position of that.
   std::byte* place(std::int64_t phase, std::int64_t row, std::int64_t position) const {
@@ -50,7 +51,7 @@ class BandCopy {
   void zero(std::byte* to, std::int64_t count) const {
     if (count <= 0) return;
     for (int b = 0; b < layer_.blocks; ++b, to += block_elements() * element_size()) {
-      std::memset(to, 0, static_cast<std::size_t>(count * step_channels * element_size()));
+      std::memset(to, p_.padding, static_cast<std::size_t>(count * step_channels * element_size()));
     }
   }
 
@@ -161,7 +162,7 @@ class BandCopy {
   void fold_rows() {
     const std::int64_t channels = g_.in_channels, length = layer_.row_elements();
     bfloat16* const zeros = row_ + layer_.folded * length;
-    std::fill_n(zeros, length, bfloat16());
+    std::fill_n(zeros, length, around());
     std::array<std::int64_t, step_channels> held;  // rows of the image, in memory
     held.fill(-1);
     std::array<const bfloat16*, step_channels> all = {};
@@ -196,9 +197,9 @@ class BandCopy {
   void padded_row(int row, bfloat16* to) const {
     const std::int64_t left = std::int64_t{g_.padding_width} * g_.in_channels;
     const std::int64_t end = left + std::int64_t{g_.in_width} * g_.in_channels;
-    std::fill(to, to + left, bfloat16());
+    std::fill(to, to + left, around());
     convert_row(row, to + left);
-    std::fill(to + end, to + layer_.row_elements(), bfloat16());
+    std::fill(to + end, to + layer_.row_elements(), around());
   }
 
   const Layer& layer_;

@@ -1,4 +1,5 @@
-// AVX512-BF16: VDPBF16PS adds the products of 16 pairs of bf16 to 16 sums in f32. A tile is up to 14 positions times
+// AVX512-BF16: VDPBF16PS adds the products of 16 pairs of bf16 to 16 sums in f32. AVX512-VNNI: VPDPBUSD adds those of 16
+// fours of u8 and i8 to 16 sums in i32; 128 more than i8 is u8, and 128 times the weights is taken off later. A tile is up to 14 positions times
 // two vectors of filters: 28 sums, two vectors of weights and one pair of values, which all filters share, fill the 32
 // registers, as in the fp32 kernel (blocked_tile-inl.h).
 
@@ -11,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#define LAMINA_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#define LAMINA_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,avx512vnni")))
 #endif
 
 namespace lamina::cpu::bf16 {
@@ -21,16 +22,40 @@ namespace {
 
 constexpr int filters = 32, max_positions = 14;
 
+struct OfBf16 {
+  using Sums = __m512;
+  static LAMINA_DOT Sums zero() { return _mm512_setzero_ps(); }
+  static LAMINA_DOT __m512i values(int pair) { return _mm512_set1_epi32(pair); }
+  static LAMINA_DOT Sums add(Sums sums, __m512i values, __m512i weights) {
+    return _mm512_dpbf16_ps(sums, (__m512bh)weights, (__m512bh)values);
+  }
+  static LAMINA_DOT void store(float* to, Sums sums) { _mm512_store_ps(to, sums); }
+};
+
+template <bool is_signed>
+struct OfBytes {
+  using Sums = __m512i;
+  static LAMINA_DOT Sums zero() { return _mm512_setzero_si512(); }
+  static LAMINA_DOT __m512i values(int four) {
+    const __m512i bytes = _mm512_set1_epi32(four);
+    return is_signed ? _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) : bytes;
+  }
+  static LAMINA_DOT Sums add(Sums sums, __m512i values, __m512i weights) {
+    return _mm512_dpbusd_epi32(sums, values, weights);
+  }
+  static LAMINA_DOT void store(float* to, Sums sums) { _mm512_store_si512(to, sums); }
+};
+
 /// `fixed`: positions are step_channels apart, constants in the instructions. Otherwise an address for every third of
 /// them, the two between reached by one and two times the distance.
-template <int P, bool fixed>
+template <class Of, int P, bool fixed>
 LAMINA_DOT void multiply_tile(const Tile& t) {
-  __m512 sums[P][2];
+  typename Of::Sums sums[P][2];
 #pragma GCC unroll 14
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      sums[p][v] = _mm512_setzero_ps();
+      sums[p][v] = Of::zero();
     }
   }
   const auto* const input = static_cast<const std::uint16_t*>(t.input);
@@ -51,10 +76,10 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
       for (int p = 0; p < P; ++p) {
         int pair = 0;
         std::memcpy(&pair, fixed ? x[0] + p * step_channels : x[p / 3] + p % 3 * pixel, sizeof pair);
-        const __m512i values = _mm512_set1_epi32(pair);
+        const __m512i values = Of::values(pair);
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
-          sums[p][v] = _mm512_dpbf16_ps(sums[p][v], (__m512bh)weights[v], (__m512bh)values);
+          sums[p][v] = Of::add(sums[p][v], values, weights[v]);
         }
       }
 #pragma GCC unroll 5
@@ -64,41 +89,54 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
 #pragma GCC unroll 14
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) _mm512_store_ps(t.sums + p * t.sums_row + v * 16, sums[p][v]);
+    for (int v = 0; v < 2; ++v) Of::store(t.sums + p * t.sums_row + v * 16, sums[p][v]);
   }
 }
 
-template <bool fixed, int... index>
+template <class Of, bool fixed, int... index>
 constexpr std::array<void (*)(const Tile&), sizeof...(index)> tiles_of(std::integer_sequence<int, index...>) {
-  return {multiply_tile<index + 1, fixed>...};
+  return {multiply_tile<Of, index + 1, fixed>...};
 }
 
+template <class Of>
 void multiply(const Tile& tile, int positions) {
   using Counts = std::make_integer_sequence<int, max_positions>;
-  static constexpr auto fixed = tiles_of<true>(Counts()), any = tiles_of<false>(Counts());
+  static constexpr auto fixed = tiles_of<Of, true>(Counts()), any = tiles_of<Of, false>(Counts());
   (tile.pixel == step_channels ? fixed : any)[static_cast<std::size_t>(positions - 1)](tile);
+}
+
+template <class Of>
+constexpr Engine engine(DType operand, std::string_view what) {
+  return {.unit = Unit::dot,
+          .operand = operand,
+          .set = InstructionSet::avx512,
+          .what = what,
+          .filters = filters,
+          .positions = max_positions,
+          .widened = false,
+          .any_pixel = true,
+          .rate = 64,
+          .cache = 1 << 20,
+          .begin = nullptr,
+          .end = nullptr,
+          .multiply = multiply<Of>};
 }
 
 }  // namespace
 
 std::span<const Engine> dot_engines() {
-  static constexpr Engine engines[] = {{.unit = Unit::dot,
-                                        .operand = DType::bf16,
-                                        .set = InstructionSet::avx512,
-                                        .what = "AVX512-BF16",
-                                        .filters = filters,
-                                        .positions = max_positions,
-                                        .widened = false,
-                                        .any_pixel = true,
-                                        .rate = 64,
-                                        .cache = 1 << 20,
-                                        .begin = nullptr,
-                                        .end = nullptr,
-                                        .multiply = multiply}};
+  static constexpr Engine engines[] = {engine<OfBf16>(DType::bf16, "AVX512-BF16")};
+  return engines;
+}
+
+std::span<const Engine> int8_dot_engines() {
+  static constexpr Engine engines[] = {engine<OfBytes<false>>(DType::u8, "AVX512-VNNI"),
+                                       engine<OfBytes<true>>(DType::i8, "AVX512-VNNI")};
   return engines;
 }
 #else
 std::span<const Engine> dot_engines() { return {}; }
+std::span<const Engine> int8_dot_engines() { return {}; }
 #endif
 
 }  // namespace lamina::cpu::bf16

@@ -46,7 +46,7 @@ enum class Unit { amx, dot, multiply_add };
 
 struct Engine {
   Unit unit;
-  DType operand;             // what it multiplies: bf16, or f32
+  DType operand;             // what it multiplies: bf16, f32, or u8 or i8 with weights of i8
   InstructionSet set;        // of what surrounds it; multiply_add: of the unit too
   std::string_view what;     // for people
   int filters;               // of a block
@@ -79,7 +79,12 @@ std::span<const Engine> dot_engines();
 std::span<const Engine> multiply_add_engines();
 /// Those of f32 that this machine runs, the fastest first; the last one is plain C++.
 std::span<const Engine> f32_engines();
+/// Those of products of u8 and i8, whose sums are i32: of positions of u8, and of i8. The last two are for any machine.
+std::span<const Engine> int8_amx_engines();
+std::span<const Engine> int8_dot_engines();
+std::span<const Engine> int8_multiply_add_engines();
 /// AMX's driver over a model of its instructions in plain C++, for tests on machines without them.
 const Engine& amx_model();
+std::span<const Engine> int8_amx_models();
 
 }  // namespace lamina::cpu::bf16

@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "lamina/tensor/dtype.h"
+
 /// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments.
 /// Tiles are of 16 rows of 64 bytes, but for fewer than 32 channels: then 4 and 5, values of positions, have shorter
 /// rows and 6 and 7, weights, fewer rows.
@@ -46,9 +48,24 @@ struct TileModel {
       to = at(to, stride);
     }
   }
-  /// TDPBF16PS: c[m][n] += a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1], k = 0 ... depth - 1.
-  template <int c, int a, int b>
+  /// TDPBF16PS: c[m][n] += a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1], k = 0 ... depth - 1. TDPBUSD and TDPBSSD the
+  /// same of fours of bytes, in i32 that wraps.
+  template <DType of, int c, int a, int b>
   static void multiply() {
+    if constexpr (of != DType::bf16) {
+      for (std::size_t m = 0; m < 16; ++m) {
+        for (std::size_t n = 0; n < 16; ++n) {
+          for (std::size_t k = 0; k < depth; ++k) {
+            for (int byte = 0; byte < 32; byte += 8) {
+              const auto x = static_cast<std::uint8_t>(tiles[a][m][k] >> byte);
+              const int value = of == DType::u8 ? int{x} : int{static_cast<std::int8_t>(x)};
+              tiles[c][m][n] += static_cast<std::uint32_t>(value * static_cast<std::int8_t>(tiles[b][k][n] >> byte));
+            }
+          }
+        }
+      }
+      return;
+    }
     for (std::size_t m = 0; m < 16; ++m) {
       for (std::size_t n = 0; n < 16; ++n) {
         float sum = number(tiles[c][m][n]);
@@ -105,9 +122,16 @@ struct Tiles {
   static void store(void* to, std::int64_t stride) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(t) : "memory");
   }
-  template <int c, int a, int b>
+  /// Of bf16, or of u8 or i8 with weights of i8.
+  template <DType of, int c, int a, int b>
   static void multiply() {
-    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+    if constexpr (of == DType::u8) {
+      __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+    } else if constexpr (of == DType::i8) {
+      __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+    } else {
+      __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+    }
   }
 };
 #endif

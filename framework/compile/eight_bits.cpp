@@ -1,0 +1,161 @@
+// Values that a network quantises and reads again: stored in the eight bits that they have in between.
+//
+// A file says x_q = QuantizeLinear(x) and y = DequantizeLinear(x_q). Here x is a value of u8 or i8 with a scale and a
+// zero point (Program::Value::quantization) which its producer writes and its readers read, as long as a kernel does;
+// neither op is left. Where none does, x stays f32, and the ops are computed as they stand.
+
+#include <algorithm>
+#include <deque>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/layers/elementwise.h"
+#include "lamina/layers/quantization.h"
+
+namespace lamina::detail {
+namespace {
+
+/// The same memory: numbers as what they stand for, or the other way round.
+class Codes final : public Module {
+ public:
+  std::string_view op() const override { return "codes"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
+  bool is_view(std::span<const Shape>) const override { return true; }
+  bool takes(const Preparation& p) const override {
+    const Format from = p.input().format, to = p.output().format;
+    return from.dtype == to.dtype && same_order(p.input().shape, from.layout, to.layout);
+  }
+  std::unique_ptr<Operator> prepare(const Preparation&) const override { fail("codes: a view has no operator"); }
+};
+
+class EightBits : Dataflow {
+ public:
+  EightBits(Program& program, const CompileOptions& options)
+      : Dataflow(program, options), kept_(program.values.size(), false) {
+    for (const int output : program.outputs) kept_[index(output)] = true;
+    for (const auto& [name, value] : program.kept) kept_[index(value)] = true;
+  }
+
+  void store() {
+    if (std::ranges::none_of(program_.operations, [&](const Operation& op) { return codes_of(op).has_value(); })) return;
+    for (const Operation& op : program_.operations) mark(op);
+    unmark_what_does_not_run();
+    for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) join(operation(i));
+    for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) read(operation(i));
+    finish();
+  }
+
+ private:
+  static bool is_one(const Operation& op, QuantizationKind kind) {
+    const auto found = op.module == nullptr ? std::nullopt : quantization_of(*op.module);
+    return found && found->kind == kind;
+  }
+  /// What an operation quantises to, or from.
+  std::optional<QuantizationStep> codes_of(const Operation& op) const {
+    auto found = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : quantization_of(*op.module);
+    if (found && found->kind == QuantizationKind::dequantize) {
+      const DType dtype = program_.value(op.inputs[0]).format.dtype;
+      if (dtype != DType::u8 && dtype != DType::i8) return std::nullopt;
+      found->dtype = dtype;
+    }
+    return found;
+  }
+
+  void set(int value, DType dtype, const Quantization& quantization) {
+    program_.value(value).format.dtype = dtype;
+    program_.value(value).quantization = quantization;
+  }
+  void clear(int value) { set(value, DType::f32, {}); }
+
+  /// The value of f32 beside an operation that quantises, as far as nobody is to see it as f32.
+  void mark(const Operation& op) {
+    const auto step = codes_of(op);
+    if (!step) return;
+    if (step->kind == QuantizationKind::dequantize) {
+      if (!kept_[index(op.output)]) set(op.output, step->dtype, step->codes);
+      return;
+    }
+    const int value = op.inputs[0];
+    const Operation* const from = computes(value);
+    if (from == nullptr || kept_[index(value)] || codes_of(*from)) return;
+    const bool alike = std::ranges::all_of(readers(value), [&](int reader) {
+      const auto other = reader == none ? std::nullopt : codes_of(operation(reader));
+      return other && other->kind == step->kind && other->codes == step->codes && other->dtype == step->dtype;
+    });
+    if (alike) set(value, step->dtype, step->codes);
+  }
+
+  /// Until a kernel takes each operation that has such operands or such a result.
+  void unmark_what_does_not_run() {
+    std::deque<int> left;
+    std::vector<bool> waits(program_.operations.size(), true);
+    for (int i = 0; i < static_cast<int>(program_.operations.size()); ++i) left.push_back(i);
+    const auto look_again = [&](int i) {
+      if (i != none && !waits[index(i)]) left.push_back(i), waits[index(i)] = true;
+    };
+    const auto unmark = [&](int value) {
+      clear(value);
+      look_again(producer(value));
+      for (const int reader : readers(value)) look_again(reader);
+    };
+    while (!left.empty()) {
+      const int i = left.front();
+      left.pop_front(), waits[index(i)] = false;
+      const Operation& op = operation(i);
+      const bool coded = is_coded(op.output) || std::ranges::any_of(op.inputs, [&](int v) { return is_coded(v); });
+      if (op.module == nullptr || !coded || codes_of(op) || runs(op)) continue;
+      if (is_coded(op.output)) {
+        unmark(op.output);
+        continue;
+      }
+      for (const int input : std::vector<int>(op.inputs)) {
+        if (is_coded(input)) unmark(input);
+      }
+    }
+  }
+
+  /// Whoever reads what was quantised as what it stands for reads the value itself, or one that is rounded so.
+  void join(Operation& op) {
+    const auto step = codes_of(op);
+    if (!step || step->kind != QuantizationKind::quantize) return;
+    const int value = op.inputs[0], raw = op.output;
+    std::vector<int> alike;
+    for (const int reader : readers(raw)) {
+      const auto other = reader == none ? std::nullopt : codes_of(operation(reader));
+      if (other && is_coded(operation(reader).output) && other->codes == step->codes) alike.push_back(reader);
+    }
+    int codes = value;
+    if (!is_coded(value)) {
+      if (alike.empty()) return;
+      codes = new_value(program_.value(value).name, shape(value));
+      kept_.push_back(false);
+      set(codes, step->dtype, step->codes);
+      Operation rounding = op;
+      rounding.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}});
+      rounding.output = codes;
+      insert(op, std::move(rounding));
+    }
+    for (const int reader : alike) read_instead(operation(reader).output, codes);
+    if (op.module == nullptr) return;  // nobody else reads it
+    Operation view = op;
+    view.module = std::make_shared<Codes>(), view.view = true, view.inputs = {codes};
+    replace(op, std::move(view));
+  }
+
+  /// What is left of those that undo it.
+  void read(Operation& op) {
+    const auto step = codes_of(op);
+    if (!step || step->kind != QuantizationKind::dequantize || !is_coded(op.output)) return;
+    Operation view = op;
+    view.module = std::make_shared<Codes>(), view.view = true;
+    replace(op, std::move(view));
+  }
+
+  std::vector<bool> kept_;  // by value: somebody is to see it as it is
+};
+
+}  // namespace
+
+void store_eight_bits(Program& program, const CompileOptions& options) { EightBits(program, options).store(); }
+
+}  // namespace lamina::detail

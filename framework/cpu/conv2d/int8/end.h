@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "lamina/cpu/codes.h"
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+
+/// Convolutions of u8 or i8: what of them does not depend on how they are summed.
+namespace lamina::cpu::int8 {
+
+/// What becomes of the sums of (x - x_zero) (w - w_zero), by output channel.
+struct ChannelEnd {
+  SumsEnd end;
+  std::vector<std::int32_t> bias;  ///< added to them
+  std::vector<float> factor, float_bias;
+};
+
+/// Whether its sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight bits; output in
+/// codes, or of f32 or bf16, or the sums. Any layouts.
+bool is_computable(const ConvProblem& problem, const Preparation& preparation);
+
+/// Of a problem that is_computable.
+ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation);
+
+}  // namespace lamina::cpu::int8

@@ -1,0 +1,196 @@
+#include "lamina/cpu/conv2d/int8/kernels.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lamina/base/error.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/cpu/conv2d/int8/end.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/linear_as_convolution.h"
+
+namespace lamina::cpu::int8 {
+namespace {
+
+using bf16::Engine;
+using bf16::Layer;
+
+bool runs(const DeviceDescription& device, Unit unit) {
+  if (unit == Unit::multiply_add) return true;
+  return device.instructions == InstructionSet::avx512 && (unit == Unit::amx ? device.amx_int8 : device.avx512_vnni);
+}
+
+/// Of the instructions described, as far as this machine has them.
+const Engine& engine_of(Unit unit, DType input, const DeviceDescription& device) {
+  const DeviceDescription here = describe(Device::cpu());
+  const Engine* last = nullptr;
+  for (const auto& some :
+       {bf16::int8_amx_engines(), bf16::int8_dot_engines(), bf16::int8_multiply_add_engines()}) {
+    for (const Engine& engine : some) {
+      if (engine.operand != input) continue;
+      last = &engine;
+      if (engine.unit >= unit && engine.set >= device.instructions && runs(here, engine.unit) &&
+          supported(engine.set)) {
+        return engine;
+      }
+    }
+  }
+  return *last;
+}
+
+/// The driver's elements are of two bytes: two channels are one. An odd number of them gets one more, of zero weights.
+ConvGeometry halved(ConvGeometry g) {
+  g.in_channels = (g.group_in_channels() + 1) / 2 * g.groups;
+  return g;
+}
+
+/// How much more than i8 the engine multiplies, for i8 that it takes for u8.
+int shift_of(const Engine& engine) { return engine.operand == DType::i8 && engine.unit == Unit::dot ? 128 : 0; }
+
+struct Packed {
+  Layer layer;
+  Tensor weight;
+  bf16::Int8End end;
+};
+
+/// Bytes in the order of the driver's numbers: [block of filters][step][pair][filter][4].
+void pack_weights(const Layer& layer, const ConvGeometry& g, const std::int8_t* weight, std::int8_t* packed) {
+  const ConvGeometry& half = layer.geometry;
+  const int filters = layer.engine->filters, window = g.kernel_height * g.kernel_width;
+  for (std::int64_t index = 0; index < std::int64_t{g.groups} * layer.filter_blocks; ++index) {
+    const std::int64_t group = index / layer.filter_blocks, block = index % layer.filter_blocks;
+    const auto there = static_cast<int>(std::min<std::int64_t>(filters, g.group_out_channels() - block * filters));
+    const std::int8_t* const first_filter = weight + (group * g.group_out_channels() + block * filters) * g.reduction();
+    std::int8_t* out = packed + 2 * index * layer.block_weights();
+    for (int step = 0; step < layer.steps(); ++step) {
+      const int tap = layer.tap_of(step), number = layer.block_of(step), first = layer.first_channel(number);
+      const int pairs = step < layer.whole_steps() ? 16 : layer.last_pairs;
+      for (int i = 0; i < std::min(2 * pairs, layer.channels - first); ++i) {
+        const int pair = first + i;
+        if (pair < number * bf16::step_channels) continue;  // the step before has it
+        const int of = layer.folded > 0 ? pair % half.in_channels : pair;
+        const int place = layer.folded > 0 ? tap * g.kernel_width + pair / half.in_channels : tap;
+        for (int byte = 0; byte < 2; ++byte) {
+          const std::int64_t channel = 2 * of + byte;
+          if (channel >= g.group_in_channels()) continue;
+          const std::int8_t* from = first_filter + channel * window + place;
+          std::int8_t* to = out + std::int64_t{i / 2} * 4 * filters + i % 2 * 2 + byte;
+          for (int f = 0; f < there; ++f, from += g.reduction(), to += 4) *to = *from;
+        }
+      }
+      out += std::int64_t{pairs} * 4 * filters;
+    }
+  }
+}
+
+Packed packed(const ConvProblem& problem, const Engine& engine, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  Packed result = {Layer(halved(g), engine, {DType::bf16, Layout::nhwc}, p.threads), {}, {}};
+  const Layer& layer = result.layer;
+  result.weight = Tensor::zeros({2 * layer.packed_size()}, DType::i8);
+  const auto* const weight = static_cast<const std::int8_t*>(problem.eight.weight.raw());
+  pack_weights(layer, g, weight, static_cast<std::int8_t*>(result.weight.raw()));
+  const ChannelEnd end = channel_end(problem, p);
+  const std::int32_t zero = p.input().quantization.zero_point + shift_of(engine);
+  const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
+  bf16::Int8End& packed_end = result.end;
+  packed_end = {.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
+  packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
+  for (std::size_t c = 0; c < end.bias.size(); ++c) {
+    const auto filters = static_cast<std::size_t>(g.group_out_channels());
+    const std::size_t at = c / filters * group_size + c % filters;
+    const std::int8_t* const filter = weight + static_cast<std::int64_t>(c) * g.reduction();
+    const std::int32_t sum = std::accumulate(filter, filter + g.reduction(), std::int32_t{0});
+    packed_end.offset[at] = static_cast<std::int32_t>(static_cast<std::uint32_t>(end.bias[c]) -
+                                                      static_cast<std::uint32_t>(zero) * static_cast<std::uint32_t>(sum));
+    packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
+  }
+  return result;
+}
+
+/// Pixels with one channel more.
+void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, int channels, std::uint8_t* to,
+           ThreadPool& pool) {
+  constexpr std::int64_t piece = 4096;
+  pool.parallel_for((pixels + piece - 1) / piece, [&](std::int64_t task, int) {
+    for (std::int64_t i = task * piece; i < std::min(pixels, (task + 1) * piece); ++i) {
+      std::copy_n(from + i * pitch, channels, to + i * (channels + 1));
+      to[i * (channels + 1) + channels] = 0;
+    }
+  });
+}
+
+}  // namespace
+
+template <Unit unit>
+bool takes(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  if (!runs(p.device, unit) || !is_computable(problem, p) || problem.eight.zero_point.defined()) return false;
+  if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
+  const View& input = p.input();
+  if (input.is_slice() && (input.channels % 4 != 0 || input.alignment % 4 != 0)) return false;
+  return input.format.layout == Layout::nhwc && p.output().format.layout == Layout::nhwc;
+}
+
+std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Preparation& p, const Engine& engine) {
+  const ConvGeometry& g = problem.geometry;
+  const Packed parts = packed(problem, engine, p);
+  const bool widens = g.in_channels % 2 != 0;
+  const std::size_t own = parts.layer.workspace(p.threads);
+  const std::size_t wide = widens ? static_cast<std::size_t>(g.batch * g.in_pixels() * (g.in_channels + 1)) : 0;
+  return detail::make_operator(
+      detail::concat("int8: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
+                     parts.layer.direct ? ", input where it lies" : "", ", ", name(engine.set)),
+      {.workspace = own + wide, .parameters = parts.weight.bytes() + parts.end.offset.size() * 12},
+      [parts, g, own, widens, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
+       zero = p.input().quantization.zero_point](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                 const Execution& execution) {
+        auto* const workspace = static_cast<std::byte*>(execution.workspace);
+        const void* input = inputs[0].raw();
+        if (widens) {
+          auto* const wider = reinterpret_cast<std::uint8_t*>(workspace + own);
+          widen(static_cast<const std::uint8_t*>(input), g.batch * g.in_pixels(), from, g.in_channels, wider,
+                *execution.pool);
+          input = wider;
+        }
+        convolve(parts.layer,
+                 {.input = input,
+                  .weight = static_cast<const std::uint16_t*>(parts.weight.raw()),
+                  .output = outputs[0].raw(),
+                  .output_type = outputs[0].dtype(),
+                  .input_pitch = (widens ? g.in_channels + 1 : from) / 2,
+                  .output_pitch = to,
+                  .padding = static_cast<std::uint8_t>(zero),
+                  .int8_end = &parts.end},
+                 {}, *execution.pool, workspace);
+      });
+}
+
+template <Unit unit>
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+  return prepare_with(problem, p, engine_of(unit, p.input().format.dtype, p.device));
+}
+
+#define LAMINA_INT8_UNIT(unit)                                       \
+  template bool takes<unit>(const ConvProblem&, const Preparation&); \
+  template std::unique_ptr<Operator> prepare<unit>(const ConvProblem&, const Preparation&)
+LAMINA_INT8_UNIT(Unit::amx);
+LAMINA_INT8_UNIT(Unit::dot);
+LAMINA_INT8_UNIT(Unit::multiply_add);
+#undef LAMINA_INT8_UNIT
+
+bool takes_linear(const LinearProblem& problem, const Preparation& p) {
+  const detail::LinearAsConvolution conv(problem, p, Layout::nhwc);
+  return takes_direct(conv.problem, conv.preparation);
+}
+
+std::unique_ptr<Operator> prepare_linear(const LinearProblem& problem, const Preparation& p) {
+  const detail::LinearAsConvolution conv(problem, p, Layout::nhwc);
+  if (takes<Unit::amx>(conv.problem, conv.preparation)) return prepare<Unit::amx>(conv.problem, conv.preparation);
+  if (takes<Unit::dot>(conv.problem, conv.preparation)) return prepare<Unit::dot>(conv.problem, conv.preparation);
+  if (!takes<Unit::multiply_add>(conv.problem, conv.preparation)) return prepare_direct(conv.problem, conv.preparation);
+  return prepare<Unit::multiply_add>(conv.problem, conv.preparation);
+}
+
+}  // namespace lamina::cpu::int8

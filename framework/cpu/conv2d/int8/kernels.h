@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+
+#include "lamina/cpu/conv2d/bf16/engine.h"
+#include "lamina/kernel/operator.h"
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+
+/// The rows of the table of convolutions that multiply in eight bits, channels last. The products are exact, so that all
+/// have the same bits.
+namespace lamina::cpu::int8 {
+
+using bf16::Unit;
+
+template <Unit unit>
+bool takes(const ConvProblem& problem, const Preparation& preparation);
+template <Unit unit>
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
+
+/// Plain loops, any geometry.
+bool takes_direct(const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& preparation);
+
+/// A fully connected layer: rows as pixels.
+bool takes_linear(const LinearProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_linear(const LinearProblem& problem, const Preparation& preparation);
+
+}  // namespace lamina::cpu::int8
