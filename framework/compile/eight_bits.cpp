@@ -9,7 +9,7 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/layers/elementwise.h"
-#include "lamina/layers/quantization.h"
+#include "lamina/ops/quantization.h"
 
 namespace lamina::detail {
 namespace {

@@ -78,6 +78,13 @@ bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const PoolGeometry& g = problem.geometry;
   const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
   const Format from = p.input().format, to = p.output().format;
+  if (p.has_codes()) {
+    constexpr int most_exact = 65'793;  // codes whose sum is a whole number of f32
+    const Quantization &before = p.input().quantization, &after = p.output().quantization;
+    if (!before.defined() || from.layout != Layout::nhwc || to.layout != Layout::nhwc) return false;
+    if (problem.kind == PoolKind::largest) return from.dtype == to.dtype && before == after;
+    return !dilated && (after.defined() || to.dtype == DType::f32) && g.in_pixels() <= most_exact;
+  }
   return is_computed(from.dtype) && to.dtype == from.dtype && from.layout == Layout::nhwc &&
          (to.layout == Layout::nhwc || !p.output().is_slice()) && (problem.kind == PoolKind::largest || !dilated);
 }
@@ -89,9 +96,14 @@ std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const
                        [problem, &kernel,
                         channels = cpu::PooledChannels{p.input().shape[1], p.input().pixel_pitch(),
                                                        to_planes ? 0 : p.output().pixel_pitch()},
-                        dtype = p.input().format.dtype](Inputs inputs, Outputs outputs, const Execution& execution) {
+                        dtype = p.input().format.dtype,
+                        codes = cpu::PooledCodes{p.input().quantization, p.output().quantization,
+                                                 p.output().format.dtype,
+                                                 p.has_codes() ? &cpu::best_kernel(cpu::codes_kernels(), p.device)
+                                                               : nullptr}](Inputs inputs, Outputs outputs,
+                                                                           const Execution& execution) {
                          cpu::channel_pool2d(problem.kind, kernel, problem.geometry, channels, dtype, inputs[0].raw(),
-                                             outputs[0].raw(), *execution.pool);
+                                             outputs[0].raw(), *execution.pool, codes);
                        });
 }
 
@@ -130,11 +142,12 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 }
 
 constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine, nullptr, true}};
-constexpr Kernel<ConcatProblem> concat[] = {{"copies", detail::joins_rows, prepare_concat, nullptr, true}};
+constexpr Kernel<ConcatProblem> concat[] = {
+    {"copies", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool},
-                                        {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true}};
+                                        {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true, false, false, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {
     {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, prepare_normalization}};

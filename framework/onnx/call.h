@@ -58,4 +58,8 @@ struct Call {
 /// Lamina does not do with an op that it otherwise has.
 void modernise(Call& call);
 
+/// Whether it is one of ONNX Runtime's own ops that are known here, and what such a one is in ONNX's.
+bool is_microsoft(std::string_view domain, std::string_view op);
+void from_microsoft(Call& call);
+
 }  // namespace lamina::detail::onnx

@@ -190,11 +190,12 @@ void Importer::add_node(const FlatNode& node) {
   if (const std::string_view kind = foreign_kind(node); !kind.empty()) {
     refusals_.add(node, kind);
   } else {
-    if (node.version < oldest_opset || node.version > newest_opset) {
+    const bool microsoft = is_microsoft(node.domain, node.op);
+    if (!microsoft && (node.version < oldest_opset || node.version > newest_opset)) {
       fail(path_, ": ", node.name, ": expected opset ", oldest_opset, " to ", newest_opset, ", got ", node.version);
     }
     try {
-      modernise(call);
+      microsoft ? from_microsoft(call) : modernise(call);
       if (!knows_(call.op)) {
         refusals_.add(node, "");
       } else if (!call.strange.empty()) {

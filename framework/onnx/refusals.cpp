@@ -5,6 +5,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "lamina/onnx/call.h"
 
 namespace lamina::detail::onnx {
 namespace {
@@ -22,6 +23,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 std::string_view foreign_kind(const FlatNode& node) {
   if (contains(node.domain, "training")) return "training";
+  if (is_microsoft(node.domain, node.op)) return "";
   if (!node.domain.empty()) return "of another domain, without a function in the model";
   const bool chosen = node.op == "If" && node.inputs.size() == 3;  // bodies.cpp's own
   if (!chosen && std::ranges::find(control_flow, node.op) != control_flow.end()) return "control flow";

@@ -1,12 +1,15 @@
 // The tables of a CPU's kernels for arrays of any shape: functions of their elements, moves, reductions, norms.
 
 #include <algorithm>
+#include <array>
 
+#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/move.h"
 #include "lamina/cpu/array/norm.h"
 #include "lamina/cpu/array/norm_rows.h"
 #include "lamina/cpu/array/pointwise_loop.h"
 #include "lamina/cpu/array/reduce.h"
+#include "lamina/cpu/codes.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/move_plan.h"
@@ -36,9 +39,45 @@ std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, con
   });
 }
 
+/// Of codes to codes, one of 256 for each: computed in f64 here and now.
+bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
+  const auto alone = [](const PointwiseStep& step) { return step.operand < 0 && step.second < 0; };
+  const bool bytes = p.inputs.size() == 1 && p.input().quantization.defined() && p.output().quantization.defined();
+  return bytes && takes_pointwise(problem, p) && p.input().shape == p.output().shape &&
+         std::ranges::all_of(problem.chain, alone);
+}
+
+std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
+  const View &from = p.input(), &to = p.output();
+  std::array<std::uint8_t, 256> table{};
+  for (int i = 0; i < 256; ++i) {
+    const int code = from.format.dtype == DType::u8 || i < 128 ? i : i - 256;
+    double value = static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
+    for (const PointwiseStep& step : problem.chain) {
+      const double before = value;
+      cpu::apply_kernels().back().doubles(step.function, {&before, &step.a, &step.b}, &value, 1);
+    }
+    table[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(cpu::code_of(static_cast<float>(value), to.quantization, to.format.dtype));
+  }
+  return make_operator("table of 256", {.parameters = table.size()},
+                       [table](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         constexpr std::int64_t piece = 1 << 16;
+                         const auto* const codes = static_cast<const std::uint8_t*>(inputs[0].raw());
+                         auto* const results = static_cast<std::uint8_t*>(outputs[0].raw());
+                         const std::int64_t count = outputs[0].numel();
+                         execution.pool->parallel_for((count + piece - 1) / piece, [&](std::int64_t task, int) {
+                           for (std::int64_t i = task * piece; i < std::min(count, (task + 1) * piece); ++i)
+                             results[i] = table[codes[i]];
+                         });
+                       });
+}
+
 std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
-  return make_operator("copies", [move = cpu::Move(detail::move_plan(problem, p), size_of(dtype))](
+  MoveProblem filled = problem;
+  if (p.has_codes()) filled.fill = cpu::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
+  return make_operator("copies", [move = cpu::Move(detail::move_plan(filled, p), size_of(dtype))](
                                      Inputs inputs, Outputs outputs, const Execution& execution) {
     move(inputs[0], outputs[0], *execution.pool);
   });
@@ -75,8 +114,10 @@ std::unique_ptr<Operator> prepare_norm_rows(const NormProblem& problem, const Pr
 }
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {
+    {"table", takes_table, prepare_table, nullptr, false, false, false, true},
     {"pointwise", takes_pointwise, prepare_pointwise, nullptr, false, false, false, true}};
-constexpr Kernel<MoveProblem> move[] = {{"copies", detail::is_movable, prepare_move}};
+constexpr Kernel<MoveProblem> move[] = {
+    {"copies", detail::is_movable, prepare_move, nullptr, false, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_rows},
                                         {"blocks", detail::is_normalisable, prepare_norm}};

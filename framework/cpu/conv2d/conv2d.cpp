@@ -128,6 +128,14 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
+bool takes_code_lanes(const ConvProblem& problem, const Preparation& p) {
+  return cpu::takes_lanes<DType::u8>(problem, p) || cpu::takes_lanes<DType::i8>(problem, p);
+}
+std::unique_ptr<Operator> prepare_code_lanes(const ConvProblem& problem, const Preparation& p) {
+  const bool is_u8 = p.input().format.dtype == DType::u8;
+  return is_u8 ? cpu::prepare_lanes<DType::u8>(problem, p) : cpu::prepare_lanes<DType::i8>(problem, p);
+}
+
 constexpr bool codes = true;
 
 constexpr Kernel<ConvProblem> table[] = {
@@ -143,6 +151,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true, false, true},
     {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true, false,
      true},
+    {"int8_lanes", takes_code_lanes, prepare_code_lanes, nullptr, false, false, false, codes},
     {"int8_amx", cpu::int8::takes<Unit::amx>, cpu::int8::prepare<Unit::amx>, nullptr, true, false, false, codes},
     {"int8_dot", cpu::int8::takes<Unit::dot>, cpu::int8::prepare<Unit::dot>, nullptr, true, false, false, codes},
     {"int8_fma", cpu::int8::takes<Unit::multiply_add>, cpu::int8::prepare<Unit::multiply_add>, nullptr, true, false,

@@ -9,6 +9,8 @@
 //
 #include <hwy/highway.h>
 
+#include <limits>
+
 #include "lamina/cpu/pool2d/channels.h"
 #include "lamina/cpu/vectors-inl.h"
 
@@ -94,6 +96,41 @@ HWY_INLINE void mean_at(D d, const PixelWindow& w, std::int64_t channel) {
   }
 }
 
+/// Of u8 and i8: the largest, or the sums as f32.
+template <class T>
+void largest_code(const PixelWindow& w) {
+  const hn::ScalableTag<T> full;
+  const hn::CappedTag<T, 1> one;
+  const auto at = [&](auto d, std::int64_t channel) HWY_ATTR {
+    auto total = hn::Set(d, std::numeric_limits<T>::lowest());
+    const T* row = static_cast<const T*>(w.first) + channel;
+    for (std::int64_t r = 0; r < w.rows; ++r, row += w.row) {
+      for (std::int64_t c = 0; c < w.columns; ++c) total = hn::Max(total, hn::LoadU(d, row + c * w.column));
+    }
+    hn::StoreU(total, d, static_cast<T*>(w.output) + channel);
+  };
+  std::int64_t channel = 0;
+  for (; channel + lanes_of(full) <= w.channels; channel += lanes_of(full)) at(full, channel);
+  if (channel < w.channels && w.channels >= lanes_of(full)) return at(full, w.channels - lanes_of(full));
+  for (; channel < w.channels; ++channel) at(one, channel);
+}
+
+template <class T>
+void sum_of_codes(const PixelWindow& w) {
+  for_vectors(w.channels, [&](auto d, std::int64_t channel) HWY_ATTR {
+    const hn::Rebind<T, decltype(d)> narrow;
+    const hn::RebindToSigned<decltype(d)> wide;
+    auto total = hn::Zero(wide);
+    const T* row = static_cast<const T*>(w.first) + channel;
+    for (std::int64_t r = 0; r < w.rows; ++r, row += w.row) {
+      for (std::int64_t c = 0; c < w.columns; ++c) {
+        total = hn::Add(total, hn::PromoteTo(wide, hn::LoadU(narrow, row + c * w.column)));
+      }
+    }
+    hn::StoreU(hn::ConvertTo(d, total), d, static_cast<float*>(w.output) + channel);
+  });
+}
+
 template <class T, bool mean>
 void window(const PixelWindow& w) {
   const auto at = [&](auto d, auto n, std::int64_t channel) {
@@ -121,7 +158,11 @@ void window(const PixelWindow& w) {
 }
 
 constexpr ChannelPoolKernel kernel = {
-    LAMINA_SIMD_SET, {window<float, false>, window<float, true>}, {window<bfloat16, false>, window<bfloat16, true>}};
+    LAMINA_SIMD_SET,
+    {window<float, false>, window<float, true>},
+    {window<bfloat16, false>, window<bfloat16, true>},
+    {largest_code<std::uint8_t>, sum_of_codes<std::uint8_t>},
+    {largest_code<std::int8_t>, sum_of_codes<std::int8_t>}};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

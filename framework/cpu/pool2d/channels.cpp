@@ -1,6 +1,7 @@
 #include "lamina/cpu/pool2d/channels.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/pool2d/window.h"
@@ -48,12 +49,36 @@ void scatter(const T* pixel, std::int64_t channels, std::int64_t plane, T* outpu
   for (std::int64_t c = 0; c < channels; ++c) output[c * plane] = pixel[c];
 }
 
+/// ((sum - n zero_point) scale) / cells, in f32.
+void mean(ChannelPoolKernel::Window sum, PixelWindow w, const PooledCodes& codes) {
+  alignas(64) float values[max_part];
+  const auto zeros = static_cast<float>(w.rows * w.columns * codes.from.zero_point);
+  const auto* from = static_cast<const std::byte*>(w.first);
+  auto* to = static_cast<std::byte*>(w.output);
+  for (std::int64_t c = 0, channels = w.channels; c < channels; c += max_part) {
+    w.first = from + c, w.output = values;
+    w.channels = std::min(max_part, channels - c);
+    sum(w);
+    for (std::int64_t i = 0; i < w.channels; ++i) values[i] = (values[i] - zeros) * codes.from.scale / w.divisor;
+    std::byte* const target = to + c * static_cast<std::int64_t>(size_of(codes.type));
+    if (codes.to.defined()) {
+      codes.kernel->write(codes.type, values, codes.to, target, w.channels);
+    } else {
+      std::memcpy(target, values, static_cast<std::size_t>(w.channels) * sizeof(float));
+    }
+  }
+}
+
 }  // namespace
 
 void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& g,
-                    const PooledChannels& pixels_of, DType dtype, const void* input, void* output, ThreadPool& pool) {
+                    const PooledChannels& pixels_of, DType dtype, const void* input, void* output, ThreadPool& pool,
+                    const PooledCodes& codes) {
   const std::int64_t channels = pixels_of.count, input_pitch = pixels_of.input_pitch;
-  const ChannelPoolKernel::Windows& windows = dtype == DType::bf16 ? kernel.bf16 : kernel.f32;
+  const ChannelPoolKernel::Windows& windows = dtype == DType::bf16 ? kernel.bf16
+                                              : dtype == DType::u8 ? kernel.u8
+                                              : dtype == DType::i8 ? kernel.i8
+                                                                   : kernel.f32;
   const auto run = kind == PoolKind::largest ? windows.largest : windows.mean;
   const auto place = kind == PoolKind::largest   ? place_largest
                      : kind == PoolKind::average ? place_average
@@ -66,6 +91,8 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
   const auto* const in = static_cast<const std::byte*>(input);
   auto* const out = static_cast<std::byte*>(output);
   const bool dilated = kind == PoolKind::largest, to_planes = pixels_of.output_pitch == 0;
+  const bool mean_of_codes = codes.kernel != nullptr && kind != PoolKind::largest;
+  const auto out_size = mean_of_codes ? static_cast<std::int64_t>(size_of(codes.type)) : size;
   const std::int64_t column = input_pitch * (dilated ? g.dilation_width : 1);
   const std::int64_t row = input_pitch * g.in_width * (dilated ? g.dilation_height : 1);
 
@@ -107,7 +134,7 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
                        .column = column,
                        .channels = width,
                        .divisor = any ? static_cast<float>(rows.cells * columns.cells) : 1.0f,
-                       .output = out + (pixel * pixels_of.output_pitch + channel) * size};
+                       .output = out + (pixel * pixels_of.output_pitch + channel) * out_size};
       if (any) {
         const std::int64_t corner = (image * g.in_height + rows.begin) * g.in_width + columns.begin;
         w.first = in + (corner * input_pitch + channel) * size;
@@ -115,6 +142,10 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
         for (int r = 0; r < g.stride_height; ++r, next += row * size) {
           for (std::int64_t byte = 0; byte < fetched; byte += 64) __builtin_prefetch(next + byte, 0, 2);
         }
+      }
+      if (mean_of_codes) {
+        mean(run, w, codes);
+        continue;
       }
       if (!to_planes) {
         run(w);

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/codes.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/tensor/dtype.h"
@@ -28,6 +29,7 @@ struct ChannelPoolKernel {
   };
   InstructionSet set;
   Windows f32, bf16;
+  Windows u8, i8;  ///< `mean` gives the sums, as f32: exact below 2^24
 };
 
 /// Those that this machine runs, the fastest first; the last one needs no vectors.
@@ -39,9 +41,17 @@ struct PooledChannels {
   std::int64_t output_pitch = 0;  ///< 0: the output is nchw
 };
 
+/// What u8 and i8 stand for before and after. The largest are what they were; a mean is one of f32 or in codes.
+struct PooledCodes {
+  Quantization from = {}, to = {};
+  DType type = DType::u8;  ///< of the output
+  const CodesKernel* kernel = nullptr;
+};
+
 /// pool2d() of activations stored channels last: input [images, H, W, input_pitch], output [images, OH, OW,
 /// output_pitch], of which the first `count` channels are read and written, or [images, count, OH, OW].
 void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGeometry& geometry,
-                    const PooledChannels& channels, DType dtype, const void* input, void* output, ThreadPool& pool);
+                    const PooledChannels& channels, DType dtype, const void* input, void* output, ThreadPool& pool,
+                    const PooledCodes& codes = {});
 
 }  // namespace lamina::cpu

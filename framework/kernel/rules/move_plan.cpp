@@ -81,7 +81,8 @@ MovePlan move_plan(const MoveProblem& problem, const Preparation& p) {
 
 bool is_movable(const MoveProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 1 || p.outputs.size() != 1) return false;
-  if (p.input().format.dtype != p.output().format.dtype) return false;
+  if (p.input().format.dtype != p.output().format.dtype || p.input().quantization != p.output().quantization)
+    return false;
   std::int64_t count = 1;
   for (const MoveProblem::Axis& axis : problem.axes) {
     if (!axis.offsets.empty() && static_cast<std::int64_t>(axis.offsets.size()) != axis.extent) return false;

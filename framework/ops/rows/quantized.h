@@ -9,4 +9,12 @@ namespace lamina::detail {
 /// of it has some. Nothing if the weights were not in eight bits, with a scale for all or for each output channel.
 EightBitWeights eight_bits(const Expansion& e, int weight, int bias, bool turned = false);
 
+/// Weights of u8 or i8, rows [out, ...], or a matrix of which they are the columns (`turned`); as many scales and zero
+/// points of i32 as rows, or one. u8 becomes i8, and their zero points 128 less. Throws Error if they do not fit.
+EightBitWeights in_i8(const Expansion& e, const Tensor& values, const Tensor& scale, const Tensor& zero_point,
+                      bool turned);
+
+/// scale (w - zero_point)
+Tensor meaning(const EightBitWeights& eight);
+
 }  // namespace lamina::detail

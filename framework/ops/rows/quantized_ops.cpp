@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lamina/layers/linear.h"
-#include "lamina/layers/quantization.h"
+#include "lamina/ops/quantization.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/convolve.h"
 #include "lamina/ops/rows/products.h"
@@ -113,59 +113,6 @@ int dequantize_linear(Expansion& e) {
   return e.cast(result, asked == 0 ? e.dtype(scale) : onnx_dtype(e.op(), static_cast<int>(asked)));
 }
 
-/// One for each of `count`, of those that there are: as many, or one.
-template <class T>
-Tensor for_each(const Expansion& e, const Tensor& some, std::int64_t count) {
-  if (some.numel() != 1 && some.numel() != count) e.refuse("expected 1 or ", count, " scales, got ", some.numel());
-  Tensor result({count}, dtype_of<T>);
-  const std::span<const T> from = some.values<T>();
-  const std::span<T> to = result.values<T>();
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[from.size() == 1 ? 0 : i];
-  return result;
-}
-
-/// Of u8 and zero points, i8 and those less 128. Rows [out, ...].
-EightBitWeights in_i8(const Expansion& e, const Tensor& values, const Tensor& scale, const Tensor& zero_point) {
-  const std::int64_t out = values.shape()[0];
-  EightBitWeights result = {.weight = values, .scale = for_each<float>(e, scale, out)};
-  Tensor zeros = for_each<std::int32_t>(e, zero_point, out);
-  if (values.dtype() == DType::u8) {
-    result.weight = Tensor(values.shape(), DType::i8);
-    const std::span<const std::uint8_t> from = values.values<std::uint8_t>();
-    const std::span<std::int8_t> to = result.weight.values<std::int8_t>();
-    for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<std::int8_t>(from[i] - 128);
-    for (std::int32_t& zero : zeros.values<std::int32_t>()) zero -= 128;
-  }
-  const auto is_zero = [](std::int32_t zero) { return zero == 0; };
-  if (!std::ranges::all_of(zeros.values<std::int32_t>(), is_zero)) result.zero_point = zeros;
-  return result;
-}
-
-/// Rows as columns.
-Tensor turned_matrix(const Tensor& matrix) {
-  const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  Tensor result({columns, rows}, matrix.dtype());
-  const auto* from = static_cast<const std::byte*>(matrix.raw());
-  auto* to = static_cast<std::byte*>(result.raw());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
-  }
-  return result;
-}
-
-/// scale (w - zero_point) of rows [out, ...].
-Tensor meaning(const EightBitWeights& eight) {
-  Tensor result(eight.weight.shape());
-  const std::span<const std::int8_t> from = eight.weight.values<std::int8_t>();
-  const std::span<float> to = result.values<float>();
-  const auto out = static_cast<std::size_t>(eight.weight.shape()[0]), row = from.size() / std::max<std::size_t>(1, out);
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    const std::int32_t zero = eight.zero_point.defined() ? eight.zero_point.values<std::int32_t>()[i / row] : 0;
-    to[i] = static_cast<float>(from[i] - zero) * eight.scale.values<float>()[i / row];
-  }
-  return result;
-}
-
 /// Operands that say how others are meant, by their places; -1: they are not there, 1 and 0 stand for them.
 Tensor known_scales(const Expansion& e, int place) {
   if (place < 0) return Tensor::from(std::vector<float>{1}, {1});
@@ -182,7 +129,7 @@ EightBitWeights operand_weights(const Expansion& e, int weight, int scale, int z
   const Tensor values = e.constant(weight);
   if (!is_eight_bits(values.dtype())) e.refuse("expected weights of u8 or i8, got ", values.dtype());
   if (turned && values.shape().rank() != 2) e.refuse("expected a matrix, got ", values.shape());
-  return in_i8(e, turned ? turned_matrix(values) : values, known_scales(e, scale), known_zeros(e, zero_point));
+  return in_i8(e, values, known_scales(e, scale), known_zeros(e, zero_point), turned);
 }
 
 /// In units of the product of the input's scale and the weights', rounded once.
@@ -311,23 +258,6 @@ constexpr OpRow quantized_rows[] = {{"ConvInteger", conv_integer},
                                     {"QuantizeLinear", quantize_linear}};
 
 }  // namespace
-
-EightBitWeights eight_bits(const Expansion& e, int weight, int bias, bool turned) {
-  const Codes* const codes = e.codes(weight);
-  if (codes == nullptr || codes->values.dtype() == DType::i32 || codes->values.shape().rank() == 0) return {};
-  const int rank = static_cast<int>(codes->values.shape().rank());
-  if (turned && rank != 2) return {};
-  if (codes->scale.numel() != 1 && codes->axis != (turned ? 1 : 0)) return {};
-  EightBitWeights result =
-      in_i8(e, turned ? turned_matrix(codes->values) : codes->values, codes->scale, codes->zero_point);
-  const Codes* const whole = bias < 0 ? nullptr : e.codes(bias);
-  const std::int64_t out = result.weight.shape()[0];
-  if (whole != nullptr && whole->values.dtype() == DType::i32 && whole->values.numel() == out) {
-    result.bias = whole->values.view({out});
-    result.bias_scale = for_each<float>(e, whole->scale, out);
-  }
-  return result;
-}
 
 std::span<const OpRow> quantized_ops() { return quantized_rows; }
 

@@ -1,4 +1,4 @@
-// Blocks of channels of f32 or bf16 to vectors of floats and back, for each instruction set that tile.cpp is
+// Blocks of channels of f32, bf16, u8 or i8 to vectors of floats, and of floats back, for each instruction set that tile.cpp is
 // compiled for.
 
 #if defined(LAMINA_CPU_CONV2D_LANES_BLOCKS) == defined(HWY_TARGET_TOGGLE)
@@ -48,6 +48,26 @@ HWY_INLINE void load(const float* from, int channels, Vector (&value)[1]) {
 template <class, bool whole>
 HWY_INLINE void store(const Vector (&y)[1], float* to, int channels) {
   whole ? Stores<float>::one(y[0], to) : Stores<float>::some(y[0], to, channels);
+}
+
+/// Whole numbers: sums of their products are exact as long as they stay below 2^24.
+template <bool whole, class T>
+HWY_INLINE void load_codes(const T* from, int channels, Vector (&value)[1]) {
+  const hn::Rebind<T, Tag> narrow;
+  const hn::RebindToSigned<Tag> wide;
+  HWY_ALIGN T some[lanes] = {};
+  if constexpr (!whole) {
+    for (int i = 0; i < lanes && i < channels; ++i) some[i] = from[i];
+  }
+  value[0] = hn::ConvertTo(Tag(), hn::PromoteTo(wide, hn::LoadU(narrow, whole ? from : some)));
+}
+template <bool whole>
+HWY_INLINE void load(const std::uint8_t* from, int channels, Vector (&value)[1]) {
+  load_codes<whole>(from, channels, value);
+}
+template <bool whole>
+HWY_INLINE void load(const std::int8_t* from, int channels, Vector (&value)[1]) {
+  load_codes<whole>(from, channels, value);
 }
 
 #if HWY_TARGET == HWY_SCALAR

@@ -1,10 +1,13 @@
 #include "lamina/cpu/conv2d/lanes/lanes.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/conv2d/int8/end.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
@@ -15,6 +18,11 @@ using detail::round_up;
 
 /// Bytes of an image that the layer before has left in the caches.
 constexpr std::int64_t cached_bytes = 6 << 20, line = 64;
+
+bool is_code(DType type) { return type == DType::u8 || type == DType::i8; }
+
+/// Terms of 255 and 128 whose sum is a whole number of f32.
+constexpr std::int64_t most_exact_terms = 514;
 
 bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
 
@@ -37,7 +45,7 @@ LanesConv::LanesConv(const ConvProblem& problem, DType input, const Preparation&
   const bool rounding = kernel_.run_rounding != nullptr && supports_avx512_bf16();
   run_ = !depthwise() ? kernel_.run_grouped : rounding ? kernel_.run_rounding : kernel_.run;
   const auto function = bf16::written_function(epilogue_);
-  in_registers_ = function && output_ == input_;
+  in_registers_ = function && output_ == input_ && !is_code(input);
   if (in_registers_) function_ = *function;
   const int size = kernel_.channels, filters = g_.group_out_channels(), channels = g_.group_in_channels();
   for (int first = 0; first < g_.out_channels; first += size) {
@@ -47,6 +55,7 @@ LanesConv::LanesConv(const ConvProblem& problem, DType input, const Preparation&
   }
   divide(p.threads);
   pack(problem);
+  if (is_code(input)) pack_codes(problem, p);
 }
 
 void LanesConv::divide(int threads) {
@@ -94,7 +103,10 @@ void LanesConv::pack(const ConvProblem& problem) {
   bias_ = Tensor::zeros({blocks * size});
   plain_bias_ = Tensor::zeros({blocks * size});
   zeros_ = Tensor::zeros({g_.in_channels});
-  const float* const weight = detail::floats(problem.weight);
+  const auto weight = [&](std::int64_t i) {
+    if (is_code(input_)) return static_cast<float>(problem.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(i)]);
+    return detail::floats(problem.weight)[i];
+  };
   float *to = detail::floats(weights_), *bias = detail::floats(bias_), *plain_bias = detail::floats(plain_bias_);
   for (const LanesBlock& block : blocks_) {
     const int there = std::min(size, g_.out_channels);
@@ -103,12 +115,12 @@ void LanesConv::pack(const ConvProblem& problem) {
       const int place = lane_place(input_, i, size);
       for (std::int64_t tap = 0; tap < taps; ++tap) {
         for (int c = 0; c < channels; ++c) {
-          const float w = weight[(filter * channels + c) * taps + tap];
+          const float w = weight((filter * channels + c) * taps + tap);
           to[(tap * channels + c) * size + place] = input_ == DType::bf16 ? to_float(to_bfloat16(w)) : w;
         }
       }
       // What is written from sums has its bias added there.
-      const float b = problem.bias.defined() ? detail::floats(problem.bias)[filter] : 0.0f;
+      const float b = problem.bias.defined() && !is_code(input_) ? detail::floats(problem.bias)[filter] : 0.0f;
       in_registers_ ? bias[place] = b : plain_bias[i] = b;
     }
     for (int c = 0; c < channels && !depthwise(); ++c) {
@@ -120,16 +132,43 @@ void LanesConv::pack(const ConvProblem& problem) {
   }
 }
 
+/// Sums are of codes: what the zero points come to is taken off together, and around an image is a row of them.
+void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
+  const std::int32_t zero = p.input().quantization.zero_point;
+  const int8::ChannelEnd end = int8::channel_end(problem, p);
+  const auto size = static_cast<std::size_t>(kernel_.channels), all = blocks_.size() * size;
+  codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
+  codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
+  const std::span<const std::int8_t> weight = problem.eight.weight.values<std::int8_t>();
+  const auto terms = static_cast<std::size_t>(g_.reduction());
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    for (std::size_t i = 0; i < std::min(size, end.bias.size()); ++i) {
+      const std::size_t filter = static_cast<std::size_t>(blocks_[b].output) + i, at = b * size + i;
+      std::int32_t sum = 0;
+      for (const std::int8_t w : weight.subspan(filter * terms, terms)) sum += w;
+      codes_->offset[at] = end.bias[filter] - zero * sum;
+      codes_->factor[at] = end.factor[filter], codes_->bias[at] = end.float_bias[filter];
+    }
+  }
+  zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);
+  std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
+}
+
 void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
                         std::byte* workspace) const {
   const std::int64_t top = row * g_.stride_height - g_.padding_height, dilation = g_.dilation_height;
-  const std::int64_t first = top < 0 ? std::min<std::int64_t>(ceil_div(-top, dilation), g_.kernel_height) : 0;
-  const std::int64_t last = std::clamp<std::int64_t>(top < g_.in_height ? (g_.in_height - 1 - top) / dilation + 1 : 0,
+  const bool codes = codes_.has_value();  // which have something around an image
+  const std::int64_t first = codes ? 0 : top < 0 ? std::min<std::int64_t>(ceil_div(-top, dilation), g_.kernel_height) : 0;
+  const std::int64_t last = codes ? g_.kernel_height : std::clamp<std::int64_t>(top < g_.in_height ? (g_.in_height - 1 - top) / dilation + 1 : 0,
                                                      first, g_.kernel_height);
-  const std::int64_t element = input_ == DType::bf16 ? 2 : 4, row_bytes = g_.in_width * g_.in_channels * element;
+  const auto element = static_cast<std::int64_t>(size_of(input_));
+  const std::int64_t row_bytes = g_.in_width * g_.in_channels * element;
   const std::byte* const image_input = tensors.input + (image * g_.in_height - tensors.first_row) * row_bytes;
   auto** const rows = reinterpret_cast<const void**>(workspace);
-  for (std::int64_t i = first; i < last; ++i) rows[i - first] = image_input + (top + i * dilation) * row_bytes;
+  for (std::int64_t i = first; i < last; ++i) {
+    const std::int64_t from = top + i * dilation;
+    rows[i - first] = from >= 0 && from < g_.in_height ? image_input + from * row_bytes : zeros_.raw();
+  }
   const auto at = static_cast<std::size_t>(first_block);
   const std::int64_t size = kernel_.channels, channels = g_.group_in_channels();
   const std::int64_t block_weights = std::int64_t{g_.kernel_height} * g_.kernel_width * channels * size;
@@ -195,6 +234,21 @@ void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std
   t.sums = sums;
   run_(t);
   const std::int64_t place = (pixel * g_.out_channels + t.blocks->output) * static_cast<std::int64_t>(size_of(output_));
+  if (codes_) {
+    const std::ptrdiff_t at = t.bias - detail::floats(bias_);
+    for (std::ptrdiff_t i = 0; i < t.positions * size; ++i) {
+      sums[i] = std::bit_cast<float>(static_cast<std::int32_t>(sums[i]));
+    }
+    return codes_->kernel->finish(codes_->end, {.sums = reinterpret_cast<const std::int32_t*>(sums),
+                                                .row = size,
+                                                .offset = codes_->offset.data() + at,
+                                                .factor = codes_->factor.data() + at,
+                                                .bias = codes_->bias.data() + at,
+                                                .output = tensors.output + place,
+                                                .pixel = g_.out_channels,
+                                                .count = t.positions,
+                                                .channels = t.channels});
+  }
   bf16::finish(moves_, epilogue_,
                {.sums = sums,
                 .row = size,
@@ -207,7 +261,8 @@ void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std
 }
 
 std::string LanesConv::description() const {
-  return detail::concat(input_ == DType::bf16 ? "bf16_lanes: "
+  return detail::concat(codes_                  ? "int8_lanes: "
+                        : input_ == DType::bf16 ? "bf16_lanes: "
                         : depthwise()         ? "depthwise: "
                                               : "grouped: ",
                         kernel_.channels, " channels x ", kernel_.positions, " pixels in registers, ",
@@ -223,6 +278,11 @@ bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
   const bool grouped = kernel.run_grouped != nullptr && g.group_in_channels() <= filters && size % filters == 0 &&
                        size <= std::min(g.in_channels, g.out_channels);
   if (!is_depthwise(g) && !grouped) return false;
+  if (is_code(input)) {
+    const View &from = p.input(), &to = p.output();
+    return int8::is_computable(problem, p) && g.reduction() <= most_exact_terms && !problem.eight.zero_point.defined() &&
+           from.format == Format{input, Layout::nhwc} && to.format.layout == Layout::nhwc && !p.has_slices();
+  }
   if (p.precision != (input == DType::bf16 ? Precision::bf16 : Precision::fp32)) return false;
   if (problem.scaled || !problem.epilogue.is_residual()) return false;
   const View& output = p.output();
@@ -242,7 +302,11 @@ std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Prepar
 
 template bool takes_lanes<DType::f32>(const ConvProblem&, const Preparation&);
 template bool takes_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
+template bool takes_lanes<DType::u8>(const ConvProblem&, const Preparation&);
+template bool takes_lanes<DType::i8>(const ConvProblem&, const Preparation&);
 template std::unique_ptr<Operator> prepare_lanes<DType::f32>(const ConvProblem&, const Preparation&);
 template std::unique_ptr<Operator> prepare_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
+template std::unique_ptr<Operator> prepare_lanes<DType::u8>(const ConvProblem&, const Preparation&);
+template std::unique_ptr<Operator> prepare_lanes<DType::i8>(const ConvProblem&, const Preparation&);
 
 }  // namespace lamina::cpu

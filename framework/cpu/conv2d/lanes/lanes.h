@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "lamina/cpu/conv2d/lanes/tile.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
@@ -11,10 +13,10 @@
 
 /// Convolutions of few channels a group, depthwise above all, channels last: a vector's lanes are neighbouring output
 /// channels of as many groups as it holds. Each lane multiplies a channel of its own group, which is the one at the
-/// same place (depthwise) or is brought there by a permutation of the vector, of f32 alone. Products and sums are f32.
+/// same place (depthwise) or is brought there by a permutation of the vector, not of bf16. Products and sums are f32.
 namespace lamina::cpu {
 
-/// The row of inputs of that type: f32 to f32, or bf16 to bf16 or f32.
+/// The row of inputs of that type: f32 to f32, or bf16 to bf16 or f32, or u8 or i8 to whatever int8::is_computable says.
 template <DType input>
 bool takes_lanes(const ConvProblem& problem, const Preparation& preparation);
 template <DType input>
@@ -50,6 +52,7 @@ class LanesConv {
   std::size_t tile_floats() const;
   void divide(int threads);
   void pack(const ConvProblem& problem);
+  void pack_codes(const ConvProblem& problem, const Preparation& p);
   void run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
                std::byte* workspace) const;
   void finish_block(LanesTile tile, int block, const Tensors& tensors, std::int64_t pixel, std::byte* workspace) const;
@@ -68,6 +71,7 @@ class LanesConv {
   bool in_registers_ = false;  // all of the epilogue
   Pointwise function_ = Pointwise::identity;
   Tensor weights_, bias_, plain_bias_, zeros_;
+  std::optional<bf16::Int8End> codes_;  // of inputs of u8 and i8; by block, as the biases
 };
 
 }  // namespace lamina::cpu

@@ -145,10 +145,12 @@ void store_applied(const LanesTile& t, const float* sums, std::int64_t channel) 
 template <class T, class Round>
 HWY_NOINLINE void store_sums(const LanesTile& t, const float* sums, std::int64_t channel) {
   constexpr int size = block_channels<T>;
-  if (t.sums == nullptr) {
-    t.channels == size ? store_applied<T, Round, true>(t, sums, channel)
-                       : store_applied<T, Round, false>(t, sums, channel);
-    return;
+  if constexpr (sizeof(T) > 1) {  // of codes nothing but the sums is asked for
+    if (t.sums == nullptr) {
+      t.channels == size ? store_applied<T, Round, true>(t, sums, channel)
+                         : store_applied<T, Round, false>(t, sums, channel);
+      return;
+    }
   }
   for (int p = 0; p < t.positions; ++p) {
     for (int i = 0; i < size; ++i)
@@ -180,16 +182,18 @@ HWY_INLINE void for_blocks(const LanesTile& t, const Add& add) {
     }
     add(block, blocks[block].input, weights, sums);
     const std::int64_t channel = blocks[block].output;
-    if (plain) {
-      T* to = output + channel;
+    if constexpr (sizeof(T) > 1) {
+      if (plain) {
+        T* to = output + channel;
 #pragma GCC unroll 8
-      for (int p = 0; p < P; ++p, to += output_pixel) {
-        Vector y[V];
+        for (int p = 0; p < P; ++p, to += output_pixel) {
+          Vector y[V];
 #pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) y[v] = clamped(sums[p][v], low, high);
-        store<Round, true>(y, to, t.channels);
+          for (int v = 0; v < V; ++v) y[v] = clamped(sums[p][v], low, high);
+          store<Round, true>(y, to, t.channels);
+        }
+        continue;
       }
-      continue;
     }
     HWY_ALIGN float stored[P * V * lanes];
 #pragma GCC unroll 8
@@ -256,14 +260,16 @@ void run(const LanesTile& t) {
   run_taps<T, Round, false>(t);
 }
 
-void run_grouped(const LanesTile& t) { run_taps<float, void, true>(t); }
+template <class T>
+constexpr LanesKernel plain_kernel = {.set = LAMINA_SIMD_SET,
+                                      .channels = block_channels<T>,
+                                      .positions = positions<T>,
+                                      .run = run<T, void>,
+                                      .run_rounding = nullptr,
+                                      .run_grouped = run_taps<T, void, true>};
+constexpr LanesKernel of_f32 = plain_kernel<float>, of_u8 = plain_kernel<std::uint8_t>,
+                      of_i8 = plain_kernel<std::int8_t>;
 
-constexpr LanesKernel of_f32 = {.set = LAMINA_SIMD_SET,
-                                .channels = block_channels<float>,
-                                .positions = positions<float>,
-                                .run = run<float, void>,
-                                .run_rounding = nullptr,
-                                .run_grouped = run_grouped};
 constexpr LanesKernel of_bf16 = {.set = LAMINA_SIMD_SET,
                                  .channels = block_channels<bfloat16>,
                                  .positions = positions<bfloat16>,
@@ -284,6 +290,8 @@ HWY_AFTER_NAMESPACE();
 namespace lamina::cpu::bf16 {
 namespace {
 std::span<const LanesKernel> of_f32_kernels() { return LAMINA_SIMD_KERNELS(of_f32); }
+std::span<const LanesKernel> of_u8_kernels() { return LAMINA_SIMD_KERNELS(of_u8); }
+std::span<const LanesKernel> of_i8_kernels() { return LAMINA_SIMD_KERNELS(of_i8); }
 std::span<const LanesKernel> of_bf16_kernels() { return LAMINA_SIMD_KERNELS(of_bf16); }
 }  // namespace
 }  // namespace lamina::cpu::bf16
@@ -291,7 +299,12 @@ std::span<const LanesKernel> of_bf16_kernels() { return LAMINA_SIMD_KERNELS(of_b
 namespace lamina::cpu {
 
 std::span<const LanesKernel> lanes_kernels(DType input) {
-  return input == DType::bf16 ? bf16::of_bf16_kernels() : bf16::of_f32_kernels();
+  switch (input) {
+    case DType::bf16: return bf16::of_bf16_kernels();
+    case DType::u8: return bf16::of_u8_kernels();
+    case DType::i8: return bf16::of_i8_kernels();
+    default: return bf16::of_f32_kernels();
+  }
 }
 
 }  // namespace lamina::cpu

@@ -55,7 +55,7 @@ struct LanesKernel {
   void (*run_grouped)(const LanesTile& tile);   // by `places`, or null
 };
 
-/// Of inputs of f32 or bf16.
+/// Of inputs of f32, bf16, or u8 and i8, whose kernels give `sums` alone.
 std::span<const LanesKernel> lanes_kernels(DType input);
 
 /// Where a block's channel stands in its weights and biases: a shift and a mask make vectors of floats of the even and

@@ -1,4 +1,4 @@
-#include "lamina/layers/quantization.h"
+#include "lamina/ops/quantization.h"
 
 #include <limits>
 
