@@ -16,6 +16,9 @@ namespace {
 const char* bf16_unit(const DeviceDescription& cpu) {
   return cpu.amx_bf16 ? "AMX" : cpu.avx512_bf16 ? "AVX512-BF16" : "f32 multiply-adds";
 }
+const char* int8_unit(const DeviceDescription& cpu) {
+  return cpu.amx_int8 ? "AMX" : cpu.avx512_vnni ? "AVX512-VNNI" : "sums of i32";
+}
 
 nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::BackendInfo& backend) {
   auto devices = nlohmann::ordered_json::array();
@@ -32,7 +35,8 @@ nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::Backend
           {"cpu",
            {{"threads", ThreadPool::default_threads()},
             {"instructions", name(cpu.instructions)},
-            {"bf16", bf16_unit(cpu)}}},
+            {"bf16", bf16_unit(cpu)},
+            {"int8", int8_unit(cpu)}}},
           {"photographs", image_formats()},
           {"jpeg", jpeg_decoder()},
           {"cuda",
@@ -50,8 +54,8 @@ void doctor(const JsonOutput& json) {
   json.write(as_json(cpu, backend));
   if (json.to_stdout()) return;
   fmt::print("lamina {}\n", version());
-  fmt::print("cpu: {} threads, {}, bf16 by {}\n", ThreadPool::default_threads(), name(cpu.instructions),
-             bf16_unit(cpu));
+  fmt::print("cpu: {} threads, {}, bf16 by {}, eight bits by {}\n", ThreadPool::default_threads(),
+             name(cpu.instructions), bf16_unit(cpu), int8_unit(cpu));
   fmt::print("photographs: {}\n", image_formats());
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {

@@ -37,7 +37,8 @@ class EightBits : Dataflow {
   }
 
   void store() {
-    if (std::ranges::none_of(program_.operations, [&](const Operation& op) { return codes_of(op).has_value(); })) return;
+    if (std::ranges::none_of(program_.operations, [&](const Operation& op) { return codes_of(op).has_value(); }))
+      return;
     for (const Operation& op : program_.operations) mark(op);
     unmark_what_does_not_run();
     for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) join(operation(i));

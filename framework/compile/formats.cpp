@@ -229,7 +229,8 @@ std::vector<Format> formats(const Program::Value& value, const CompileOptions& o
   std::vector<DType> types = {value.format.dtype};
   if (types[0] != DType::f32 && !value.quantization.defined()) return {{.dtype = types[0]}};
   if (types[0] != DType::f32) {
-  } else if (const DType type = storage_type(options.precision); type != types[0]) types.insert(types.begin(), type);
+  } else if (const DType type = storage_type(options.precision); type != types[0])
+    types.insert(types.begin(), type);
   std::vector<Format> result;
   for (const DType type : types) {
     if (value.shape.rank() == 4) result.push_back({type, Layout::nhwc});

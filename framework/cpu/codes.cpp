@@ -167,8 +167,8 @@ void finish(const SumsEnd& end, const Sums& s) {
     case DType::f32: return finish_floats<float>(end, s);
     case DType::bf16: return finish_floats<bfloat16>(end, s);
     default:
-      return each<std::int32_t>(s, [](auto sum, Vector, Vector, std::int32_t* to, int there)
-                                    HWY_ATTR { put(sum, to, there); });
+      return each<std::int32_t>(
+          s, [](auto sum, Vector, Vector, std::int32_t* to, int there) HWY_ATTR { put(sum, to, there); });
   }
 }
 

@@ -14,11 +14,11 @@ namespace lamina::cpu {
 /// What becomes of the sums of one run of positions; arrays are of neighbouring channels and readable up to whole
 /// vectors.
 struct SumsEnd {
-  DType type = DType::u8;            ///< of the output: u8, i8, i32, f32 or bf16
-  bool codes = false;                ///< q = round(sum * factor) + zero_point; else y = sum * factor + bias, stored as it
-                                     ///< is or as round(y / scale) + zero_point
-  Quantization quantization = {};    ///< of the output
-  float low = 0, high = 0;           ///< y is not below and not above; of codes the same of q - zero_point
+  DType type = DType::u8;          ///< of the output: u8, i8, i32, f32 or bf16
+  bool codes = false;              ///< q = round(sum * factor) + zero_point; else y = sum * factor + bias, stored as it
+                                   ///< is or as round(y / scale) + zero_point
+  Quantization quantization = {};  ///< of the output
+  float low = 0, high = 0;         ///< y is not below and not above; of codes the same of q - zero_point
 };
 
 struct Sums {

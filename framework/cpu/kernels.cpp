@@ -92,19 +92,18 @@ bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const cpu::ChannelPoolKernel& kernel = cpu::best_kernel(cpu::channel_pool_kernels(), p.device);
   const bool to_planes = p.output().format.layout == Layout::nchw;
-  return make_operator("windows of all channels",
-                       [problem, &kernel,
-                        channels = cpu::PooledChannels{p.input().shape[1], p.input().pixel_pitch(),
-                                                       to_planes ? 0 : p.output().pixel_pitch()},
-                        dtype = p.input().format.dtype,
-                        codes = cpu::PooledCodes{p.input().quantization, p.output().quantization,
-                                                 p.output().format.dtype,
-                                                 p.has_codes() ? &cpu::best_kernel(cpu::codes_kernels(), p.device)
-                                                               : nullptr}](Inputs inputs, Outputs outputs,
-                                                                           const Execution& execution) {
-                         cpu::channel_pool2d(problem.kind, kernel, problem.geometry, channels, dtype, inputs[0].raw(),
-                                             outputs[0].raw(), *execution.pool, codes);
-                       });
+  return make_operator(
+      "windows of all channels",
+      [problem, &kernel,
+       channels =
+           cpu::PooledChannels{p.input().shape[1], p.input().pixel_pitch(), to_planes ? 0 : p.output().pixel_pitch()},
+       dtype = p.input().format.dtype,
+       codes = cpu::PooledCodes{p.input().quantization, p.output().quantization, p.output().format.dtype,
+                                p.has_codes() ? &cpu::best_kernel(cpu::codes_kernels(), p.device) : nullptr}](
+          Inputs inputs, Outputs outputs, const Execution& execution) {
+        cpu::channel_pool2d(problem.kind, kernel, problem.geometry, channels, dtype, inputs[0].raw(), outputs[0].raw(),
+                            *execution.pool, codes);
+      });
 }
 
 bool takes_conversion(const ConversionProblem&, const Preparation& p) {
@@ -146,8 +145,9 @@ constexpr Kernel<ConcatProblem> concat[] = {
     {"copies", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
-constexpr Kernel<PoolProblem> pool[] = {{"rows", plain, prepare_pool},
-                                        {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true, false, false, true}};
+constexpr Kernel<PoolProblem> pool[] = {
+    {"rows", plain, prepare_pool},
+    {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true, false, false, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {
     {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, prepare_normalization}};

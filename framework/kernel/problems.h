@@ -14,8 +14,8 @@
 /// not defined stands for none. Shapes and formats are the Preparation's.
 namespace lamina {
 
-/// Weights in eight bits beside those of f32 that they stand for: scale * (weight - zero_point), each of an output channel's
-/// own. They count where input 0 is in eight bits too; the formulas are in docs/inside/precision.md.
+/// Weights in eight bits beside those of f32 that they stand for: scale * (weight - zero_point), each of an output
+/// channel's own. They count where input 0 is in eight bits too; the formulas are in docs/inside/precision.md.
 struct EightBitWeights {
   Tensor weight = {};      ///< i8, shaped as those of f32; undefined: there are none
   Tensor scale = {};       ///< f32 [OC]

@@ -67,7 +67,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   std::shared_ptr<const Conv2d> scaled(const detail::PerChannel& factors) const;
 
   Conv2dOptions options_;
-  bool scaled_ = false;            // by input 1
+  bool scaled_ = false;  // by input 1
   EightBitWeights eight_;
   PointwiseChain chain_;           // of the epilogue
   std::optional<MaxPool2d> pool_;  // after it

@@ -50,8 +50,7 @@ Module::Absorbed Flatten::absorb(const Module& next, std::span<const Operand>) c
 bool Flatten::takes(const Preparation& p) const {
   const Format input = p.input().format, output = p.output().format;
   return input.dtype == output.dtype && p.input().quantization == p.output().quantization &&
-         output.layout == Layout::nchw &&
-         detail::same_order(p.input().shape, input.layout, Layout::nchw);
+         output.layout == Layout::nchw && detail::same_order(p.input().shape, input.layout, Layout::nchw);
 }
 
 Shape Dropout::output_shape(std::span<const Shape> inputs) const {

@@ -55,8 +55,7 @@ void gemm(Call& call) {
   std::vector<int> operands = {dequantized(call, 0), dequantized(call, 3, rows ? 0 : 1)};
   if (input(call, 6) >= 0) {
     const int scale = add(call, "bias_scale", "Mul", {}, {input(call, 1), input(call, 4)});
-    operands.push_back(
-        add(call, "bias", "DequantizeLinear", {{"axis", std::int64_t{0}}}, {input(call, 6), scale}));
+    operands.push_back(add(call, "bias", "DequantizeLinear", {{"axis", std::int64_t{0}}}, {input(call, 6), scale}));
   }
   if (input(call, 7) >= 0) return quantize(call, "Gemm", std::move(operands), 7);
   call.op = "Gemm";

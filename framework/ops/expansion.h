@@ -43,7 +43,7 @@ class Expansion {
   const Shape& shape(int node) const { return network_[node].shape; }
   int rank(int node) const { return static_cast<int>(shape(node).rank()); }
   DType dtype(int node) const { return network_[node].dtype; }
-  const Tensor& known(int node) const { return network_[node].constant; }  ///< undefined if it is not
+  const Tensor& known(int node) const { return network_[node].constant; }    ///< undefined if it is not
   const Codes* codes(int node) const { return network_[node].codes.get(); }  ///< null if it was never in fewer bits
   void set_codes(int node, Codes codes) { network_.set_codes(node, std::move(codes)); }
   /// Axis `axis` counted from the front, of a node or of `rank` axes. Throws Error if there is none.

@@ -27,8 +27,8 @@ class Network {
     std::vector<int> inputs;               ///< earlier nodes
     Shape shape;                           ///< of the output
     DType dtype = DType::f32;
-    Tensor constant = {};      ///< on the CPU; undefined unless the output is the same in every run
-    std::size_t computed = 0;  ///< bytes of a constant that count among all those that were computed
+    Tensor constant = {};                     ///< on the CPU; undefined unless the output is the same in every run
+    std::size_t computed = 0;                 ///< bytes of a constant that count among all those that were computed
     std::shared_ptr<const Codes> codes = {};  ///< what a constant of f32 was in fewer bits
   };
 

@@ -50,10 +50,10 @@ std::optional<QuantizationStep> quantization_of(const Module& module) {
   const PointwiseStep& first = functions->chain()[0];
   const bool to = functions->output() == DType::u8 || functions->output() == DType::i8;
   const PointwiseStep& scale = functions->chain()[to ? 0 : 1];
-  QuantizationStep step = {.kind = to ? QuantizationKind::quantize : QuantizationKind::dequantize,
-                           .codes = {.scale = static_cast<float>(scale.a),
-                                     .zero_point = static_cast<std::int32_t>(to ? first.b : first.a)},
-                           .dtype = functions->output()};
+  QuantizationStep step = {
+      .kind = to ? QuantizationKind::quantize : QuantizationKind::dequantize,
+      .codes = {.scale = static_cast<float>(scale.a), .zero_point = static_cast<std::int32_t>(to ? first.b : first.a)},
+      .dtype = functions->output()};
   if (!(step.codes.scale > 0)) return std::nullopt;
   const PointwiseChain expected = to ? rounding(step.dtype, step.codes) : meaning(step.codes);
   if ((!to && functions->output() != DType::f32) || functions->chain() != expected) return std::nullopt;

@@ -52,7 +52,8 @@ std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const P
   std::array<std::uint8_t, 256> table{};
   for (int i = 0; i < 256; ++i) {
     const int code = from.format.dtype == DType::u8 || i < 128 ? i : i - 256;
-    double value = static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
+    double value =
+        static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
     for (const PointwiseStep& step : problem.chain) {
       const double before = value;
       cpu::apply_kernels().back().doubles(step.function, {&before, &step.a, &step.b}, &value, 1);

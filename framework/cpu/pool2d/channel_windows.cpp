@@ -157,12 +157,11 @@ void window(const PixelWindow& w) {
               [&](auto d, std::int64_t i) { at(d, std::integral_constant<int, 1>(), channel + i); });
 }
 
-constexpr ChannelPoolKernel kernel = {
-    LAMINA_SIMD_SET,
-    {window<float, false>, window<float, true>},
-    {window<bfloat16, false>, window<bfloat16, true>},
-    {largest_code<std::uint8_t>, sum_of_codes<std::uint8_t>},
-    {largest_code<std::int8_t>, sum_of_codes<std::int8_t>}};
+constexpr ChannelPoolKernel kernel = {LAMINA_SIMD_SET,
+                                      {window<float, false>, window<float, true>},
+                                      {window<bfloat16, false>, window<bfloat16, true>},
+                                      {largest_code<std::uint8_t>, sum_of_codes<std::uint8_t>},
+                                      {largest_code<std::int8_t>, sum_of_codes<std::int8_t>}};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

@@ -104,8 +104,9 @@ int convolve(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std:
   if (windows.size() == 2) return convolve_images(e, x, weight, bias, std::move(windows), groups, eight);
   const Shape shape = e.shape(x), filter = weight.shape();
   windows.insert(windows.begin(), Window());
-  const int row = convolve_images(e, e.reshape(x, {shape[0], shape[1], 1, shape[2]}),
-                                  weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups, eight);
+  const int row =
+      convolve_images(e, e.reshape(x, {shape[0], shape[1], 1, shape[2]}),
+                      weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups, eight);
   const Shape to = e.shape(row);
   return e.reshape(row, {to[0], to[1], to[3]});
 }

@@ -32,7 +32,8 @@ Tensor turned_matrix(const Tensor& matrix) {
 
 }  // namespace
 
-EightBitWeights in_i8(const Expansion& e, const Tensor& given, const Tensor& scale, const Tensor& zero_point, bool turned) {
+EightBitWeights in_i8(const Expansion& e, const Tensor& given, const Tensor& scale, const Tensor& zero_point,
+                      bool turned) {
   const Tensor values = turned ? turned_matrix(given) : given;
   const std::int64_t out = values.shape()[0];
   EightBitWeights result = {.weight = values, .scale = for_each<float>(e, scale, out)};
@@ -67,8 +68,7 @@ EightBitWeights eight_bits(const Expansion& e, int weight, int bias, bool turned
   const int rank = static_cast<int>(codes->values.shape().rank());
   if (turned && rank != 2) return {};
   if (codes->scale.numel() != 1 && codes->axis != (turned ? 1 : 0)) return {};
-  EightBitWeights result =
-      in_i8(e, codes->values, codes->scale, codes->zero_point, turned);
+  EightBitWeights result = in_i8(e, codes->values, codes->scale, codes->zero_point, turned);
   const Codes* const whole = bias < 0 ? nullptr : e.codes(bias);
   const std::int64_t out = result.weight.shape()[0];
   if (whole != nullptr && whole->values.dtype() == DType::i32 && whole->values.numel() == out) {

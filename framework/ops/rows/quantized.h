@@ -5,8 +5,8 @@
 namespace lamina::detail {
 
 /// The weights that node `weight` holds as they were before DequantizeLinear, output channels first, or last where they
-/// are `turned`: of a matrix, whose rows and columns change places; and a bias, -1 for none, whose integers count if all
-/// of it has some. Nothing if the weights were not in eight bits, with a scale for all or for each output channel.
+/// are `turned`: of a matrix, whose rows and columns change places; and a bias, -1 for none, whose integers count if
+/// all of it has some. Nothing if the weights were not in eight bits, with a scale for all or for each output channel.
 EightBitWeights eight_bits(const Expansion& e, int weight, int bias, bool turned = false);
 
 /// Weights of u8 or i8, rows [out, ...], or a matrix of which they are the columns (`turned`); as many scales and zero

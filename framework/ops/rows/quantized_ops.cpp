@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "lamina/layers/linear.h"
-#include "lamina/ops/quantization.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/quantization.h"
 #include "lamina/ops/rows/convolve.h"
 #include "lamina/ops/rows/products.h"
 #include "lamina/ops/table.h"
@@ -29,7 +29,7 @@ Tensor scales_of(const Expansion& e, int node) {
 
 /// What broadcasts over x as scale and zero point do: one for all, one for each place along the axis, or of blocks.
 struct Codebook {
-  int scale, zero_point;                ///< nodes, f32
+  int scale, zero_point;                 ///< nodes, f32
   std::optional<Quantization> one = {};  ///< if there is one for all and it is known
 };
 
@@ -61,7 +61,8 @@ Codebook codebook(Expansion& e, int x, int scale, int zero_point, std::int64_t a
                               .zero_point = static_cast<std::int32_t>(zero)};
     return {.scale = scale, .zero_point = zero_point, .one = one};
   }
-  const int zeros = zero_point < 0 ? e.scalar(0, DType::f32) : spread(e, e.cast(zero_point, DType::f32), x, axis, block);
+  const int zeros =
+      zero_point < 0 ? e.scalar(0, DType::f32) : spread(e, e.cast(zero_point, DType::f32), x, axis, block);
   return {.scale = spread(e, e.cast(scale, DType::f32), x, axis, block), .zero_point = zeros};
 }
 
@@ -225,8 +226,8 @@ int q_linear_mat_mul(Expansion& e) {
     if (e.shape(node).numel() == 1) return e.reshape(node, Shape{});
     return rows && e.rank(node) == 1 ? e.reshape(node, {e.shape(node)[0], 1}) : node;
   };
-  const int factors = e.pointwise(
-      Pointwise::div, {e.pointwise(Pointwise::mul, {scale(1, true), scale(4, false)}), scale(6, true)});
+  const int factors =
+      e.pointwise(Pointwise::div, {e.pointwise(Pointwise::mul, {scale(1, true), scale(4, false)}), scale(6, true)});
   const int y = e.pointwise(Pointwise::mul, {sums, factors});
   return quantized(e, y, codebook(e, y, e.scalar(1, DType::f32), e.input(7), 1, 0), to);
 }

@@ -128,7 +128,7 @@ struct Pointers {
   // Elements from pixel to pixel, of an nhwc input of bf16, and of residual and output; 0: C and OC. The input's is
   // even where they are not C, and it begins at a multiple of 4 bytes.
   std::int64_t input_pitch = 0, output_pitch = 0;
-  std::uint8_t padding = 0;          // each byte of what stands around the image
+  std::uint8_t padding = 0;           // each byte of what stands around the image
   const Int8End* int8_end = nullptr;  // where sums are i32, in place of bias, residual and epilogue
 };
 

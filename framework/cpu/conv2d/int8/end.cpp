@@ -26,8 +26,8 @@ bool is_computable(const ConvProblem& problem, const Preparation& p) {
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
-  const bool floats = !output.quantization.defined() &&
-                      (output.format.dtype == DType::f32 || output.format.dtype == DType::bf16);
+  const bool floats =
+      !output.quantization.defined() && (output.format.dtype == DType::f32 || output.format.dtype == DType::bf16);
   if (!floats && !is_code(output)) return false;
   if (!problem.epilogue.is_residual() || problem.epilogue.reads_operands()) return false;
   if (!row_epilogue(problem.epilogue, p.device).rest.empty()) return false;

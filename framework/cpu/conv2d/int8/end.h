@@ -17,8 +17,8 @@ struct ChannelEnd {
   std::vector<float> factor, float_bias;
 };
 
-/// Whether its sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight bits; output in
-/// codes, or of f32 or bf16, or the sums. Any layouts.
+/// Whether its sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight bits; output
+/// in codes, or of f32 or bf16, or the sums. Any layouts.
 bool is_computable(const ConvProblem& problem, const Preparation& preparation);
 
 /// Of a problem that is_computable.

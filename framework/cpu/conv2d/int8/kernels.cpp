@@ -25,8 +25,7 @@ bool runs(const DeviceDescription& device, Unit unit) {
 const Engine& engine_of(Unit unit, DType input, const DeviceDescription& device) {
   const DeviceDescription here = describe(Device::cpu());
   const Engine* last = nullptr;
-  for (const auto& some :
-       {bf16::int8_amx_engines(), bf16::int8_dot_engines(), bf16::int8_multiply_add_engines()}) {
+  for (const auto& some : {bf16::int8_amx_engines(), bf16::int8_dot_engines(), bf16::int8_multiply_add_engines()}) {
     for (const Engine& engine : some) {
       if (engine.operand != input) continue;
       last = &engine;
@@ -102,8 +101,8 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     const std::size_t at = c / filters * group_size + c % filters;
     const std::int8_t* const filter = weight + static_cast<std::int64_t>(c) * g.reduction();
     const std::int32_t sum = std::accumulate(filter, filter + g.reduction(), std::int32_t{0});
-    packed_end.offset[at] = static_cast<std::int32_t>(static_cast<std::uint32_t>(end.bias[c]) -
-                                                      static_cast<std::uint32_t>(zero) * static_cast<std::uint32_t>(sum));
+    packed_end.offset[at] = static_cast<std::int32_t>(
+        static_cast<std::uint32_t>(end.bias[c]) - static_cast<std::uint32_t>(zero) * static_cast<std::uint32_t>(sum));
     packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
   }
   return result;

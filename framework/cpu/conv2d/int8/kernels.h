@@ -7,8 +7,8 @@
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 
-/// The rows of the table of convolutions that multiply in eight bits, channels last. The products are exact, so that all
-/// have the same bits.
+/// The rows of the table of convolutions that multiply in eight bits, channels last. The products are exact, so that
+/// all have the same bits.
 namespace lamina::cpu::int8 {
 
 using bf16::Unit;

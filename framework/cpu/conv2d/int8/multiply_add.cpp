@@ -42,7 +42,8 @@ LAMINA_AVX2 void multiply_tile(const Tile& t) {
     const std::uint16_t* const end = w + (step < t.whole_steps ? 16 : t.pairs) * (2 * filters);
     for (; w != end; w += 2 * filters, x += 2) {
       const auto* const weights = reinterpret_cast<const __m256i*>(w);
-      const Pairs first = widened<true>(_mm256_load_si256(weights)), second = widened<true>(_mm256_load_si256(weights + 1));
+      const Pairs first = widened<true>(_mm256_load_si256(weights)),
+                  second = widened<true>(_mm256_load_si256(weights + 1));
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p) {
         int four = 0;
@@ -67,8 +68,9 @@ LAMINA_AVX2 void multiply_tile(const Tile& t) {
 
 template <bool is_signed>
 void multiply(const Tile& tile, int positions) {
-  static constexpr std::array<void (*)(const Tile&), 4> tiles = {multiply_tile<is_signed, 1>, multiply_tile<is_signed, 2>,
-                                                                 multiply_tile<is_signed, 3>, multiply_tile<is_signed, 4>};
+  static constexpr std::array<void (*)(const Tile&), 4> tiles = {
+      multiply_tile<is_signed, 1>, multiply_tile<is_signed, 2>, multiply_tile<is_signed, 3>,
+      multiply_tile<is_signed, 4>};
   tiles[static_cast<std::size_t>(positions - 1)](tile);
 }
 #endif
@@ -79,7 +81,8 @@ void multiply_plain(const Tile& t, int positions) {
     std::int32_t sums[filters] = {};
     const auto* w = static_cast<const std::int8_t*>(t.weights);
     for (int step = 0; step < t.steps; ++step) {
-      const auto* x = reinterpret_cast<const T*>(static_cast<const std::uint16_t*>(t.input) + t.offsets[step] + p * t.pixel);
+      const auto* x =
+          reinterpret_cast<const T*>(static_cast<const std::uint16_t*>(t.input) + t.offsets[step] + p * t.pixel);
       const int fours = step < t.whole_steps ? 16 : t.pairs;
       for (int i = 0; i < fours; ++i, x += 4, w += 4 * filters) {
         for (int f = 0; f < filters; ++f) {
@@ -112,10 +115,12 @@ constexpr Engine engine(DType operand, InstructionSet set, void (*multiply)(cons
 std::span<const Engine> int8_multiply_add_engines() {
   static constexpr Engine engines[] = {
 #if defined(__x86_64__)
-      engine(DType::u8, InstructionSet::avx2, multiply<false>), engine(DType::i8, InstructionSet::avx2, multiply<true>),
+    engine(DType::u8, InstructionSet::avx2, multiply<false>),
+    engine(DType::i8, InstructionSet::avx2, multiply<true>),
 #endif
-      engine(DType::u8, InstructionSet::scalar, multiply_plain<std::uint8_t>),
-      engine(DType::i8, InstructionSet::scalar, multiply_plain<std::int8_t>)};
+    engine(DType::u8, InstructionSet::scalar, multiply_plain<std::uint8_t>),
+    engine(DType::i8, InstructionSet::scalar, multiply_plain<std::int8_t>)
+  };
   return engines;
 }
 

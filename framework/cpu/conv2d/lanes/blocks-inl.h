@@ -1,5 +1,5 @@
-// Blocks of channels of f32, bf16, u8 or i8 to vectors of floats, and of floats back, for each instruction set that tile.cpp is
-// compiled for.
+// Blocks of channels of f32, bf16, u8 or i8 to vectors of floats, and of floats back, for each instruction set that
+// tile.cpp is compiled for.
 
 #if defined(LAMINA_CPU_CONV2D_LANES_BLOCKS) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAMINA_CPU_CONV2D_LANES_BLOCKS

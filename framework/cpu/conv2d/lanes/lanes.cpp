@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -104,7 +103,8 @@ void LanesConv::pack(const ConvProblem& problem) {
   plain_bias_ = Tensor::zeros({blocks * size});
   zeros_ = Tensor::zeros({g_.in_channels});
   const auto weight = [&](std::int64_t i) {
-    if (is_code(input_)) return static_cast<float>(problem.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(i)]);
+    if (is_code(input_))
+      return static_cast<float>(problem.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(i)]);
     return detail::floats(problem.weight)[i];
   };
   float *to = detail::floats(weights_), *bias = detail::floats(bias_), *plain_bias = detail::floats(plain_bias_);
@@ -132,35 +132,17 @@ void LanesConv::pack(const ConvProblem& problem) {
   }
 }
 
-/// Sums are of codes: what the zero points come to is taken off together, and around an image is a row of them.
-void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
-  const std::int32_t zero = p.input().quantization.zero_point;
-  const int8::ChannelEnd end = int8::channel_end(problem, p);
-  const auto size = static_cast<std::size_t>(kernel_.channels), all = blocks_.size() * size;
-  codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
-  codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
-  const std::span<const std::int8_t> weight = problem.eight.weight.values<std::int8_t>();
-  const auto terms = static_cast<std::size_t>(g_.reduction());
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    for (std::size_t i = 0; i < std::min(size, end.bias.size()); ++i) {
-      const std::size_t filter = static_cast<std::size_t>(blocks_[b].output) + i, at = b * size + i;
-      std::int32_t sum = 0;
-      for (const std::int8_t w : weight.subspan(filter * terms, terms)) sum += w;
-      codes_->offset[at] = end.bias[filter] - zero * sum;
-      codes_->factor[at] = end.factor[filter], codes_->bias[at] = end.float_bias[filter];
-    }
-  }
-  zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);
-  std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
-}
-
 void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
                         std::byte* workspace) const {
   const std::int64_t top = row * g_.stride_height - g_.padding_height, dilation = g_.dilation_height;
   const bool codes = codes_.has_value();  // which have something around an image
-  const std::int64_t first = codes ? 0 : top < 0 ? std::min<std::int64_t>(ceil_div(-top, dilation), g_.kernel_height) : 0;
-  const std::int64_t last = codes ? g_.kernel_height : std::clamp<std::int64_t>(top < g_.in_height ? (g_.in_height - 1 - top) / dilation + 1 : 0,
-                                                     first, g_.kernel_height);
+  const std::int64_t first = codes     ? 0
+                             : top < 0 ? std::min<std::int64_t>(ceil_div(-top, dilation), g_.kernel_height)
+                                       : 0;
+  const std::int64_t last =
+      codes ? g_.kernel_height
+            : std::clamp<std::int64_t>(top < g_.in_height ? (g_.in_height - 1 - top) / dilation + 1 : 0, first,
+                                       g_.kernel_height);
   const auto element = static_cast<std::int64_t>(size_of(input_));
   const std::int64_t row_bytes = g_.in_width * g_.in_channels * element;
   const std::byte* const image_input = tensors.input + (image * g_.in_height - tensors.first_row) * row_bytes;
@@ -263,8 +245,8 @@ void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std
 std::string LanesConv::description() const {
   return detail::concat(codes_                  ? "int8_lanes: "
                         : input_ == DType::bf16 ? "bf16_lanes: "
-                        : depthwise()         ? "depthwise: "
-                                              : "grouped: ",
+                        : depthwise()           ? "depthwise: "
+                                                : "grouped: ",
                         kernel_.channels, " channels x ", kernel_.positions, " pixels in registers, ",
                         name(kernel_.set));
 }
@@ -280,8 +262,9 @@ bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
   if (!is_depthwise(g) && !grouped) return false;
   if (is_code(input)) {
     const View &from = p.input(), &to = p.output();
-    return int8::is_computable(problem, p) && g.reduction() <= most_exact_terms && !problem.eight.zero_point.defined() &&
-           from.format == Format{input, Layout::nhwc} && to.format.layout == Layout::nhwc && !p.has_slices();
+    return int8::is_computable(problem, p) && g.reduction() <= most_exact_terms &&
+           !problem.eight.zero_point.defined() && from.format == Format{input, Layout::nhwc} &&
+           to.format.layout == Layout::nhwc && !p.has_slices();
   }
   if (p.precision != (input == DType::bf16 ? Precision::bf16 : Precision::fp32)) return false;
   if (problem.scaled || !problem.epilogue.is_residual()) return false;

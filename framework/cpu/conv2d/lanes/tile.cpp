@@ -1,5 +1,4 @@
-// The multiply-adds of one tile of a convolution whose lanes are channels, written once and compiled for each
-// instruction set.
+// The multiply-adds of one tile of a convolution whose lanes are channels, compiled for each instruction set.
 
 #include "lamina/cpu/simd_targets.h"
 
@@ -261,12 +260,8 @@ void run(const LanesTile& t) {
 }
 
 template <class T>
-constexpr LanesKernel plain_kernel = {.set = LAMINA_SIMD_SET,
-                                      .channels = block_channels<T>,
-                                      .positions = positions<T>,
-                                      .run = run<T, void>,
-                                      .run_rounding = nullptr,
-                                      .run_grouped = run_taps<T, void, true>};
+constexpr LanesKernel plain_kernel = {LAMINA_SIMD_SET, block_channels<T>, positions<T>,
+                                      run<T, void>,    nullptr,           run_taps<T, void, true>};
 constexpr LanesKernel of_f32 = plain_kernel<float>, of_u8 = plain_kernel<std::uint8_t>,
                       of_i8 = plain_kernel<std::int8_t>;
 
@@ -288,24 +283,17 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lamina::cpu::bf16 {
-namespace {
-std::span<const LanesKernel> of_f32_kernels() { return LAMINA_SIMD_KERNELS(of_f32); }
-std::span<const LanesKernel> of_u8_kernels() { return LAMINA_SIMD_KERNELS(of_u8); }
-std::span<const LanesKernel> of_i8_kernels() { return LAMINA_SIMD_KERNELS(of_i8); }
-std::span<const LanesKernel> of_bf16_kernels() { return LAMINA_SIMD_KERNELS(of_bf16); }
-}  // namespace
-}  // namespace lamina::cpu::bf16
-
-namespace lamina::cpu {
-
-std::span<const LanesKernel> lanes_kernels(DType input) {
+static std::span<const LanesKernel> lanes_kernels_of(DType input) {
   switch (input) {
-    case DType::bf16: return bf16::of_bf16_kernels();
-    case DType::u8: return bf16::of_u8_kernels();
-    case DType::i8: return bf16::of_i8_kernels();
-    default: return bf16::of_f32_kernels();
+    case DType::bf16: return LAMINA_SIMD_KERNELS(of_bf16);
+    case DType::u8: return LAMINA_SIMD_KERNELS(of_u8);
+    case DType::i8: return LAMINA_SIMD_KERNELS(of_i8);
+    default: return LAMINA_SIMD_KERNELS(of_f32);
   }
 }
+}  // namespace lamina::cpu::bf16
 
-}  // namespace lamina::cpu
+std::span<const lamina::cpu::LanesKernel> lamina::cpu::lanes_kernels(DType input) {
+  return bf16::lanes_kernels_of(input);
+}
 #endif

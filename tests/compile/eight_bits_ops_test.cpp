@@ -1,0 +1,149 @@
+// What is between values in eight bits besides products.
+
+#include <cmath>
+
+#include "compile/eight_bits.h"
+#include "lamina/base/error.h"
+#include "support/file_test.h"
+
+namespace lamina::test {
+namespace {
+
+/// What needs no product has the very bits of its parts.
+void expect_as_unfused(Build& build, Value y, const Tensor& x, std::string_view step) {
+  build.graph.output(y);
+  Plan plan = build.graph.compile({.batch = 2}), parts = build.graph.compile({.batch = 2, .keep_all = true});
+  const std::string summary = build.graph.plan_summary({.batch = 2});
+  EXPECT_NE(summary.find(step), std::string::npos) << summary;
+  EXPECT_EQ(whole(plan.run(x)), whole(parts.run(x))) << summary;
+}
+
+TEST(EightBitsOf, Functions) {
+  for (const char* const function : {"Sigmoid", "HardSwish", "Relu", "Tanh", "LeakyRelu", "Exp", "Neg"}) {
+    Build build;
+    const Tensor x = random_codes({2, 5, 7, 3}, DType::u8, 1);
+    const Value input = build.graph.input("x", {batch, 5, 7, 3}, DType::u8);
+    const Value y = build.op(function, {build.dequantize(input, 0.04f, 100, DType::u8)});
+    expect_as_unfused(build, build.quantize(y, 0.031f, 20, DType::u8), x, "table of 256");
+  }
+}
+
+TEST(EightBitsOf, Sums) {
+  Build build;
+  const Tensor x = random_codes({2, 5, 7, 3}, DType::i8, 1);
+  const Value input = build.graph.input("x", {batch, 5, 7, 3}, DType::i8);
+  const Value a = build.dequantize(input, 0.04f, -7, DType::i8), b = build.dequantize(input, 0.013f, 11, DType::i8);
+  const Value y = build.op("Relu", {build.op("Add", {a, build.op("Neg", {b})})});
+  expect_as_unfused(build, build.quantize(y, 0.02f, -5, DType::i8), x, "elementwise");
+}
+
+TEST(EightBitsOf, LargestOfWindows) {
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    Build build;
+    const Value input = build.graph.input("x", {batch, 37, 9, 8}, dtype);
+    const Value y = build.op("MaxPool", {build.dequantize(input, 0.04f, 3, dtype)},
+                             {{"kernel_shape", std::vector<std::int64_t>{3, 3}},
+                              {"strides", std::vector<std::int64_t>{2, 2}},
+                              {"pads", std::vector<std::int64_t>{1, 1, 1, 1}}});
+    expect_as_unfused(build, build.quantize(y, 0.04f, 3, dtype), random_codes({2, 37, 9, 8}, dtype, 1),
+                      "windows of all channels");
+  }
+}
+
+TEST(EightBitsOf, Means) {
+  constexpr float from = 0.04f, to = 0.017f;
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    Build build;
+    const Tensor x = random_codes({2, 37, 9, 8}, dtype, 1);
+    const Value input = build.graph.input("x", {batch, 37, 9, 8}, dtype);
+    const Value y = build.op("GlobalAveragePool", {build.dequantize(input, from, 3, dtype)});
+    build.graph.output(build.quantize(y, to, 7, dtype));
+    const std::vector<std::int64_t> codes = whole(x);
+    std::vector<std::int64_t> expected;
+    for (std::size_t plane = 0; plane < 2 * 37; ++plane) {
+      std::int64_t sum = 0;
+      for (std::size_t i = 0; i < 72; ++i) sum += codes[plane * 72 + i] - 3;
+      const auto q = static_cast<std::int64_t>(std::rint(static_cast<float>(sum) * from / 72.0f / to)) + 7;
+      const std::int64_t low = dtype == DType::u8 ? 0 : -128;
+      expected.push_back(std::clamp(q, low, low + 255));
+    }
+    Plan plan = build.graph.compile({.batch = 2});
+    EXPECT_EQ(whole(plan.run(x)), expected);
+    EXPECT_NE(build.graph.plan_summary({}).find("windows of all channels"), std::string::npos);
+  }
+}
+
+TEST(EightBitsOf, Moves) {
+  Build build;
+  const Tensor x = random_codes({2, 6, 7, 3}, DType::u8, 1);
+  const Value input = build.graph.input("x", {batch, 6, 7, 3}, DType::u8);
+  const Value pads = build.constant(Tensor::from(std::vector<std::int64_t>{0, 0, 1, 2, 0, 0, 1, 0}, {8}));
+  const Value a = build.op("Pad", {build.dequantize(input, 0.04f, 100, DType::u8), pads});
+  const Value b = build.op("Transpose", {a}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}});
+  const Value c = build.op("Concat", {b, b}, {{"axis", std::int64_t{1}}});
+  const Value shape = build.constant(Tensor::from(std::vector<std::int64_t>{2, -1}, {2}));
+  expect_as_unfused(build, build.quantize(build.op("Reshape", {c, shape}), 0.04f, 100, DType::u8), x, "copies");
+}
+
+/// A value that is rounded is rounded, however little is between.
+TEST(EightBitsOf, RoundingStays) {
+  Build build;
+  const Value input = build.graph.input("x", {batch, 4});
+  Value y = input;
+  for (const float scale : {0.5f, 0.3f, 0.5f}) {
+    y = build.op("Add", {y, build.constant(scalar(0.1f))});
+    y = build.dequantize(build.quantize(y, scale, 0, DType::i8), scale, 0, DType::i8);
+  }
+  build.graph.output(y);
+  const Tensor x = Tensor::from(std::vector<float>{0.16f, 1.2f, NAN, -1e30f}, {1, 4});
+  Plan plan = build.graph.compile({});
+  const Tensor result = plan.run(x);
+  std::vector<float> expected;
+  for (float value : {0.16f, 1.2f, NAN, -1e30f}) {
+    for (const float scale : {0.5f, 0.3f, 0.5f}) {
+      const float q = std::rint((value + 0.1f) / scale);
+      value = scale * (std::isnan(q) ? -128.0f : std::clamp(q, -128.0f, 127.0f));
+    }
+    expected.push_back(value);
+  }
+  EXPECT_EQ(std::vector<float>(result.values<float>().begin(), result.values<float>().end()), expected);
+}
+
+/// Scales that are not the product's: the layer is computed in f32.
+TEST(EightBitsOf, ABiasOfAnotherScaleIsNoInteger) {
+  Build build;
+  const Value input = build.graph.input("x", {batch, 8, 4, 4}, DType::u8);
+  const Value weights = build.dequantize(build.constant(random_codes({8, 8, 1, 1}, DType::i8, 1)), 0.01f, 0, DType::i8);
+  const Value bias =
+      build.op("DequantizeLinear", {build.constant(Tensor::zeros({8}, DType::i32)), build.constant(scalar(0.5f))});
+  const Value y = build.op("Conv", {build.dequantize(input, 0.02f, 0, DType::u8), weights, bias});
+  build.graph.output(build.quantize(y, 0.1f, 0, DType::u8));
+  EXPECT_EQ(build.graph.plan_summary({}).find("int8"), std::string::npos);
+}
+
+TEST(EightBitsOf, ScalesArePositiveNumbers) {
+  for (const float scale : {0.0f, -1.0f, NAN, INFINITY}) {
+    Build build;
+    const Value input = build.graph.input("x", {batch, 4});
+    build.graph.output(build.quantize(input, scale, 0, DType::u8));
+    expect_error([&] { (void)build.graph.compile({}); }, {"QuantizeLinear: expected scales above 0, got"});
+  }
+}
+
+/// More products than their sum has room for are multiplied in f32.
+TEST(EightBitsOf, SumsNeverWrap) {
+  Build build;
+  constexpr std::int64_t terms = 65'794;
+  const Value input = build.graph.input("x", {batch, terms}, DType::u8);
+  const Tensor least = Tensor::from(std::vector<std::int64_t>(terms, -128), {1, terms}).to(DType::i8);
+  const Value y = build.op(
+      "Gemm", {build.dequantize(input, 1, 0, DType::u8), build.dequantize(build.constant(least), 1, 0, DType::i8)},
+      {{"transB", std::int64_t{1}}});
+  build.graph.output(y);
+  Plan plan = build.graph.compile({});
+  const Tensor x = Tensor::from(std::vector<std::int64_t>(terms, 255), {1, terms}).to(DType::u8);
+  EXPECT_NEAR(plan.run(x).values<float>()[0], -255.0 * 128 * terms, 255.0 * 128 * terms * 1e-5);
+}
+
+}  // namespace
+}  // namespace lamina::test
