@@ -36,10 +36,26 @@ HWY_INLINE Vector meaning(const T* from, Vector zero_point, Vector scale) {
   return hn::Mul(hn::Sub(hn::ConvertTo(Tag(), whole), zero_point), scale);
 }
 
-/// Whole numbers of f32 between low and high, NaN to low, and `zero_point` more.
-HWY_INLINE hn::Vec<Whole> bounded(Vector rounded, Vector low, Vector high, hn::Vec<Whole> zero_point) {
-  const Vector there = hn::IfThenElse(hn::Gt(rounded, low), rounded, low);  // NaN is not greater
-  return hn::Add(hn::ConvertTo(Whole(), hn::Min(there, high)), zero_point);
+/// To the nearest, halves to even: what is between -2^31 and 2^31 is all that is asked for.
+HWY_INLINE hn::Vec<Whole> nearest(Vector value) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<Whole>{_mm512_cvt_roundps_epi32(value.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Vec<Whole>{_mm256_cvttps_epi32(hn::Round(value).raw)};
+#else
+  return hn::ConvertTo(Whole(), hn::Round(value));
+#endif
+}
+
+/// The nearest whole numbers, between low and high, NaN to low, and `zero_point` more. The bounds are whole: to round
+/// first or last is the same.
+HWY_INLINE hn::Vec<Whole> bounded(Vector value, Vector low, Vector high, hn::Vec<Whole> zero_point) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const Vector there = hn::Max(value, low);  // x86's gives the second operand if either is NaN
+#else
+  const Vector there = hn::IfThenElse(hn::Gt(value, low), value, low);  // NaN is not greater
+#endif
+  return hn::Add(nearest(hn::Min(there, high)), zero_point);
 }
 
 template <class T>
@@ -100,8 +116,7 @@ void write_codes(DType type, const float* from, const Quantization& codes, T* to
   const Range range(type, codes.zero_point);
   const Vector scale = hn::Set(d, codes.scale);
   const auto one = [&](const float* some, T* target, int there) HWY_ATTR {
-    const Vector rounded = hn::Round(hn::Div(hn::LoadU(d, some), scale));
-    put(bounded(rounded, range.low, range.high, range.zero_point), target, there);
+    put(bounded(hn::Div(hn::LoadU(d, some), scale), range.low, range.high, range.zero_point), target, there);
   };
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) one(from + i, to + i, lanes);
@@ -139,14 +154,14 @@ void finish_codes(const SumsEnd& end, const Sums& s) {
   const auto zero = hn::Set(Whole(), end.quantization.zero_point);
   if (end.codes) {
     return each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
-      put(bounded(hn::Round(hn::Mul(hn::ConvertTo(d, sum), factor)), low, high, zero), to, there);
+      put(bounded(hn::Mul(hn::ConvertTo(d, sum), factor), low, high, zero), to, there);
     });
   }
   const Range range(end.type, end.quantization.zero_point);
   each<T>(s, [&](auto sum, Vector factor, Vector bias, T* to, int there) HWY_ATTR {
     using ::lamina::cpu::HWY_NAMESPACE::clamped;
     const Vector y = clamped(hn::Add(hn::Mul(hn::ConvertTo(d, sum), factor), bias), low, high);
-    put(bounded(hn::Round(hn::Div(y, scale)), range.low, range.high, range.zero_point), to, there);
+    put(bounded(hn::Div(y, scale), range.low, range.high, range.zero_point), to, there);
   });
 }
 

@@ -12,22 +12,36 @@ namespace lamina::cpu {
 void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
   const int8::ChannelEnd end = int8::channel_end(problem, p);
-  const auto size = static_cast<std::size_t>(kernel_.channels), all = blocks_.size() * size;
+  const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
   const std::span<const std::int8_t> weight = problem.eight.weight.values<std::int8_t>();
   const auto terms = static_cast<std::size_t>(g_.reduction());
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    for (std::size_t i = 0; i < std::min(size, end.bias.size()); ++i) {
-      const std::size_t filter = static_cast<std::size_t>(blocks_[b].output) + i, at = b * size + i;
-      std::int32_t sum = 0;
-      for (const std::int8_t w : weight.subspan(filter * terms, terms)) sum += w;
-      codes_->offset[at] = end.bias[filter] - zero * sum;
-      codes_->factor[at] = end.factor[filter], codes_->bias[at] = end.float_bias[filter];
-    }
+  for (std::size_t c = 0; c < end.bias.size(); ++c) {
+    std::int32_t sum = 0;
+    for (const std::int8_t w : weight.subspan(c * terms, terms)) sum += w;
+    codes_->offset[c] = end.bias[c] - zero * sum;
+    codes_->factor[c] = end.factor[c], codes_->bias[c] = end.float_bias[c];
   }
   zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);
   std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
+}
+
+/// `output`: of channel 0 of the tile's first position.
+void LanesConv::finish_codes(LanesTile t, std::byte* output, std::int32_t* sums) const {
+  const std::int64_t first = t.blocks[0].output, last = t.blocks[t.count - 1].output + t.channels;
+  t.whole = sums;
+  t.whole_row = g_.out_channels + kernel_.channels;
+  run_(t);
+  codes_->kernel->finish(codes_->end, {.sums = sums,
+                                       .row = t.whole_row,
+                                       .offset = codes_->offset.data() + first,
+                                       .factor = codes_->factor.data() + first,
+                                       .bias = codes_->bias.data() + first,
+                                       .output = output + first * static_cast<std::int64_t>(size_of(output_)),
+                                       .pixel = g_.out_channels,
+                                       .count = t.positions,
+                                       .channels = static_cast<int>(last - first)});
 }
 
 }  // namespace lamina::cpu

@@ -1,7 +1,6 @@
 #include "lamina/cpu/conv2d/lanes/lanes.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -90,7 +89,8 @@ std::size_t LanesConv::pointer_bytes() const {
 }
 
 std::size_t LanesConv::tile_floats() const {
-  return static_cast<std::size_t>(round_up(kernel_.positions * kernel_.channels, 16));
+  const int channels = is_code(input_) ? round_up(g_.out_channels + kernel_.channels, 16) : kernel_.channels;
+  return static_cast<std::size_t>(round_up(kernel_.positions * channels, 16));
 }
 
 /// [block][row of taps, tap, channel of the group][channels as lane_place() has them], as bf16 rounds them if it does.
@@ -195,6 +195,10 @@ void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t
     std::byte* const output =
         tensors.output + (out_row + begin) * g_.out_channels * static_cast<std::int64_t>(size_of(output_));
     tile.output = output;
+    if (codes) {
+      finish_codes(tile, output, reinterpret_cast<std::int32_t*>(workspace + pointer_bytes()));
+      continue;
+    }
     if (in_registers_) {
       if (epilogue_.adds) tile.addend = tensors.residual + (output - tensors.output);
       run_(tile);
@@ -216,21 +220,6 @@ void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std
   t.sums = sums;
   run_(t);
   const std::int64_t place = (pixel * g_.out_channels + t.blocks->output) * static_cast<std::int64_t>(size_of(output_));
-  if (codes_) {
-    const std::ptrdiff_t at = t.bias - detail::floats(bias_);
-    for (std::ptrdiff_t i = 0; i < t.positions * size; ++i) {
-      sums[i] = std::bit_cast<float>(static_cast<std::int32_t>(sums[i]));
-    }
-    return codes_->kernel->finish(codes_->end, {.sums = reinterpret_cast<const std::int32_t*>(sums),
-                                                .row = size,
-                                                .offset = codes_->offset.data() + at,
-                                                .factor = codes_->factor.data() + at,
-                                                .bias = codes_->bias.data() + at,
-                                                .output = tensors.output + place,
-                                                .pixel = g_.out_channels,
-                                                .count = t.positions,
-                                                .channels = t.channels});
-  }
   bf16::finish(moves_, epilogue_,
                {.sums = sums,
                 .row = size,

@@ -54,6 +54,7 @@ class LanesConv {
   void divide(int threads);
   void pack(const ConvProblem& problem);
   void pack_codes(const ConvProblem& problem, const Preparation& p);
+  void finish_codes(LanesTile tile, std::byte* output, std::int32_t* sums) const;
   void run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
                std::byte* workspace) const;
   void finish_block(LanesTile tile, int block, const Tensors& tensors, std::int64_t pixel, std::byte* workspace) const;
@@ -72,7 +73,7 @@ class LanesConv {
   bool in_registers_ = false;  // all of the epilogue
   Pointwise function_ = Pointwise::identity;
   Tensor weights_, bias_, plain_bias_, zeros_;
-  std::optional<bf16::Int8End> codes_;  // of inputs of u8 and i8; by block, as the biases
+  std::optional<bf16::Int8End> codes_;  // of inputs of u8 and i8; by channel
 };
 
 }  // namespace lamina::cpu

@@ -50,7 +50,7 @@ HWY_INLINE void add_rows(const LanesTile& t, const T* const* table, std::int64_t
   }
 }
 
-/// Any taps, whose products are summed in chains; `grouped`: of all channels of the groups.
+/// Any taps, summed in chains; `grouped`: of all channels of the groups.
 template <class T, bool whole, bool grouped, bool inside>
 HWY_INLINE void add_taps(const LanesTile& t, std::int64_t channel, const float* weights, const std::int32_t* places,
                          Sums<T>& sums) {
@@ -144,12 +144,10 @@ void store_applied(const LanesTile& t, const float* sums, std::int64_t channel) 
 template <class T, class Round>
 HWY_NOINLINE void store_sums(const LanesTile& t, const float* sums, std::int64_t channel) {
   constexpr int size = block_channels<T>;
-  if constexpr (sizeof(T) > 1) {  // of codes nothing but the sums is asked for
-    if (t.sums == nullptr) {
-      t.channels == size ? store_applied<T, Round, true>(t, sums, channel)
-                         : store_applied<T, Round, false>(t, sums, channel);
-      return;
-    }
+  if (t.sums == nullptr) {
+    t.channels == size ? store_applied<T, Round, true>(t, sums, channel)
+                       : store_applied<T, Round, false>(t, sums, channel);
+    return;
   }
   for (int p = 0; p < t.positions; ++p) {
     for (int i = 0; i < size; ++i)
@@ -162,7 +160,7 @@ template <class T, class Round, bool whole, class Add>
 HWY_INLINE void for_blocks(const LanesTile& t, const Add& add) {
   const Tag d;
   constexpr int P = positions<T>, V = vectors<T>;
-  // In registers, for what is stored might be a part of the tile, as far as the compiler knows.
+  // In registers: what is stored might be a part of the tile, as far as the compiler knows.
   const float *weights = t.weights, *bias = t.bias;
   const std::int64_t block_weights = t.block_weights, output_pixel = t.output_pixel;
   const LanesBlock* const blocks = t.blocks;
@@ -181,7 +179,12 @@ HWY_INLINE void for_blocks(const LanesTile& t, const Add& add) {
     }
     add(block, blocks[block].input, weights, sums);
     const std::int64_t channel = blocks[block].output;
-    if constexpr (sizeof(T) > 1) {
+    if constexpr (sizeof(T) == 1) {
+      std::int32_t* to = t.whole + (channel - blocks[0].output);
+      for (int p = 0; p < t.positions; ++p, to += t.whole_row) {
+        hn::StoreU(hn::ConvertTo(hn::RebindToSigned<Tag>(), sums[p][0]), hn::RebindToSigned<Tag>(), to);
+      }
+    } else {
       if (plain) {
         T* to = output + channel;
 #pragma GCC unroll 8
@@ -193,14 +196,14 @@ HWY_INLINE void for_blocks(const LanesTile& t, const Add& add) {
         }
         continue;
       }
-    }
-    HWY_ALIGN float stored[P * V * lanes];
+      HWY_ALIGN float stored[P * V * lanes];
 #pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) {
+      for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) hn::Store(sums[p][v], d, stored + (p * V + v) * lanes);
+        for (int v = 0; v < V; ++v) hn::Store(sums[p][v], d, stored + (p * V + v) * lanes);
+      }
+      store_sums<T, Round>(t, stored, channel);
     }
-    store_sums<T, Round>(t, stored, channel);
   }
 }
 

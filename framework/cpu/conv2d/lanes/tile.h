@@ -43,6 +43,9 @@ struct LanesTile {
   void* output = nullptr;         // of channel 0
   std::int64_t output_pixel = 0;  // elements
   float* sums = nullptr;          // if not null, instead, of one block: [positions, channels] without any of this
+  std::int32_t* whole =
+      nullptr;  // of codes, instead: [positions, whole_row], at the channels of the blocks less the first's
+  std::int64_t whole_row = 0;
 };
 
 /// Compiled for one instruction set. Blocks are of `channels`, whose order in a vector is lane_place()'s.
