@@ -16,9 +16,6 @@ namespace lamina::cpu::bf16 {
 namespace {
 namespace HWY_NAMESPACE {
 
-/// Of a kernel whose products are one chain.
-constexpr int chunk_terms = LanesTile::chunk_terms;
-
 /// K columns of taps, S positions from output to output: neighbouring outputs share what they read. `inside`: a tile
 /// that reads no column outside of the image; others have a table of where each is, or its zeros.
 template <class T, bool whole, int K, int S, bool inside>
@@ -217,7 +214,7 @@ template <class T, class Round, bool whole, int K, int S>
 void run_rows(const LanesTile& t) {
   constexpr int columns = (positions<T> - 1) * S + K;
   if (t.left >= 0 && t.left + columns <= t.columns) return run_rows<T, Round, whole, K, S, true>(t, nullptr);
-  const T* table[chunk_terms / K * columns];
+  const T* table[LanesTile::chunk_terms / K * columns];
   const T** entry = table;
   for (int row = 0; row < t.kernel_rows; ++row) {
     for (std::int64_t column = t.left; column < t.left + columns; ++column) {
@@ -249,7 +246,7 @@ void run(const LanesTile& t) {
     const bool square = t.dilation == 1 && t.stride == 1 && t.kernel_columns == 3 && t.kernel_rows <= 3;
     return square ? run_rows<T, Round, false, 3, 1>(t) : run_taps<T, Round, false, false, false>(t);
   }
-  if (t.dilation == 1 && t.kernel_rows * t.kernel_columns <= chunk_terms) {
+  if (t.dilation == 1 && t.kernel_rows * t.kernel_columns <= LanesTile::chunk_terms) {
     if (t.stride == 1) {
       if (t.kernel_columns == 3) return run_rows<T, Round, true, 3, 1>(t);
       if (t.kernel_columns == 5) return run_rows<T, Round, true, 5, 1>(t);
