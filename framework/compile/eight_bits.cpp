@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/layers/elementwise.h"
@@ -43,6 +44,7 @@ class EightBits : Dataflow {
     unmark_what_does_not_run();
     for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) join(operation(i));
     for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) read(operation(i));
+    for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) round_operands(operation(i));
     finish();
   }
 
@@ -104,7 +106,7 @@ class EightBits : Dataflow {
       left.pop_front(), waits[index(i)] = false;
       const Operation& op = operation(i);
       const bool coded = is_coded(op.output) || std::ranges::any_of(op.inputs, [&](int v) { return is_coded(v); });
-      if (op.module == nullptr || !coded || codes_of(op) || runs(op)) continue;
+      if (op.module == nullptr || !coded || codes_of(op) || runs(op) || runs_on_rounded(op)) continue;
       if (is_coded(op.output)) {
         unmark(op.output);
         continue;
@@ -113,6 +115,51 @@ class EightBits : Dataflow {
         if (is_coded(input)) unmark(input);
       }
     }
+  }
+
+  /// Whether an operation puts elements in other places and gives codes: then its operands may be rounded before as
+  /// well as its result after.
+  bool passes_on(const Operation& op) const {
+    return is_coded(op.output) && !op.view && (problem_of<ConcatProblem>(op) || problem_of<MoveProblem>(op));
+  }
+  bool is_as_result(const Operation& op, int input) const {
+    const Program::Value &operand = program_.value(input), &result = program_.value(op.output);
+    return operand.format.dtype == result.format.dtype && operand.quantization == result.quantization;
+  }
+  /// Whether a kernel takes an operation whose operands have the result's codes.
+  bool runs_on_rounded(const Operation& op) {
+    if (!passes_on(op)) return false;
+    std::vector<Program::Value> before;
+    for (const int input : op.inputs) before.push_back(program_.value(input));
+    for (const int input : op.inputs) {
+      set(input, program_.value(op.output).format.dtype, program_.value(op.output).quantization);
+    }
+    const bool result = runs(op);
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      set(op.inputs[i], before[i].format.dtype, before[i].quantization);
+    }
+    return result;
+  }
+
+  void round_operands(Operation& op) {
+    if (op.module == nullptr || !passes_on(op)) return;
+    Operation longer = op;
+    std::map<int, int> rounded;
+    for (int& input : longer.inputs) {
+      if (is_as_result(op, input)) continue;
+      const auto [known, is_new] = rounded.emplace(input, none);
+      if (is_new) {
+        known->second = new_value(program_.value(input).name, shape(input));
+        set(known->second, program_.value(op.output).format.dtype, program_.value(op.output).quantization);
+        Operation rounding;
+        rounding.name = program_.value(input).name;
+        rounding.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}});
+        rounding.inputs = {input}, rounding.output = known->second;
+        insert(op, std::move(rounding));
+      }
+      input = known->second;
+    }
+    if (!rounded.empty()) replace(op, std::move(longer));
   }
 
   /// Whoever reads what was quantised as what it stands for reads the value itself, or one that is rounded so.
@@ -126,7 +173,7 @@ class EightBits : Dataflow {
       if (other && is_coded(operation(reader).output) && other->codes == step->codes) alike.push_back(reader);
     }
     int codes = value;
-    if (!is_coded(value)) {
+    if (program_.value(value).quantization != step->codes || program_.value(value).format.dtype != step->dtype) {
       if (alike.empty()) return;
       codes = new_value(program_.value(value).name, shape(value));
       kept_.push_back(false);

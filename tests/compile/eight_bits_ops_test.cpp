@@ -85,6 +85,25 @@ TEST(EightBitsOf, Moves) {
   expect_as_unfused(build, build.quantize(build.op("Reshape", {c, shape}), 0.04f, 100, DType::u8), x, "copies");
 }
 
+/// Each part is rounded anew for each whole that it is a part of.
+TEST(EightBitsOf, PartsOfSeveralWholes) {
+  Build build;
+  const Tensor x = random_codes({2, 8, 5, 4}, DType::u8, 1);
+  Value whole = build.graph.input("x", {batch, 8, 5, 4}, DType::u8);
+  std::vector<Value> parts = {build.dequantize(whole, 0.04f, 100, DType::u8)};
+  for (int i = 0; i < 4; ++i) {
+    const float scale = 0.03f + 0.007f * static_cast<float>(i);
+    const std::int64_t zero = 90 + 5 * i;
+    if (i > 0) whole = build.quantize(build.op("Concat", parts, {{"axis", std::int64_t{1}}}), scale, zero, DType::u8);
+    const float own = i > 0 ? scale : 0.04f;
+    const Value read = build.dequantize(whole, own, i > 0 ? zero : 100, DType::u8);
+    const Value next =
+        build.op("MaxPool", {build.op("LeakyRelu", {read})}, {{"kernel_shape", std::vector<std::int64_t>{1, 1}}});
+    parts.push_back(build.dequantize(build.quantize(next, 0.011f, 7, DType::u8), 0.011f, 7, DType::u8));
+  }
+  expect_as_unfused(build, whole, x, "copies");
+}
+
 /// A value that is rounded is rounded, however little is between.
 TEST(EightBitsOf, RoundingStays) {
   Build build;
@@ -107,6 +126,16 @@ TEST(EightBitsOf, RoundingStays) {
     expected.push_back(value);
   }
   EXPECT_EQ(std::vector<float>(result.values<float>().begin(), result.values<float>().end()), expected);
+}
+
+/// With nothing at all between.
+TEST(EightBitsOf, OtherScales) {
+  Build build;
+  const Value input = build.graph.input("x", {batch, 6, 7, 3}, DType::u8);
+  Value y = build.dequantize(input, 0.04f, 100, DType::u8);
+  y = build.dequantize(build.quantize(y, 0.07f, 3, DType::i8), 0.07f, 3, DType::i8);
+  y = build.dequantize(build.quantize(y, 0.07f, 3, DType::i8), 0.07f, 3, DType::i8);
+  expect_as_unfused(build, build.quantize(y, 0.03f, 50, DType::u8), random_codes({2, 6, 7, 3}, DType::u8, 1), "table");
 }
 
 /// Scales that are not the product's: the layer is computed in f32.
