@@ -53,9 +53,12 @@ class Negotiator {
   /// if there is one. What is of another type has its one format.
   std::vector<Format> input_formats(const Operation& op) const {
     std::vector<Format> most;
+    bool of_floats = false;  // which decide, beside others in eight bits
     for (const int input : op.inputs) {
-      if (formats_of(input).size() == 1 && program_.value(input).format.dtype != DType::f32) continue;
-      if (std::vector<Format> some = formats_of(input); some.size() > most.size()) most = std::move(some);
+      const bool floats = program_.value(input).format.dtype == DType::f32;
+      std::vector<Format> some = formats_of(input);
+      if ((some.size() == 1 && !floats) || (of_floats && !floats)) continue;
+      if (some.size() > most.size() || floats > of_floats) most = std::move(some), of_floats = floats;
     }
     return most.empty() ? formats_of(op.inputs[0]) : most;
   }
