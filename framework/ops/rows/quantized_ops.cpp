@@ -159,10 +159,26 @@ int q_linear_conv(Expansion& e) {
                    e.has(7) ? e.dtype(e.input(7)) : DType::u8);
 }
 
+/// sums - zero_point of_weights, whole numbers.
+int less_zero_points(Expansion& e, int sums, int of_weights, int zero_point) {
+  const int zero = e.reshape(e.cast(zero_point, DType::i32), Shape{});
+  return e.pointwise(Pointwise::sub, {sums, e.pointwise(Pointwise::mul, {e.cast(of_weights, DType::i32), zero})});
+}
+
+/// The zero point of the image may be what only a run knows: then it is taken off as often as weights met the image.
 int conv_integer(Expansion& e) {
   EightBitWeights eight = operand_weights(e, 1, -1, e.has(3) ? 3 : -1, false);
   eight.whole = true;
-  return convolve_as_said(e, dequantized(e, e.input(0), -1, e.has(2) ? e.input(2) : -1), meaning(eight), {}, eight);
+  const int x = e.input(0), zero = e.has(2) ? e.input(2) : -1;
+  const bool known = zero < 0 || e.known(zero).defined();
+  const int sums = convolve_as_said(e, dequantized(e, x, -1, known ? zero : -1), meaning(eight), {}, eight);
+  if (known) return sums;
+  std::vector<std::int64_t> extents = extents_of(e.shape(x));
+  extents[0] = 1;
+  const Shape image = to_shape(extents);
+  Tensor ones(image);
+  std::ranges::fill(ones.values<float>(), 1.0f);
+  return less_zero_points(e, sums, convolve_as_said(e, e.constant_node(ones), meaning(eight), {}, {}), zero);
 }
 
 /// a less its zero points as i32, of which there are one, or one for each of the rows, or columns.
@@ -191,9 +207,7 @@ int integer_linear(Expansion& e, int a, int a_zero, int b, int b_zero) {
     for (const float value : row) sum += static_cast<double>(value);
     columns.push_back(sum);
   }
-  const int of_weights = constant_of(e, columns, {weights.shape()[0]}, DType::i32);
-  const int zero = e.reshape(e.cast(a_zero, DType::i32), Shape{});
-  return e.pointwise(Pointwise::sub, {sums, e.pointwise(Pointwise::mul, {of_weights, zero})});
+  return less_zero_points(e, sums, constant_of(e, columns, {weights.shape()[0]}, DType::i32), a_zero);
 }
 
 bool is_layer(const Expansion& e, int a, int a_zero, int b) {
