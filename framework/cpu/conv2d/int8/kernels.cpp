@@ -120,6 +120,21 @@ void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, in
   });
 }
 
+/// Sums that are a result have one layout, that of all whole numbers: nchw.
+bool turns(const View& output) {
+  return output.format.dtype == DType::i32 && !detail::same_order(output.shape, output.format.layout, Layout::nhwc);
+}
+
+void to_planes(const ConvGeometry& g, const std::int32_t* from, std::int32_t* to, ThreadPool& pool) {
+  pool.parallel_for(g.batch * g.out_height, [&](std::int64_t task, int) {
+    const std::int64_t image = task / g.out_height, first = task % g.out_height * g.out_width;
+    for (std::int64_t i = first; i < first + g.out_width; ++i) {
+      const std::int32_t* const pixel = from + (image * g.out_pixels() + i) * g.out_channels;
+      for (int c = 0; c < g.out_channels; ++c) to[(image * g.out_channels + c) * g.out_pixels() + i] = pixel[c];
+    }
+  });
+}
+
 }  // namespace
 
 template <Unit unit>
@@ -129,7 +144,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();
   if (input.is_slice() && (input.channels % 4 != 0 || input.alignment % 4 != 0)) return false;
-  return input.format.layout == Layout::nhwc && p.output().format.layout == Layout::nhwc;
+  return input.format.layout == Layout::nhwc && (p.output().format.layout == Layout::nhwc || turns(p.output()));
 }
 
 std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Preparation& p, const Engine& engine) {
@@ -137,18 +152,20 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
   const Packed parts = packed(problem, engine, p);
   const bool widens = g.in_channels % 2 != 0;
   const std::size_t own = parts.layer.workspace(p.threads);
+  const bool turned = turns(p.output());
+  const std::size_t sums = turned ? static_cast<std::size_t>(g.output_size()) * sizeof(std::int32_t) : 0;
   const std::size_t wide = widens ? static_cast<std::size_t>(g.batch * g.in_pixels() * (g.in_channels + 1)) : 0;
   return detail::make_operator(
       detail::concat("int8: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
                      parts.layer.direct ? ", input where it lies" : "", ", ", name(engine.set)),
-      {.workspace = own + wide, .parameters = parts.weight.bytes() + parts.end.offset.size() * 12},
-      [parts, g, own, widens, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
+      {.workspace = own + sums + wide, .parameters = parts.weight.bytes() + parts.end.offset.size() * 12},
+      [parts, g, own, sums, turned, widens, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
        zero = p.input().quantization.zero_point](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                  const Execution& execution) {
         auto* const workspace = static_cast<std::byte*>(execution.workspace);
         const void* input = inputs[0].raw();
         if (widens) {
-          auto* const wider = reinterpret_cast<std::uint8_t*>(workspace + own);
+          auto* const wider = reinterpret_cast<std::uint8_t*>(workspace + own + sums);
           widen(static_cast<const std::uint8_t*>(input), g.batch * g.in_pixels(), from, g.in_channels, wider,
                 *execution.pool);
           input = wider;
@@ -156,13 +173,17 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
         convolve(parts.layer,
                  {.input = input,
                   .weight = static_cast<const std::uint16_t*>(parts.weight.raw()),
-                  .output = outputs[0].raw(),
+                  .output = turned ? workspace + own : outputs[0].raw(),
                   .output_type = outputs[0].dtype(),
                   .input_pitch = (widens ? g.in_channels + 1 : from) / 2,
                   .output_pitch = to,
                   .padding = static_cast<std::uint8_t>(zero),
                   .int8_end = &parts.end},
                  {}, *execution.pool, workspace);
+        if (turned) {
+          to_planes(g, reinterpret_cast<const std::int32_t*>(workspace + own), outputs[0].values<std::int32_t>().data(),
+                    *execution.pool);
+        }
       });
 }
 
