@@ -140,9 +140,11 @@ TEST(EightBitsOf, OtherScales) {
 
 /// ConvInteger, whose zero point is known, or is what the run before it gives.
 TEST(EightBitsOf, WholeSums) {
-  for (const bool known : {true, false}) {
+  for (const auto& [known, weights] :
+       {std::pair(true, DType::i8), {false, DType::i8}, {true, DType::u8}, {false, DType::u8}}) {
     Build build;
-    const Tensor x = random_codes({1, 6, 7, 5}, DType::u8, 1), w = random_codes({9, 6, 3, 3}, DType::i8, 2);
+    const Tensor x = random_codes({1, 6, 7, 5}, DType::u8, 1), w = random_codes({9, 6, 3, 3}, weights, 2);
+    const std::int64_t w_zero = weights == DType::u8 ? 77 : 0;
     const Value input = build.graph.input("x", {1, 6, 7, 5}, DType::u8);
     Value zero = build.constant(code(93, DType::u8));
     if (!known) {
@@ -151,8 +153,8 @@ TEST(EightBitsOf, WholeSums) {
       const Value less = build.op("Mul", {any, build.constant(scalar(0.0f))});
       zero = build.op("Cast", {build.op("Add", {less, build.constant(scalar(93.0f))})}, {{"to", std::int64_t{2}}});
     }
-    build.graph.output(
-        build.op("ConvInteger", {input, build.constant(w), zero}, {{"pads", std::vector<std::int64_t>{1, 0, 1, 0}}}));
+    build.graph.output(build.op("ConvInteger", {input, build.constant(w), zero, build.constant(code(w_zero, weights))},
+                                {{"pads", std::vector<std::int64_t>{1, 0, 1, 0}}}));
     const std::vector<std::int64_t> xs = whole(x), ws = whole(w);
     std::vector<std::int64_t> expected;
     for (std::int64_t f = 0; f < 9; ++f) {
@@ -162,7 +164,7 @@ TEST(EightBitsOf, WholeSums) {
           const std::int64_t row = i / 3 - 1 + t / 3 % 3, column = i % 3 + t % 3;
           if (row < 0 || row >= 7) continue;
           sum += (xs[static_cast<std::size_t>((t / 9 * 7 + row) * 5 + column)] - 93) *
-                 ws[static_cast<std::size_t>(f * 54 + t)];
+                 (ws[static_cast<std::size_t>(f * 54 + t)] - w_zero);
         }
         expected.push_back(sum);
       }
