@@ -85,6 +85,7 @@ int run(int argc, char** argv) {
 #ifdef LAMINA_SERVE
   lamina::app::add_serve(app);
 #endif
+  lamina::app::add_manual(app);
 
   guard_outputs(app);
 

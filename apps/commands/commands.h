@@ -16,6 +16,8 @@ void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_serve(CLI::App& app);
+/// `manual` and `completion`, for who makes packages.
+void add_manual(CLI::App& app);
 
 /// Thrown after everything was reported, when the command did run but what it found was bad: exit code 1, no message.
 struct Failed {};
