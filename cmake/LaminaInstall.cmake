@@ -1,5 +1,8 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
+option(LAMINA_PACKAGES "Make Debian packages with cpack" OFF)
+# The components are Debian's packages: library, dev, command. Who installs by himself gets them all.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 
 install(TARGETS lamina EXPORT laminaTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -38,7 +41,8 @@ install(FILES "${PROJECT_BINARY_DIR}/laminaConfig.cmake" "${PROJECT_BINARY_DIR}/
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 
 if(LAMINA_C)
-  install(TARGETS lamina_c EXPORT laminaCTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS lamina_c EXPORT laminaCTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev)
   install(FILES framework/c/lamina_c.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT laminaCTargets NAMESPACE lamina:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 endif()
@@ -73,11 +77,25 @@ if(LAMINA_C)
   configure_file("${CMAKE_CURRENT_LIST_DIR}/lamina.pc.in" "${PROJECT_BINARY_DIR}/lamina_c.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/lamina_c.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endif()
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina")
+if(NOT LAMINA_PACKAGES)
+  install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina")
+  install(FILES apps/pictures/font/LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina" RENAME LICENSE.letters)
+endif()
 
 if(LAMINA_APPS)
   install(FILES weights/alexnet-conv1.safetensors weights/digits.safetensors weights/imagenet_classes.txt
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina)
-  install(FILES apps/pictures/font/LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/lamina" RENAME LICENSE.letters)
-  install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/lamina COMPONENT command)
+  install(TARGETS lamina_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+endif()
+if(LAMINA_APPS AND NOT CMAKE_CROSSCOMPILING)
+  # What the command says of itself: manual pages, and what completes its command line.
+  set(said "${PROJECT_BINARY_DIR}/manual")
+  add_custom_command(OUTPUT "${said}/man/man1/lamina.1" COMMAND lamina_command manual "${said}"
+                     COMMAND gzip -9nkf "${said}/man/man1/*.1" DEPENDS lamina_command)
+  add_custom_target(lamina_manual ALL DEPENDS "${said}/man/man1/lamina.1")
+  install(DIRECTORY "${said}/man/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}" COMPONENT command FILES_MATCHING PATTERN "*.gz")
+  install(DIRECTORY "${said}/bash-completion" "${said}/zsh" DESTINATION "${CMAKE_INSTALL_DATADIR}" COMPONENT command)
+endif()
+if(LAMINA_PACKAGES)
+  include(LaminaPackages)
 endif()

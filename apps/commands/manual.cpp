@@ -1,32 +1,43 @@
+#include "manual_pages.h"
+
 #include <fmt/core.h>
 
-#include <functional>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 
 #include "commands.h"
-#include "manual.h"
 #include "options.h"
 
 namespace lamina::app {
+namespace {
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text) || !file.flush()) throw Error(path.string() + ": cannot be written");
+}
+
+void write_manual(const std::filesystem::path& folder, const CLI::App& app) {
+  for (const auto& [name, page] : manual_pages(app)) write(folder / "man/man1" / (name + ".1"), page);
+  write(folder / "bash-completion/completions/lamina", bash_completion(app));
+  write(folder / "zsh/vendor-completions/_lamina", zsh_completion(app));
+}
+
+}  // namespace
 
 void add_manual(CLI::App& app) {
-  struct Options {
-    std::vector<std::string> path;
-    std::string shell;
-  };
-  auto given = std::make_shared<Options>();
-  CLI::App* manual = app.add_subcommand("manual", "Write the manual page of a command, as man reads it");
+  auto given = std::make_shared<std::string>();
+  CLI::App* manual =
+      app.add_subcommand("manual", "Write manual pages and completions where share/ of a system has them");
   manual->group("");  // for who makes packages: docs/packages.md
-  manual->add_option("command", given->path, "which; none: of lamina itself");
-  manual->callback([&app, given] {
-    CLI::App* command = &app;
-    for (const std::string& name : given->path) command = command->get_subcommand(name);
-    fmt::print("{}", manual_page(*command));
-  });
+  manual->add_option("folder", *given, "such as /usr/local/share")->required();
+  manual->callback([&app, given] { write_manual(*given, app); });
   CLI::App* completion = app.add_subcommand("completion", "Write what completes the command line in a shell");
   completion->group("");
-  completion->add_option("shell", given->shell, "which")->required()->check(one_of({"bash", "zsh"}));
+  completion->add_option("shell", *given, "which")->required()->check(one_of({"bash", "zsh"}));
   completion->callback(
-      [&app, given] { fmt::print("{}", given->shell == "bash" ? bash_completion(app) : zsh_completion(app)); });
+      [&app, given] { fmt::print("{}", *given == "bash" ? bash_completion(app) : zsh_completion(app)); });
 }
 
 }  // namespace lamina::app

@@ -1,4 +1,4 @@
-#include "manual.h"
+#include "manual_pages.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -69,7 +69,13 @@ std::vector<Shown> options_of(const CLI::App& command) {
     shown.choices = choices_of(shown.value);
     shown.says = replaced(help.make_option_desc(option), "\n", " ");
     shown.again = option->get_expected_max() > 1;
-    all.push_back(std::move(shown));
+    all.push_back(shown);
+    if (shown.positional && !option->get_lnames().empty()) {  // convert's --out
+      shown.name = "--" + option->get_lnames().front();
+      shown.value = "FILE";
+      shown.positional = false;
+      all.push_back(std::move(shown));
+    }
   }
   for (const CLI::App* group : command.get_subcommands([](const CLI::App* c) { return c->get_name().empty(); })) {
     const std::vector<Shown> inside = options_of(*group);
@@ -106,8 +112,6 @@ std::string argument(const Shown& option) {
   return in_quotes(text + ":value:" + values);
 }
 
-}  // namespace
-
 std::string manual_page(const CLI::App& command) {
   const std::string name = path_of(command, "-");
   std::string title = name, usage, options, below, see;
@@ -131,6 +135,14 @@ std::string manual_page(const CLI::App& command) {
       ".SH SEE ALSO\n{}\n",
       title, version(), roff(name), roff(command.get_description()), path_of(command, " "),
       below.empty() ? "" : " \\fICOMMAND\\fR", usage, below, options, roff(command.get_footer()), see);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> manual_pages(const CLI::App& command) {
+  std::map<std::string, std::string> pages;
+  walk(command, [&](const CLI::App& each) { pages[path_of(each, "-")] = manual_page(each); });
+  return pages;
 }
 
 std::string bash_completion(const CLI::App& app) {
