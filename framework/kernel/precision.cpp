@@ -13,7 +13,10 @@ Precision parse_precision(std::string_view text) {
     if (precisions[i].name == text) return static_cast<Precision>(i);
     choices += (choices.empty() ? "" : ", ") + std::string(precisions[i].name);
   }
-  detail::fail("precision: expected one of ", choices, "; got \"", text, '"');
+  // Eight bits are a property of values, which a file has: docs/inside/precision.md.
+  const std::string_view remedy =
+      text == "int8" ? "; quantise the network, and it multiplies in eight bits in each" : "";
+  detail::fail("precision: expected one of ", choices, "; got \"", text, '"', remedy);
 }
 
 }  // namespace lamina

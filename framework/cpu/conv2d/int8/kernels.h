@@ -18,6 +18,10 @@ bool takes(const ConvProblem& problem, const Preparation& preparation);
 template <Unit unit>
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
+/// By that engine, whichever the description would have.
+std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Preparation& preparation,
+                                       const bf16::Engine& engine);
+
 /// Plain loops, any geometry.
 bool takes_direct(const ConvProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& preparation);
