@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/array/lookup_bytes.h"
 #include "lamina/cpu/array/move.h"
 #include "lamina/cpu/array/norm.h"
 #include "lamina/cpu/array/norm_rows.h"
@@ -68,8 +69,8 @@ std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const P
                          auto* const results = static_cast<std::uint8_t*>(outputs[0].raw());
                          const std::int64_t count = outputs[0].numel();
                          execution.pool->parallel_for((count + piece - 1) / piece, [&](std::int64_t task, int) {
-                           for (std::int64_t i = task * piece; i < std::min(count, (task + 1) * piece); ++i)
-                             results[i] = table[codes[i]];
+                           const std::int64_t first = task * piece;
+                           cpu::lookup_bytes(table, codes + first, results + first, std::min(piece, count - first));
                          });
                        });
 }
