@@ -118,7 +118,8 @@ std::string manual_page(const CLI::App& command) {
   for (char& c : title) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   for (const Shown& option : options_of(command)) {
     if (option.positional) usage += fmt::format(" \\fI{}\\fR{}", roff(option.name), option.value);
-    options += fmt::format(".TP\n\\fB{}\\fR {}\n{}\n", roff(option.name), roff(option.value), roff(option.says));
+    const std::string value = replaced(roff(option.value), "|", "|\\:");  // where a long list of words may be broken
+    options += fmt::format(".TP\n\\fB{}\\fR {}\n{}\n", roff(option.name), value, roff(option.says));
   }
   for (const CLI::App* sub : commands_of(command)) {
     below += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(sub->get_name()), roff(sub->get_description()));
