@@ -82,11 +82,13 @@ def spread(net, photos):
         hook = layer.register_forward_hook(lambda _, __, out: kept.append(out.detach()))
         net(photos)
         hook.remove()
-        return kept[0].flatten()
+        return kept[0].flatten() if kept else torch.zeros(0)
 
     logit = {0.999: -1.1, 0.99998: 2.0}  # of which share of all scores
     for layer in last_layers(head, ("cv3", "one2one_cv3", "dec_score_head")):
         values = outputs_of(layer).numpy()
+        if values.size == 0:  # RT-DETR asks its last decoder alone
+            continue
         low, high = np.quantile(values, list(logit))
         scale = (logit[0.99998] - logit[0.999]) / max(high - low, 1e-6)
         layer.weight.mul_(scale)
