@@ -128,7 +128,7 @@ std::string manual_page(const CLI::App& command) {
   if (!below.empty()) below = ".SH COMMANDS\n" + below;
   if (const CLI::App* parent = command.get_parent()) see = fmt::format(".BR {} (1)", roff(path_of(*parent, "-")));
   return fmt::format(
-      ".TH {} 1 \"\" \"lamina {}\" \"User Commands\"\n"
+      ".TH {} 1 \"\" \"lamina {}\" \"User Commands\"\n.ad l\n"
       ".SH NAME\n{} \\- {}\n"
       ".SH SYNOPSIS\n\\fB{}\\fR [\\fIOPTIONS\\fR]{}{}\n"
       "{}.SH OPTIONS\n{}"
