@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lamina/cpu/affine.h"
+#include "lamina/cpu/codes.h"
 #include "lamina/cpu/concat.h"
 #include "lamina/cpu/convert.h"
 #include "lamina/cpu/local_response_norm.h"
@@ -43,6 +44,45 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
                                               floats(problem.shift), outputs[0].raw(), problem.epilogue.relu(),
                                               *execution.pool);
                        });
+}
+
+/// Of what codes stand for, pixel by pixel.
+bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  const auto rows = [](const View& view) { return view.quantization.defined() && view.format.layout == Layout::nhwc; };
+  return problem.epilogue.is_simple() && p.inputs.size() == 1 && rows(p.input()) && rows(p.output());
+}
+
+std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  const auto channels = static_cast<std::size_t>(p.input().shape[1]);
+  return make_operator(
+      "scale and shift of codes",
+      {.workspace = channels * sizeof(float) * static_cast<std::size_t>(p.threads),
+       .parameters = problem.scale.bytes() + problem.shift.bytes()},
+      [problem, input = p.input(), output = p.output(), &affine = cpu::best_kernel(cpu::affine_kernels(), p.device),
+       &codes = cpu::best_kernel(cpu::codes_kernels(), p.device)](Inputs inputs, Outputs outputs,
+                                                                  const Execution& execution) {
+        const std::int64_t count = input.shape[1], pixels = input.shape[0] * input.shape[2] * input.shape[3];
+        constexpr std::int64_t piece = 64;
+        execution.pool->parallel_for((pixels + piece - 1) / piece, [&](std::int64_t task, int worker) {
+          float* const values = static_cast<float*>(execution.workspace) + worker * count;
+          for (std::int64_t i = task * piece; i < std::min(pixels, (task + 1) * piece); ++i) {
+            codes.read(input.format.dtype, static_cast<const std::byte*>(inputs[0].raw()) + i * input.pixel_pitch(),
+                       input.quantization, values, count);
+            affine.f32({.input = values,
+                        .scale = floats(problem.scale),
+                        .shift = floats(problem.shift),
+                        .output = values,
+                        .rows = 1,
+                        .length = count,
+                        .input_pitch = count,
+                        .output_pitch = count,
+                        .one_for_row = false,
+                        .relu = problem.epilogue.relu()});
+            codes.write(output.format.dtype, values, output.quantization,
+                        static_cast<std::byte*>(outputs[0].raw()) + i * output.pixel_pitch(), count);
+          }
+        });
+      });
 }
 
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
@@ -140,7 +180,9 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
       });
 }
 
-constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine, nullptr, true}};
+constexpr Kernel<AffineProblem> affine[] = {
+    {"affine", takes_affine, prepare_affine, nullptr, true},
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, true, false, false, true}};
 constexpr Kernel<ConcatProblem> concat[] = {
     {"copies", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};

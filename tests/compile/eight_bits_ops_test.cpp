@@ -73,6 +73,26 @@ TEST(EightBitsOf, Means) {
   }
 }
 
+/// A BatchNormalization that nothing took in: within a code of f32, whose layout it may have.
+TEST(EightBitsOf, ScaleAndShift) {
+  Build build;
+  const Value input = build.graph.input("x", {batch, 37, 5, 4}, DType::u8);
+  std::vector<float> numbers(37);
+  const auto vector = [&](float first, float step) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = first + step * static_cast<float>(i);
+    return build.constant(Tensor::from(numbers, {37}));
+  };
+  const Value norm =
+      build.op("BatchNormalization", {build.dequantize(input, 0.04f, 100, DType::u8), vector(0.5f, 0.03f),
+                                      vector(-1, 0.1f), vector(0.2f, 0.01f), vector(1, 0.2f)});
+  build.graph.output(build.quantize(build.op("Relu", {norm}), 0.02f, 3, DType::i8));
+  const Tensor x = random_codes({2, 37, 5, 4}, DType::u8, 1);
+  Plan plan = build.graph.compile({.batch = 2}), parts = build.graph.compile({.batch = 2, .keep_all = true});
+  EXPECT_NE(build.graph.plan_summary({}).find("scale and shift of codes"), std::string::npos);
+  const std::vector<std::int64_t> codes = whole(plan.run(x)), unfused = whole(parts.run(x));
+  for (std::size_t i = 0; i < codes.size(); ++i) ASSERT_LE(std::abs(codes[i] - unfused[i]), 1) << i;
+}
+
 TEST(EightBitsOf, Moves) {
   Build build;
   const Tensor x = random_codes({2, 6, 7, 3}, DType::u8, 1);
