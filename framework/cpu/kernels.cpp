@@ -46,10 +46,12 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
                        });
 }
 
-/// Of what codes stand for, pixel by pixel.
+/// Of what codes stand for, pixel by pixel: to codes, or to f32.
 bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
-  const auto rows = [](const View& view) { return view.quantization.defined() && view.format.layout == Layout::nhwc; };
-  return problem.epilogue.is_simple() && p.inputs.size() == 1 && rows(p.input()) && rows(p.output());
+  const View &from = p.input(), &to = p.output();
+  return problem.epilogue.is_simple() && p.inputs.size() == 1 && from.quantization.defined() &&
+         (to.quantization.defined() || to.format.dtype == DType::f32) && from.format.layout == Layout::nhwc &&
+         to.format.layout == Layout::nhwc;
 }
 
 std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
@@ -66,20 +68,23 @@ std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, 
         execution.pool->parallel_for((pixels + piece - 1) / piece, [&](std::int64_t task, int worker) {
           float* const values = static_cast<float*>(execution.workspace) + worker * count;
           for (std::int64_t i = task * piece; i < std::min(pixels, (task + 1) * piece); ++i) {
+            void* const to = static_cast<std::byte*>(outputs[0].raw()) +
+                             i * output.pixel_pitch() * static_cast<std::int64_t>(size_of(output.format.dtype));
             codes.read(input.format.dtype, static_cast<const std::byte*>(inputs[0].raw()) + i * input.pixel_pitch(),
                        input.quantization, values, count);
             affine.f32({.input = values,
                         .scale = floats(problem.scale),
                         .shift = floats(problem.shift),
-                        .output = values,
+                        .output = output.quantization.defined() ? values : to,
                         .rows = 1,
                         .length = count,
                         .input_pitch = count,
                         .output_pitch = count,
                         .one_for_row = false,
                         .relu = problem.epilogue.relu()});
-            codes.write(output.format.dtype, values, output.quantization,
-                        static_cast<std::byte*>(outputs[0].raw()) + i * output.pixel_pitch(), count);
+            if (output.quantization.defined()) {
+              codes.write(output.format.dtype, values, output.quantization, to, count);
+            }
           }
         });
       });

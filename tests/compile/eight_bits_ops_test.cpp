@@ -88,7 +88,8 @@ TEST(EightBitsOf, ScaleAndShift) {
   build.graph.output(build.quantize(build.op("Relu", {norm}), 0.02f, 3, DType::i8));
   const Tensor x = random_codes({2, 37, 5, 4}, DType::u8, 1);
   Plan plan = build.graph.compile({.batch = 2}), parts = build.graph.compile({.batch = 2, .keep_all = true});
-  EXPECT_NE(build.graph.plan_summary({}).find("scale and shift of codes"), std::string::npos);
+  const std::string summary = build.graph.plan_summary({});
+  EXPECT_NE(summary.find("scale and shift of codes"), std::string::npos) << summary;
   const std::vector<std::int64_t> codes = whole(plan.run(x)), unfused = whole(parts.run(x));
   for (std::size_t i = 0; i < codes.size(); ++i) ASSERT_LE(std::abs(codes[i] - unfused[i]), 1) << i;
 }
