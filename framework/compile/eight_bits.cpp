@@ -49,10 +49,6 @@ class EightBits : Dataflow {
   }
 
  private:
-  static bool is_one(const Operation& op, QuantizationKind kind) {
-    const auto found = op.module == nullptr ? std::nullopt : quantization_of(*op.module);
-    return found && found->kind == kind;
-  }
   /// What an operation quantises to, or from.
   std::optional<QuantizationStep> codes_of(const Operation& op) const {
     auto found = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : quantization_of(*op.module);
@@ -129,15 +125,15 @@ class EightBits : Dataflow {
   /// Whether a kernel takes an operation whose operands have the result's codes.
   bool runs_on_rounded(const Operation& op) {
     if (!passes_on(op)) return false;
-    std::vector<Program::Value> before;
-    for (const int input : op.inputs) before.push_back(program_.value(input));
+    std::vector<std::pair<DType, Quantization>> before;
+    for (const int input : op.inputs) {
+      before.emplace_back(program_.value(input).format.dtype, program_.value(input).quantization);
+    }
     for (const int input : op.inputs) {
       set(input, program_.value(op.output).format.dtype, program_.value(op.output).quantization);
     }
     const bool result = runs(op);
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      set(op.inputs[i], before[i].format.dtype, before[i].quantization);
-    }
+    for (std::size_t i = 0; i < before.size(); ++i) set(op.inputs[i], before[i].first, before[i].second);
     return result;
   }
 

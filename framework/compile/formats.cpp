@@ -230,10 +230,9 @@ class Negotiator {
 
 std::vector<Format> formats(const Program::Value& value, const CompileOptions& options) {
   std::vector<DType> types = {value.format.dtype};
-  if (types[0] != DType::f32 && !value.quantization.defined()) return {{.dtype = types[0]}};
-  if (types[0] != DType::f32) {
-  } else if (const DType type = storage_type(options.precision); type != types[0])
-    types.insert(types.begin(), type);
+  const bool floats = types[0] == DType::f32;
+  if (!floats && !value.quantization.defined()) return {{.dtype = types[0]}};
+  if (const DType type = storage_type(options.precision); floats && type != types[0]) types.insert(types.begin(), type);
   std::vector<Format> result;
   for (const DType type : types) {
     if (value.shape.rank() == 4) result.push_back({type, Layout::nhwc});

@@ -72,8 +72,8 @@ inline constexpr Format photo = {DType::u8, Layout::nhwc};
 /// Throws Error for options that do not fit the graph or the device; decides what they leave open.
 void settle_options(const Graph& graph, CompileOptions& options);
 
-/// The formats that a value may be stored in, the best first. Values of f32 are what the precision says; others have
-/// one format.
+/// The formats that a value may be stored in, the best first. Values of f32 are what the precision says; whole numbers
+/// that stand for others have a choice of layout, others have one format.
 std::vector<Format> formats(const Program::Value& value, const CompileOptions& options);
 
 /// The format in which an operation of `format` reads that value: a layout is for images, a precision for f32.
