@@ -80,6 +80,9 @@ int run(int argc, char** argv) {
   lamina::app::add_verify(app);
   lamina::app::add_inspect(app);
   lamina::app::add_convert(app);
+#ifdef LAMINA_QUANTIZE
+  lamina::app::add_quantize(app);
+#endif
   lamina::app::add_bench(app);
   lamina::app::add_doctor(app);
 #ifdef LAMINA_SERVE

@@ -21,7 +21,7 @@ from layout import budgets
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
 LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "module": 4, "layers": 5, "ops": 6,
-          "plan": 7, "graph": 8, "onnx": 9, "compile": 10, "pool": 11, "detect": 12, "lamina.h": 13, "c": 14}
+          "plan": 7, "graph": 8, "onnx": 9, "compile": 10, "pool": 11, "detect": 12, "quantize": 12, "lamina.h": 13, "c": 14}
 # The same inside framework/cuda; whatever is not named stands above these.
 CUDA_LEVELS = {"runtime": 0, "ptx": 1, "tensor_core": 2}
 OPERATIONS = 3  # conv2d, linear, pool2d, ...

@@ -9,6 +9,7 @@ void add_classify(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_detect(CLI::App& app);
 void add_features(CLI::App& app);
+void add_quantize(CLI::App& app);
 void add_run(CLI::App& app);
 void add_segment(CLI::App& app);
 void add_verify(CLI::App& app);

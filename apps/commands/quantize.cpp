@@ -1,0 +1,158 @@
+#include <fmt/core.h>
+#include <lamina/lamina.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "commands/commands.h"
+#include "complain.h"
+#include "inputs.h"
+#include "json_output.h"
+#include "lamina/base/text_table.h"
+#include "lamina/quantize/quantizer.h"
+#include "model_options.h"
+#include "options.h"
+#include "outputs.h"
+#include "photos/photo_reader.h"
+#include "photos/photos.h"
+#include "progress.h"
+
+namespace lamina::app {
+namespace fs = std::filesystem;
+namespace {
+
+struct QuantizeCommand {
+  ModelOptions model;
+  PhotoOptions photos;
+  std::string out, calibration = "minmax";
+  QuantizeOptions how;
+  bool plain = false;
+  JsonOutput json;
+  RunOptions run;
+};
+
+/// Photographs as inputs [batch, 3, S, S]; those that cannot be read are named and passed over, which `failed` says.
+std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Preprocess& preprocess,
+                                 const ImageOptions& options, std::int64_t batch, bool& failed) {
+  PhotoReader reader(options);
+  Progress progress(photos.size(), "photographs");
+  std::vector<Tensor> samples;
+  std::int64_t row = batch;
+  for (const fs::path& photo : photos) {
+    try {
+      const Tensor image = reader.read(photo, [&](const Image& read) { return lamina::preprocess(read, preprocess); });
+      if (row == batch) {
+        samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.crop});
+        row = 0;
+      }
+      // What is left of the last batch shows its first photograph again.
+      for (std::int64_t at = row++; at < batch; ++at) samples.back().slice(at, at + 1).copy_from(image);
+    } catch (const Error& error) {
+      progress.clear();
+      complain(error.what());
+      failed = true;
+    }
+    progress.advance();
+  }
+  progress.clear();
+  if (samples.empty()) throw Error("no photograph could be read: there is nothing to calibrate with");
+  return samples;
+}
+
+std::string table_of(const Quantized& quantized) {
+  detail::TextTable table({"layer", "op", "error alone", ""});
+  for (const QuantizedLayer& layer : quantized.layers) {
+    const bool measured = layer.quantized || layer.why == "its error";
+    table.add({layer.name, layer.op, measured ? fmt::format("{:.5f}", layer.error) : "",
+               layer.quantized ? "" : "left in floats: " + layer.why});
+  }
+  return table.to_string();
+}
+
+nlohmann::ordered_json json_of(const Quantized& quantized) {
+  auto layers = nlohmann::ordered_json::array();
+  for (const QuantizedLayer& layer : quantized.layers) {
+    layers.push_back({{"name", layer.name}, {"op", layer.op}, {"error", layer.error}, {"quantized", layer.quantized}});
+    if (!layer.why.empty()) layers.back()["why"] = layer.why;
+  }
+  return {{"error", quantized.error},
+          {"agreement", quantized.agreement},
+          {"held_back", quantized.held_back},
+          {"equalized", quantized.equalized},
+          {"layers", layers}};
+}
+
+void quantize_model(const QuantizeCommand& command) {
+  require_safetensors_name(command.out);
+  auto [photos, failed] = find_photos(command.photos);
+  const Model model = command.model.load();
+  print_warnings(model);
+  const Preprocess preprocess = command.model.preprocess_of(model);
+  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const std::int64_t batch = input.shape->has_batch() ? 1 : (*input.shape)[0];
+  QuantizeOptions how = command.how;
+  how.equalize = how.correct_bias = !command.plain;
+  how.calibration = command.calibration == "minmax" ? Calibration::minmax : Calibration::percentile;
+  how.compile = command.run.compile_options(1);
+  how.compile.input_shapes = command.model.shapes(model.graph);
+  if (std::ranges::find(*input.shape, open) != input.shape->end())
+    how.compile.input_shapes[input.name] = {batch, 3, preprocess.crop, preprocess.crop};
+  const std::vector<Tensor> samples = read_samples(photos, preprocess, command.photos.image(), batch, failed);
+  std::optional<Progress> progress;
+  how.progress = [&](std::size_t, std::size_t most) {
+    if (!progress) progress.emplace(most, "measurements");
+    progress->advance();
+  };
+  Quantized quantized = [&] {
+    try {
+      return quantize(model, samples, how);
+    } catch (const Error& error) {
+      if (progress) progress->clear();
+      throw Error(command.model.source() + ": " + error.what());
+    }
+  }();
+  if (progress) progress->clear();
+  if (!quantized.model.preprocess) quantized.model.preprocess = preprocess;
+  save_model(command.out, quantized.model);
+  if (!command.json.to_stdout()) {
+    const auto in_eight = std::ranges::count_if(quantized.layers, &QuantizedLayer::quantized);
+    fmt::print("{}wrote {}: {} of {} layers in eight bits; on {} held back the outputs are off by {:.5f}, {:.1f} % of the "
+               "best classes are the same\n",
+               table_of(quantized), command.out, in_eight, quantized.layers.size(),
+               samples.size() == 1 ? "the only photograph, not" : fmt::format("{} photographs", quantized.held_back * static_cast<std::size_t>(batch)),
+               quantized.error, 100 * quantized.agreement);
+  }
+  command.json.write(json_of(quantized));
+  if (failed) throw Failed();
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app) {
+  auto options = std::make_shared<QuantizeCommand>();
+  CLI::App* command = app.add_subcommand("quantize", "Make a model that multiplies in eight bits");
+  command->add_option("net", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")->required();
+  options->photos.add_to(*command);
+  writes(command->add_option("--out", options->out, "the .safetensors file to write"))->required();
+  command
+      ->add_option("--max-error", options->how.max_error,
+                   "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--calibration", options->calibration, "what the 256 levels of a value reach over")
+      ->check(one_of({"minmax", "percentile"}))
+      ->capture_default_str();
+  command->add_flag("--plain", options->plain, "neither bring channels to ranges alike nor correct biases");
+  add_shapes_to(*command, options->model.input_shapes);
+  options->model.add_preprocess_to(*command);
+  options->json.add_to(*command, "what became of each layer");
+  options->run.add_to(*command);
+  command->footer(
+      "Photographs are what the network will see, some hundred of them: three of four tell which numbers occur in it,\n"
+      "every fourth is held back to measure what was lost. The table says what each layer costs by itself. A photograph\n"
+      "that cannot be read is reported and skipped; the exit code is then 1.\n"
+      "Example:\n"
+      "  lamina quantize weights/digits.safetensors weights/digits --out digits8.safetensors --max-error 0.05");
+  command->callback([options] { quantize_model(*options); });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,227 @@
+#include "lamina/quantize/draft.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lamina/base/error.h"
+#include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/conv2d.h"
+#include "lamina/layers/linear.h"
+#include "lamina/ops/op.h"
+
+namespace lamina::detail {
+namespace {
+
+struct Known {
+  std::string_view op;
+  Role role;
+};
+
+constexpr Known known[] = {
+    {"AveragePool", Role::carrier}, {"Add", Role::carrier},      {"Celu", Role::function},
+    {"Clip", Role::function},       {"Concat", Role::carrier},   {"Dropout", Role::same},
+    {"Elu", Role::function},        {"Flatten", Role::same},     {"Gelu", Role::function},
+    {"GlobalAveragePool", Role::carrier},                        {"HardSigmoid", Role::function},
+    {"HardSwish", Role::function},  {"Identity", Role::same},    {"LeakyRelu", Role::function},
+    {"MaxPool", Role::same},        {"Mish", Role::function},    {"PRelu", Role::function},
+    {"Relu", Role::function},       {"Reshape", Role::same},     {"Sigmoid", Role::function},
+    {"Squeeze", Role::same},        {"Swish", Role::function},   {"Tanh", Role::function},
+    {"Unsqueeze", Role::same},      {"adaptive_avg_pool2d", Role::carrier},
+    {"add", Role::carrier},         {"avg_pool2d", Role::carrier}, {"concat", Role::carrier},
+    {"dropout", Role::same},        {"flatten", Role::same},     {"max_pool2d", Role::same},
+    {"relu", Role::function},       {"sigmoid", Role::function},
+};
+
+constexpr std::string_view quantised_ops[] = {"ConvInteger",   "DequantizeLinear", "DynamicQuantizeLinear",
+                                              "MatMulInteger", "QLinearConv",      "QLinearMatMul",
+                                              "QuantizeLinear"};
+
+template <class T>
+T attribute(const Module& module, std::string_view name, T fallback) {
+  for (const auto& [key, value] : module.attributes()) {
+    if (key == name && std::holds_alternative<T>(value)) return std::get<T>(value);
+    if (key == name) return static_cast<T>(std::get<std::conditional_t<std::is_same_v<T, double>, std::int64_t, double>>(value));
+  }
+  return fallback;
+}
+
+/// The value of a node that is a constant of f32; undefined of others.
+Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place) {
+  if (place >= node.inputs.size() || node.inputs[place] < 0) return {};
+  const auto* found =
+      dynamic_cast<const Constant*>(graph.nodes()[static_cast<std::size_t>(node.inputs[place])].module.get());
+  return found == nullptr || found->value().dtype() != DType::f32 ? Tensor() : found->value();
+}
+
+Tensor turned(const Tensor& matrix) {
+  const auto rows = static_cast<std::size_t>(matrix.shape()[0]), columns = static_cast<std::size_t>(matrix.shape()[1]);
+  Tensor result({matrix.shape()[1], matrix.shape()[0]});
+  for (std::size_t i = 0; i < rows * columns; ++i)
+    result.values<float>()[i % columns * rows + i / columns] = matrix.values<float>()[i];
+  return result;
+}
+
+std::optional<Product> conv_of(const Conv2d& conv) {
+  const Conv2dOptions& o = conv.options();
+  const auto list = [](std::initializer_list<int> values) { return std::vector<std::int64_t>(values.begin(), values.end()); };
+  const auto [height, width] = o.padding;
+  return Product{.kind = Product::Kind::conv,
+                 .weight = conv.weight(),
+                 .bias = conv.bias(),
+                 .groups = o.groups,
+                 .attributes = {{"strides", list({o.stride.height, o.stride.width})},
+                                {"pads", list({height, width, height, width})},
+                                {"dilations", list({o.dilation.height, o.dilation.width})},
+                                {"group", std::int64_t{o.groups}}}};
+}
+
+bool fits(const Tensor& bias, const Tensor& weight) {
+  return bias.defined() && bias.numel() == weight.shape()[0] && bias.shape()[-1] == bias.numel();
+}
+
+/// What of the ONNX ops is a product with a constant; why not, if it is one with something else.
+std::optional<Product> product_of(const Graph& graph, const Graph::Node& node, std::string& why) {
+  const Module& module = *node.module;
+  if (const auto* conv = dynamic_cast<const Conv2d*>(&module)) return conv_of(*conv);
+  if (const auto* linear = dynamic_cast<const Linear*>(&module)) {
+    const auto& shape = graph.nodes()[static_cast<std::size_t>(node.inputs[0])].shape;
+    const bool rows = shape && shape->rank() == 2;
+    return Product{.kind = rows ? Product::Kind::gemm : Product::Kind::matmul, .weight = linear->weight(), .bias = linear->bias()};
+  }
+  const bool conv = module.op() == "Conv", gemm = module.op() == "Gemm";
+  if (!conv && !gemm && module.op() != "MatMul") return std::nullopt;
+  Product result = {.kind = conv ? Product::Kind::conv : gemm ? Product::Kind::gemm : Product::Kind::matmul};
+  result.weight = constant(graph, node, 1);
+  why = "its weights are no constant of f32";
+  if (!result.weight.defined() || result.weight.numel() == 0) return std::nullopt;
+  if (!conv && result.weight.shape().rank() != 2) return std::nullopt;
+  if (!conv && (!gemm || attribute(module, "transB", 0.0) == 0)) result.weight = turned(result.weight);
+  if (node.inputs.size() > 2 && node.inputs[2] >= 0) {
+    result.bias = constant(graph, node, 2);
+    why = "its bias is no constant of f32";
+    if (!fits(result.bias, result.weight)) return std::nullopt;
+    result.bias = result.bias.view({result.bias.numel()});
+  }
+  if (conv) {
+    result.attributes = module.attributes();
+    result.groups = static_cast<int>(attribute(module, "group", 1.0));
+  }
+  why = "it has factors or a turned operand";
+  const bool plain = attribute(module, "alpha", 1.0) == 1 && attribute(module, "beta", 1.0) == 1;
+  if (gemm && (!plain || attribute(module, "transA", 0.0) != 0)) return std::nullopt;
+  why.clear();
+  return result;
+}
+
+/// y = scale x + shift of each channel; nothing if the norm's parameters are not known.
+std::optional<BatchNorm2d::Coefficients> norm_of(const Graph& graph, const Graph::Node& node) {
+  if (const auto* norm = dynamic_cast<const BatchNorm2d*>(node.module.get())) return norm->coefficients();
+  if (node.module->op() != "BatchNormalization") return std::nullopt;
+  std::array<Tensor, 4> p;
+  for (std::size_t i = 0; i < 4; ++i) {
+    p[i] = constant(graph, node, i + 1);
+    if (!p[i].defined() || p[i].numel() != p[0].numel()) return std::nullopt;
+  }
+  BatchNorm2d norm({.channels = static_cast<int>(p[0].numel()), .eps = attribute(*node.module, "epsilon", 1e-5)});
+  constexpr std::array<std::string_view, 4> names = {"weight", "bias", "running_mean", "running_var"};
+  for (std::size_t i = 0; i < 4; ++i) norm.set_parameter(names[i], p[i]);
+  return norm.coefficients();
+}
+
+bool fold_norm(Product& product, const BatchNorm2d::Coefficients& norm) {
+  if (product.kind != Product::Kind::conv || norm.scale.size() != product.out()) return false;
+  Tensor weight = product.weight.clone(), bias({static_cast<std::int64_t>(product.out())});
+  const std::size_t row = product.in() * product.taps();
+  for (std::size_t c = 0; c < product.out(); ++c) {
+    for (float& w : weight.values<float>().subspan(c * row, row)) w = static_cast<float>(static_cast<double>(w) * norm.scale[c]);
+    const double old = product.bias.defined() ? static_cast<double>(product.bias.values<float>()[c]) : 0;
+    bias.values<float>()[c] = static_cast<float>(old * norm.scale[c] + norm.shift[c]);
+  }
+  product.weight = weight, product.bias = bias;
+  return true;
+}
+
+Role role_of(const Graph& graph, const Graph::Node& node) {
+  const auto found = std::ranges::find(known, node.module->op(), &Known::op);
+  if (found == std::end(known)) return Role::other;
+  if (found->role != Role::carrier) return found->role;
+  // What is added as a constant is a bias.
+  const bool fixed = std::ranges::any_of(node.inputs, [&](int input) {
+    const Module* const module = input < 0 ? nullptr : graph.nodes()[static_cast<std::size_t>(input)].module.get();
+    return input < 0 || (module != nullptr && module->op() == "Constant");
+  });
+  return fixed ? Role::function : Role::carrier;
+}
+
+}  // namespace
+
+Draft::Draft(const Graph& graph) {
+  std::vector<int> uses(graph.nodes().size(), 0), place(graph.nodes().size(), -1);
+  for (const Graph::Node& node : graph.nodes()) {
+    for (const int input : node.inputs) {
+      if (input >= 0) ++uses[static_cast<std::size_t>(input)];
+    }
+  }
+  for (const int output : graph.outputs()) uses[static_cast<std::size_t>(output)] += 2;  // nobody's alone
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) add(graph, i, place, uses);
+  for (const int output : graph.outputs()) outputs.push_back(place[static_cast<std::size_t>(output)]);
+}
+
+void Draft::add(const Graph& graph, std::size_t i, std::vector<int>& place, const std::vector<int>& uses) {
+  const Graph::Node& node = graph.nodes()[i];
+  Item item = {.name = node.name, .module = node.module, .shape = node.shape, .dtype = node.dtype};
+  if (node.module != nullptr) {
+    if (std::ranges::find(quantised_ops, node.module->op()) != std::end(quantised_ops))
+      fail("the model is quantised already: ", node.name, " is a ", node.module->op());
+    if (const auto norm = norm_of(graph, node)) {
+      const auto before = static_cast<std::size_t>(node.inputs[0]);
+      Item* const product = place[before] < 0 ? nullptr : &at(place[before]);
+      if (product != nullptr && product->product && uses[before] == 1 && fold_norm(*product->product, *norm)) {
+        if (uses[i] > 1) product->name = node.name;  // by which others may ask for it
+        place[i] = place[before];
+        return;
+      }
+    }
+    item.product = product_of(graph, node, item.why);
+    item.role = role_of(graph, node);
+  }
+  for (const int input : node.inputs) item.inputs.push_back(input < 0 ? -1 : place[static_cast<std::size_t>(input)]);
+  if (item.product) item.inputs.resize(1);
+  place[i] = static_cast<int>(items.size());
+  items.push_back(std::move(item));
+}
+
+std::vector<bool> Draft::stored(const std::vector<bool>& products) const {
+  std::vector<bool> wanted(items.size(), false), result(items.size(), false);
+  for (std::size_t i = items.size(); i-- > 0;) {
+    const Item& item = items[i];
+    const bool reads = item.product ? products[i] : wanted[i] && (item.role == Role::carrier || item.role == Role::same);
+    const bool passes = wanted[i] && item.role == Role::function;
+    if (!reads && !passes) continue;
+    const std::size_t count = item.role == Role::carrier ? item.inputs.size() : 1;
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto input = static_cast<std::size_t>(item.inputs[k]);
+      wanted[input] = true;
+      if (reads) result[input] = true;
+    }
+  }
+  return result;
+}
+
+int Draft::origin(int item) const {
+  while (at(item).role == Role::same && !at(item).inputs.empty()) item = at(item).inputs[0];
+  return item;
+}
+
+std::vector<std::vector<int>> Draft::readers() const {
+  std::vector<std::vector<int>> result(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    for (const int input : items[i].inputs) {
+      if (input >= 0) result[static_cast<std::size_t>(input)].push_back(static_cast<int>(i));
+    }
+  }
+  return result;
+}
+
+}  // namespace lamina::detail
