@@ -22,6 +22,9 @@ std::vector<Observed> observe(const Draft& draft, const std::vector<bool>& marke
 /// 256 levels from low to high, of which one is 0.
 Quantization levels_over(const Observed& observed);
 
+/// Products, and what passes factors of their channels on: what has to be observed for the following.
+std::vector<bool> computed_by_products(const Draft& draft);
+
 /// Brings the channels of values between products to ranges alike: what computes a channel is divided by a number that
 /// those who read it multiply by. Returns the groups of channels that changed.
 std::size_t equalize(Draft& draft, const std::vector<Observed>& observed);

@@ -193,10 +193,17 @@ void Draft::add(const Graph& graph, std::size_t i, std::vector<int>& place, cons
 }
 
 std::vector<bool> Draft::stored(const std::vector<bool>& products) const {
-  std::vector<bool> wanted(items.size(), false), result(items.size(), false);
+  std::vector<bool> wanted(items.size(), false), result(items.size(), false), comes(products);  // from such products
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    if (item.product || item.role == Role::other) continue;
+    const std::size_t count = item.role == Role::carrier ? item.inputs.size() : 1;
+    comes[i] = std::ranges::all_of(std::span(item.inputs).first(count),
+                                   [&](int input) { return comes[static_cast<std::size_t>(input)]; });
+  }
   for (std::size_t i = items.size(); i-- > 0;) {
     const Item& item = items[i];
-    const bool reads = item.product ? products[i] : wanted[i] && (item.role == Role::carrier || item.role == Role::same);
+    const bool reads = item.product ? products[i] : wanted[i] && comes[i] && (item.role == Role::carrier || item.role == Role::same);
     const bool passes = wanted[i] && item.role == Role::function;
     if (!reads && !passes) continue;
     const std::size_t count = item.role == Role::carrier ? item.inputs.size() : 1;

@@ -43,6 +43,8 @@ struct Item {
   std::string why = {};  ///< a convolution or product is none of ours
   std::optional<Shape> shape = {};
   DType dtype = DType::f32;
+
+  bool is_constant() const { return module != nullptr && module->op() == "Constant"; }
 };
 
 class Draft {

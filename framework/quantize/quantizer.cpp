@@ -118,10 +118,11 @@ class Quantizer {
     for (std::size_t i = 0; i < marked.size(); ++i) {
       if (marked[i]) marked[static_cast<std::size_t>(draft_.origin(static_cast<int>(i)))] = true;
     }
-    std::vector<detail::Observed> seen = detail::observe(draft_, marked, used_, options_);
-    if (options_.equalize && (result.equalized = detail::equalize(draft_, seen)) > 0) {
-      seen = detail::observe(draft_, marked, used_, options_);
+    if (options_.equalize) {
+      const QuantizeOptions all_numbers = {.compile = options_.compile};
+      result.equalized = detail::equalize(draft_, detail::observe(draft_, detail::computed_by_products(draft_), used_, all_numbers));
     }
+    std::vector<detail::Observed> seen = detail::observe(draft_, marked, used_, options_);
     for (std::size_t i = 0; i < draft_.items.size(); ++i) {
       choice_.codes.push_back(detail::levels_over(seen[static_cast<std::size_t>(draft_.origin(static_cast<int>(i)))]));
       if (options_.correct_bias) choice_.means.push_back(std::move(seen[i].means));
