@@ -116,11 +116,13 @@ void quantize_model(const QuantizeCommand& command) {
   save_model(command.out, quantized.model);
   if (!command.json.to_stdout()) {
     const auto in_eight = std::ranges::count_if(quantized.layers, &QuantizedLayer::quantized);
-    fmt::print("{}wrote {}: {} of {} layers in eight bits; on {} held back the outputs are off by {:.5f}, {:.1f} % of the "
-               "best classes are the same\n",
-               table_of(quantized), command.out, in_eight, quantized.layers.size(),
-               samples.size() == 1 ? "the only photograph, not" : fmt::format("{} photographs", quantized.held_back * static_cast<std::size_t>(batch)),
-               quantized.error, 100 * quantized.agreement);
+    fmt::print(
+        "{}wrote {}: {} of {} layers in eight bits; on {} held back the outputs are off by {:.5f}, {:.1f} % of the "
+        "best classes are the same\n",
+        table_of(quantized), command.out, in_eight, quantized.layers.size(),
+        samples.size() == 1 ? "the only photograph, not"
+                            : fmt::format("{} photographs", quantized.held_back * static_cast<std::size_t>(batch)),
+        quantized.error, 100 * quantized.agreement);
   }
   command.json.write(json_of(quantized));
   if (failed) throw Failed();
@@ -131,7 +133,8 @@ void quantize_model(const QuantizeCommand& command) {
 void add_quantize(CLI::App& app) {
   auto options = std::make_shared<QuantizeCommand>();
   CLI::App* command = app.add_subcommand("quantize", "Make a model that multiplies in eight bits");
-  command->add_option("net", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")->required();
+  command->add_option("net", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
+      ->required();
   options->photos.add_to(*command);
   writes(command->add_option("--out", options->out, "the .safetensors file to write"))->required();
   command
@@ -148,7 +151,8 @@ void add_quantize(CLI::App& app) {
   options->run.add_to(*command);
   command->footer(
       "Photographs are what the network will see, some hundred of them: three of four tell which numbers occur in it,\n"
-      "every fourth is held back to measure what was lost. The table says what each layer costs by itself. A photograph\n"
+      "every fourth is held back to measure what was lost. The table says what each layer costs by itself. A "
+      "photograph\n"
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
       "  lamina quantize weights/digits.safetensors weights/digits --out digits8.safetensors --max-error 0.05");

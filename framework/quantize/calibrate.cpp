@@ -72,7 +72,8 @@ std::vector<Observed> observe(const Draft& draft, const std::vector<bool>& marke
   // A product of matrices has its channels last, a convolution behind the batch.
   std::vector<bool> last(draft.items.size(), false);
   for (const Item& item : draft.items) {
-    if (item.product && item.product->kind == Product::Kind::matmul) last[static_cast<std::size_t>(item.inputs[0])] = true;
+    if (item.product && item.product->kind == Product::Kind::matmul)
+      last[static_cast<std::size_t>(item.inputs[0])] = true;
   }
   std::vector<Sums> sums(draft.items.size());
   const auto each = [&](const auto& take) {

@@ -10,9 +10,9 @@ namespace lamina::detail {
 
 /// What a value was on the samples.
 struct Observed {
-  float low = 0, high = 0;           ///< that its levels are to reach over; 0 is between them
-  std::vector<float> most = {};      ///< of each channel, the largest magnitude
-  std::vector<float> means = {};     ///< of each channel
+  float low = 0, high = 0;        ///< that its levels are to reach over; 0 is between them
+  std::vector<float> most = {};   ///< of each channel, the largest magnitude
+  std::vector<float> means = {};  ///< of each channel
 };
 
 /// By item; of those marked alone. Throws Error for numbers that are none.

@@ -13,37 +13,25 @@
 namespace lamina::detail {
 namespace {
 
-struct Known {
-  std::string_view op;
-  Role role;
-};
-
-constexpr Known known[] = {
-    {"AveragePool", Role::carrier}, {"Add", Role::carrier},      {"Celu", Role::function},
-    {"Clip", Role::function},       {"Concat", Role::carrier},   {"Dropout", Role::same},
-    {"Elu", Role::function},        {"Flatten", Role::same},     {"Gelu", Role::function},
-    {"GlobalAveragePool", Role::carrier},                        {"HardSigmoid", Role::function},
-    {"HardSwish", Role::function},  {"Identity", Role::same},    {"LeakyRelu", Role::function},
-    {"MaxPool", Role::same},        {"Mish", Role::function},    {"PRelu", Role::function},
-    {"Relu", Role::function},       {"Reshape", Role::same},     {"Sigmoid", Role::function},
-    {"Squeeze", Role::same},        {"Swish", Role::function},   {"Tanh", Role::function},
-    {"Unsqueeze", Role::same},      {"adaptive_avg_pool2d", Role::carrier},
-    {"add", Role::carrier},         {"avg_pool2d", Role::carrier}, {"concat", Role::carrier},
-    {"dropout", Role::same},        {"flatten", Role::same},     {"max_pool2d", Role::same},
-    {"relu", Role::function},       {"sigmoid", Role::function},
-};
-
+// What ops do with eight bits, by their names here and in ONNX.
+constexpr std::string_view functions[] = {"Celu",      "Clip",      "Elu",  "Gelu",  "HardSigmoid",
+                                          "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu",
+                                          "Sigmoid",   "Swish",     "Tanh", "relu",  "sigmoid"};
+constexpr std::string_view carriers[] = {"Add", "AveragePool", "Concat", "GlobalAveragePool", "adaptive_avg_pool2d",
+                                         "add", "avg_pool2d",  "concat"};
+constexpr std::string_view same[] = {"Dropout", "Flatten",   "Identity", "MaxPool", "Reshape",
+                                     "Squeeze", "Unsqueeze", "dropout",  "flatten", "max_pool2d"};
 constexpr std::string_view quantised_ops[] = {"ConvInteger",   "DequantizeLinear", "DynamicQuantizeLinear",
                                               "MatMulInteger", "QLinearConv",      "QLinearMatMul",
                                               "QuantizeLinear"};
 
-template <class T>
-T attribute(const Module& module, std::string_view name, T fallback) {
-  for (const auto& [key, value] : module.attributes()) {
-    if (key == name && std::holds_alternative<T>(value)) return std::get<T>(value);
-    if (key == name) return static_cast<T>(std::get<std::conditional_t<std::is_same_v<T, double>, std::int64_t, double>>(value));
-  }
-  return fallback;
+double number(const Module& module, std::string_view name, double fallback) {
+  const Attributes attributes = module.attributes();
+  return AttributeReader(attributes).number(name, fallback);
+}
+bool flag(const Module& module, std::string_view name) {
+  const Attributes attributes = module.attributes();
+  return AttributeReader(attributes).boolean(name, false);
 }
 
 /// The value of a node that is a constant of f32; undefined of others.
@@ -54,17 +42,11 @@ Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place) 
   return found == nullptr || found->value().dtype() != DType::f32 ? Tensor() : found->value();
 }
 
-Tensor turned(const Tensor& matrix) {
-  const auto rows = static_cast<std::size_t>(matrix.shape()[0]), columns = static_cast<std::size_t>(matrix.shape()[1]);
-  Tensor result({matrix.shape()[1], matrix.shape()[0]});
-  for (std::size_t i = 0; i < rows * columns; ++i)
-    result.values<float>()[i % columns * rows + i / columns] = matrix.values<float>()[i];
-  return result;
-}
-
 std::optional<Product> conv_of(const Conv2d& conv) {
   const Conv2dOptions& o = conv.options();
-  const auto list = [](std::initializer_list<int> values) { return std::vector<std::int64_t>(values.begin(), values.end()); };
+  const auto list = [](std::initializer_list<int> values) {
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
   const auto [height, width] = o.padding;
   return Product{.kind = Product::Kind::conv,
                  .weight = conv.weight(),
@@ -87,7 +69,8 @@ std::optional<Product> product_of(const Graph& graph, const Graph::Node& node, s
   if (const auto* linear = dynamic_cast<const Linear*>(&module)) {
     const auto& shape = graph.nodes()[static_cast<std::size_t>(node.inputs[0])].shape;
     const bool rows = shape && shape->rank() == 2;
-    return Product{.kind = rows ? Product::Kind::gemm : Product::Kind::matmul, .weight = linear->weight(), .bias = linear->bias()};
+    return Product{
+        .kind = rows ? Product::Kind::gemm : Product::Kind::matmul, .weight = linear->weight(), .bias = linear->bias()};
   }
   const bool conv = module.op() == "Conv", gemm = module.op() == "Gemm";
   if (!conv && !gemm && module.op() != "MatMul") return std::nullopt;
@@ -96,7 +79,7 @@ std::optional<Product> product_of(const Graph& graph, const Graph::Node& node, s
   why = "its weights are no constant of f32";
   if (!result.weight.defined() || result.weight.numel() == 0) return std::nullopt;
   if (!conv && result.weight.shape().rank() != 2) return std::nullopt;
-  if (!conv && (!gemm || attribute(module, "transB", 0.0) == 0)) result.weight = turned(result.weight);
+  if (!conv && (!gemm || !flag(module, "transB"))) result.weight = turned<float>(result.weight);
   if (node.inputs.size() > 2 && node.inputs[2] >= 0) {
     result.bias = constant(graph, node, 2);
     why = "its bias is no constant of f32";
@@ -105,11 +88,11 @@ std::optional<Product> product_of(const Graph& graph, const Graph::Node& node, s
   }
   if (conv) {
     result.attributes = module.attributes();
-    result.groups = static_cast<int>(attribute(module, "group", 1.0));
+    result.groups = static_cast<int>(number(module, "group", 1));
   }
   why = "it has factors or a turned operand";
-  const bool plain = attribute(module, "alpha", 1.0) == 1 && attribute(module, "beta", 1.0) == 1;
-  if (gemm && (!plain || attribute(module, "transA", 0.0) != 0)) return std::nullopt;
+  const bool plain = number(module, "alpha", 1) == 1 && number(module, "beta", 1) == 1;
+  if (gemm && (!plain || flag(module, "transA"))) return std::nullopt;
   why.clear();
   return result;
 }
@@ -123,7 +106,7 @@ std::optional<BatchNorm2d::Coefficients> norm_of(const Graph& graph, const Graph
     p[i] = constant(graph, node, i + 1);
     if (!p[i].defined() || p[i].numel() != p[0].numel()) return std::nullopt;
   }
-  BatchNorm2d norm({.channels = static_cast<int>(p[0].numel()), .eps = attribute(*node.module, "epsilon", 1e-5)});
+  BatchNorm2d norm({.channels = static_cast<int>(p[0].numel()), .eps = number(*node.module, "epsilon", 1e-5)});
   constexpr std::array<std::string_view, 4> names = {"weight", "bias", "running_mean", "running_var"};
   for (std::size_t i = 0; i < 4; ++i) norm.set_parameter(names[i], p[i]);
   return norm.coefficients();
@@ -134,7 +117,8 @@ bool fold_norm(Product& product, const BatchNorm2d::Coefficients& norm) {
   Tensor weight = product.weight.clone(), bias({static_cast<std::int64_t>(product.out())});
   const std::size_t row = product.in() * product.taps();
   for (std::size_t c = 0; c < product.out(); ++c) {
-    for (float& w : weight.values<float>().subspan(c * row, row)) w = static_cast<float>(static_cast<double>(w) * norm.scale[c]);
+    for (float& w : weight.values<float>().subspan(c * row, row))
+      w = static_cast<float>(static_cast<double>(w) * norm.scale[c]);
     const double old = product.bias.defined() ? static_cast<double>(product.bias.values<float>()[c]) : 0;
     bias.values<float>()[c] = static_cast<float>(old * norm.scale[c] + norm.shift[c]);
   }
@@ -143,9 +127,12 @@ bool fold_norm(Product& product, const BatchNorm2d::Coefficients& norm) {
 }
 
 Role role_of(const Graph& graph, const Graph::Node& node) {
-  const auto found = std::ranges::find(known, node.module->op(), &Known::op);
-  if (found == std::end(known)) return Role::other;
-  if (found->role != Role::carrier) return found->role;
+  const auto is_one_of = [&](const auto& names) {
+    return std::ranges::find(names, node.module->op()) != std::end(names);
+  };
+  if (is_one_of(functions)) return Role::function;
+  if (is_one_of(same)) return Role::same;
+  if (!is_one_of(carriers)) return Role::other;
   // What is added as a constant is a bias.
   const bool fixed = std::ranges::any_of(node.inputs, [&](int input) {
     const Module* const module = input < 0 ? nullptr : graph.nodes()[static_cast<std::size_t>(input)].module.get();
@@ -203,7 +190,8 @@ std::vector<bool> Draft::stored(const std::vector<bool>& products) const {
   }
   for (std::size_t i = items.size(); i-- > 0;) {
     const Item& item = items[i];
-    const bool reads = item.product ? products[i] : wanted[i] && comes[i] && (item.role == Role::carrier || item.role == Role::same);
+    const bool reads =
+        item.product ? products[i] : wanted[i] && comes[i] && (item.role == Role::carrier || item.role == Role::same);
     const bool passes = wanted[i] && item.role == Role::function;
     if (!reads && !passes) continue;
     const std::size_t count = item.role == Role::carrier ? item.inputs.size() : 1;

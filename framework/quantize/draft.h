@@ -54,8 +54,8 @@ class Draft {
 
   /// Which products are computed in eight bits, and what each value's levels stand for if it is stored so.
   struct Choice {
-    std::vector<bool> products = {};         ///< by item
-    std::vector<Quantization> codes = {};    ///< by item
+    std::vector<bool> products = {};             ///< by item
+    std::vector<Quantization> codes = {};        ///< by item
     std::vector<std::vector<float>> means = {};  ///< by item, of channels: biases are corrected by them; empty: not
   };
   Graph graph(const Choice& choice) const;
@@ -76,8 +76,17 @@ class Draft {
 
  private:
   void add(const Graph& graph, std::size_t node, std::vector<int>& place, const std::vector<int>& uses);
-  bool fold(const Graph& graph, const Graph::Node& norm, Item& into, bool is_output) const;
 };
+
+/// Rows as columns.
+template <class T>
+Tensor turned(const Tensor& matrix) {
+  Tensor result({matrix.shape()[1], matrix.shape()[0]}, matrix.dtype());
+  const auto rows = static_cast<std::size_t>(matrix.shape()[0]), columns = static_cast<std::size_t>(matrix.shape()[1]);
+  for (std::size_t i = 0; i < rows * columns; ++i)
+    result.values<T>()[i % columns * rows + i / columns] = matrix.values<T>()[i];
+  return result;
+}
 
 /// Weights in i8 with a scale for each output channel.
 struct Codes8 {

@@ -1,5 +1,5 @@
-// Channels of one value have one scale in eight bits: one that is a hundred times smaller than another keeps two bits of
-// its eight. What computes a channel divides it by a power of two, and those who read it multiply by it: no answer
+// Channels of one value have one scale in eight bits: one that is a hundred times smaller than another keeps two bits
+// of its eight. What computes a channel divides it by a power of two, and those who read it multiply by it: no answer
 // changes, as what lies between, sums and pools and ReLUs, passes factors on.
 
 #include <algorithm>
@@ -11,21 +11,22 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::string_view passing[] = {"Add",     "AveragePool",         "Dropout",     "Flatten",    "GlobalAveragePool",
-                                        "Identity", "LeakyRelu",          "MaxPool",     "Relu",       "adaptive_avg_pool2d",
-                                        "add",     "avg_pool2d",          "dropout",     "flatten",    "max_pool2d",
-                                        "relu"};
+constexpr std::string_view passing[] = {
+    "Add",  "AveragePool",         "Dropout", "Flatten",    "GlobalAveragePool", "Identity", "LeakyRelu",  "MaxPool",
+    "Relu", "adaptive_avg_pool2d", "add",     "avg_pool2d", "dropout",           "flatten",  "max_pool2d", "relu"};
 constexpr double worth_it = 4;  // of the largest factor to the smallest
 
 bool passes(const Item& item) {
-  if (item.module == nullptr || item.product || std::ranges::find(passing, item.module->op()) == std::end(passing)) return false;
+  if (item.module == nullptr || item.product || std::ranges::find(passing, item.module->op()) == std::end(passing))
+    return false;
   // What is added as a constant would have to be divided too.
   return (item.module->op() != "Add" && item.module->op() != "add") || item.role == Role::carrier;
 }
 
 class Equalizer {
  public:
-  Equalizer(Draft& draft, const std::vector<Observed>& observed) : draft_(draft), observed_(observed), group_(draft.items.size()) {
+  Equalizer(Draft& draft, const std::vector<Observed>& observed)
+      : draft_(draft), observed_(observed), group_(draft.items.size()) {
     std::iota(group_.begin(), group_.end(), 0);
     for (std::size_t i = 0; i < draft.items.size(); ++i) {
       if (!passes(draft.items[i])) continue;
@@ -62,8 +63,8 @@ class Equalizer {
              if (channels(i) != count || (!item.product && !passes(item))) return false;
              if (item.product && item.product->out() != count) return false;
              const bool alone = item.product || std::ranges::all_of(item.inputs, [&](int input) {
-               return input < 0 || draft_.at(input).is_constant() || root(input) == root(i);
-             });
+                                  return input < 0 || draft_.at(input).is_constant() || root(input) == root(i);
+                                });
              if (!alone) return false;
              if (std::ranges::find(draft_.outputs, i) != draft_.outputs.end()) return false;
              return std::ranges::all_of(readers[static_cast<std::size_t>(i)], [&](int reader) {
@@ -101,7 +102,9 @@ class Equalizer {
     }
     std::vector<int> powers(count, 0);
     double sum = 0, used = 0;
-    const auto power = [&](std::size_t c) { return mixes ? (std::log2(most[c]) - std::log2(weights[c])) / 2 : std::log2(most[c]); };
+    const auto power = [&](std::size_t c) {
+      return mixes ? (std::log2(most[c]) - std::log2(weights[c])) / 2 : std::log2(most[c]);
+    };
     const auto counts = [&](std::size_t c) { return most[c] > 0x1p-60 && (!mixes || weights[c] > 0x1p-60); };
     for (std::size_t c = 0; c < count; ++c) {
       if (counts(c)) sum += power(c), ++used;
@@ -115,7 +118,8 @@ class Equalizer {
     return true;
   }
 
-  void apply(const std::vector<int>& group, const std::vector<std::vector<int>>& readers, const std::vector<int>& powers) {
+  void apply(const std::vector<int>& group, const std::vector<std::vector<int>>& readers,
+             const std::vector<int>& powers) {
     std::vector<int> done;
     for (const int i : group) {
       if (draft_.at(i).product) {
@@ -146,7 +150,9 @@ class Equalizer {
 
 }  // namespace
 
-std::size_t equalize(Draft& draft, const std::vector<Observed>& observed) { return Equalizer(draft, observed).equalize(); }
+std::size_t equalize(Draft& draft, const std::vector<Observed>& observed) {
+  return Equalizer(draft, observed).equalize();
+}
 
 std::vector<bool> computed_by_products(const Draft& draft) {
   std::vector<bool> result;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "lamina/base/error.h"
@@ -14,7 +15,7 @@ namespace {
 using detail::Draft;
 using detail::fail;
 
-constexpr std::size_t one_in = 4;        // samples that are held back
+constexpr std::size_t one_in = 4;          // samples that are held back
 constexpr std::size_t for_each_layer = 8;  // samples that tell what a layer's error is
 
 /// What a network answers: of each sample, each output.
@@ -28,11 +29,12 @@ class Quantizer {
     if (model.graph.inputs().size() != 1) fail("expected a network of one input, it has ", model.graph.inputs().size());
     for (std::size_t i = 0; i < samples.size(); ++i) (i % one_in == one_in - 1 ? held_ : used_).push_back(samples[i]);
     if (held_.empty()) held_ = {samples.back()};
-    if (held_.empty() || (used_.size() > 1 && samples.size() < one_in)) used_.pop_back();
+    if (used_.size() > 1 && samples.size() < one_in) used_.pop_back();
     for (std::size_t i = 0; i < draft_.items.size(); ++i) {
       if (draft_.items[i].product) products_.push_back(i);
     }
-    if (products_.empty()) fail("there is nothing to quantise: no convolution and no product with constant weights of f32");
+    if (products_.empty())
+      fail("there is nothing to quantise: no convolution and no product with constant weights of f32");
   }
 
   Quantized run() {
@@ -48,7 +50,8 @@ class Quantizer {
     for (std::size_t i = 0; i < draft_.items.size(); ++i) {
       const detail::Item& item = draft_.items[i];
       if (!item.product && item.why.empty()) continue;
-      QuantizedLayer layer = {.name = item.name, .op = std::string(item.module->op()), .quantized = choice_.products[i], .why = item.why};
+      QuantizedLayer layer = {
+          .name = item.name, .op = std::string(item.module->op()), .quantized = choice_.products[i], .why = item.why};
       const auto found = std::ranges::find(products_, i);
       if (found != products_.end()) layer.error = errors[static_cast<std::size_t>(found - products_.begin())];
       if (item.product && !layer.quantized) layer.why = "its error";
@@ -59,8 +62,12 @@ class Quantizer {
     result.error = error_of(found, expected_);
     result.agreement = agreement(found);
     result.held_back = held_.size();
-    result.model = {.graph = std::move(graph), .preprocess = model_.preprocess, .labels = model_.labels,
-                    .description = model_.description, .metadata = model_.metadata, .warnings = {}};
+    result.model = {.graph = std::move(graph),
+                    .preprocess = model_.preprocess,
+                    .labels = model_.labels,
+                    .description = model_.description,
+                    .metadata = model_.metadata,
+                    .warnings = {}};
     return result;
   }
 
@@ -120,7 +127,8 @@ class Quantizer {
     }
     if (options_.equalize) {
       const QuantizeOptions all_numbers = {.compile = options_.compile};
-      result.equalized = detail::equalize(draft_, detail::observe(draft_, detail::computed_by_products(draft_), used_, all_numbers));
+      result.equalized =
+          detail::equalize(draft_, detail::observe(draft_, detail::computed_by_products(draft_), used_, all_numbers));
     }
     std::vector<detail::Observed> seen = detail::observe(draft_, marked, used_, options_);
     for (std::size_t i = 0; i < draft_.items.size(); ++i) {
@@ -163,8 +171,9 @@ class Quantizer {
       holds(middle) ? high = middle : low = middle + 1;
     }
     if (low < order.size()) return low;
-    fail("with a max_error of ", options_.max_error, " no layer stays in eight bits: ",
-         draft_.at(static_cast<int>(products_[order.back()])).name, " alone, which does least harm, is off by ", least);
+    fail("with a max_error of ", options_.max_error,
+         " no layer stays in eight bits: ", draft_.at(static_cast<int>(products_[order.back()])).name,
+         " alone, which does least harm, is off by ", least);
   }
 
   const Model& model_;
@@ -183,8 +192,6 @@ Quantized quantize(const Model& model, std::span<const Tensor> samples, const Qu
   if (!(options.max_error >= 0)) fail("quantize: expected a max_error of 0 or more, got ", options.max_error);
   try {
     return Quantizer(model, samples, options).run();
-  } catch (const UnboundInputs&) {
-    throw;
   } catch (const Error& error) {
     fail("quantize: ", error.what());
   }

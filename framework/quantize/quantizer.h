@@ -25,8 +25,8 @@ struct QuantizeOptions {
   /// What the outputs may be off by on the samples held back: |y8 - y| / |y|, of the output that is off most. Layers
   /// stay in floats until it holds, those first that do most harm.
   double max_error = std::numeric_limits<double>::infinity();
-  bool equalize = true;      ///< bring the channels between two layers to ranges alike, which changes no answer
-  bool correct_bias = true;  ///< take off what rounding the weights adds to a channel on average
+  bool equalize = true;         ///< bring the channels between two layers to ranges alike, which changes no answer
+  bool correct_bias = true;     ///< take off what rounding the weights adds to a channel on average
   CompileOptions compile = {};  ///< how the networks are run that are measured: device, threads, shapes left open
   /// Told how many networks were measured, of how many at most.
   Function<void(std::size_t done, std::size_t most)> progress = {};
@@ -45,7 +45,7 @@ struct Quantized {
   Model model;
   std::vector<QuantizedLayer> layers;  ///< in the graph's order
   double error = 0;                    ///< of the outputs on the samples held back
-  double agreement = 1;      ///< the share of them whose largest output is the same; 1 where no output is [N, classes]
+  double agreement = 1;       ///< the share of them whose largest output is the same; 1 where no output is [N, classes]
   std::size_t held_back = 0;  ///< samples, every fourth; the only one served for both
   std::size_t equalized = 0;  ///< groups of channels that were brought to ranges alike
 };

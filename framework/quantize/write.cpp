@@ -15,7 +15,11 @@ namespace {
 class Writer {
  public:
   Writer(const Draft& draft, const Draft::Choice& choice)
-      : draft_(draft), choice_(choice), stored_(draft.stored(choice.products)), values_(draft.items.size()), read_(values_) {
+      : draft_(draft),
+        choice_(choice),
+        stored_(draft.stored(choice.products)),
+        values_(draft.items.size()),
+        read_(values_) {
     std::vector<bool> needed(draft.items.size(), false);
     for (const int output : draft.outputs) needed[static_cast<std::size_t>(output)] = true;
     for (std::size_t i = draft.items.size(); i-- > 0;) {
@@ -59,15 +63,17 @@ class Writer {
       values_[i] = product(item, i);
     } else {
       std::vector<Value> inputs;
-      for (const int input : item.inputs) inputs.push_back(input < 0 ? Value() : read_[static_cast<std::size_t>(input)]);
+      for (const int input : item.inputs)
+        inputs.push_back(input < 0 ? Value() : read_[static_cast<std::size_t>(input)]);
       values_[i] = graph_.add(item.name, item.module, inputs);
     }
     read_[i] = values_[i];
     if (!stored_[i]) return;
     const Quantization& codes = choice_.codes[i];
     const Value scale = constant(item.name + "_scale", Tensor::from(std::vector<float>{codes.scale}, Shape{}));
-    const Value zero = constant(
-        item.name + "_zero_point", Tensor::from(std::vector<std::uint8_t>{static_cast<std::uint8_t>(codes.zero_point)}, Shape{}));
+    const Value zero =
+        constant(item.name + "_zero_point",
+                 Tensor::from(std::vector<std::uint8_t>{static_cast<std::uint8_t>(codes.zero_point)}, Shape{}));
     const Value quantized = op(unused(item.name + "_quantized"), "QuantizeLinear", {}, {values_[i], scale, zero});
     read_[i] = op(unused(item.name + "_dequantized"), "DequantizeLinear", {}, {quantized, scale, zero});
   }
@@ -86,8 +92,8 @@ class Writer {
       const float scale = choice_.codes[input].scale;
       const Codes8 codes = codes_of(p, scale);
       if (!choice_.means.empty()) bias = corrected_bias(p, codes, choice_.means[input]);
-      operands.push_back(meaning(item.name + ".weight", matmul ? turned<std::int8_t>(codes.weight) : codes.weight, codes.scale,
-                                 matmul ? 1 : 0));
+      operands.push_back(meaning(item.name + ".weight", matmul ? turned<std::int8_t>(codes.weight) : codes.weight,
+                                 codes.scale, matmul ? 1 : 0));
       if (bias.defined() && !matmul) {
         Tensor whole({rows}, DType::i32), scales({rows});
         for (std::size_t c = 0; c < p.out(); ++c) {
@@ -104,15 +110,6 @@ class Writer {
     if (!bias.defined()) return op(item.name, "MatMul", {}, operands);
     const Value sum = op(unused(item.name + "_product"), "MatMul", {}, operands);
     return op(item.name, "Add", {}, {sum, constant(item.name + ".bias", bias)});
-  }
-
-  template <class T>
-  static Tensor turned(const Tensor& matrix) {
-    const auto rows = static_cast<std::size_t>(matrix.shape()[0]), columns = static_cast<std::size_t>(matrix.shape()[1]);
-    Tensor result({matrix.shape()[1], matrix.shape()[0]}, matrix.dtype());
-    for (std::size_t i = 0; i < rows * columns; ++i)
-      result.values<T>()[i % columns * rows + i / columns] = matrix.values<T>()[i];
-    return result;
   }
 
   const Draft& draft_;
@@ -153,14 +150,16 @@ Codes8 codes_of(const Product& product, float input_scale) {
 Tensor corrected_bias(const Product& product, const Codes8& codes, std::span<const float> means) {
   Tensor result = Tensor::zeros({static_cast<std::int64_t>(product.out())});
   if (product.bias.defined()) result.copy_from(product.bias);
-  const std::size_t in = product.in(), taps = product.taps(), filters = product.out() / static_cast<std::size_t>(product.groups);
+  const std::size_t in = product.in(), taps = product.taps(),
+                    filters = product.out() / static_cast<std::size_t>(product.groups);
   if (means.size() != in * static_cast<std::size_t>(product.groups)) return product.bias;
   for (std::size_t c = 0; c < product.out(); ++c) {
     const double scale = static_cast<double>(codes.scale.values<float>()[c]);
     double shift = 0;
     for (std::size_t k = 0; k < in * taps; ++k) {
       const std::size_t at = c * in * taps + k;
-      const double off = scale * codes.weight.values<std::int8_t>()[at] - static_cast<double>(product.weight.values<float>()[at]);
+      const double off =
+          scale * codes.weight.values<std::int8_t>()[at] - static_cast<double>(product.weight.values<float>()[at]);
       shift += off * static_cast<double>(means[c / filters * in + k / taps]);
     }
     result.values<float>()[c] -= static_cast<float>(shift);
