@@ -44,11 +44,11 @@ LEFT_OUT = {
     "framework/c": 445,
     "framework/detect": 710,
     "framework/onnx": 2_226,
-    "framework/quantize": 800,
+    "framework/quantize": 896,
 }
-TESTS = {"tests": 28_410}
+TESTS = {"tests": 28_622}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 50_234), (LEFT_OUT, 5_000), (TESTS, 28_410))
+TABLES = ((EVERY_BUILD, 50_234), (LEFT_OUT, 5_000), (TESTS, 28_622))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
