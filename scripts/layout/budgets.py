@@ -34,7 +34,7 @@ EVERY_BUILD = {
     "framework/kernel": 2_267,
     "framework/layers": 1_389,
     "framework/module": 448,
-    "framework/ops": 3_513,
+    "framework/ops": 3_514,
     "framework/plan": 699,
     "framework/pool": 586,
     "framework/tensor": 719,
@@ -48,7 +48,7 @@ LEFT_OUT = {
 }
 TESTS = {"tests": 28_622}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 50_234), (LEFT_OUT, 5_000), (TESTS, 28_622))
+TABLES = ((EVERY_BUILD, 50_235), (LEFT_OUT, 5_000), (TESTS, 28_622))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -64,7 +64,8 @@ int batch_normalization(Expansion& e) {
   norm.set_parameter("bias", known_f32(e, 2));
   norm.set_parameter("running_mean", known_f32(e, 3));
   norm.set_parameter("running_var", known_f32(e, 4));
-  return e.cast(e.reshape(e.add(std::move(norm), {image}), e.shape(x)), e.dtype(x));
+  const Shape shape = e.shape(x);  // what a node is added behind may move
+  return e.cast(e.reshape(e.add(std::move(norm), {image}), shape), e.dtype(x));
 }
 
 /// A factor for each channel, or a summand: part of the problem if it is known, else `apply`d behind it.
