@@ -21,6 +21,9 @@ root=build/python
 tools=$root/tools
 [ -x $tools/bin/python ] || python3 -m venv $tools >/dev/null 2>&1 || { rm -rf $tools; skip "python3 has no venv (python3-venv)"; }
 pip=(-q --disable-pip-version-check --retries 1 --timeout 10)
+# Stubs are made of the new module, by the next build of the preset too, and not of an old package.
+forget_lamina() { $tools/bin/pip uninstall -q -y lamina 2>/dev/null || true; }
+trap forget_lamina EXIT
 get_tools() {
   { $tools/bin/pip install "${pip[@]}" --require-hashes -r scripts/wheel/build.txt &&
     $tools/bin/pip install "${pip[@]}" mypy numpy typing_extensions pytest pillow; } >/dev/null 2>&1 || skip "PyPI is out of reach"
@@ -40,7 +43,7 @@ build_wheel() {
     [ -z "$value" ] || settings+=("-Ccmake.define.$name=$value")
   done
   rm -rf $root/wheel
-  $tools/bin/pip uninstall -q -y lamina 2>/dev/null  # the stubs are made of the new module, not of an old package
+  forget_lamina
   PATH=$PWD/$tools/bin:$PATH $tools/bin/pip wheel "${pip[@]}" --no-build-isolation --no-deps --wheel-dir $root/wheel \
     "${settings[@]}" .
 }
