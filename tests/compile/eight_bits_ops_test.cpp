@@ -195,6 +195,34 @@ TEST(EightBitsOf, WholeSums) {
   }
 }
 
+/// A bias of f32: products and sums are rounded each by itself.
+TEST(EightBitsOf, AFloatBiasIsAddedToTheRoundedProduct) {
+  Build build;
+  const Tensor x = random_codes({1, 8, 5, 4}, DType::u8, 1), w = random_codes({33, 8, 1, 1}, DType::i8, 2);
+  const Value input = build.graph.input("x", {1, 8, 5, 4}, DType::u8);
+  std::vector<float> bias(33);
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.7317f * static_cast<float>(i) - 11.193f;
+  constexpr float input_scale = 0.0213f, scale = 0.00417f;
+  build.graph.output(build.op(
+      "Conv", {build.dequantize(input, input_scale, 99, DType::u8),
+               build.dequantize(build.constant(w), scale, 0, DType::i8), build.constant(Tensor::from(bias, {33}))}));
+  const std::vector<std::int64_t> xs = whole(x), ws = whole(w);
+  std::vector<float> expected;
+  for (std::size_t f = 0; f < 33; ++f) {
+    for (std::size_t i = 0; i < 20; ++i) {
+      std::int64_t sum = 0;
+      for (std::size_t c = 0; c < 8; ++c) sum += (xs[c * 20 + i] - 99) * ws[f * 8 + c];
+      const volatile float product = static_cast<float>(sum) * (input_scale * scale);  // whatever a compiler fuses
+      expected.push_back(product + bias[f]);
+    }
+  }
+  for (const std::string_view kernel : {"", "int8_fma", "int8_direct"}) {
+    Plan plan = build.graph.compile({.algorithm = std::string(kernel)});
+    const Tensor y = plan.run(x);
+    EXPECT_EQ(std::vector<float>(y.values<float>().begin(), y.values<float>().end()), expected) << kernel;
+  }
+}
+
 /// Scales that are not the product's: the layer is computed in f32.
 TEST(EightBitsOf, ABiasOfAnotherScaleIsNoInteger) {
   Build build;
