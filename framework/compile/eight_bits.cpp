@@ -64,7 +64,6 @@ class EightBits : Dataflow {
     program_.value(value).format.dtype = dtype;
     program_.value(value).quantization = quantization;
   }
-  void clear(int value) { set(value, DType::f32, {}); }
 
   /// The value of f32 beside an operation that quantises, as far as nobody is to see it as f32.
   void mark(const Operation& op) {
@@ -93,7 +92,7 @@ class EightBits : Dataflow {
       if (i != none && !waits[index(i)]) left.push_back(i), waits[index(i)] = true;
     };
     const auto unmark = [&](int value) {
-      clear(value);
+      set(value, DType::f32, {});
       look_again(producer(value));
       for (const int reader : readers(value)) look_again(reader);
     };
@@ -137,6 +136,18 @@ class EightBits : Dataflow {
     return result;
   }
 
+  /// A value in codes that is rounded, by an operation of that name, before `op` runs.
+  int rounded_before(const Operation& op, std::string name, int value, DType dtype, Quantization codes) {
+    const int rounded = new_value(program_.value(value).name, shape(value));
+    set(rounded, dtype, codes);
+    Operation rounding;
+    rounding.name = std::move(name);
+    rounding.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}});
+    rounding.inputs = {value}, rounding.output = rounded;
+    insert(op, std::move(rounding));
+    return rounded;
+  }
+
   void round_operands(Operation& op) {
     if (op.module == nullptr || !passes_on(op)) return;
     Operation longer = op;
@@ -145,13 +156,8 @@ class EightBits : Dataflow {
       if (is_as_result(op, input)) continue;
       const auto [known, is_new] = rounded.emplace(input, none);
       if (is_new) {
-        known->second = new_value(program_.value(input).name, shape(input));
-        set(known->second, program_.value(op.output).format.dtype, program_.value(op.output).quantization);
-        Operation rounding;
-        rounding.name = program_.value(input).name;
-        rounding.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}});
-        rounding.inputs = {input}, rounding.output = known->second;
-        insert(op, std::move(rounding));
+        const Program::Value& result = program_.value(op.output);
+        known->second = rounded_before(op, program_.value(input).name, input, result.format.dtype, result.quantization);
       }
       input = known->second;
     }
@@ -171,13 +177,7 @@ class EightBits : Dataflow {
     int codes = value;
     if (program_.value(value).quantization != step->codes || program_.value(value).format.dtype != step->dtype) {
       if (alike.empty()) return;
-      codes = new_value(program_.value(value).name, shape(value));
-      kept_.push_back(false);
-      set(codes, step->dtype, step->codes);
-      Operation rounding = op;
-      rounding.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}});
-      rounding.output = codes;
-      insert(op, std::move(rounding));
+      codes = rounded_before(op, op.name, value, step->dtype, step->codes);
     }
     for (const int reader : alike) read_instead(operation(reader).output, codes);
     if (op.module == nullptr) return;  // nobody else reads it

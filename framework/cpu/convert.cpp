@@ -56,22 +56,6 @@ struct Turned {
   }
 };
 
-/// Bytes, which nothing has to be computed of.
-void turn_bytes(std::int64_t images, std::int64_t rows, std::int64_t columns, const std::byte* input, std::byte* output,
-                ThreadPool& pool) {
-  constexpr std::int64_t width = 512;
-  const std::int64_t across = detail::ceil_div(columns, width);
-  pool.parallel_for(images * across, [=](std::int64_t task, int) {
-    const std::int64_t image = task / across * rows * columns, first = task % across * width;
-    const std::int64_t last = std::min(columns, first + width);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::byte* const from = input + image + row * columns;
-      std::byte* const to = output + image + row;
-      for (std::int64_t column = first; column < last; ++column) to[column * rows] = from[column];
-    }
-  });
-}
-
 }  // namespace
 
 void convert(const Activation& a, Format from, const void* input, Format to, void* output, ThreadPool& pool) {
@@ -84,7 +68,7 @@ void convert(const Activation& a, Format from, const void* input, Format to, voi
   // Rows are channels on one side and pixels on the other.
   const bool planes = from.layout == Layout::nchw;
   const std::int64_t rows = planes ? a.channels : a.pixels, columns = planes ? a.pixels : a.channels;
-  if (from.dtype == to.dtype && size_of(to.dtype) == 1) return turn_bytes(a.images, rows, columns, in, out, pool);
+  if (from.dtype == to.dtype && size_of(to.dtype) == 1) return turn(a.images, rows, columns, in, out, pool);
   const std::int64_t channels = std::min(tile_channels, a.channels), pixels = tile_size / channels;
   const std::int64_t height = planes ? channels : pixels, width = planes ? pixels : channels;
   const std::int64_t down = detail::ceil_div(rows, height), across = detail::ceil_div(columns, width);

@@ -9,6 +9,7 @@
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
+#include "lamina/tensor/transposed.h"
 
 namespace lamina::detail {
 namespace {
@@ -79,7 +80,7 @@ std::optional<Product> product_of(const Graph& graph, const Graph::Node& node, s
   why = "its weights are no constant of f32";
   if (!result.weight.defined() || result.weight.numel() == 0) return std::nullopt;
   if (!conv && result.weight.shape().rank() != 2) return std::nullopt;
-  if (!conv && (!gemm || !flag(module, "transB"))) result.weight = turned<float>(result.weight);
+  if (!conv && (!gemm || !flag(module, "transB"))) result.weight = transposed<float>(result.weight);
   if (node.inputs.size() > 2 && node.inputs[2] >= 0) {
     result.bias = constant(graph, node, 2);
     why = "its bias is no constant of f32";

@@ -78,16 +78,6 @@ class Draft {
   void add(const Graph& graph, std::size_t node, std::vector<int>& place, const std::vector<int>& uses);
 };
 
-/// Rows as columns.
-template <class T>
-Tensor turned(const Tensor& matrix) {
-  Tensor result({matrix.shape()[1], matrix.shape()[0]}, matrix.dtype());
-  const auto rows = static_cast<std::size_t>(matrix.shape()[0]), columns = static_cast<std::size_t>(matrix.shape()[1]);
-  for (std::size_t i = 0; i < rows * columns; ++i)
-    result.values<T>()[i % columns * rows + i / columns] = matrix.values<T>()[i];
-  return result;
-}
-
 /// Weights in i8 with a scale for each output channel.
 struct Codes8 {
   Tensor weight;  // i8, shaped as the product's

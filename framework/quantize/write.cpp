@@ -8,6 +8,7 @@
 #include "lamina/base/error.h"
 #include "lamina/ops/op.h"
 #include "lamina/quantize/draft.h"
+#include "lamina/tensor/transposed.h"
 
 namespace lamina::detail {
 namespace {
@@ -86,13 +87,13 @@ class Writer {
     Tensor bias = p.bias;
     const auto rows = static_cast<std::int64_t>(p.out());
     if (!choice_.products[i]) {
-      operands.push_back(constant(item.name + ".weight", matmul ? turned<float>(p.weight) : p.weight));
+      operands.push_back(constant(item.name + ".weight", matmul ? transposed<float>(p.weight) : p.weight));
       if (bias.defined() && !matmul) operands.push_back(constant(item.name + ".bias", bias));
     } else {
       const float scale = choice_.codes[input].scale;
       const Codes8 codes = codes_of(p, scale);
       if (!choice_.means.empty()) bias = corrected_bias(p, codes, choice_.means[input]);
-      operands.push_back(meaning(item.name + ".weight", matmul ? turned<std::int8_t>(codes.weight) : codes.weight,
+      operands.push_back(meaning(item.name + ".weight", matmul ? transposed<std::int8_t>(codes.weight) : codes.weight,
                                  codes.scale, matmul ? 1 : 0));
       if (bias.defined() && !matmul) {
         Tensor whole({rows}, DType::i32), scales({rows});

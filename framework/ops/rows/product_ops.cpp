@@ -9,6 +9,7 @@
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/quantized.h"
 #include "lamina/ops/table.h"
+#include "lamina/tensor/transposed.h"
 
 namespace lamina::detail {
 namespace {
@@ -16,15 +17,9 @@ namespace {
 /// factor times a matrix of f32, its rows as columns if it is to be turned.
 Tensor scaled(const Tensor& matrix, bool turned, double factor) {
   if (!turned && factor == 1) return matrix;
-  const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  Tensor result(turned ? Shape{columns, rows} : matrix.shape());
-  const float* from = matrix.values<float>().data();
-  float* to = result.values<float>().data();
-  const auto scale = [factor](float value) { return static_cast<float>(factor * static_cast<double>(value)); };
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column)
-      to[turned ? column * rows + row : row * columns + column] = scale(from[row * columns + column]);
-  }
+  Tensor result = turned ? transposed<float>(matrix) : matrix.clone();
+  if (factor == 1) return result;
+  for (float& value : result.values<float>()) value = static_cast<float>(factor * static_cast<double>(value));
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/ops/parts.h"
+#include "lamina/tensor/transposed.h"
 
 namespace lamina::detail {
 namespace {
@@ -18,23 +19,11 @@ Tensor for_each(const Expansion& e, const Tensor& some, std::int64_t count) {
   return result;
 }
 
-/// Rows as columns.
-Tensor turned_matrix(const Tensor& matrix) {
-  const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  Tensor result({columns, rows}, matrix.dtype());
-  const auto* from = static_cast<const std::byte*>(matrix.raw());
-  auto* to = static_cast<std::byte*>(result.raw());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column) to[column * rows + row] = from[row * columns + column];
-  }
-  return result;
-}
-
 }  // namespace
 
 EightBitWeights in_i8(const Expansion& e, const Tensor& given, const Tensor& scale, const Tensor& zero_point,
                       bool turned) {
-  const Tensor values = turned ? turned_matrix(given) : given;
+  const Tensor values = turned ? transposed<std::byte>(given) : given;
   const std::int64_t out = values.shape()[0];
   EightBitWeights result = {.weight = values, .scale = for_each<float>(e, scale, out)};
   Tensor zeros = for_each<std::int32_t>(e, zero_point, out);

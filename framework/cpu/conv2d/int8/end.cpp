@@ -1,6 +1,6 @@
 #include "lamina/cpu/conv2d/int8/end.h"
 
-#include <algorithm>
+#include <numeric>
 
 #include "lamina/cpu/conv2d/row_epilogue.h"
 
@@ -64,6 +64,15 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p) {
     if (float_bias) result.float_bias[c] = problem.bias.values<float>()[c];
   }
   return result;
+}
+
+/// A sum may leave i32 on its way, as long as the result does not.
+std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero) {
+  const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
+  const auto filter = problem.eight.weight.values<std::int8_t>().subspan(channel * terms, terms);
+  const auto sum = static_cast<std::uint32_t>(std::accumulate(filter.begin(), filter.end(), std::int32_t{0}));
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(end.bias[channel]) -
+                                   static_cast<std::uint32_t>(zero) * sum);
 }
 
 }  // namespace lamina::cpu::int8

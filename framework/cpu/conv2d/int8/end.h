@@ -24,4 +24,8 @@ bool is_computable(const ConvProblem& problem, const Preparation& preparation);
 /// Of a problem that is_computable.
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation);
 
+/// What a channel's bias becomes where sums are of x w: less `zero` for each weight, x's zero point and whatever else x
+/// is larger by than the number that it is.
+std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero);
+
 }  // namespace lamina::cpu::int8

@@ -1,12 +1,13 @@
 #include "lamina/cpu/conv2d/int8/kernels.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/conv2d/int8/end.h"
+#include "lamina/cpu/convert.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
 
@@ -99,10 +100,7 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
     const auto filters = static_cast<std::size_t>(g.group_out_channels());
     const std::size_t at = c / filters * group_size + c % filters;
-    const std::int8_t* const filter = weight + static_cast<std::int64_t>(c) * g.reduction();
-    const std::int32_t sum = std::accumulate(filter, filter + g.reduction(), std::int32_t{0});
-    packed_end.offset[at] = static_cast<std::int32_t>(
-        static_cast<std::uint32_t>(end.bias[c]) - static_cast<std::uint32_t>(zero) * static_cast<std::uint32_t>(sum));
+    packed_end.offset[at] = offset_of(end, problem, c, zero);
     packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
   }
   return result;
@@ -123,16 +121,6 @@ void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, in
 /// Sums that are a result have one layout, that of all whole numbers: nchw.
 bool turns(const View& output) {
   return output.format.dtype == DType::i32 && !detail::same_order(output.shape, output.format.layout, Layout::nhwc);
-}
-
-void to_planes(const ConvGeometry& g, const std::int32_t* from, std::int32_t* to, ThreadPool& pool) {
-  pool.parallel_for(g.batch * g.out_height, [&](std::int64_t task, int) {
-    const std::int64_t image = task / g.out_height, first = task % g.out_height * g.out_width;
-    for (std::int64_t i = first; i < first + g.out_width; ++i) {
-      const std::int32_t* const pixel = from + (image * g.out_pixels() + i) * g.out_channels;
-      for (int c = 0; c < g.out_channels; ++c) to[(image * g.out_channels + c) * g.out_pixels() + i] = pixel[c];
-    }
-  });
 }
 
 }  // namespace
@@ -181,8 +169,9 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
                   .int8_end = &parts.end},
                  {}, *execution.pool, workspace);
         if (turned) {
-          to_planes(g, reinterpret_cast<const std::int32_t*>(workspace + own), outputs[0].values<std::int32_t>().data(),
-                    *execution.pool);
+          turn(g.batch, g.out_pixels(), std::int64_t{g.out_channels},
+               reinterpret_cast<const std::int32_t*>(workspace + own), outputs[0].values<std::int32_t>().data(),
+               *execution.pool);
         }
       });
 }
@@ -206,11 +195,9 @@ bool takes_linear(const LinearProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_linear(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution conv(problem, p, Layout::nhwc);
-  if (takes<Unit::amx>(conv.problem, conv.preparation)) return prepare<Unit::amx>(conv.problem, conv.preparation);
-  if (takes<Unit::dot>(conv.problem, conv.preparation)) return prepare<Unit::dot>(conv.problem, conv.preparation);
-  if (!takes<Unit::multiply_add>(conv.problem, conv.preparation)) return prepare_direct(conv.problem, conv.preparation);
-  return prepare<Unit::multiply_add>(conv.problem, conv.preparation);
+  detail::LinearAsConvolution conv(problem, p, Layout::nhwc);
+  conv.preparation.algorithm = {}, conv.preparation.finding = nullptr;  // which are not about this convolution
+  return choose(conv.problem, conv.preparation).prepare(conv.problem, conv.preparation);
 }
 
 }  // namespace lamina::cpu::int8

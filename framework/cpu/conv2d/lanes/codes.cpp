@@ -15,12 +15,8 @@ void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
-  const std::span<const std::int8_t> weight = problem.eight.weight.values<std::int8_t>();
-  const auto terms = static_cast<std::size_t>(g_.reduction());
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
-    std::int32_t sum = 0;
-    for (const std::int8_t w : weight.subspan(c * terms, terms)) sum += w;
-    codes_->offset[c] = end.bias[c] - zero * sum;
+    codes_->offset[c] = int8::offset_of(end, problem, c, zero);
     codes_->factor[c] = end.factor[c], codes_->bias[c] = end.float_bias[c];
   }
   zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);

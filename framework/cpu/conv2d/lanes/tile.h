@@ -43,8 +43,8 @@ struct LanesTile {
   void* output = nullptr;         // of channel 0
   std::int64_t output_pixel = 0;  // elements
   float* sums = nullptr;          // if not null, instead, of one block: [positions, channels] without any of this
-  std::int32_t* whole =
-      nullptr;  // of codes, instead: [positions, whole_row], at the channels of the blocks less the first's
+  /// Of codes, instead: the sums [positions, whole_row], at the channels of the blocks less the first's.
+  std::int32_t* whole = nullptr;
   std::int64_t whole_row = 0;
 };
 
@@ -58,7 +58,7 @@ struct LanesKernel {
   void (*run_grouped)(const LanesTile& tile);   // by `places`, or null
 };
 
-/// Of inputs of f32, bf16, or u8 and i8, whose kernels give `sums` alone.
+/// Of inputs of f32, bf16, or u8 and i8, whose kernels give `whole` alone.
 std::span<const LanesKernel> lanes_kernels(DType input);
 
 /// Where a block's channel stands in its weights and biases: a shift and a mask make vectors of floats of the even and
