@@ -199,12 +199,5 @@ namespace lamina::cpu {
 
 std::span<const CodesKernel> codes_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
 
-std::int32_t code_of(float value, const Quantization& codes, DType type) {
-  const float low = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
-  const float rounded = std::rint(value / codes.scale);
-  const float there = rounded > low ? rounded : low;
-  return static_cast<std::int32_t>(std::min(there, low + 255)) + codes.zero_point;
-}
-
 }  // namespace lamina::cpu
 #endif

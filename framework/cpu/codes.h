@@ -4,23 +4,15 @@
 #include <span>
 
 #include "lamina/cpu/simd.h"
-#include "lamina/kernel/preparation.h"
-#include "lamina/tensor/dtype.h"
+#include "lamina/kernel/rules/eight_bits.h"
 
 /// Numbers of u8 and i8 that stand for others, and sums of their products. Every operation is one of f32, rounded once:
 /// the bits are the same for every instruction set.
 namespace lamina::cpu {
 
-/// What becomes of the sums of one run of positions; arrays are of neighbouring channels and readable up to whole
-/// vectors.
-struct SumsEnd {
-  DType type = DType::u8;          ///< of the output: u8, i8, i32, f32 or bf16
-  bool codes = false;              ///< q = round(sum * factor) + zero_point; else y = sum * factor + bias, stored as it
-                                   ///< is or as round(y / scale) + zero_point
-  Quantization quantization = {};  ///< of the output
-  float low = 0, high = 0;         ///< y is not below and not above; of codes the same of q - zero_point
-};
+using detail::SumsEnd;
 
+/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole vectors.
 struct Sums {
   const std::int32_t* sums = nullptr;  ///< [count, row]
   std::int64_t row = 0;
@@ -45,8 +37,5 @@ struct CodesKernel {
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.
 std::span<const CodesKernel> codes_kernels();
-
-/// The same of one number.
-std::int32_t code_of(float value, const Quantization& codes, DType type);
 
 }  // namespace lamina::cpu

@@ -10,9 +10,9 @@
 #include "lamina/cpu/array/norm_rows.h"
 #include "lamina/cpu/array/pointwise_loop.h"
 #include "lamina/cpu/array/reduce.h"
-#include "lamina/cpu/codes.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/kernel/rules/norm_rules.h"
 #include "lamina/kernel/rules/pointwise_rules.h"
@@ -42,26 +42,11 @@ std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, con
 
 /// Of codes to codes, one of 256 for each: computed in f64 here and now.
 bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
-  const auto alone = [](const PointwiseStep& step) { return step.operand < 0 && step.second < 0; };
-  const bool bytes = p.inputs.size() == 1 && p.input().quantization.defined() && p.output().quantization.defined();
-  return bytes && takes_pointwise(problem, p) && p.input().shape == p.output().shape &&
-         std::ranges::all_of(problem.chain, alone);
+  return detail::is_code_table(problem, p) && takes_pointwise(problem, p);
 }
 
 std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
-  const View &from = p.input(), &to = p.output();
-  std::array<std::uint8_t, 256> table{};
-  for (int i = 0; i < 256; ++i) {
-    const int code = from.format.dtype == DType::u8 || i < 128 ? i : i - 256;
-    double value =
-        static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
-    for (const PointwiseStep& step : problem.chain) {
-      const double before = value;
-      cpu::apply_kernels().back().doubles(step.function, {&before, &step.a, &step.b}, &value, 1);
-    }
-    table[static_cast<std::size_t>(i)] =
-        static_cast<std::uint8_t>(cpu::code_of(static_cast<float>(value), to.quantization, to.format.dtype));
-  }
+  const auto table = detail::code_table(problem, p);
   return make_operator("table of 256", {.parameters = table.size()},
                        [table](Inputs inputs, Outputs outputs, const Execution& execution) {
                          constexpr std::int64_t piece = 1 << 16;
@@ -78,7 +63,7 @@ std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const P
 std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
   MoveProblem filled = problem;
-  if (p.has_codes()) filled.fill = cpu::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
+  if (p.has_codes()) filled.fill = detail::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
   return make_operator("copies", [move = cpu::Move(detail::move_plan(filled, p), size_of(dtype))](
                                      Inputs inputs, Outputs outputs, const Execution& execution) {
     move(inputs[0], outputs[0], *execution.pool);
@@ -125,6 +110,23 @@ constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_r
                                         {"blocks", detail::is_normalisable, prepare_norm}};
 
 }  // namespace
+
+std::array<std::uint8_t, 256> detail::code_table(const PointwiseProblem& problem, const Preparation& p) {
+  const View &from = p.input(), &to = p.output();
+  std::array<std::uint8_t, 256> table{};
+  for (int i = 0; i < 256; ++i) {
+    const int code = from.format.dtype == DType::u8 || i < 128 ? i : i - 256;
+    double value =
+        static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
+    for (const PointwiseStep& step : problem.chain) {
+      const double before = value;
+      cpu::apply_kernels().back().doubles(step.function, {&before, &step.a, &step.b}, &value, 1);
+    }
+    table[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(code_of(static_cast<float>(value), to.quantization, to.format.dtype));
+  }
+  return table;
+}
 
 // clang-format off
 template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cpu() { return pointwise; }

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "lamina/kernel/rules/epilogue_rules.h"
+
 namespace lamina::cpu {
 namespace {
 
 /// Elements at a time: two blocks and their numbers are a fraction of L1.
 constexpr std::int64_t block = 512;
-
-bool is_clamp(const PointwiseStep& step) {
-  if (step.function == Pointwise::relu) return true;
-  return step.function == Pointwise::clip && step.operand < 0 && step.second < 0 && step.a <= step.b;
-}
 
 }  // namespace
 
@@ -24,9 +21,8 @@ RowEpilogue row_epilogue(const Epilogue& epilogue, const DeviceDescription& devi
     result.adds = true;
     ++step;
   }
-  if (step != end && is_clamp(*step)) {
-    result.low = step->function == Pointwise::relu ? 0.0f : static_cast<float>(step->a);
-    if (step->function == Pointwise::clip) result.high = static_cast<float>(step->b);
+  if (const auto bounds = step != end ? detail::clamp_of(*step) : std::nullopt) {
+    result.low = bounds->low, result.high = bounds->high;
     ++step;
   }
   result.rest.assign(step, end);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/thread_pool.h"
-#include "lamina/cpu/conv2d/int8/end.h"
+#include "lamina/cpu/codes.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/kernel/make_operator.h"
 
@@ -42,7 +42,7 @@ std::int32_t sum_of(const ConvProblem& problem, const T* image, std::int64_t pit
 }
 
 template <class T>
-void convolve(const ConvProblem& problem, const ChannelEnd& end, const View& input, const View& output, const Tensor& x,
+void convolve(const ConvProblem& problem, const detail::ChannelEnd& end, const View& input, const View& output, const Tensor& x,
               Tensor& y, const CodesKernel& kernel, ThreadPool& pool) {
   const ConvGeometry& g = problem.geometry;
   const std::int64_t pitch = input.pixel_pitch(), out_pitch = output.pixel_pitch();
@@ -88,14 +88,14 @@ void convolve(const ConvProblem& problem, const ChannelEnd& end, const View& inp
 }  // namespace
 
 bool takes_direct(const ConvProblem& problem, const Preparation& p) {
-  return is_computable(problem, p) && is_channels_last(p.input()) &&
+  return detail::is_eight_bits(problem, p) && is_channels_last(p.input()) &&
          (problem.eight.whole || is_channels_last(p.output()));
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {
   return detail::make_operator(
       "int8_direct: plain loops, exact sums",
-      [problem, end = channel_end(problem, p), input = p.input(), output = p.output(),
+      [problem, end = detail::channel_end(problem, p), input = p.input(), output = p.output(),
        kernel = best_kernel(codes_kernels(), p.device)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                         const Execution& execution) {
         const auto run = input.format.dtype == DType::u8 ? convolve<std::uint8_t> : convolve<std::int8_t>;

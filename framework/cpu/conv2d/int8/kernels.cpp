@@ -5,7 +5,6 @@
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
-#include "lamina/cpu/conv2d/int8/end.h"
 #include "lamina/cpu/convert.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -91,7 +90,7 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   result.weight = Tensor::zeros({2 * layer.packed_size()}, DType::i8);
   const auto* const weight = static_cast<const std::int8_t*>(problem.eight.weight.raw());
   pack_weights(layer, g, weight, static_cast<std::int8_t*>(result.weight.raw()));
-  const ChannelEnd end = channel_end(problem, p);
+  const detail::ChannelEnd end = detail::channel_end(problem, p);
   const std::int32_t zero = p.input().quantization.zero_point + shift_of(engine);
   const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
   bf16::Int8End& packed_end = result.end;
@@ -100,7 +99,7 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
     const auto filters = static_cast<std::size_t>(g.group_out_channels());
     const std::size_t at = c / filters * group_size + c % filters;
-    packed_end.offset[at] = offset_of(end, problem, c, zero);
+    packed_end.offset[at] = detail::offset_of(end, problem, c, zero);
     packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
   }
   return result;
@@ -128,7 +127,7 @@ bool turns(const View& output) {
 template <Unit unit>
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!runs(p.device, unit) || !is_computable(problem, p) || problem.eight.zero_point.defined()) return false;
+  if (!runs(p.device, unit) || !detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined()) return false;
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();
   if (input.is_slice() && (input.channels % 4 != 0 || input.alignment % 4 != 0)) return false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lamina/cpu/conv2d/int8/end.h"
 #include "lamina/cpu/conv2d/lanes/lanes.h"
 
 namespace lamina::cpu {
@@ -11,12 +10,12 @@ namespace lamina::cpu {
 /// Sums are of codes: what the zero points come to is taken off together, and around an image is a row of them.
 void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
-  const int8::ChannelEnd end = int8::channel_end(problem, p);
+  const detail::ChannelEnd end = detail::channel_end(problem, p);
   const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
-    codes_->offset[c] = int8::offset_of(end, problem, c, zero);
+    codes_->offset[c] = detail::offset_of(end, problem, c, zero);
     codes_->factor[c] = end.factor[c], codes_->bias[c] = end.float_bias[c];
   }
   zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);

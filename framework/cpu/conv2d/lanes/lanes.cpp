@@ -5,7 +5,6 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
-#include "lamina/cpu/conv2d/int8/end.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
@@ -251,7 +250,7 @@ bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
   if (!is_depthwise(g) && !grouped) return false;
   if (is_code(input)) {
     const View &from = p.input(), &to = p.output();
-    return int8::is_computable(problem, p) && g.reduction() <= most_exact_terms &&
+    return detail::is_eight_bits(problem, p) && g.reduction() <= most_exact_terms &&
            !problem.eight.zero_point.defined() && from.format == Format{input, Layout::nhwc} &&
            to.format.layout == Layout::nhwc && !p.has_slices();
   }

@@ -16,7 +16,7 @@
 /// same place (depthwise) or is brought there by a permutation of the vector, not of bf16. Products and sums are f32.
 namespace lamina::cpu {
 
-/// The row of inputs of that type: f32 to f32, or bf16 to bf16 or f32, or u8 or i8 to whatever int8::is_computable
+/// The row of inputs of that type: f32 to f32, or bf16 to bf16 or f32, or u8 or i8 to whatever detail::is_eight_bits
 /// says.
 template <DType input>
 bool takes_lanes(const ConvProblem& problem, const Preparation& preparation);

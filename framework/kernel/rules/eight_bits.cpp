@@ -1,18 +1,16 @@
-#include "lamina/cpu/conv2d/int8/end.h"
+#include "lamina/kernel/rules/eight_bits.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
-#include "lamina/cpu/conv2d/row_epilogue.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
 
-namespace lamina::cpu::int8 {
+namespace lamina::detail {
 namespace {
 
 /// Products that cannot leave i32 together: of 255 and 128, of 255 and 255.
 constexpr std::int64_t most_terms = 65'793, most_with_zero_points = 33'025;
-
-bool is_code(const View& view) {
-  return view.quantization.defined() && (view.format.dtype == DType::u8 || view.format.dtype == DType::i8);
-}
 
 float scale_of(const EightBitWeights& eight, const Preparation& p, std::size_t channel) {
   return p.input().quantization.scale * eight.scale.values<float>()[channel];
@@ -20,17 +18,22 @@ float scale_of(const EightBitWeights& eight, const Preparation& p, std::size_t c
 
 }  // namespace
 
-bool is_computable(const ConvProblem& problem, const Preparation& p) {
+std::int32_t code_of(float value, const Quantization& codes, DType type) {
+  const float low = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
+  const float rounded = std::rint(value / codes.scale);
+  const float there = rounded > low ? rounded : low;
+  return static_cast<std::int32_t>(std::min(there, low + 255)) + codes.zero_point;
+}
+
+bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
   if (!eight.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input())) return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
-  const bool floats =
-      !output.quantization.defined() && (output.format.dtype == DType::f32 || output.format.dtype == DType::bf16);
+  const bool floats = !output.quantization.defined() && is_activation(output.format.dtype);
   if (!floats && !is_code(output)) return false;
-  if (!problem.epilogue.is_residual() || problem.epilogue.reads_operands()) return false;
-  if (!row_epilogue(problem.epilogue, p.device).rest.empty()) return false;
+  if (!only_clamps(problem.epilogue)) return false;
   for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {
     if (eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
   }
@@ -39,7 +42,7 @@ bool is_computable(const ConvProblem& problem, const Preparation& p) {
 
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  const RowEpilogue epilogue = row_epilogue(problem.epilogue, p.device);
+  const Bounds bounds = problem.epilogue.chain.empty() ? Bounds() : *clamp_of(problem.epilogue.chain.front());
   const auto channels = static_cast<std::size_t>(problem.geometry.out_channels);
   const View& output = p.output();
   ChannelEnd result = {.end = {.type = output.format.dtype, .quantization = output.quantization},
@@ -49,12 +52,12 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p) {
   SumsEnd& end = result.end;
   const bool float_bias = problem.bias.defined() && !eight.bias.defined();
   end.codes = output.quantization.defined() && !float_bias;
-  end.low = epilogue.low, end.high = epilogue.high;
+  end.low = bounds.low, end.high = bounds.high;
   if (end.codes) {
     const auto less = [&](float bound) {
       return static_cast<float>(code_of(bound, output.quantization, end.type) - output.quantization.zero_point);
     };
-    end.low = less(epilogue.low), end.high = less(epilogue.high);
+    end.low = less(bounds.low), end.high = less(bounds.high);
   }
   for (std::size_t c = 0; c < channels; ++c) {
     if (eight.bias.defined()) result.bias[c] = eight.bias.values<std::int32_t>()[c];
@@ -66,6 +69,12 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p) {
   return result;
 }
 
+bool is_code_table(const PointwiseProblem& problem, const Preparation& p) {
+  const auto alone = [](const PointwiseStep& step) { return step.operand < 0 && step.second < 0; };
+  return p.inputs.size() == 1 && is_code(p.input()) && is_code(p.output()) && p.input().shape == p.output().shape &&
+         std::ranges::all_of(problem.chain, alone);
+}
+
 /// A sum may leave i32 on its way, as long as the result does not.
 std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero) {
   const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
@@ -75,4 +84,4 @@ std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::s
                                    static_cast<std::uint32_t>(zero) * sum);
 }
 
-}  // namespace lamina::cpu::int8
+}  // namespace lamina::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lamina/kernel/preparation.h"
+#include "lamina/kernel/problems.h"
+
+/// Numbers of u8 and i8 that stand for others: what of them is the same on every device (docs/inside/precision.md).
+namespace lamina::detail {
+
+/// u8 or i8 that stands for something.
+inline bool is_code(const View& view) {
+  return view.quantization.defined() && (view.format.dtype == DType::u8 || view.format.dtype == DType::i8);
+}
+
+/// clamp(round(value / scale) + zero_point), NaN to the lowest.
+std::int32_t code_of(float value, const Quantization& codes, DType type);
+
+/// What becomes of a sum of products.
+struct SumsEnd {
+  DType type = DType::u8;          ///< of the output: u8, i8, i32, f32, f16 or bf16
+  bool codes = false;              ///< q = round(sum * factor) + zero_point; else y = sum * factor + bias, stored as it
+                                   ///< is or as round(y / scale) + zero_point
+  Quantization quantization = {};  ///< of the output
+  float low = 0, high = 0;         ///< y is not below and not above; of codes the same of q - zero_point
+};
+
+/// The same of a convolution's sums of (x - x_zero) (w - w_zero), by output channel.
+struct ChannelEnd {
+  SumsEnd end;
+  std::vector<std::int32_t> bias;  ///< added to them
+  std::vector<float> factor, float_bias;
+};
+
+/// Whether a convolution's sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight
+/// bits; output in codes, or of an activation's type, or the sums. Any layouts.
+bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
+
+/// Of a problem that is_eight_bits.
+ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation);
+
+/// What a channel's bias becomes where sums are of x w: less `zero` for each weight, x's zero point and whatever else x
+/// is larger by than the number that it is.
+std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero);
+
+/// Whether a chain of functions gives one of 256 codes for each code.
+bool is_code_table(const PointwiseProblem& problem, const Preparation& preparation);
+
+/// Of a problem that is_code_table: computed in f64, as the CPU's kernels have the functions.
+std::array<std::uint8_t, 256> code_table(const PointwiseProblem& problem, const Preparation& preparation);
+
+}  // namespace lamina::detail
