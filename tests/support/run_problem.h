@@ -36,6 +36,8 @@ struct RunOptions {
   /// The first so many inputs, and the output, all [N, H, L, D], lie as [N, L, H, D], in rows with a gap behind each.
   std::size_t strided = 0;
   std::int64_t gap = 0;
+  std::vector<Quantization> quantizations = {};  ///< of the inputs, and behind them the output's; those missing: none
+  Tuning tuning = {};
   std::optional<DeviceDescription> description = {};  ///< of the device, where it is to be taken for another
 };
 
@@ -153,15 +155,18 @@ class ProblemRun {
       const bool nhwc = i < options_.inputs.size() && options_.inputs[i] == Layout::nhwc;
       const Layout layout = nhwc && inputs[i].shape().rank() == 4 ? Layout::nhwc : Layout::nchw;
       views_.push_back({.shape = inputs[i].shape(), .format = {inputs[i].dtype(), layout}});
+      if (i < options_.quantizations.size()) views_.back().quantization = options_.quantizations[i];
       if (i < options_.strided) views_.back().strides = rows_of(views_.back()).strides();
     }
     output_ = {.shape = output, .format = {dtype, output.rank() == 4 ? options_.output : Layout::nchw}};
+    if (options_.quantizations.size() > inputs.size()) output_.quantization = options_.quantizations[inputs.size()];
     if (options_.strided > 0) output_.strides = rows_of(output_).strides();
     preparation_ = {.inputs = views_,
                     .outputs = {&output_, 1},
                     .device = options_.description ? *options_.description : describe(device),
                     .precision = options_.precision,
-                    .threads = options_.threads};
+                    .threads = options_.threads,
+                    .tuning = options_.tuning};
     kernel_ = find_kernel(problem_, preparation_);
     if (options_.kernel.empty()) return;
     kernel_ = nullptr;

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "lamina/base/math.h"
-#include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/cpu/linear/bf16.h"
 #include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 
 namespace lamina::cpu {
 namespace {
@@ -111,7 +111,7 @@ constexpr Kernel<LinearProblem> table[] = {
     {"product", cpu::linear_product::takes, cpu::linear_product::prepare, cpu::linear_product::pays},
     {"dot", takes, prepare},
     {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
-    {"int8", cpu::int8::takes_linear, cpu::int8::prepare_linear, nullptr, false, false, false, true}};
+    {"int8", detail::takes_eight_bits, detail::prepare_eight_bits, nullptr, false, false, false, true}};
 
 }  // namespace
 

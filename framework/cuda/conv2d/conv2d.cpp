@@ -4,6 +4,7 @@
 #include "lamina/cuda/conv2d/channels_last/bottleneck/bottleneck.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
+#include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
@@ -19,6 +20,8 @@ namespace {
 
 using namespace cuda;
 
+constexpr bool codes = true;
+
 constexpr Kernel<ConvProblem> table[] = {
     {"stem", stem::takes, stem::prepare, preference::stem},
     {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
@@ -31,7 +34,9 @@ constexpr Kernel<ConvProblem> table[] = {
     {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
     {"direct_padded", ladder::takes, ladder::prepare_padded},
-    {"direct", ladder::takes, ladder::prepare_direct}};
+    {"direct", ladder::takes, ladder::prepare_direct},
+    {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr, true, false, false, codes},
+    {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, nullptr, true, false, false, codes}};
 
 constexpr Kernel<ConvSumProblem> sums[] = {
     {"channels_last", channels_last::takes_sum, channels_last::prepare_sum, channels_last::pays_sum}};

@@ -16,6 +16,7 @@
 #include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
 
 namespace lamina::cuda {
@@ -233,7 +234,8 @@ constexpr Kernel<LinearProblem> table[] = {
     {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
      convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare<Rows>, rows_pay},
-    {"cublas", product_takes, prepare<Product>, many_rows}};
+    {"cublas", product_takes, prepare<Product>, many_rows},
+    {"int8", detail::takes_eight_bits, detail::prepare_eight_bits, nullptr, false, false, false, true}};
 
 }  // namespace
 }  // namespace lamina::cuda

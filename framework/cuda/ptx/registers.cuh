@@ -25,6 +25,11 @@ __device__ __forceinline__ void pin(float (&d)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
+template <int count>
+__device__ __forceinline__ void pin(int (&d)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(d[i])::"memory");
+}
 __device__ __forceinline__ void pin(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c) {
   asm volatile("" : "+r"(a), "+r"(b), "+r"(c)::"memory");
 }

@@ -76,24 +76,24 @@ __device__ __forceinline__ std::uint64_t rows_descriptor(std::uint32_t address, 
 #define LAMINA_NAMES_224 LAMINA_NAMES_208 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define LAMINA_NAMES_240 LAMINA_NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define LAMINA_NAMES_256 LAMINA_NAMES_240 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define LAMINA_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define LAMINA_D_8 LAMINA_D4(0)
-#define LAMINA_D_16 LAMINA_D_8, LAMINA_D4(4)
-#define LAMINA_D_32 LAMINA_D_16, LAMINA_D4(8), LAMINA_D4(12)
-#define LAMINA_D_48 LAMINA_D_32, LAMINA_D4(16), LAMINA_D4(20)
-#define LAMINA_D_64 LAMINA_D_48, LAMINA_D4(24), LAMINA_D4(28)
-#define LAMINA_D_80 LAMINA_D_64, LAMINA_D4(32), LAMINA_D4(36)
-#define LAMINA_D_96 LAMINA_D_80, LAMINA_D4(40), LAMINA_D4(44)
-#define LAMINA_D_112 LAMINA_D_96, LAMINA_D4(48), LAMINA_D4(52)
-#define LAMINA_D_128 LAMINA_D_112, LAMINA_D4(56), LAMINA_D4(60)
-#define LAMINA_D_144 LAMINA_D_128, LAMINA_D4(64), LAMINA_D4(68)
-#define LAMINA_D_160 LAMINA_D_144, LAMINA_D4(72), LAMINA_D4(76)
-#define LAMINA_D_176 LAMINA_D_160, LAMINA_D4(80), LAMINA_D4(84)
-#define LAMINA_D_192 LAMINA_D_176, LAMINA_D4(88), LAMINA_D4(92)
-#define LAMINA_D_208 LAMINA_D_192, LAMINA_D4(96), LAMINA_D4(100)
-#define LAMINA_D_224 LAMINA_D_208, LAMINA_D4(104), LAMINA_D4(108)
-#define LAMINA_D_240 LAMINA_D_224, LAMINA_D4(112), LAMINA_D4(116)
-#define LAMINA_D_256 LAMINA_D_240, LAMINA_D4(120), LAMINA_D4(124)
+#define LAMINA_D4(r, i) r(d[i]), r(d[i + 1]), r(d[i + 2]), r(d[i + 3])
+#define LAMINA_D_8(r) LAMINA_D4(r, 0)
+#define LAMINA_D_16(r) LAMINA_D_8(r), LAMINA_D4(r, 4)
+#define LAMINA_D_32(r) LAMINA_D_16(r), LAMINA_D4(r, 8), LAMINA_D4(r, 12)
+#define LAMINA_D_48(r) LAMINA_D_32(r), LAMINA_D4(r, 16), LAMINA_D4(r, 20)
+#define LAMINA_D_64(r) LAMINA_D_48(r), LAMINA_D4(r, 24), LAMINA_D4(r, 28)
+#define LAMINA_D_80(r) LAMINA_D_64(r), LAMINA_D4(r, 32), LAMINA_D4(r, 36)
+#define LAMINA_D_96(r) LAMINA_D_80(r), LAMINA_D4(r, 40), LAMINA_D4(r, 44)
+#define LAMINA_D_112(r) LAMINA_D_96(r), LAMINA_D4(r, 48), LAMINA_D4(r, 52)
+#define LAMINA_D_128(r) LAMINA_D_112(r), LAMINA_D4(r, 56), LAMINA_D4(r, 60)
+#define LAMINA_D_144(r) LAMINA_D_128(r), LAMINA_D4(r, 64), LAMINA_D4(r, 68)
+#define LAMINA_D_160(r) LAMINA_D_144(r), LAMINA_D4(r, 72), LAMINA_D4(r, 76)
+#define LAMINA_D_176(r) LAMINA_D_160(r), LAMINA_D4(r, 80), LAMINA_D4(r, 84)
+#define LAMINA_D_192(r) LAMINA_D_176(r), LAMINA_D4(r, 88), LAMINA_D4(r, 92)
+#define LAMINA_D_208(r) LAMINA_D_192(r), LAMINA_D4(r, 96), LAMINA_D4(r, 100)
+#define LAMINA_D_224(r) LAMINA_D_208(r), LAMINA_D4(r, 104), LAMINA_D4(r, 108)
+#define LAMINA_D_240(r) LAMINA_D_224(r), LAMINA_D4(r, 112), LAMINA_D4(r, 116)
+#define LAMINA_D_256(r) LAMINA_D_240(r), LAMINA_D4(r, 120), LAMINA_D4(r, 124)
 #define LAMINA_WGMMA_SHAPES(each) \
   each(8, "%4", "%5", "%6", "%7", "%8", "%9") \
   each(16, "%8", "%9", "%10", "%11", "%12", "%13") \
@@ -113,23 +113,36 @@ __device__ __forceinline__ std::uint64_t rows_descriptor(std::uint32_t address, 
   each(240, "%120", "%121", "%122", "%123", "%124", "%125") \
   each(256, "%128", "%129", "%130", "%131", "%132", "%133")
 
-#define LAMINA_WGMMA(n, types, a_names, b_name, p_name, transposes, ...)                                      \
+#define LAMINA_WGMMA(register, n, types, a_names, b_name, p_name, numbers, ...)                               \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p_name ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n types   \
-               " {" LAMINA_NAMES_##n "}, " a_names ", " b_name ", p, 1, 1" transposes ";\n}\n"                \
-               : LAMINA_D_##n                                                                                 \
+               " {" LAMINA_NAMES_##n "}, " a_names ", " b_name ", p" numbers ";\n}\n"                         \
+               : LAMINA_D_##n(register)                                                                       \
                : __VA_ARGS__, "l"(b), "r"(static_cast<int>(accumulate)))
 
 /// d = a b + (accumulate ? d : 0), n = 2 * count, of operands T: __half, __nv_bfloat16 or Tf32. Both in shared memory.
 template <class T, int count>
 __device__ __forceinline__ void wgmma(float (&d)[count], std::uint64_t a, std::uint64_t b, bool accumulate) {
   static_assert(count == 4 || (count % 8 == 0 && count <= 128), "a number of columns in the list above");
-#define LAMINA_CASE(n, a_name, b_name, p_name, ...)                                          \
-  if constexpr (count == n / 2 && std::is_same_v<T, __half>)                                 \
-    LAMINA_WGMMA(n, "k16.f32.f16.f16", a_name, b_name, p_name, ", 0, 0", "l"(a));            \
-  if constexpr (count == n / 2 && std::is_same_v<T, __nv_bfloat16>)                          \
-    LAMINA_WGMMA(n, "k16.f32.bf16.bf16", a_name, b_name, p_name, ", 0, 0", "l"(a));          \
-  if constexpr (count == n / 2 && std::is_same_v<T, Tf32>)                                   \
-    LAMINA_WGMMA(n, "k8.f32.tf32.tf32", a_name, b_name, p_name, "", "l"(a));
+#define LAMINA_CASE(n, a_name, b_name, p_name, ...)                                                     \
+  if constexpr (count == n / 2 && std::is_same_v<T, __half>)                                            \
+    LAMINA_WGMMA("+f", n, "k16.f32.f16.f16", a_name, b_name, p_name, ", 1, 1, 0, 0", "l"(a));           \
+  if constexpr (count == n / 2 && std::is_same_v<T, __nv_bfloat16>)                                     \
+    LAMINA_WGMMA("+f", n, "k16.f32.bf16.bf16", a_name, b_name, p_name, ", 1, 1, 0, 0", "l"(a));         \
+  if constexpr (count == n / 2 && std::is_same_v<T, Tf32>)                                              \
+    LAMINA_WGMMA("+f", n, "k8.f32.tf32.tf32", a_name, b_name, p_name, ", 1, 1", "l"(a));
+  LAMINA_WGMMA_SHAPES(LAMINA_CASE)
+#undef LAMINA_CASE
+}
+
+/// The same of whole numbers: a of i8, b of T, std::uint8_t or std::int8_t.
+template <class T, int count>
+__device__ __forceinline__ void wgmma(int (&d)[count], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  static_assert(count % 16 == 0 && count <= 128, "a number of columns in the list above");
+#define LAMINA_CASE(n, a_name, b_name, p_name, ...)                                    \
+  if constexpr (count == n / 2 && std::is_same_v<T, std::uint8_t>)                     \
+    LAMINA_WGMMA("+r", n, "k32.s32.s8.u8", a_name, b_name, p_name, "", "l"(a));        \
+  if constexpr (count == n / 2 && std::is_same_v<T, std::int8_t>)                      \
+    LAMINA_WGMMA("+r", n, "k32.s32.s8.s8", a_name, b_name, p_name, "", "l"(a));
   LAMINA_WGMMA_SHAPES(LAMINA_CASE)
 #undef LAMINA_CASE
 }
@@ -141,7 +154,7 @@ __device__ __forceinline__ void wgmma(float (&d)[count], const std::uint32_t (&a
   static_assert(count == 4 || (count % 8 == 0 && count <= 128), "a number of columns in the list above");
 #define LAMINA_CASE(n, a0, a1, a2, a3, b_name, p_name)                                                             \
   if constexpr (count == n / 2)                                                                                    \
-    LAMINA_WGMMA(n, "k8.f32.tf32.tf32", "{" a0 ", " a1 ", " a2 ", " a3 "}", b_name, p_name, "", "r"(a[0]),         \
+    LAMINA_WGMMA("+f", n, "k8.f32.tf32.tf32", "{" a0 ", " a1 ", " a2 ", " a3 "}", b_name, p_name, ", 1, 1", "r"(a[0]), \
                  "r"(a[1]), "r"(a[2]), "r"(a[3]));
   LAMINA_WGMMA_SHAPES(LAMINA_CASE)
 #undef LAMINA_CASE

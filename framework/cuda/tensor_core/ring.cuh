@@ -34,14 +34,14 @@ struct StageOperands {
 };
 
 /// d = a b + (accumulate ? d : 0) over 32 bytes of K, in one instruction of at most max_columns columns or in two.
-template <class T, int max_columns, int count>
-__device__ __forceinline__ void wgmma_in_turn(float (&d)[count], std::uint64_t a, std::uint64_t b, bool accumulate) {
+template <class T, int max_columns, class Sum, int count>
+__device__ __forceinline__ void wgmma_in_turn(Sum (&d)[count], std::uint64_t a, std::uint64_t b, bool accumulate) {
   if constexpr (2 * count <= max_columns) {
     ptx::wgmma<T>(d, a, b, accumulate);
   } else {
     constexpr int first = (count + 15) / 16 * 16;  // columns
-    ptx::wgmma<T>(reinterpret_cast<float(&)[first / 2]>(d[0]), a, b, accumulate);
-    ptx::wgmma<T>(reinterpret_cast<float(&)[count - first / 2]>(d[first / 2]), a,
+    ptx::wgmma<T>(reinterpret_cast<Sum(&)[first / 2]>(d[0]), a, b, accumulate);
+    ptx::wgmma<T>(reinterpret_cast<Sum(&)[count - first / 2]>(d[first / 2]), a,
                   b + static_cast<unsigned>(first * step_bytes / 16), accumulate);
   }
 }
@@ -49,8 +49,8 @@ __device__ __forceinline__ void wgmma_in_turn(float (&d)[count], std::uint64_t a
 /// A warpgroup's products over `steps` stages, whose landing `full` counts: d = their sum. `operands(stage)` says where
 /// they are; `release(stage)` is called when a stage has been read, while the next one's products run. Returns the last
 /// stage, which is still to be released.
-template <class T, int max_columns, class R, int count, class Operands, class Release>
-__device__ __forceinline__ int multiply_stages(R& ring, std::uint64_t* full, int steps, float (&d)[count],
+template <class T, int max_columns, class R, class Sum, int count, class Operands, class Release>
+__device__ __forceinline__ int multiply_stages(R& ring, std::uint64_t* full, int steps, Sum (&d)[count],
                                                Operands&& operands, Release&& release) {
   int previous = 0;
   for (int step = 0; step < steps; ++step, ring.advance()) {

@@ -24,6 +24,7 @@ Function driver_function(const char* name) {
 }
 
 cuuint64_t element_bytes(CUtensorMapDataType type) {
+  if (type == CU_TENSOR_MAP_DATA_TYPE_UINT8) return 1;
   return type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 ? 4 : 2;
 }
 
@@ -40,15 +41,15 @@ bool axis_expressible(int stride, int padding, int kernel, int dilation) {
 template <std::size_t rank>
 CUtensorMap tiled_map(CUtensorMapDataType type, const void* data, const std::array<cuuint64_t, rank>& sizes,
                       const std::array<cuuint64_t, rank - 1>& strides, const std::array<cuuint32_t, rank>& box,
-                      bool swizzled, bool read) {
+                      CUtensorMapSwizzle swizzle, bool read) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   std::array<cuuint32_t, rank> steps;
   steps.fill(1);
   CUtensorMap map{};
-  const CUresult status = encode(
-      &map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes.data(), strides.data(), box.data(),
-      steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-      read ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = encode(&map, type, static_cast<cuuint32_t>(rank), const_cast<void*>(data), sizes.data(),
+                                 strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                 read ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
     fail("CUDA: cuTensorMapEncodeTiled refused ", rank == 2 ? "a matrix" : "an image", " with error ",
          static_cast<int>(status));
@@ -59,6 +60,7 @@ CUtensorMap tiled_map(CUtensorMapDataType type, const void* data, const std::arr
 
 CUtensorMapDataType tensor_map_type(DType type, bool as_tf32) {
   switch (type) {
+    case DType::u8: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     case DType::f16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case DType::bf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     default: return as_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
@@ -70,7 +72,11 @@ CUtensorMap matrix_map(const MatrixMap& m, const void* data) {
   const auto pitch = static_cast<cuuint64_t>(m.pitch > 0 ? m.pitch : m.columns);
   return tiled_map<2>(
       m.type, data, {static_cast<cuuint64_t>(m.columns), static_cast<cuuint64_t>(m.rows)}, {pitch * element},
-      {static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(m.box_rows)}, m.swizzled, m.read);
+      {static_cast<cuuint32_t>(m.box_bytes) / static_cast<cuuint32_t>(element), static_cast<cuuint32_t>(m.box_rows)},
+      !m.swizzled                ? CU_TENSOR_MAP_SWIZZLE_NONE
+      : m.box_bytes < step_bytes ? CU_TENSOR_MAP_SWIZZLE_64B
+                                 : CU_TENSOR_MAP_SWIZZLE_128B,
+      m.read);
 }
 
 CUtensorMap image_map(const ImageMap& m, const void* data) {
@@ -83,7 +89,7 @@ CUtensorMap image_map(const ImageMap& m, const void* data) {
   std::array<cuuint32_t, 4> box{static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(m.box_width),
                                 static_cast<cuuint32_t>(m.box_height), 1};
   if (m.by_columns) std::swap(sizes[1], sizes[2]), std::swap(strides[0], strides[1]), std::swap(box[1], box[2]);
-  return tiled_map<4>(m.type, data, sizes, strides, box, true, m.read);
+  return tiled_map<4>(m.type, data, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B, m.read);
 }
 
 bool im2col_expressible(const ConvGeometry& g) {

@@ -11,7 +11,7 @@
 /// The driver's functions are looked up at run time, so that the library links no more than it did.
 namespace lamina::cuda {
 
-/// f16, bf16 or f32; `as_tf32`: TMA rounds f32 to TF32 as it copies.
+/// u8, f16, bf16 or f32; `as_tf32`: TMA rounds f32 to TF32 as it copies.
 CUtensorMapDataType tensor_map_type(DType type, bool as_tf32 = false);
 
 /// What lies past the last row or column is read as zeros, and not written.
@@ -19,9 +19,10 @@ struct MatrixMap {
   CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   std::int64_t rows = 0, columns = 0;
   std::int64_t pitch = 0;  // elements from one row to the next; 0: columns
-  int box_rows = 0;        // by 128 bytes of columns
-  bool swizzled = true;    // the box in shared memory, by operand_rows.h
-  bool read = true;        // through L2, which then fetches 256 bytes at a time
+  int box_rows = 0;
+  int box_bytes = 128;   // of columns: 128 or 64
+  bool swizzled = true;  // the box in shared memory: of 128 bytes, by operand_rows.h; of 64, by as many
+  bool read = true;      // through L2, which then fetches 256 bytes at a time
 };
 CUtensorMap matrix_map(const MatrixMap& matrix, const void* data);  // [rows, columns]
 

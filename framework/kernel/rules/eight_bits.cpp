@@ -4,7 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "lamina/kernel/kernel.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/kernel/rules/linear_as_convolution.h"
 
 namespace lamina::detail {
 namespace {
@@ -82,6 +84,17 @@ std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::s
   const auto sum = static_cast<std::uint32_t>(std::accumulate(filter.begin(), filter.end(), std::int32_t{0}));
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(end.bias[channel]) -
                                    static_cast<std::uint32_t>(zero) * sum);
+}
+
+bool takes_eight_bits(const LinearProblem& problem, const Preparation& p) {
+  const LinearAsConvolution conv(problem, p, Layout::nhwc);
+  return is_eight_bits(conv.problem, conv.preparation);
+}
+
+std::unique_ptr<Operator> prepare_eight_bits(const LinearProblem& problem, const Preparation& p) {
+  LinearAsConvolution conv(problem, p, Layout::nhwc);
+  conv.preparation.algorithm = {}, conv.preparation.finding = nullptr;  // which are not about this convolution
+  return choose(conv.problem, conv.preparation).prepare(conv.problem, conv.preparation);
 }
 
 }  // namespace lamina::detail

@@ -2,9 +2,10 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
+#include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 
@@ -45,6 +46,10 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparatio
 /// What a channel's bias becomes where sums are of x w: less `zero` for each weight, x's zero point and whatever else x
 /// is larger by than the number that it is.
 std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero);
+
+/// A fully connected layer in eight bits is that convolution of rows as pixels.
+bool takes_eight_bits(const LinearProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_eight_bits(const LinearProblem& problem, const Preparation& preparation);
 
 /// Whether a chain of functions gives one of 256 codes for each code.
 bool is_code_table(const PointwiseProblem& problem, const Preparation& preparation);

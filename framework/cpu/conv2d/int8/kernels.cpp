@@ -6,9 +6,7 @@
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/convert.h"
-#include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
-#include "lamina/kernel/rules/linear_as_convolution.h"
 
 namespace lamina::cpu::int8 {
 namespace {
@@ -187,16 +185,5 @@ LAMINA_INT8_UNIT(Unit::amx);
 LAMINA_INT8_UNIT(Unit::dot);
 LAMINA_INT8_UNIT(Unit::multiply_add);
 #undef LAMINA_INT8_UNIT
-
-bool takes_linear(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution conv(problem, p, Layout::nhwc);
-  return takes_direct(conv.problem, conv.preparation);
-}
-
-std::unique_ptr<Operator> prepare_linear(const LinearProblem& problem, const Preparation& p) {
-  detail::LinearAsConvolution conv(problem, p, Layout::nhwc);
-  conv.preparation.algorithm = {}, conv.preparation.finding = nullptr;  // which are not about this convolution
-  return choose(conv.problem, conv.preparation).prepare(conv.problem, conv.preparation);
-}
 
 }  // namespace lamina::cpu::int8

@@ -26,8 +26,4 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
 bool takes_direct(const ConvProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& preparation);
 
-/// A fully connected layer: rows as pixels.
-bool takes_linear(const LinearProblem& problem, const Preparation& preparation);
-std::unique_ptr<Operator> prepare_linear(const LinearProblem& problem, const Preparation& preparation);
-
 }  // namespace lamina::cpu::int8

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/conv2d/eight_bits/ends.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/cuda/tensor_core/split_k.h"
@@ -26,8 +27,9 @@ inline constexpr int max_boxes = 8, max_halo_stages = 32;  // of halo/, in a blo
 inline constexpr int rectangle_width = 8;                  // in pixels: of the rows of eight that wgmma reads
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
-/// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs.
-enum class Operand { fp16, bf16, tf32, split_tf32, scaled_f16, scaled_pairs };
+/// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs. `codes`: u8
+/// or i8, and weights of i8.
+enum class Operand { fp16, bf16, tf32, split_tf32, scaled_f16, scaled_pairs, codes };
 
 __host__ __device__ constexpr bool is_scaled(Operand operand) {
   return operand == Operand::scaled_f16 || operand == Operand::scaled_pairs;
@@ -39,6 +41,7 @@ __host__ __device__ constexpr int step_terms(Operand operand) {
     case Operand::tf32:
     case Operand::split_tf32:
     case Operand::scaled_pairs: return step_bytes / 4;
+    case Operand::codes: return step_bytes;
     default: return step_bytes / 2;
   }
 }
@@ -122,10 +125,13 @@ struct Arguments {
   const void* second_input = nullptr;  // [N, second H, W, C]
   int paired = 0;                      // the first of them, of scaled operands, that come in chains of two
   int stages = 0;                      // of the ring in shared memory
-  int multicast = 1;     // blocks of a cluster, each with pixels of its own, that share the weights' copies
-  int splits = 1;        // blocks of a cluster that share one tile, each with a piece of K
-  bool in_ring = false;  // where their sums land
-  int log2_buffers = 1;  // of each warpgroup, for its outputs and for what is added to them
+  int multicast = 1;           // blocks of a cluster, each with pixels of its own, that share the weights' copies
+  int splits = 1;              // blocks of a cluster that share one tile, each with a piece of K
+  bool in_ring = false;        // where their sums land
+  int log2_buffers = 1;        // of each warpgroup, for its outputs and for what is added to them
+  eight_bits::Ends ends = {};  // of codes; for channels as `bias` has them
+  bool is_signed = false;      // codes are i8
+  bool boxed = false;          // they leave by TMA
   Halo halo = {};
   Neighbours neighbours = {};
 };
@@ -166,5 +172,6 @@ std::vector<Tile> tiles_tf32();
 std::vector<Tile> tiles_split_tf32();
 std::vector<Tile> tiles_scaled_f16();
 std::vector<Tile> tiles_scaled_pairs();
+std::vector<Tile> tiles_codes();
 
 }  // namespace lamina::cuda::channels_last

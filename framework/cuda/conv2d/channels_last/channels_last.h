@@ -20,6 +20,10 @@ bool pays(const ConvProblem& problem, const Preparation& preparation);
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
+/// Convolutions of codes, of one group: windows that TMA can read as they are, and any others as rows (eight_bits.h).
+bool takes_codes(const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation);
+
 /// Such a convolution and one of single pixels, in 16 bits.
 bool takes_sum(const ConvSumProblem& problem, const Preparation& preparation);
 bool pays_sum(const ConvSumProblem& problem, const Preparation& preparation);

@@ -219,7 +219,7 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
                              const Choice* like) {
   const Room room = room_of(preparation.device);
   const Tuning& wanted = preparation.tuning;
-  const auto all = tiles(preparation.precision);
+  const auto all = demands.codes ? tiles_codes() : tiles(preparation.precision);
   std::optional<Choice> best;
   double best_cycles = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -45,6 +45,7 @@ struct Demands {
   bool adds = false;    // Arguments::adds
   bool pooled = false;  // Arguments::pooled
   bool sum = false;     // a second product
+  bool codes = false;   // its operand is Operand::codes
 };
 
 Demands demands_of(const Epilogue& epilogue, DType output);

@@ -27,6 +27,9 @@ struct ScaledF16 {};
 /// f32 storage, multiplied as three products of f16 words, with a power of two for each row of 32 channels.
 struct ScaledPairs {};
 
+/// u8 or i8, with weights of i8.
+struct Codes {};
+
 /// How an operand type is stored, read as f32, and written. `repaired`: sums that are not finite are summed again,
 /// because accumulators that overflow may turn to NaN instead of Inf; products of f16 never overflow f32.
 template <class T>
@@ -54,6 +57,12 @@ struct Element<ScaledF16> : PlainF32 {};
 template <>
 struct Element<ScaledPairs> : PlainF32 {};
 
+template <>
+struct Element<Codes> {
+  using Stored = std::uint8_t;
+  static constexpr bool repaired = false;
+};
+
 template <class T>
 inline constexpr bool in_f32 = sizeof(typename Element<T>::Stored) == 4;
 
@@ -63,6 +72,7 @@ inline constexpr Operand operand_of = std::is_same_v<T, __half>          ? Opera
                                       : std::is_same_v<T, Tf32>          ? Operand::tf32
                                       : std::is_same_v<T, SplitTf32>     ? Operand::split_tf32
                                       : std::is_same_v<T, ScaledF16>     ? Operand::scaled_f16
+                                      : std::is_same_v<T, Codes>         ? Operand::codes
                                                                          : Operand::scaled_pairs;
 template <class T>
 inline constexpr bool split = operand_of<T> == Operand::split_tf32;

@@ -15,6 +15,7 @@
 // either. Preconditions: compute capability 9.0; Arguments and maps filled in by channels_last.cpp. Sources: PTX ISA
 // for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
+#include "lamina/cuda/conv2d/channels_last/codes.cuh"
 #include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"
@@ -26,12 +27,6 @@
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::channels_last {
-
-/// Before blocks that split K send each other sums: all of them expect some, and have a place for them.
-__device__ __forceinline__ void meet(const Arguments& args) {
-  ptx::cluster_wait();
-  if (args.in_ring) ptx::cluster_sync();
-}
 
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap& output, Shared<T, groups, n> shared,
@@ -57,7 +52,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
     } else if constexpr (scaled<T>) {
       ScaledProducts<T, groups, n>{args, shared, group, ring, slots}.run(span, d);
     } else {
-      multiply<T, groups, n>(args, shared, ring, group, span.count, d);
+      multiply<T>(args, shared, ring, group, span.count, d);
     }
     if (args.splits == 1) {
       if constexpr (ranged<T>) {
@@ -110,7 +105,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if (args.splits > 1) expect_sums<T, groups, n>(args, shared, rank);
     if (args.multicast == 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
     ptx::prefetch_map(input);
-    if (args.splits == 1) ptx::prefetch_map(output);
+    if (args.splits == 1 && (!std::is_same_v<T, Codes> || args.boxed)) ptx::prefetch_map(output);
     if (roomy<groups, n> && args.adds) ptx::prefetch_map(beside);
   }
   __syncwarp();
@@ -133,7 +128,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if constexpr (scaled<T>) {
       if (thread >= (groups + 1) * 128 - gathering_threads) gather_scales<T, groups, n>(args, shared, rank);
     }
-    if constexpr (roomy<groups, n>) {
+    if constexpr (roomy<groups, n> && !std::is_same_v<T, Codes>) {
       if (args.adds && args.splits == 1 && thread == groups * 128 + 32) {
         bring_added<T, groups, n, chunk>(args, beside, shared, rank);
       }
@@ -143,7 +138,11 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     end_beside(args.neighbours);
   } else {
     if constexpr (!ample) ptx::take_registers<consumer_registers>();
-    consume<T, groups, n, chunk>(args, output, shared, rank);
+    if constexpr (std::is_same_v<T, Codes>) {
+      consume_codes<groups, n>(args, output, shared, rank);
+    } else {
+      consume<T, groups, n, chunk>(args, output, shared, rank);
+    }
   }
   // Until here a block may write to another's shared memory, or arrive at its barriers.
   if (args.multicast > 1) ptx::cluster_sync();
@@ -190,6 +189,14 @@ std::vector<Tile> make_scaled_tiles() {
   return {make_tile<T, 1, 64>(),  make_tile<T, 1, 128>(), make_tile<T, 2, 64>(),  make_tile<T, 2, 96>(),
           make_tile<T, 2, 112>(), make_tile<T, 2, 128>(), make_tile<T, 2, 192>(), make_tile<T, 3, 64>(),
           make_tile<T, 3, 96>(),  make_tile<T, 3, 112>()};
+}
+
+/// Those of codes: whole boxes of 32 pixels.
+inline std::vector<Tile> make_code_tiles() {
+  return {make_tile<Codes, 1, 64>(),  make_tile<Codes, 1, 96>(),  make_tile<Codes, 1, 128>(),
+          make_tile<Codes, 2, 64>(),  make_tile<Codes, 2, 96>(),  make_tile<Codes, 2, 128>(),
+          make_tile<Codes, 2, 160>(), make_tile<Codes, 2, 192>(), make_tile<Codes, 2, 256>(),
+          make_tile<Codes, 3, 96>(),  make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 128>()};
 }
 
 }  // namespace lamina::cuda::channels_last

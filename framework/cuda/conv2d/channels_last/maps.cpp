@@ -8,6 +8,7 @@ CUtensorMapDataType map_type(Operand operand) {
     case Operand::bf16: return tensor_map_type(DType::bf16);
     case Operand::tf32: return tensor_map_type(DType::f32, true);
     case Operand::split_tf32: return tensor_map_type(DType::f32);
+    case Operand::codes: return tensor_map_type(DType::u8);
     default: return tensor_map_type(DType::f16);
   }
 }
@@ -37,6 +38,7 @@ CUtensorMap output_map(const ConvGeometry& g, DType type, int pixels, int pitch,
                      .columns = g.out_channels,
                      .pitch = pitch,
                      .box_rows = pixels,
+                     .box_bytes = size_of(type) == 1 ? block_filters : step_bytes,
                      .read = false},
                     output);
 }

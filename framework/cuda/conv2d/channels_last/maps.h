@@ -19,8 +19,8 @@ CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, int pixels,
 /// The same as boxes of halo/: of a slab of a tile's pixels with their halo.
 CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, const Halo& halo, const void* input);
 
-/// Boxes of 128 bytes of channels by `pixels` pixels, which lie `pitch` elements apart. Throws Error if the driver
-/// refuses.
+/// Boxes of 128 bytes of channels, of bytes 64, by `pixels` pixels, which lie `pitch` elements apart. Throws Error if
+/// the driver refuses.
 CUtensorMap output_map(const ConvGeometry& geometry, DType type, int pixels, int pitch,
                        void* output);  // [N, OH, OW, OC]
 

@@ -13,10 +13,10 @@ inline constexpr int max_columns = groups == 4   ? 128
                                                  : 256;
 
 /// A warpgroup's products: d = its 64 filters * the tile's pixels, over the block's steps.
-template <class T, int groups, int n>
-__device__ __forceinline__ void multiply(const Arguments& args, const Shared<T, groups, n>& shared, Ring& ring,
-                                         int group, int steps, float (&d)[n / 2]) {
-  using Ring_ = Shared<T, groups, n>;
+template <class T, class Stored, int groups, int n, class Sum>
+__device__ __forceinline__ void multiply(const Arguments& args, const Shared<Stored, groups, n>& shared, Ring& ring,
+                                         int group, int steps, Sum (&d)[n / 2]) {
+  using Ring_ = Shared<Stored, groups, n>;
   const std::uint32_t base = ptx::shared_address(shared.ring);
   const auto operands = [&](int stage) -> StageOperands {
     const std::uint32_t tile = base + static_cast<std::uint32_t>(stage * Ring_::stage_bytes);

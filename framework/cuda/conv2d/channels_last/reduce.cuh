@@ -11,6 +11,12 @@ namespace lamina::cuda::channels_last {
 template <int groups>
 inline constexpr int fragment_bytes = groups * 128 * 16;
 
+/// Before blocks that split K send each other sums: all of them expect some, and have a place for them.
+__device__ __forceinline__ void meet(const Arguments& args) {
+  ptx::cluster_wait();
+  if (args.in_ring) ptx::cluster_sync();
+}
+
 /// To be called by one thread before the cluster's blocks meet: how much this block will be sent.
 template <class T, int groups, int n>
 __device__ __forceinline__ void expect_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank) {
@@ -20,16 +26,20 @@ __device__ __forceinline__ void expect_sums(const Arguments& args, const Shared<
                              static_cast<std::uint32_t>(args.splits * (own.last - own.first) * fragment_bytes<groups>));
 }
 
-template <class T, int groups, int n>
+template <class T, int groups, int n, class Sum>
 __device__ __forceinline__ void send_sums(const Arguments& args, const Shared<T, groups, n>& shared, int rank,
-                                          const float (&d)[n / 2]) {
+                                          const Sum (&d)[n / 2]) {
   const int size = fragments_owned(n / 8, args.splits);
   const std::uint32_t own = ptx::shared_address(shared.landing) +
                             static_cast<std::uint32_t>(rank * size * fragment_bytes<groups>) + threadIdx.x * 16;
   std::uint32_t owner = 0, offset = 0;
 #pragma unroll
   for (int j = 0; j < n / 8; ++j) {
-    lamina::cuda::send_sums(own + offset, {d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]}, shared.landed, owner);
+    const auto word = [&](int i) {
+      if constexpr (std::is_same_v<Sum, int>) return __int_as_float(d[4 * j + i]);
+      if constexpr (std::is_same_v<Sum, float>) return d[4 * j + i];
+    };
+    lamina::cuda::send_sums(own + offset, {word(0), word(1), word(2), word(3)}, shared.landed, owner);
     offset += fragment_bytes<groups>;
     if (offset == static_cast<std::uint32_t>(size * fragment_bytes<groups>)) offset = 0, ++owner;
   }

@@ -121,7 +121,8 @@ std::vector<unsigned char> pack_weights(const ConvGeometry& geometry, Operand op
         put(term * 2, high.bits);
         put(step_bytes / 2 + term * 2, to_half((scaled - to_float(high)) * low_word_scale).bits);
       });
-    case Operand::tf32: break;
+    case Operand::tf32:
+    case Operand::codes: break;  // codes.cpp packs them
   }
   return pack_rounded(geometry, operand, filter_blocks, weight,
                       [](float w, int) { return round_to_tf32(std::bit_cast<std::uint32_t>(w)); });

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "lamina/cuda/conv2d/eight_bits/ends.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/finish.cuh"
+
+/// The formulas of docs/inside/precision.md: each operation of f32 rounded once, none made one with another.
+namespace lamina::cuda::eight_bits {
+
+__device__ __forceinline__ float number(const SumsEnd& end, int sum, float factor, float bias) {
+  return clamped(__fadd_rn(__fmul_rn(__int2float_rn(sum), factor), bias), end.low, end.high);
+}
+
+/// clamp(round(q)) + zero in the lowest byte; the others are anything.
+__device__ __forceinline__ std::uint32_t rounded(float q, float low, float high, std::uint32_t zero) {
+  constexpr float whole = 12582912.0f;  // numbers from here on are whole, and to add it rounds halves to even
+  return __float_as_uint(__fadd_rn(fminf(fmaxf(q, low), high), whole)) + zero;
+}
+
+/// The same of a sum.
+__device__ __forceinline__ std::uint32_t code(const SumsEnd& end, int sum, float factor, float bias) {
+  const auto zero = static_cast<std::uint32_t>(end.quantization.zero_point);
+  if (end.codes) return rounded(__fmul_rn(__int2float_rn(sum), factor), end.low, end.high, zero);
+  const float low = static_cast<float>((end.type == DType::u8 ? 0 : -128) - end.quantization.zero_point);
+  return rounded(__fdiv_rn(number(end, sum, factor, bias), end.quantization.scale), low, low + 255.0f, zero);
+}
+
+/// n neighbouring channels of a pixel, with their offsets.
+template <int n>
+__device__ __forceinline__ void put(const SumsEnd& end, const int (&sum)[n], const float (&factor)[n],
+                                    const float (&bias)[n], void* output, std::int64_t index) {
+  const auto as = [&](auto zero, auto&& finished) {
+    using T = decltype(zero);
+    Pack<T, n> pack;
+#pragma unroll
+    for (int i = 0; i < n; ++i) pack.values[i] = finished(i);
+    *reinterpret_cast<Pack<T, n>*>(static_cast<T*>(output) + index) = pack;
+  };
+  const auto y = [&](int i) { return number(end, sum[i], factor[i], bias[i]); };
+  switch (end.type) {
+    case DType::i32: return as(int{}, [&](int i) { return sum[i]; });
+    case DType::f32: return as(float{}, y);
+    case DType::f16: return as(__half{}, [&](int i) { return from_f32<__half>(y(i)); });
+    case DType::bf16: return as(__nv_bfloat16{}, [&](int i) { return from_f32<__nv_bfloat16>(y(i)); });
+    default:
+      return as(std::uint8_t{},
+                [&](int i) { return static_cast<std::uint8_t>(code(end, sum[i], factor[i], bias[i])); });
+  }
+}
+
+}  // namespace lamina::cuda::eight_bits

@@ -1,0 +1,101 @@
+// Windows as rows of bytes: what a product of matrices reads. A thread owns 16 bytes of a row, which it gathers in
+// units of 16, 4 or 1, whichever the channels are a multiple of.
+//
+// Shared memory: none. Preconditions: one group; input and rows aligned to the unit. The limit is memory.
+
+#include <algorithm>
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
+#include "lamina/cuda/divider.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda::eight_bits {
+namespace {
+
+constexpr int threads = 256;
+
+struct Task {
+  ConvGeometry g;
+  std::int64_t pitch, packs;  // of a pixel, in units; in a row
+  int units;                  // of a pixel
+  std::uint32_t padding;
+  Divider by_packs, by_width, by_height, by_units, by_columns;
+};
+
+template <class Unit>
+__device__ Unit repeated(std::uint32_t four) {
+  if constexpr (sizeof(Unit) == 16) return Unit{four, four, four, four};
+  if constexpr (sizeof(Unit) < 16) return static_cast<Unit>(four);
+}
+
+template <class Unit>
+__global__ void __launch_bounds__(threads) unfold_kernel(const __grid_constant__ Task t, std::int64_t count,
+                                                         const Unit* __restrict__ input, uint4* __restrict__ rows) {
+  constexpr int n = static_cast<int>(16 / sizeof(Unit));
+  let_successor_start();
+  wait_for_predecessor();
+  const ConvGeometry& g = t.g;
+  const auto step = static_cast<std::int64_t>(gridDim.x) * threads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count; i += step) {
+    const std::uint32_t pixel = t.by_packs.quotient(static_cast<std::uint32_t>(i));
+    const std::uint32_t line = t.by_width.quotient(pixel), image = t.by_height.quotient(line);
+    const int top =
+        static_cast<int>(line - image * static_cast<unsigned>(g.out_height)) * g.stride_height - g.padding_height;
+    const int left =
+        static_cast<int>(pixel - line * static_cast<unsigned>(g.out_width)) * g.stride_width - g.padding_width;
+    const auto first = static_cast<std::uint32_t>(i - pixel * t.packs) * n;
+    const std::uint32_t tap = t.by_units.quotient(first);
+    auto unit = static_cast<int>(first - tap * static_cast<unsigned>(t.units));
+    auto kh = static_cast<int>(t.by_columns.quotient(tap)), kw = static_cast<int>(tap) - kh * g.kernel_width;
+    Pack<Unit, n> pack;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const int y = top + kh * g.dilation_height, x = left + kw * g.dilation_width;
+      const bool inside = kh < g.kernel_height && static_cast<unsigned>(y) < static_cast<unsigned>(g.in_height) &&
+                          static_cast<unsigned>(x) < static_cast<unsigned>(g.in_width);
+      const std::int64_t at = (static_cast<std::int64_t>(image) * g.in_height + y) * g.in_width + x;
+      pack.values[j] = inside ? input[at * t.pitch + unit] : repeated<Unit>(t.padding);
+      if (++unit < t.units) continue;
+      unit = 0;
+      if (++kw == g.kernel_width) kw = 0, ++kh;
+    }
+    rows[i] = *reinterpret_cast<const uint4*>(&pack);
+  }
+}
+
+template <class Unit>
+void start(const ConvGeometry& g, const void* input, std::int64_t pitch, std::uint8_t padding, void* rows,
+           Stream stream) {
+  constexpr auto unit = static_cast<int>(sizeof(Unit));
+  const std::int64_t packs = row_bytes(g) / 16, count = g.batch * g.out_pixels() * packs;
+  const int units = g.in_channels / unit;
+  launch_kernel(unfold_kernel<Unit>, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, stream,
+                Task{.g = g,
+                     .pitch = pitch / unit,
+                     .packs = packs,
+                     .units = units,
+                     .padding = padding * 0x01010101u,
+                     .by_packs = Divider(packs),
+                     .by_width = Divider(g.out_width),
+                     .by_height = Divider(g.out_height),
+                     .by_units = Divider(units),
+                     .by_columns = Divider(g.kernel_width)},
+                count, static_cast<const Unit*>(input), static_cast<uint4*>(rows));
+}
+
+}  // namespace
+
+std::int64_t row_bytes(const ConvGeometry& g) { return detail::round_up<std::int64_t>(g.reduction(), 16); }
+
+void unfold(const ConvGeometry& g, const void* input, std::int64_t pitch, std::uint8_t padding, void* rows,
+            Stream stream) {
+  const auto bits = static_cast<std::uint64_t>(pitch | g.in_channels) | reinterpret_cast<std::uintptr_t>(input);
+  if (bits % 16 == 0) return start<uint4>(g, input, pitch, padding, rows, stream);
+  if (bits % 4 == 0) return start<std::uint32_t>(g, input, pitch, padding, rows, stream);
+  start<std::uint8_t>(g, input, pitch, padding, rows, stream);
+}
+
+}  // namespace lamina::cuda::eight_bits
