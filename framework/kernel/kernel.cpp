@@ -4,7 +4,9 @@ namespace lamina {
 namespace {
 
 /// What --algorithm still accepts. A name that a row of the device's table has means that row.
-constexpr struct { std::string_view gone, successor; } successors[] = {{"pair", "depthwise"}};
+constexpr struct {
+  std::string_view gone, successor;
+} successors[] = {{"pair", "depthwise"}, {"blocked", "planes"}, {"eigen", "planes"}, {"im2col", "planes"}};
 
 }  // namespace
 

@@ -2,13 +2,14 @@
 
 #include "lamina/cpu/conv2d/conv2d.h"
 
+#include "lamina/base/math.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
-#include "lamina/cpu/conv2d/blocked.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/cpu/conv2d/lanes/lanes.h"
 #include "lamina/cpu/conv2d/pair.h"
 #include "lamina/cpu/conv2d/preference.h"
+#include "lamina/cpu/convert.h"
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
@@ -66,58 +67,64 @@ std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, cons
                        });
 }
 
+constexpr Format planes = {DType::f32, Layout::nchw}, pixels = {DType::f32, Layout::nhwc};
+
 /// The images that a network is given are nchw; the layers after the first want channels last.
-bool takes_blocked(const ConvProblem& problem, const Preparation& p) {
+bool takes_planes(const ConvProblem& problem, const Preparation& p) {
   if (takes(problem, p)) return true;
   return p.precision == Precision::fp32 && !problem.scaled && problem.epilogue.is_residual() &&
-         !problem.epilogue.reads_operands() && p.input().format == Format{} &&
-         p.output().format == Format{DType::f32, Layout::nhwc};
+         !problem.epilogue.reads_operands() && p.input().format == planes && p.output().format == pixels;
 }
 
-std::unique_ptr<Operator> prepare_blocked(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  const cpu::BlockedKernel& kernel = cpu::best_kernel(cpu::blocked_kernels(), p.device);
-  Tensor packed(Shape{cpu::conv2d_blocked_packed_size(g, kernel)});
-  cpu::conv2d_blocked_pack(g, kernel, floats(problem.weight), floats(problem.bias), floats(packed));
-  return make_operator(detail::concat("blocked: ", kernel.vectors * kernel.lanes, " filters x ", kernel.pixels,
-                                      " pixels in registers, ", name(kernel.set)),
-                       {.workspace = cpu::conv2d_blocked_workspace(g, kernel, p.threads), .parameters = packed.bytes()},
-                       [g, &kernel, packed, channels_last = p.output().format.layout == Layout::nhwc,
-                        relu = problem.epilogue.relu(), epilogue = cpu::row_epilogue(problem.epilogue, p.device)](
+/// Three planes have vectors of their own.
+void interleave(const cpu::bf16::Moves& moves, const Activation& a, const float* from, float* to, ThreadPool& pool) {
+  if (a.channels != 3) return cpu::convert(a, planes, from, pixels, to, pool);
+  constexpr std::int64_t piece = 8192;
+  const std::int64_t pieces = detail::ceil_div(a.pixels, piece);
+  pool.parallel_for(a.images * pieces, [&](std::int64_t task, int) {
+    const std::int64_t image = task / pieces * 3 * a.pixels, first = task % pieces * piece;
+    moves.interleave_f32(from + image + first, a.pixels, 3, std::min(piece, a.pixels - first), to + image + 3 * first);
+  });
+}
+
+/// The channels of each pixel are brought side by side for the kernel that reads them so and, if it is asked for, the
+/// output's apart again: of as many images at a time as there are threads, whose caches hold what lies between.
+std::unique_ptr<Operator> prepare_planes(const ConvProblem& problem, const Preparation& p) {
+  const bool turns = p.output().format == planes;
+  ConvProblem some = problem;
+  const std::int64_t batch = problem.geometry.batch;
+  std::int64_t& images = some.geometry.batch;
+  for (images = turns ? std::min<std::int64_t>(batch, p.threads) : batch; images > 1 && batch % images != 0;) --images;
+  View from = p.input(), to = p.output();
+  for (View* view : {&from, &to}) {
+    view->shape.set(0, images);
+    view->format = pixels;
+  }
+  Preparation inner = p;
+  inner.inputs = {&from, 1}, inner.outputs = {&to, 1};
+  inner.algorithm = {}, inner.finding = nullptr;
+  std::shared_ptr<const Operator> conv = choose(some, inner).prepare(some, inner);
+  const Activation in = detail::activation_of(from.shape), out = detail::activation_of(to.shape);
+  const auto floats_of = [](const Activation& a) { return detail::round_up(a.size(), std::int64_t{16}); };
+  const std::int64_t in_floats = floats_of(in), own = in_floats + (turns ? floats_of(out) : 0);
+  return make_operator(detail::concat("from planes, ", conv->description()),
+                       {.workspace = static_cast<std::size_t>(own) * sizeof(float) + conv->workspace_bytes(),
+                        .parameters = conv->parameter_bytes()},
+                       [=, &moves = cpu::best_kernel(cpu::bf16::moves(), p.device)](
                            std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-                         cpu::Conv2dPointers pointers = {
-                             .input = floats(inputs[0]), .weight = floats(packed), .output = floats(outputs[0])};
                          auto* const workspace = static_cast<float*>(execution.workspace);
-                         if (channels_last) {
-                           cpu::conv2d_blocked_to_channels_last(g, kernel, pointers, epilogue, *execution.pool,
-                                                                workspace);
-                         } else {
-                           pointers.relu = relu;
-                           cpu::conv2d_blocked(g, kernel, pointers, *execution.pool, workspace);
+                         Execution rest = execution;
+                         rest.workspace = workspace + own;
+                         const Tensor x = Tensor::borrow(workspace, from.shape, DType::f32);
+                         const float* input = floats(inputs[0]);
+                         float* output = floats(outputs[0]);
+                         for (std::int64_t n = 0; n < batch; n += in.images, input += in.size(), output += out.size()) {
+                           Tensor y = Tensor::borrow(turns ? workspace + in_floats : output, to.shape, DType::f32);
+                           interleave(moves, in, input, workspace, *execution.pool);
+                           conv->run({&x, 1}, {&y, 1}, rest);
+                           if (turns) cpu::convert(out, pixels, y.raw(), planes, output, *execution.pool);
                          }
                        });
-}
-
-/// Nothing else turns the layout on its way.
-std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {
-  return make_operator(
-      detail::concat("eigen: tiles of ", cpu::conv2d_eigen_tile(problem.geometry), " pixels, Eigen product",
-                     p.algorithm.empty() ? " (too few filters a group, or no FMA, for blocked)" : ""),
-      {.workspace = cpu::conv2d_eigen_workspace(problem.geometry, p.threads)},
-      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        cpu::conv2d_eigen(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
-                          static_cast<float*>(execution.workspace));
-      });
-}
-
-std::unique_ptr<Operator> prepare_im2col(const ConvProblem& problem, const Preparation& p) {
-  return make_operator(
-      "im2col: whole images unfolded, Eigen product",
-      {.workspace = cpu::conv2d_im2col_workspace(problem.geometry, p.threads)},
-      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        cpu::conv2d_im2col(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
-                           static_cast<float*>(execution.workspace));
-      });
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation&) {
@@ -141,9 +148,7 @@ constexpr bool codes = true;
 constexpr Kernel<ConvProblem> table[] = {
     {"lanes", cpu::takes_lanes<DType::f32>, cpu::prepare_lanes<DType::f32>, cpu::preference::lanes},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
-    {"blocked", takes_blocked, prepare_blocked, cpu::preference::blocked},
-    {"eigen", takes, prepare_eigen},
-    {"im2col", takes, prepare_im2col},
+    {"planes", takes_planes, prepare_planes},
     {"direct", takes, prepare_direct},
     {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled, true},
     {"bf16_lanes", cpu::takes_lanes<DType::bf16>, cpu::prepare_lanes<DType::bf16>},

@@ -19,13 +19,6 @@ bool lanes(const ConvProblem& problem, const Preparation& p) {
   return problem.geometry.group_out_channels() <= (p.device.instructions == InstructionSet::avx512 ? 8 : 4);
 }
 
-/// Not for one or two filters a group over few channels (depthwise), and not with neither AVX2 nor NEON.
-bool blocked(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  return p.device.instructions != InstructionSet::scalar &&
-         (g.group_out_channels() >= 3 || g.group_in_channels() >= 16);
-}
-
 /// What stays in the last cache between the two costs less than rows that are computed twice.
 bool pair(const ConvPairProblem& problem, const Preparation&) {
   return problem.first.geometry.output_size() * static_cast<std::int64_t>(sizeof(float)) > 6 << 20;

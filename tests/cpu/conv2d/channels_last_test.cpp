@@ -5,8 +5,8 @@
 #include <functional>
 #include <ostream>
 
-#include "cpu/conv2d/lanes_run.h"
-#include "lamina/cpu/conv2d/blocked.h"
+#include "cpu/conv2d/row_run.h"
+#include "lamina/cpu/conv2d/lanes/lanes.h"
 #include "support/contract.h"
 #include "support/guarded.h"
 #include "support/pointwise_reference.h"
@@ -51,17 +51,6 @@ void run_conv(const K& kernel, const ConvGeometry& g, const Operands& o, const E
            workspace.data());
 }
 
-void run_blocked(const BlockedKernel& kernel, const ConvGeometry& g, const Operands& o, const Epilogue& epilogue,
-                 ThreadPool& pool) {
-  Guarded<float> packed(whole_lines(conv2d_blocked_packed_size(g, kernel)));
-  Guarded<float> workspace(
-      whole_lines(static_cast<std::int64_t>(conv2d_blocked_workspace(g, kernel, pool.threads()) / sizeof(float))));
-  conv2d_blocked_pack(g, kernel, o.weight, o.bias, packed.data());
-  const Conv2dPointers pointers = {.input = o.input, .weight = packed.data(), .output = o.output};
-  conv2d_blocked_to_channels_last(g, kernel, pointers, row_epilogue(epilogue, describe(Device::cpu())), pool,
-                                  workspace.data());
-}
-
 std::string named(const char* kernel, InstructionSet set) {
   std::string name = std::string(kernel) + "_" + lamina::name(set);
   std::erase_if(name, [](char c) { return c == '-'; });
@@ -78,12 +67,14 @@ std::vector<Kernel> kernels() {
     const InstructionSet set = kernel.set;
     result.push_back(
         {named("lanes", set), false,
-         [set](const ConvGeometry& g) { return takes_lanes<DType::f32>({.geometry = g}, Lanes(g, set, 1, false).p); },
-         [set](auto&&... all) { run_lanes(set, all...); }});
-  }
-  for (const BlockedKernel& kernel : blocked_kernels()) {
-    result.push_back({named("first_layer", kernel.set), true, [](const ConvGeometry&) { return true; },
-                      [&kernel](auto&&... all) { run_blocked(kernel, all...); }});
+         [set](const ConvGeometry& g) { return takes_lanes<DType::f32>({.geometry = g}, Run(g, set, 1, {}).p); },
+         [set](auto& g, auto& o, auto& epilogue, auto& pool) {
+           Run(g, set, pool.threads(), epilogue, o)("lanes", pool);
+         }});
+    result.push_back({named("first_layer", set), true, [](const ConvGeometry&) { return true; },
+                      [set](auto& g, auto& o, auto& epilogue, auto& pool) {
+                        Run(g, set, pool.threads(), epilogue, o, Layout::nchw)("planes", pool);
+                      }});
   }
   return result;
 }

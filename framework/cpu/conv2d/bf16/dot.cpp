@@ -1,7 +1,7 @@
 // AVX512-BF16: VDPBF16PS adds the products of 16 pairs of bf16 to 16 sums in f32. AVX512-VNNI: VPDPBUSD adds those of
 // 16 fours of u8 and i8 to 16 sums in i32; 128 more than i8 is u8, and 128 times the weights is taken off later. A tile
 // is up to 14 positions times two vectors of filters: 28 sums, two vectors of weights and one pair of values, which all
-// filters share, fill the 32 registers, as in the fp32 kernel (blocked_tile-inl.h).
+// filters share, fill the 32 registers, as in the fp32 kernel (channels_last_kernel.cpp).
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
 

@@ -8,6 +8,7 @@
 //
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/conv2d/bf16/moves.h"
@@ -169,16 +170,18 @@ void join_masked(const Runs& r) {
 }
 #endif
 
-void interleave(const bfloat16* from, std::int64_t plane, std::int64_t channels, std::int64_t count, bfloat16* to) {
+template <class T>
+void interleave(const T* from, std::int64_t plane, std::int64_t channels, std::int64_t count, T* to) {
   std::int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   if (channels == 3) {
-    const hn::ScalableTag<std::uint16_t> d;
+    using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
+    const hn::ScalableTag<Bits> d;
     constexpr std::int64_t width = hn::MaxLanes(d);
-    const auto* const source = reinterpret_cast<const std::uint16_t*>(from);
+    const auto* const source = reinterpret_cast<const Bits*>(from);
     for (; i + width <= count; i += width) {
       hn::StoreInterleaved3(hn::LoadU(d, source + i), hn::LoadU(d, source + plane + i),
-                            hn::LoadU(d, source + 2 * plane + i), d, reinterpret_cast<std::uint16_t*>(to) + 3 * i);
+                            hn::LoadU(d, source + 2 * plane + i), d, reinterpret_cast<Bits*>(to) + 3 * i);
     }
   }
 #endif
@@ -225,7 +228,8 @@ constexpr Moves of_target = {.set = LAMINA_SIMD_SET,
                              .join = join<bfloat16>,
 #endif
                              .join_widened = join<float>,
-                             .interleave = interleave,
+                             .interleave = interleave<bfloat16>,
+                             .interleave_f32 = interleave<float>,
                              .finite = finite,
                              .widen = convert<Stores<float>, bfloat16, float>,
                              .narrow = convert<Stores<bfloat16>, float, bfloat16>};

@@ -64,6 +64,7 @@ struct Moves {
   void (*join_widened)(const Runs& r);  // to f32
   /// Rows of `channels` planes, `plane` elements apart, to [count, channels].
   void (*interleave)(const bfloat16* from, std::int64_t plane, std::int64_t channels, std::int64_t count, bfloat16* to);
+  void (*interleave_f32)(const float* from, std::int64_t plane, std::int64_t channels, std::int64_t count, float* to);
   bool (*finite)(const bfloat16* from, std::int64_t count);  // none of them is infinite or NaN
   void (*widen)(const bfloat16* from, std::int64_t count, float* to);
   void (*narrow)(const float* from, std::int64_t count, bfloat16* to);  // to nearest even

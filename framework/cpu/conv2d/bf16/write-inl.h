@@ -40,6 +40,11 @@ HWY_INLINE Vector load_some(const T* from, int count) {
   return load_floats(Tag(), some);
 }
 
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+HWY_INLINE Vector load_some(const float* from, int count) {
+  return hn::MaskedLoad(hn::FirstN(Tag(), static_cast<std::size_t>(count)), Tag(), from);
+}
+#endif
 #if HWY_TARGET == HWY_AVX3
 HWY_INLINE __mmask16 first_lanes(int count) { return static_cast<__mmask16>((1u << count) - 1); }
 HWY_INLINE Vector load_some(const bfloat16* from, int count) {
