@@ -50,6 +50,9 @@ INCLUDES = {  # (file, included file or folder) -> why
     ("framework/cuda/linear/linear.cpp", "cuda/conv2d/channels_last/"): "a linear layer runs as a 1x1 convolution",
     ("framework/cuda/linear/linear.cpp", "cuda/conv2d/mma/"): "the same",
     ("framework/cuda/linear/linear.cpp", "cuda/conv2d/preference.h"): "what pays as such a convolution",
+    ("framework/cuda/kernels.cpp", "cuda/eight_bits/"): "the rows for codes stand in the tables of all",
+    ("framework/cuda/array/kernels.cpp", "cuda/eight_bits/"): "the same",
+    ("framework/cuda/array/broadcast.cu", "cuda/eight_bits/"): "operands that are codes, and the chains that have a kernel",
 }
 
 SOURCE = (".h", ".cpp", ".cu", ".cuh")

@@ -12,6 +12,14 @@
 #include "lamina/cuda/runtime/check.h"
 
 namespace lamina::cuda {
+
+/// Codes on their way from one layout to another.
+__device__ inline float to_f32(std::uint8_t x) { return static_cast<float>(x); }
+template <>
+__device__ inline std::uint8_t from_f32<std::uint8_t>(float x) {
+  return static_cast<std::uint8_t>(x);
+}
+
 namespace {
 
 constexpr int tile = 32;
@@ -99,6 +107,10 @@ void convert(int device, const Activation& activation, Format from, const void* 
              Stream stream) {
   if (activation.size() == 0) return;
   const DeviceGuard guard(device);
+  if (size_of(from.dtype) == 1) {
+    return launch(activation, from.layout, static_cast<const std::uint8_t*>(input), to.layout,
+                  static_cast<std::uint8_t*>(output), static_cast<cudaStream_t>(stream));
+  }
   with_element_type(from.dtype, [&](auto* source) {
     with_element_type(to.dtype, [&](auto* target) {
       launch(activation, from.layout, static_cast<decltype(source)>(const_cast<void*>(input)), to.layout,

@@ -6,8 +6,8 @@
 
 namespace lamina::cuda {
 
-/// Enqueues the conversion of an activation from one format to another: f32, f16 or bf16, nchw or nhwc. Rounds to
-/// nearest even; beyond f16's range gives infinity. Throws Error for other formats.
+/// Enqueues the conversion of an activation from one format to another: f32, f16 or bf16, nchw or nhwc; bytes only to
+/// another layout. Rounds to nearest even; beyond f16's range gives infinity. Throws Error for other formats.
 void convert(int device, const Activation& activation, Format from, const void* input, Format to, void* output,
              Stream stream);
 

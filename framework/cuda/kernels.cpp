@@ -5,6 +5,8 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/convert.h"
+#include "lamina/cuda/eight_bits/elementwise.h"
+#include "lamina/cuda/eight_bits/mean.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/local_response_norm.h"
 #include "lamina/cuda/normalize.h"
@@ -12,6 +14,7 @@
 #include "lamina/cuda/softmax.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/extents.h"
 
 namespace lamina {
@@ -45,6 +48,25 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
       });
 }
 
+/// Of what codes stand for, channels last: to codes, or to floats.
+bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  const View &from = p.input(), &to = p.output();
+  return problem.epilogue.is_simple() && p.inputs.size() == 1 && detail::is_code(from) &&
+         (detail::is_code(to) || is_activation(to.format.dtype)) && from.format.layout == Layout::nhwc &&
+         to.format.layout == Layout::nhwc && !to.is_slice() && to.shape.numel() < std::int64_t{1} << 31;
+}
+
+std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  const Device device = p.device.device;
+  const Tensor scale = problem.scale.to(device), shift = problem.shift.to(device);
+  return make_operator("scale and shift of codes", {.parameters = scale.bytes() + shift.bytes()},
+                       [=, from = p.input(), to = p.output(), relu = problem.epilogue.relu()](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cuda::scale_and_shift_of_codes(device.index, from, to, inputs[0].raw(), floats(scale),
+                                                        floats(shift), relu, outputs[0].raw(), execution.stream);
+                       });
+}
+
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
   const detail::SoftmaxExtents e = detail::softmax_extents(problem, p);
   constexpr std::int64_t usual_images = 32;  // whose order all batches have, where batches must not matter
@@ -68,6 +90,7 @@ std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& pro
 /// Pooling may turn the layout on its way.
 bool takes_pool(const PoolProblem& problem, const Preparation& p) {
   const View &input = p.input(), &output = p.output();
+  if (p.has_codes() && (problem.kind != PoolKind::largest || input.quantization != output.quantization)) return false;
   // A slice is written 16 bytes at a time, by the kernel that does not turn the layout.
   const bool slice_fits = !input.is_slice() && problem.kind != PoolKind::adaptive && output.alignment % 16 == 0 &&
                           input.format == output.format && output.format.layout == Layout::nhwc &&
@@ -92,9 +115,32 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
       });
 }
 
+bool takes_mean_of_codes(const PoolProblem& problem, const Preparation& p) {
+  constexpr int most_exact = 65'793;  // codes whose sum is a whole number of f32
+  const View &from = p.input(), &to = p.output();
+  const PoolGeometry& g = problem.geometry;
+  return problem.kind != PoolKind::largest && detail::is_code(from) &&
+         (detail::is_code(to) || is_activation(to.format.dtype)) && from.format.layout == Layout::nhwc &&
+         to.format.layout == Layout::nhwc && g.dilation_height == 1 && g.dilation_width == 1 &&
+         g.in_pixels() <= most_exact && to.shape.numel() < std::int64_t{1} << 31;
+}
+
+std::unique_ptr<Operator> prepare_mean_of_codes(const PoolProblem& problem, const Preparation& p) {
+  return make_operator("windows of codes", [problem, from = p.input(), to = p.output(), device = index(p)](
+                                               Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::mean_of_codes(device, problem.kind, problem.geometry, from, to, inputs[0].raw(), outputs[0].raw(),
+                        execution.stream);
+  });
+}
+
 template <class Problem>
 bool any_format(const Problem&, const Preparation&) {
   return true;
+}
+
+bool takes_conversion(const ConversionProblem&, const Preparation& p) {
+  const View &from = p.input(), &to = p.output();
+  return !p.has_codes() || (from.format.dtype == to.format.dtype && from.quantization == to.quantization);
 }
 
 std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Preparation& p) {
@@ -118,11 +164,16 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
                        });
 }
 
-constexpr Kernel<AffineProblem> affine[] = {{"affine", takes_affine, prepare_affine, nullptr, true}};
+constexpr Kernel<AffineProblem> affine[] = {
+    {"affine", takes_affine, prepare_affine, nullptr, true},
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, true, false, false, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
-constexpr Kernel<PoolProblem> pool[] = {{"windows", takes_pool, prepare_pool, nullptr, true}};
-constexpr Kernel<ConversionProblem> conversion[] = {{"conversion", any_format, prepare_conversion}};
+constexpr Kernel<PoolProblem> pool[] = {
+    {"windows", takes_pool, prepare_pool, nullptr, true, false, false, true},
+    {"codes", takes_mean_of_codes, prepare_mean_of_codes, nullptr, true, false, false, true}};
+constexpr Kernel<ConversionProblem> conversion[] = {
+    {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "lamina/cuda/array/broadcast.h"
 #include "lamina/cuda/array/by_channel.h"
 #include "lamina/cuda/array/walk.cuh"
+#include "lamina/cuda/eight_bits/codes.cuh"
+#include "lamina/cuda/eight_bits/elementwise.h"
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
@@ -29,6 +31,7 @@ struct Operand {
   DType dtype;
   Kind kind;
   bool inner;  ///< neighbours of the output have neighbours of it; otherwise they share one
+  Quantization codes;
   std::int64_t strides[Shape::max_rank];
 };
 
@@ -38,6 +41,7 @@ struct Chain {
   int steps = 0, inputs = 0;
   void* output;
   DType dtype;
+  Rounding rounding;  ///< where results are codes
   ChainStep<T> step[Broadcast::max_steps];
   Operand operands[Broadcast::max_inputs];
 };
@@ -65,6 +69,13 @@ __device__ __noinline__ Values<T, n> fetch(const Operand* from, const Axes<Shape
     load<1>(from->dtype, from->memory, offset, one);
 #pragma unroll
     for (int j = 0; j < n; ++j) result.values[j] = one[0];
+  }
+  if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+    for (int j = 0; j < n && from->codes.scale != 0; ++j) {
+      const float code = __fsub_rn(result.values[j], static_cast<float>(from->codes.zero_point));
+      result.values[j] = __fmul_rn(code, from->codes.scale);
+    }
   }
   return result;
 }
@@ -99,6 +110,9 @@ __device__ inline void compute(const Chain<T>& chain, std::int64_t index) {
       values.values[j] = function_of(step.function, values.values[j], x.values[j], y.values[j]);
     }
   }
+  if constexpr (std::is_same_v<T, float>) {
+    if (chain.rounding.scale != 0) return chain.rounding.write(values.values, chain.output, index);
+  }
   store<n>(chain.dtype, values.values, chain.output, index);
 }
 
@@ -124,7 +138,10 @@ bool aligned(const void* memory, DType dtype) {
 }  // namespace
 
 Broadcast::Broadcast(const PointwiseProblem& problem, const Preparation& p)
-    : problem_(problem), axes_(detail::broadcast_walk(p.output(), p.inputs)) {}
+    : problem_(problem),
+      views_(p.inputs.begin(), p.inputs.end()),
+      result_(p.output()),
+      axes_(detail::broadcast_walk(p.output(), p.inputs)) {}
 
 template <class T>
 void Broadcast::start(std::span<const Tensor> inputs, Tensor& output, Stream stream) const {
@@ -135,6 +152,7 @@ void Broadcast::start(std::span<const Tensor> inputs, Tensor& output, Stream str
   for (const PointwiseStep& step : problem_.chain) chain.step[chain.steps++] = step_as<T>(step);
   chain.output = output.raw();
   chain.dtype = output.dtype();
+  chain.rounding = Rounding(result_);
   // Four at a time must not straddle the end of a run of neighbours; in a single run the last few go one by one.
   const detail::WalkAxis& inner = axes_.back();
   bool whole = aligned(output.raw(), output.dtype()) && (axes_.size() == 1 || inner.extent % vector == 0);
@@ -142,6 +160,7 @@ void Broadcast::start(std::span<const Tensor> inputs, Tensor& output, Stream str
     Operand& operand = chain.operands[chain.inputs++];
     operand.memory = inputs[i].raw();
     operand.dtype = inputs[i].dtype();
+    operand.codes = views_[i].quantization;
     operand.inner = inner.strides[i + 1] != 0;
     bool contiguous = true, one_for_all = true;
     for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
@@ -169,6 +188,7 @@ void Broadcast::run(int device, std::span<const Tensor> inputs, Tensor& output, 
     default: break;
   }
   if (by_channel(problem_.chain, axes_, inputs, output, stream)) return;
+  if (pointwise_of_codes(problem_.chain, axes_, views_, result_, inputs, output, stream)) return;
   start<float>(inputs, output, stream);
 }
 

@@ -27,6 +27,8 @@ class Broadcast {
   void start(std::span<const Tensor> inputs, Tensor& output, Stream stream) const;
 
   PointwiseProblem problem_;
+  std::vector<View> views_;
+  View result_;
   std::vector<detail::WalkAxis> axes_;
 };
 

@@ -7,9 +7,11 @@
 #include "lamina/cuda/array/move.h"
 #include "lamina/cuda/array/norm.h"
 #include "lamina/cuda/array/reduce.h"
+#include "lamina/cuda/eight_bits/elementwise.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/extents.h"
 #include "lamina/kernel/rules/move_plan.h"
 #include "lamina/kernel/rules/norm_rules.h"
@@ -32,7 +34,7 @@ bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
 /// Not to turn a whole array's layout on its way, which goes against the grain of memory: where there are operands of
 /// the output's size, one of them lies as it does.
 bool takes_broadcast(const PointwiseProblem& problem, const Preparation& p) {
-  if (!detail::is_computable(problem, p)) return false;
+  if (!detail::is_computable(problem, p) || (p.has_codes() && problem.compute != DType::f32)) return false;
   const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
   const auto alike = [&](const View& input) {
     return whole(input) && detail::same_order(input.shape, input.format.layout, p.output().format.layout);
@@ -45,6 +47,18 @@ std::unique_ptr<Operator> prepare_broadcast(const PointwiseProblem& problem, con
   return make_operator("elementwise", [broadcast = cuda::Broadcast(problem, p), device = index(p)](
                                           Inputs inputs, Outputs outputs, const Execution& execution) {
     broadcast.run(device, inputs, outputs[0], execution.stream);
+  });
+}
+
+/// Of codes to codes, one of 256 for each.
+bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
+  return detail::is_code_table(problem, p) && takes_broadcast(problem, p);
+}
+
+std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("table of 256", [table = detail::code_table(problem, p), device = index(p)](
+                                           Inputs inputs, Outputs outputs, const Execution& execution) {
+    cuda::look_up(device, table, inputs[0].raw(), outputs[0].raw(), outputs[0].numel(), execution.stream);
   });
 }
 
@@ -74,7 +88,9 @@ std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Prepara
   const View& output = p.output();
   const std::int64_t row = output.is_slice() ? output.shape[1] : 1;
   const std::int64_t gap = output.is_slice() ? output.channels - row : 0;
-  cuda::Move move(index(p), detail::move_plan(problem, p), size_of(dtype), alignment, row, gap);
+  MoveProblem filled = problem;
+  if (p.has_codes()) filled.fill = detail::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
+  cuda::Move move(index(p), detail::move_plan(filled, p), size_of(dtype), alignment, row, gap);
   return make_operator("copies", {.parameters = move.parameter_bytes(), .heeds_neighbours = true},
                        [move](Inputs inputs, Outputs outputs, const Execution& execution) {
                          move.run(inputs[0], outputs[0], execution.neighbours, execution.stream);
@@ -112,10 +128,13 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
                        });
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {{"pointwise", takes_pointwise, prepare_pointwise},
-                                                  {"broadcast", takes_broadcast, prepare_broadcast}};
-constexpr Kernel<ConcatProblem> concat[] = {{"rows", detail::joins_rows, prepare_concat, nullptr, true}};
-constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, true}};
+constexpr Kernel<PointwiseProblem> pointwise[] = {
+    {"pointwise", takes_pointwise, prepare_pointwise},
+    {"table", takes_table, prepare_table, nullptr, false, false, false, true},
+    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, false, false, false, true}};
+constexpr Kernel<ConcatProblem> concat[] = {
+    {"rows", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, true, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
 
