@@ -6,7 +6,7 @@
 #include "lamina/base/math.h"
 #include "lamina/cuda/convert.h"
 #include "lamina/cuda/eight_bits/elementwise.h"
-#include "lamina/cuda/eight_bits/mean.h"
+#include "lamina/cuda/eight_bits/pool.h"
 #include "lamina/cuda/elementwise.h"
 #include "lamina/cuda/local_response_norm.h"
 #include "lamina/cuda/normalize.h"
@@ -48,12 +48,17 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
       });
 }
 
-/// Of what codes stand for, channels last: to codes, or to floats.
-bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+/// Codes to codes or floats, channels last.
+bool reads_codes(const Preparation& p) {
   const View &from = p.input(), &to = p.output();
-  return problem.epilogue.is_simple() && p.inputs.size() == 1 && detail::is_code(from) &&
-         (detail::is_code(to) || is_activation(to.format.dtype)) && from.format.layout == Layout::nhwc &&
-         to.format.layout == Layout::nhwc && !to.is_slice() && to.shape.numel() < std::int64_t{1} << 31;
+  return p.inputs.size() == 1 && detail::is_code(from) && (detail::is_code(to) || is_activation(to.format.dtype)) &&
+         from.format.layout == Layout::nhwc && to.format.layout == Layout::nhwc &&
+         to.shape.numel() < std::int64_t{1} << 31;
+}
+
+/// Of what codes stand for.
+bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  return reads_codes(p) && problem.epilogue.is_simple() && !p.output().is_slice();
 }
 
 std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
@@ -90,7 +95,6 @@ std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& pro
 /// Pooling may turn the layout on its way.
 bool takes_pool(const PoolProblem& problem, const Preparation& p) {
   const View &input = p.input(), &output = p.output();
-  if (p.has_codes() && (problem.kind != PoolKind::largest || input.quantization != output.quantization)) return false;
   // A slice is written 16 bytes at a time, by the kernel that does not turn the layout.
   const bool slice_fits = !input.is_slice() && problem.kind != PoolKind::adaptive && output.alignment % 16 == 0 &&
                           input.format == output.format && output.format.layout == Layout::nhwc &&
@@ -115,20 +119,18 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
       });
 }
 
-bool takes_mean_of_codes(const PoolProblem& problem, const Preparation& p) {
+bool takes_pool_of_codes(const PoolProblem& problem, const Preparation& p) {
   constexpr int most_exact = 65'793;  // codes whose sum is a whole number of f32
-  const View &from = p.input(), &to = p.output();
   const PoolGeometry& g = problem.geometry;
-  return problem.kind != PoolKind::largest && detail::is_code(from) &&
-         (detail::is_code(to) || is_activation(to.format.dtype)) && from.format.layout == Layout::nhwc &&
-         to.format.layout == Layout::nhwc && g.dilation_height == 1 && g.dilation_width == 1 &&
-         g.in_pixels() <= most_exact && to.shape.numel() < std::int64_t{1} << 31;
+  if (!reads_codes(p)) return false;
+  if (problem.kind == PoolKind::largest) return p.keeps_format();
+  return g.dilation_height == 1 && g.dilation_width == 1 && g.in_pixels() <= most_exact;
 }
 
-std::unique_ptr<Operator> prepare_mean_of_codes(const PoolProblem& problem, const Preparation& p) {
+std::unique_ptr<Operator> prepare_pool_of_codes(const PoolProblem& problem, const Preparation& p) {
   return make_operator("windows of codes", [problem, from = p.input(), to = p.output(), device = index(p)](
                                                Inputs inputs, Outputs outputs, const Execution& execution) {
-    cuda::mean_of_codes(device, problem.kind, problem.geometry, from, to, inputs[0].raw(), outputs[0].raw(),
+    cuda::pool_of_codes(device, problem.kind, problem.geometry, from, to, inputs[0].raw(), outputs[0].raw(),
                         execution.stream);
   });
 }
@@ -170,8 +172,8 @@ constexpr Kernel<AffineProblem> affine[] = {
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
-    {"windows", takes_pool, prepare_pool, nullptr, true, false, false, true},
-    {"codes", takes_mean_of_codes, prepare_mean_of_codes, nullptr, true, false, false, true}};
+    {"windows", takes_pool, prepare_pool, nullptr, true},
+    {"codes", takes_pool_of_codes, prepare_pool_of_codes, nullptr, true, false, false, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {
     {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};

@@ -155,8 +155,6 @@ void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* outpu
   } else if (f.channels % widest == 0 && aligned_to_16(input) && aligned_to_16(output)) {
     launch<kind, widest>(g, g.planes / f.channels, f.channels / widest, f.pixel_pitch / widest, f.neighbours, input,
                          output, stream);
-  } else if (sizeof(T) == 1 && f.channels % 4 == 0 && aligned_to_16(input) && aligned_to_16(output)) {
-    launch<kind, 4>(g, g.planes / f.channels, f.channels / 4, f.pixel_pitch / 4, f.neighbours, input, output, stream);
   } else {
     launch<kind, 1>(g, g.planes / f.channels, f.channels, f.pixel_pitch, f.neighbours, input, output, stream);
   }
@@ -174,13 +172,6 @@ void pool2d(int device, PoolKind kind, const PoolGeometry& g, const PoolFormat& 
       images * format.channels <= max_int) {
     return global_average(format.dtype, images, std::int64_t{g.in_height} * g.in_width, format.channels, input, output,
                           stream);
-  }
-  if (size_of(format.dtype) == 1) {
-    const auto of_bytes = [&]<class T>(const T* in) {
-      launch<PoolKind::largest>(g, format, in, static_cast<T*>(output), static_cast<cudaStream_t>(stream));
-    };
-    if (format.dtype == DType::i8) return of_bytes(static_cast<const std::int8_t*>(input));
-    return of_bytes(static_cast<const std::uint8_t*>(input));
   }
   with_element_type(format.dtype, [&](auto* element) {
     const auto* in = static_cast<decltype(element)>(const_cast<void*>(input));

@@ -8,8 +8,7 @@
 /// Pooling on a GPU; see kernel/problems.h for what each kind computes.
 namespace lamina::cuda {
 
-/// How a pooling's activations are stored: [N, channels, H, W] of f32, f16 or bf16, each side nchw or nhwc. The largest
-/// are also those of u8 and i8.
+/// How a pooling's activations are stored: [N, channels, H, W] of f32, f16 or bf16, each side nchw or nhwc.
 struct PoolFormat {
   std::int64_t channels = 1;
   DType dtype = DType::f32;

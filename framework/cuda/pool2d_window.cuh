@@ -49,21 +49,7 @@ __device__ inline __nv_bfloat16 larger(__nv_bfloat16 a, __nv_bfloat16 b) { retur
 __device__ inline __half2 larger(__half2 a, __half2 b) { return __hmax2_nan(a, b); }
 __device__ inline __nv_bfloat162 larger(__nv_bfloat162 a, __nv_bfloat162 b) { return __hmax2_nan(a, b); }
 
-/// Four bytes.
-template <class T>
-struct Four {
-  std::uint32_t word;
-};
-__device__ inline std::uint8_t larger(std::uint8_t a, std::uint8_t b) { return a > b ? a : b; }
-__device__ inline std::int8_t larger(std::int8_t a, std::int8_t b) { return a > b ? a : b; }
-__device__ inline Four<std::uint8_t> larger(Four<std::uint8_t> a, Four<std::uint8_t> b) {
-  return {__vmaxu4(a.word, b.word)};
-}
-__device__ inline Four<std::int8_t> larger(Four<std::int8_t> a, Four<std::int8_t> b) {
-  return {__vmaxs4(a.word, b.word)};
-}
-
-/// What two neighbouring 16-bit elements, or four bytes, are handled as; f32 goes alone.
+/// What two neighbouring 16-bit elements are handled as; f32 goes alone.
 template <class T>
 struct Pair {
   using type = T;
@@ -75,14 +61,6 @@ struct Pair<__half> {
 template <>
 struct Pair<__nv_bfloat16> {
   using type = __nv_bfloat162;
-};
-template <>
-struct Pair<std::uint8_t> {
-  using type = Four<std::uint8_t>;
-};
-template <>
-struct Pair<std::int8_t> {
-  using type = Four<std::int8_t>;
 };
 
 /// What N neighbouring elements of some cells have come to.
@@ -113,13 +91,7 @@ struct Pooled<PoolKind::largest, N, T> {
 
   __device__ Pooled() {
 #pragma unroll
-    for (T& x : best.values) {
-      if constexpr (std::is_integral_v<T>) {
-        x = std::is_signed_v<T> ? -128 : 0;
-      } else {
-        x = from_f32<T>(-INFINITY);
-      }
-    }
+    for (T& x : best.values) x = from_f32<T>(-INFINITY);
   }
   __device__ void add(const Pack<T, N>& cell) {
     using Unit = std::conditional_t<N % 2 == 0, typename Pair<T>::type, T>;

@@ -171,7 +171,7 @@ class ProblemRun {
     if (options_.kernel.empty()) return;
     kernel_ = nullptr;
     for (const Kernel<Problem>& kernel : kernels<Problem>(device.type)) {
-      if (kernel.name == options_.kernel && kernel.takes(problem_, preparation_)) kernel_ = &kernel;
+      if (kernel.name == options_.kernel && kernel.solves(problem_, preparation_)) kernel_ = &kernel;
     }
   }
   ProblemRun(const ProblemRun&) = delete;

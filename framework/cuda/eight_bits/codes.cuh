@@ -12,9 +12,14 @@
 /// is one of f32, rounded once, and nvcc fuses none of them with another.
 namespace lamina::cuda {
 
-/// Codes that are loaded and stored in one access: words of four, or one byte.
+/// n neighbours that are loaded and stored together, in accesses of at most 16 bytes.
+template <class T, int n>
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Neighbouring {
+  T values[n];
+};
+/// Codes go in words of four, or alone.
 template <int n>
-using CodePack = Pack<std::conditional_t<n == 1, std::uint8_t, std::uint32_t>, (n + 3) / 4>;
+using Codes = Neighbouring<std::conditional_t<n == 1, std::uint8_t, std::uint32_t>, (n + 3) / 4>;
 
 /// What codes stand for. One of i8 is read as u8, 128 more, by turning its upper bit.
 struct Meaning {
@@ -70,8 +75,8 @@ struct Rounding {
   }
 
   template <bool divide, int n>
-  __device__ CodePack<n> codes(const float (&values)[n]) const {
-    CodePack<n> pack;
+  __device__ Codes<n> codes(const float (&values)[n]) const {
+    Codes<n> pack;
     if constexpr (n == 1) {
       pack.values[0] = static_cast<std::uint8_t>(code<divide>(values[0]));
     } else {
@@ -88,7 +93,7 @@ struct Rounding {
 
   template <int n>
   __device__ void write(const float (&values)[n], void* memory, std::int64_t at) const {
-    auto& pack = *reinterpret_cast<CodePack<n>*>(static_cast<std::uint8_t*>(memory) + at);
+    auto& pack = *reinterpret_cast<Codes<n>*>(static_cast<std::uint8_t*>(memory) + at);
     pack = divides() ? codes<true>(values) : codes<false>(values);
   }
 };
@@ -102,30 +107,20 @@ inline std::uint64_t neighbours_of(const void* memory, DType dtype) {
 /// n floats of a type, or codes, from `memory` on.
 template <int n, class T>
 __device__ inline void read_values(const T* memory, const Meaning& meaning, float (&values)[n]) {
-  if constexpr (std::is_same_v<T, std::uint8_t>) {
-    const auto pack = *reinterpret_cast<const CodePack<n>*>(memory);
+  constexpr bool codes = std::is_same_v<T, std::uint8_t>;
+  const auto all = *reinterpret_cast<const std::conditional_t<codes, Codes<n>, Neighbouring<T, n>>*>(memory);
 #pragma unroll
-    for (int j = 0; j < n; ++j) values[j] = meaning(pack.values[j / 4], j % 4);
-  } else {
-    constexpr int size = n < Pack<T>::size ? n : Pack<T>::size;
-#pragma unroll
-    for (int p = 0; p < n; p += size) {
-      const auto pack = *reinterpret_cast<const Pack<T, size>*>(memory + p);
-#pragma unroll
-      for (int j = 0; j < size; ++j) values[p + j] = to_f32(pack.values[j]);
-    }
+  for (int j = 0; j < n; ++j) {
+    if constexpr (codes) values[j] = meaning(all.values[j / 4], j % 4);
+    if constexpr (!codes) values[j] = to_f32(all.values[j]);
   }
 }
 template <int n, class T>
 __device__ inline void write_floats(const float (&values)[n], T* memory) {
-  constexpr int size = n < Pack<T>::size ? n : Pack<T>::size;
+  Neighbouring<T, n> all;
 #pragma unroll
-  for (int p = 0; p < n; p += size) {
-    Pack<T, size> pack;
-#pragma unroll
-    for (int j = 0; j < size; ++j) pack.values[j] = from_f32<T>(values[p + j]);
-    *reinterpret_cast<Pack<T, size>*>(memory + p) = pack;
-  }
+  for (int j = 0; j < n; ++j) all.values[j] = from_f32<T>(values[j]);
+  *reinterpret_cast<Neighbouring<T, n>*>(memory) = all;
 }
 
 /// What results are stored as: codes, or floats.

@@ -119,13 +119,13 @@ __global__ void __launch_bounds__(threads) table_kernel(const __grid_constant__ 
   const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
   for (std::int64_t i = first; i < packs; i += step) {
-    CodePack<16> pack = reinterpret_cast<const CodePack<16>*>(input)[i];
+    Codes<16> pack = reinterpret_cast<const Codes<16>*>(input)[i];
 #pragma unroll
     for (std::uint32_t& word : pack.values) {
       word =
           look(word & 0xffu) | look(word >> 8 & 0xffu) << 8 | look(word >> 16 & 0xffu) << 16 | look(word >> 24) << 24;
     }
-    reinterpret_cast<CodePack<16>*>(output)[i] = pack;
+    reinterpret_cast<Codes<16>*>(output)[i] = pack;
   }
   for (std::int64_t i = packs * 16 + first; i < count; i += step) output[i] = static_cast<std::uint8_t>(look(input[i]));
 }

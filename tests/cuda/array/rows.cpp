@@ -26,6 +26,57 @@ std::vector<Example<PointwiseProblem>> pointwise() {
   return examples;
 }
 
+/// Of codes: functions, sums and products, from floats and to them, and what only the longest chains have.
+std::vector<Example<PointwiseProblem>> pointwise_and_codes() {
+  const PointwiseProblem none = {{{.function = Pointwise::identity}}};
+  const PointwiseProblem function = {{{.function = Pointwise::hard_swish}, {.function = Pointwise::tanh}}};
+  const PointwiseProblem sum = {{{.function = Pointwise::add, .operand = 1}}};
+  const PointwiseProblem product = {{{.function = Pointwise::mul, .operand = 1}}};
+  const PointwiseProblem clamped = {{{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::relu}}};
+  const PointwiseProblem clipped = {
+      {{.function = Pointwise::add, .operand = 1}, {.function = Pointwise::clip, .a = -0.3, .b = 1.7}}};
+  const PointwiseProblem three = {{{.function = Pointwise::sub, .operand = 1},
+                                   {.function = Pointwise::div, .a = 3},
+                                   {.function = Pointwise::mul, .operand = 2},
+                                   {.function = Pointwise::max, .operand = 1}}};
+  std::vector<Example<PointwiseProblem>> examples = pointwise();
+  for (const auto& [type, a, b, c] : code_cases) {
+    const CodeCase codes = {type, a, b, c};
+    for (const auto& [odd, shape] : {std::pair{false, Shape{2, 64, 8, 8}},
+                                     {true, {3, 13, 5, 7}},
+                                     {true, {2, 24, 3, 5}},
+                                     {true, {1, 40, 3, 1}},
+                                     {true, {7, 33}}}) {
+      const Tensor x = codes.draw(shape, 1), y = codes.draw(shape, 2), floats = draw_floats(shape, 3);
+      const auto add = [&](const PointwiseProblem& problem, std::vector<Tensor> inputs, std::optional<DType> result,
+                           std::vector<Quantization> of) {
+        examples.push_back({.odd = odd,
+                            .problem = problem,
+                            .inputs = std::move(inputs),
+                            .output = shape,
+                            .spread = 0,
+                            .result = result,
+                            .codes = std::move(of)});
+      };
+      add(function, {x}, type, {a, c});
+      add(none, {x}, type, {a, c});
+      for (const DType result : {DType::f32, DType::f16, DType::bf16}) add(none, {x}, result, {a, {}});
+      add(none, {floats}, type, {{}, c});
+      for (const PointwiseProblem& problem : {sum, product, clamped, clipped}) add(problem, {x, y}, type, {a, b, c});
+      add(three, {x, y, floats}, type, {a, b, {}, c});
+      add(clamped, {floats, y}, type, {{}, b, c});
+      add(sum, {x, y}, DType::f32, {a, b, {}});
+      const Shape per_channel = shape.rank() == 4 ? Shape{1, shape[1], 1, 1} : Shape{1, shape[1]};
+      const Shape per_image = shape.rank() == 4 ? Shape{shape[0], shape[1], 1, 1} : Shape{shape[0], 1};
+      for (const Shape& small : {per_channel, per_image, Shape{1}}) {
+        add(product, {x, codes.draw(small, 4)}, type, {a, b, c});
+        add(clamped, {codes.draw(small, 5), x}, type, {b, a, c});
+      }
+    }
+  }
+  return examples;
+}
+
 std::vector<Example<ConcatProblem>> concat() {
   std::vector<Example<ConcatProblem>> examples;
   for (const auto& [odd, channels] : {std::pair{false, std::vector<std::int64_t>{32, 64, 8}},
@@ -36,6 +87,14 @@ std::vector<Example<ConcatProblem>> concat() {
     std::int64_t all = 0;
     for (const std::int64_t c : channels) inputs.push_back(draw_floats({2, c, 3, 5}, static_cast<unsigned>(all += c)));
     examples.push_back({odd, {.dim = 1}, std::move(inputs), {2, all, 3, 5}, 0});
+  }
+  for (const CodeCase& codes : code_cases) {
+    examples.push_back({.odd = true,
+                        .problem = {.dim = 1},
+                        .inputs = {codes.draw({2, 3, 3, 5}, 1), codes.draw({2, 16, 3, 5}, 2)},
+                        .output = {2, 19, 3, 5},
+                        .spread = 0,
+                        .codes = {codes.a, codes.a, codes.a}});
   }
   examples.push_back({true, {.dim = 0}, {draw_floats({2, 7, 3}, 1), draw_floats({5, 7, 3}, 2)}, {7, 7, 3}, 0});
   return examples;
@@ -53,7 +112,13 @@ std::vector<Example<MoveProblem>> move() {
           {true, odd, {draw_floats({33, 7, 5}, 2)}, {5, 33, 7}, 0},
           {true, padded, {draw_floats({9, 13}, 3)}, {9, 16}, 0},
           {true, odd, {draw_any({33, 7, 5}, 2, DType::i64)}, {5, 33, 7}, 0},
-          {true, padded, {draw_any({9, 13}, 3, DType::u8)}, {9, 16}, 0}};
+          {true, padded, {draw_any({9, 13}, 3, DType::u8)}, {9, 16}, 0},
+          {.odd = true,
+           .problem = padded,
+           .inputs = {code_cases[1].draw({9, 13}, 3)},
+           .output = {9, 16},
+           .spread = 0,
+           .codes = {code_cases[1].a, code_cases[1].a}}};
 }
 
 std::vector<Example<ReduceProblem>> reduce() {
@@ -102,7 +167,7 @@ std::vector<Example<NormProblem>> norm() {
 }  // namespace
 
 void add_array_rows(std::vector<TableRow>& rows) {
-  add_example_rows<PointwiseProblem, pointwise>(rows);
+  add_example_rows<PointwiseProblem, pointwise_and_codes>(rows);
   add_example_rows<ConcatProblem, concat>(rows);
   add_example_rows<MoveProblem, move>(rows);
   add_example_rows<ReduceProblem, reduce>(rows);

@@ -12,8 +12,18 @@ std::vector<Example<AffineProblem>> affine() {
                                    .epilogue = {.chain = relu ? PointwiseChain{{Pointwise::relu}} : PointwiseChain{}}};
     return Example<AffineProblem>{odd, problem, {draw_floats(shape, 3)}, shape, 4};
   };
-  return {example(false, {2, 32, 8, 8}, false), example(true, {3, 13, 5, 7}, true),
-          example(true, {1, 40, 3, 1}, false)};
+  std::vector<Example<AffineProblem>> examples = {
+      example(false, {2, 32, 8, 8}, false), example(true, {3, 13, 5, 7}, true), example(true, {1, 40, 3, 1}, false)};
+  for (std::size_t i = 0, floats = examples.size(); i < floats; ++i) {
+    for (const CodeCase& codes : code_cases) {
+      Example<AffineProblem> e = examples[i];
+      e.inputs = {codes.draw(e.output, 4)}, e.spread = 0, e.result = codes.type, e.codes = {codes.a, codes.c};
+      examples.push_back(e);
+      e.result = DType::f32, e.codes = {codes.a, {}};
+      examples.push_back(std::move(e));
+    }
+  }
+  return examples;
 }
 
 std::vector<Example<SoftmaxProblem>> softmax() {
@@ -87,6 +97,20 @@ std::vector<Example<PoolProblem>> pool() {
                         {shape[0], shape[1], size, size},
                         2});
   }
+  for (std::size_t i = 0, floats = examples.size(); i < floats; ++i) {
+    for (const CodeCase& codes : code_cases) {
+      Example<PoolProblem> e = examples[i];
+      const bool largest = e.problem.kind == PoolKind::largest;
+      e.inputs = {codes.draw(e.inputs[0].shape(), 9)}, e.spread = 0;
+      e.codes = {codes.a, largest ? codes.a : codes.c};
+      examples.push_back(e);
+      for (const DType result : {DType::f32, DType::f16, DType::bf16}) {
+        if (largest) break;
+        e.result = result, e.codes = {codes.a, {}};
+        examples.push_back(e);
+      }
+    }
+  }
   return examples;
 }
 
@@ -96,6 +120,11 @@ std::vector<Example<ConversionProblem>> conversion() {
     for (const auto& [odd, shape] :
          {std::pair{false, Shape{2, 64, 8, 8}}, {true, {3, 3, 7, 5}}, {true, {1, 130, 9, 1}}, {true, {7, 33}}}) {
       examples.push_back({odd, {}, {draw_floats(shape, 8)}, shape, 0, to});
+      if (to != DType::f32) continue;
+      for (const CodeCase& codes : code_cases) {
+        examples.push_back(
+            {.odd = odd, .inputs = {codes.draw(shape, 8)}, .output = shape, .spread = 0, .codes = {codes.a, codes.a}});
+      }
     }
   }
   return examples;

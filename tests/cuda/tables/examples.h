@@ -20,7 +20,24 @@ struct Example {
   double spread = 1;                 ///< the magnitude of what is added up; 0: not a bit may differ
   std::optional<DType> result = {};  ///< the type of the output, where it is not input 0's
   std::vector<Layout> from = {Layout::nchw, Layout::nhwc}, to = from;  ///< of images
+  std::vector<Quantization> codes = {};  ///< of the inputs and the output, where some of them are codes
 };
+
+/// A type of eight bits, what its codes stand for in three places, and any of them.
+struct CodeCase {
+  DType type;
+  Quantization a, b, c;
+
+  Tensor draw(const Shape& shape, unsigned seed) const {
+    const int low = type == DType::u8 ? 0 : -128;
+    return draw_whole(shape, seed, low, low + 255, type);
+  }
+};
+/// Sums of halves, of which many lie between two codes; scales that are divided by.
+inline constexpr CodeCase code_cases[] = {{DType::u8, {0.04f, 100}, {0.013f, 3}, {0.031f, 20}},
+                                          {DType::i8, {0.04f, -7}, {0.013f, 11}, {0.031f, -128}},
+                                          {DType::u8, {0.5f, 128}, {0.5f, 128}, {1.0f, 128}},
+                                          {DType::i8, {1e-20f, 0}, {3e-20f, 5}, {2e-20f, 0}}};
 
 /// Its inputs with NaN and Inf in the first.
 inline std::vector<Tensor> not_finite(std::vector<Tensor> inputs) {
@@ -53,9 +70,12 @@ bool run_example(const Example<Problem>& e, DType type, const std::vector<Tensor
     EXPECT_EQ(std::memcmp(found.raw(), run.run().raw(), found.bytes()), 0) << what << ": other bits";
   }
   const bool pictures = stored[0].dtype() == DType::u8 && is_float(result);
-  const Tensor computed =
-      run_problem(e.problem, in_type(stored, DType::f32), e.output, is_float(result) ? DType::f32 : result,
-                  Device::cpu(), {.inputs = {pictures ? Layout::nhwc : Layout::nchw}});
+  const bool codes = !e.codes.empty();
+  const Tensor computed = run_problem(
+      e.problem, in_type(stored, DType::f32), e.output, is_float(result) ? DType::f32 : result, Device::cpu(),
+      {.inputs = std::vector(stored.size(), codes || pictures ? Layout::nhwc : Layout::nchw),
+       .output = codes ? Layout::nhwc : Layout::nchw,
+       .quantizations = e.codes});
   const Tensor wanted = e.spread == 0 ? computed.to(result) : computed;
   std::vector<Truth> truth;
   for (const double value : doubles(wanted)) {
@@ -81,8 +101,11 @@ Taken try_examples(const std::vector<Example<Problem>>& examples, std::string_vi
       const std::size_t way = (turn + i) % ways;
       const DType type = types[way / (froms * tos)];
       const Layout from = e.from[way % froms], to = e.to[way / froms % tos];
-      const RunOptions options = {
-          .inputs = std::vector<Layout>(e.inputs.size(), from), .output = to, .kernel = kernel, .description = device};
+      const RunOptions options = {.inputs = std::vector<Layout>(e.inputs.size(), from),
+                                  .output = to,
+                                  .kernel = kernel,
+                                  .quantizations = e.codes,
+                                  .description = device};
       const std::string what = detail::concat(Problem::what, " by ", kernel, ", example ", i, ", ", type, ", ",
                                               name(from), " to ", name(to));
       if (!run) {

@@ -1,0 +1,141 @@
+// Pooling of codes, channels last. A thread owns 16 channels of one output pixel (4 or 1, where that does not divide):
+// __vmaxu4 finds the largest of four at a time, __dp4a adds a byte to a sum. Four cells of a row are asked for before
+// one is looked at. Where windows are large, eight lanes of a warp take every eighth row each, and shuffle what they
+// have: whole numbers, no order of which changes a bit.
+//
+// Shared memory: none. Preconditions: a valid geometry.
+
+#include "lamina/cuda/eight_bits/pool.h"
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/divider.h"
+#include "lamina/cuda/eight_bits/codes.cuh"
+#include "lamina/cuda/pool2d_window.cuh"
+#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr int threads = 128, in_flight = 4;
+
+struct Pooling {
+  PoolGeometry geometry;
+  bool adaptive = false;
+  unsigned lanes = 32, packs = 1;  // of a warp that have neighbouring packs, the others having other rows; of a pixel
+  Divider by_packs = {}, by_width, by_height;
+  std::int64_t in_pitch, out_pitch;  // elements
+  Meaning meaning;
+  Results results;
+};
+
+template <bool largest, int n>
+__global__ void __launch_bounds__(threads)
+    pool_codes_kernel(const __grid_constant__ Pooling p,
+                      const std::uint8_t* __restrict__ input,  // [images, H, W, in_pitch]
+                      void* __restrict__ output,               // [images, OH, OW, out_pitch]
+                      unsigned count) {
+  using namespace pooling;
+  constexpr int words = (n + 3) / 4, sums = largest ? words : n;
+  let_successor_start();
+  wait_for_predecessor();
+  const PoolGeometry& g = p.geometry;
+  const unsigned lane = threadIdx.x % 32, first_of_warp = (blockIdx.x * threads + threadIdx.x) / 32 * p.lanes;
+  if (first_of_warp >= count) return;  // the warp as a whole: its lanes meet below
+  const unsigned index = first_of_warp + lane % p.lanes, pixel = p.by_packs.quotient(index);
+  const unsigned row = p.by_width.quotient(pixel), image = p.by_height.quotient(row);
+  const unsigned channel = (index - pixel * p.packs) * n;
+  const int oh = static_cast<int>(row) - static_cast<int>(image) * g.out_height;
+  const int ow = static_cast<int>(pixel) - static_cast<int>(row) * g.out_width;
+  const auto [rows, columns] = largest      ? window_of<PoolKind::largest>(g, oh, ow)
+                               : p.adaptive ? window_of<PoolKind::adaptive>(g, oh, ow)
+                                            : window_of<PoolKind::average>(g, oh, ow);
+  const std::uint8_t* first = input + std::int64_t{image} * g.in_height * g.in_width * p.in_pitch + channel;
+  std::uint32_t sum[sums] = {};  // or the largest, 0 being the lowest code
+  const auto add = [&](const std::uint32_t(&word)[words]) {
+#pragma unroll
+    for (int j = 0; j < sums; ++j) {
+      sum[j] = largest ? __vmaxu4(sum[j], word[j]) : __dp4a(word[j / 4], 1u << (j % 4 * 8), sum[j]);
+    }
+  };
+  const int step = rows.step * static_cast<int>(32 / p.lanes);
+  for (int r = rows.begin + rows.step * static_cast<int>(lane / p.lanes); index < count && r < rows.end; r += step) {
+    for (int c = columns.begin; c < columns.end; c += in_flight * columns.step) {
+      std::uint32_t cells[in_flight][words] = {};  // 0 adds nothing
+#pragma unroll
+      for (int k = 0; k < in_flight; ++k) {
+        const int column = c + k * columns.step;
+        if (column >= columns.end) break;
+        const std::int64_t at = (std::int64_t{r} * g.in_width + column) * p.in_pitch;
+        const auto pack = *reinterpret_cast<const Codes<n>*>(first + at);
+#pragma unroll
+        for (int j = 0; j < words; ++j) cells[k][j] = pack.values[j] ^ p.meaning.flip;
+      }
+#pragma unroll
+      for (const auto& cell : cells) add(cell);
+    }
+  }
+  for (unsigned apart = p.lanes; apart < 32; apart *= 2) {
+#pragma unroll
+    for (std::uint32_t& mine : sum) {
+      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, mine, apart);
+      mine = largest ? __vmaxu4(mine, other) : mine + other;
+    }
+  }
+  if (index >= count || lane >= p.lanes) return;
+  const std::int64_t at = std::int64_t{pixel} * p.out_pitch + channel;
+  if constexpr (largest) {
+    Codes<n> result;
+#pragma unroll
+    for (int j = 0; j < words; ++j) result.values[j] = sum[j] ^ p.meaning.flip;
+    *reinterpret_cast<Codes<n>*>(static_cast<std::uint8_t*>(output) + at) = result;
+  } else {
+    const int there = max(rows.end - rows.begin, 0) * max(columns.end - columns.begin, 0);
+    const int zeros = there * static_cast<int>(p.meaning.zero - 8388608.0f);
+    const float cells = there == 0 ? 1.0f : __fmul_rn(rows.cells, columns.cells);
+    float means[n];
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const auto whole = static_cast<float>(static_cast<int>(sum[j]) - zeros);
+      means[j] = __fdiv_rn(__fmul_rn(whole, p.meaning.scale), cells);
+    }
+    p.results.write(means, output, at);
+  }
+}
+
+template <int n>
+void start(Pooling& p, bool largest, std::int64_t channels, const void* input, void* output, Stream stream) {
+  p.packs = static_cast<unsigned>(channels / n), p.by_packs = Divider(channels / n);
+  const std::int64_t count = p.geometry.planes * p.geometry.out_pixels() / n;
+  const std::int64_t warps = detail::ceil_div<std::int64_t>(count, p.lanes);
+  launch_kernel(largest ? pool_codes_kernel<true, n> : pool_codes_kernel<false, n>,
+                {.grid = dim3(grid_for(warps * 32, threads)), .block = dim3(threads)}, stream, p,
+                static_cast<const std::uint8_t*>(input), output, static_cast<unsigned>(count));
+}
+
+}  // namespace
+
+void pool_of_codes(int device, PoolKind kind, const PoolGeometry& g, const View& view, const View& result,
+                   const void* input, void* output, Stream stream) {
+  if (g.planes * g.out_pixels() == 0) return;
+  const DeviceGuard guard(device);
+  Pooling p = {.geometry = g,
+               .adaptive = kind == PoolKind::adaptive,
+               .by_width = Divider(g.out_width),
+               .by_height = Divider(g.out_height),
+               .in_pitch = view.pixel_pitch(),
+               .out_pitch = result.pixel_pitch(),
+               .meaning = Meaning(view),
+               .results = Results(result)};
+  if ((p.adaptive ? g.in_height / g.out_height : g.kernel_height) > 4) p.lanes = 4;
+  const bool largest = kind == PoolKind::largest;
+  const std::int64_t channels = view.shape[1];
+  const std::uint64_t bits = static_cast<std::uint64_t>(channels | p.in_pitch | p.out_pitch) |
+                             neighbours_of(input, DType::u8) | neighbours_of(output, p.results.dtype);
+  if (bits % 16 == 0) return start<16>(p, largest, channels, input, output, stream);
+  if (bits % 4 == 0) return start<4>(p, largest, channels, input, output, stream);
+  start<1>(p, largest, channels, input, output, stream);
+}
+
+}  // namespace lamina::cuda
