@@ -5,17 +5,30 @@
 #include "compile/eight_bits.h"
 #include "lamina/base/error.h"
 #include "support/file_test.h"
+#include "support/run_problem.h"
 
 namespace lamina::test {
 namespace {
 
-/// What needs no product has the very bits of its parts.
+/// Calls check(what the plan on that device gives, its steps) for each device that is here.
+template <class Check>
+void on_each(const Graph& graph, const Tensor& x, std::string_view step, const Check& check) {
+  for (const Device device : devices_here()) {
+    const CompileOptions options = {.device = device, .batch = x.shape()[0]};
+    const std::string summary = graph.plan_summary(options);
+    EXPECT_NE(summary.find(step), std::string::npos) << summary;
+    Plan plan = graph.compile(options);
+    check(plan.run(x).to(Device::cpu()), summary);
+  }
+}
+
+/// What needs no product has the very bits of its parts on a CPU, and a GPU has them too.
 void expect_as_unfused(Build& build, Value y, const Tensor& x, std::string_view step) {
   build.graph.output(y);
-  Plan plan = build.graph.compile({.batch = 2}), parts = build.graph.compile({.batch = 2, .keep_all = true});
-  const std::string summary = build.graph.plan_summary({.batch = 2});
-  EXPECT_NE(summary.find(step), std::string::npos) << summary;
-  EXPECT_EQ(whole(plan.run(x)), whole(parts.run(x))) << summary;
+  Plan parts = build.graph.compile({.batch = 2, .keep_all = true});
+  const std::vector<std::int64_t> expected = whole(parts.run(x));
+  on_each(build.graph, x, step,
+          [&](const Tensor& codes, const std::string& summary) { EXPECT_EQ(whole(codes), expected) << summary; });
 }
 
 TEST(EightBitsOf, Functions) {
@@ -67,9 +80,8 @@ TEST(EightBitsOf, Means) {
       const std::int64_t low = dtype == DType::u8 ? 0 : -128;
       expected.push_back(std::clamp(q, low, low + 255));
     }
-    Plan plan = build.graph.compile({.batch = 2});
-    EXPECT_EQ(whole(plan.run(x)), expected);
-    EXPECT_NE(build.graph.plan_summary({}).find("windows of all channels"), std::string::npos);
+    on_each(build.graph, x, "windows of all channels",
+            [&](const Tensor& means, const std::string& summary) { EXPECT_EQ(whole(means), expected) << summary; });
   }
 }
 
@@ -87,11 +99,12 @@ TEST(EightBitsOf, ScaleAndShift) {
                                       vector(-1, 0.1f), vector(0.2f, 0.01f), vector(1, 0.2f)});
   build.graph.output(build.quantize(build.op("Relu", {norm}), 0.02f, 3, DType::i8));
   const Tensor x = random_codes({2, 37, 5, 4}, DType::u8, 1);
-  Plan plan = build.graph.compile({.batch = 2}), parts = build.graph.compile({.batch = 2, .keep_all = true});
-  const std::string summary = build.graph.plan_summary({});
-  EXPECT_NE(summary.find("scale and shift of codes"), std::string::npos) << summary;
-  const std::vector<std::int64_t> codes = whole(plan.run(x)), unfused = whole(parts.run(x));
-  for (std::size_t i = 0; i < codes.size(); ++i) ASSERT_LE(std::abs(codes[i] - unfused[i]), 1) << i;
+  Plan parts = build.graph.compile({.batch = 2, .keep_all = true});
+  const std::vector<std::int64_t> unfused = whole(parts.run(x));
+  on_each(build.graph, x, "scale and shift of codes", [&](const Tensor& result, const std::string& summary) {
+    const std::vector<std::int64_t> codes = whole(result);
+    for (std::size_t i = 0; i < codes.size(); ++i) ASSERT_LE(std::abs(codes[i] - unfused[i]), 1) << i << summary;
+  });
 }
 
 TEST(EightBitsOf, Moves) {
@@ -122,7 +135,7 @@ TEST(EightBitsOf, PartsOfSeveralWholes) {
         build.op("MaxPool", {build.op("LeakyRelu", {read})}, {{"kernel_shape", std::vector<std::int64_t>{1, 1}}});
     parts.push_back(build.dequantize(build.quantize(next, 0.011f, 7, DType::u8), 0.011f, 7, DType::u8));
   }
-  expect_as_unfused(build, whole, x, "copies");
+  expect_as_unfused(build, whole, x, "table of 256");
 }
 
 /// A value that is rounded is rounded, however little is between.
@@ -136,8 +149,6 @@ TEST(EightBitsOf, RoundingStays) {
   }
   build.graph.output(y);
   const Tensor x = Tensor::from(std::vector<float>{0.16f, 1.2f, NAN, -1e30f}, {1, 4});
-  Plan plan = build.graph.compile({});
-  const Tensor result = plan.run(x);
   std::vector<float> expected;
   for (float value : {0.16f, 1.2f, NAN, -1e30f}) {
     for (const float scale : {0.5f, 0.3f, 0.5f}) {
@@ -146,7 +157,9 @@ TEST(EightBitsOf, RoundingStays) {
     }
     expected.push_back(value);
   }
-  EXPECT_EQ(std::vector<float>(result.values<float>().begin(), result.values<float>().end()), expected);
+  on_each(build.graph, x, "elementwise", [&](const Tensor& result, const std::string& summary) {
+    EXPECT_EQ(std::vector<float>(result.values<float>().begin(), result.values<float>().end()), expected) << summary;
+  });
 }
 
 /// With nothing at all between.

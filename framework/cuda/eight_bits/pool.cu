@@ -31,7 +31,7 @@ struct Pooling {
 };
 
 template <bool largest, int n>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 8)
     pool_codes_kernel(const __grid_constant__ Pooling p,
                       const std::uint8_t* __restrict__ input,  // [images, H, W, in_pitch]
                       void* __restrict__ output,               // [images, OH, OW, out_pitch]
@@ -61,16 +61,17 @@ __global__ void __launch_bounds__(threads)
   };
   const int step = rows.step * static_cast<int>(32 / p.lanes);
   for (int r = rows.begin + rows.step * static_cast<int>(lane / p.lanes); index < count && r < rows.end; r += step) {
+    const std::uint8_t* of_row = first + std::int64_t{r} * g.in_width * p.in_pitch;
     for (int c = columns.begin; c < columns.end; c += in_flight * columns.step) {
       std::uint32_t cells[in_flight][words] = {};  // 0 adds nothing
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         const int column = c + k * columns.step;
-        if (column >= columns.end) break;
-        const std::int64_t at = (std::int64_t{r} * g.in_width + column) * p.in_pitch;
-        const auto pack = *reinterpret_cast<const Codes<n>*>(first + at);
+        if (column < columns.end) {
+          const auto pack = *reinterpret_cast<const Codes<n>*>(of_row + column * p.in_pitch);
 #pragma unroll
-        for (int j = 0; j < words; ++j) cells[k][j] = pack.values[j] ^ p.meaning.flip;
+          for (int j = 0; j < words; ++j) cells[k][j] = pack.values[j] ^ p.meaning.flip;
+        }
       }
 #pragma unroll
       for (const auto& cell : cells) add(cell);
