@@ -14,7 +14,6 @@
 namespace lamina::cuda {
 
 /// Codes on their way from one layout to another.
-__device__ inline float to_f32(std::uint8_t x) { return static_cast<float>(x); }
 template <>
 __device__ inline std::uint8_t from_f32<std::uint8_t>(float x) {
   return static_cast<std::uint8_t>(x);

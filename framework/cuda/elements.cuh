@@ -16,6 +16,9 @@ namespace lamina::cuda {
 __device__ inline float to_f32(float x) { return x; }
 __device__ inline float to_f32(__half x) { return __half2float(x); }
 __device__ inline float to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+/// Codes, as the numbers that they are.
+__device__ inline float to_f32(std::uint8_t x) { return static_cast<float>(x); }
+__device__ inline float to_f32(std::int8_t x) { return static_cast<float>(x); }
 
 template <class T>
 __device__ inline T from_f32(float x);

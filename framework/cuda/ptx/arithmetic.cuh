@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Arithmetic of one instruction that CUDA C++ has no name for. PTX ISA, "max", "min", "rcp", "ex2".
+/// Arithmetic of one instruction that CUDA C++ has no name for. PTX ISA, "max", "min", "rcp", "ex2",
+/// "cvt.pack".
 namespace lamina::cuda::ptx {
 
 /// The larger of two, and the smaller; NaN if one is NaN. sm_80.
@@ -31,6 +32,18 @@ __device__ __forceinline__ std::uint32_t max_nan(std::uint32_t a, std::uint32_t 
     asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
   }
   return a;
+}
+
+/// Bytes {b, a, and the lower two of rest}: a and b saturate to T, u8 or i8. sm_72.
+template <class T>
+__device__ __forceinline__ std::uint32_t pack_saturated(int a, int b, std::uint32_t rest) {
+  std::uint32_t result;
+  if constexpr (std::is_signed_v<T>) {
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(rest));
+  } else {
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(rest));
+  }
+  return result;
 }
 
 /// 1 / x and 2^x within 2 ulp; subnormal numbers are 0.

@@ -42,10 +42,11 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   return true;
 }
 
-ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p) {
+ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::int32_t zero) {
   const EightBitWeights& eight = problem.eight;
   const Bounds bounds = problem.epilogue.chain.empty() ? Bounds() : *clamp_of(problem.epilogue.chain.front());
   const auto channels = static_cast<std::size_t>(problem.geometry.out_channels);
+  const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
   const View& output = p.output();
   ChannelEnd result = {.end = {.type = output.format.dtype, .quantization = output.quantization},
                        .bias = std::vector<std::int32_t>(channels),
@@ -62,7 +63,12 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p) {
     end.low = less(bounds.low), end.high = less(bounds.high);
   }
   for (std::size_t c = 0; c < channels; ++c) {
-    if (eight.bias.defined()) result.bias[c] = eight.bias.values<std::int32_t>()[c];
+    // A sum may leave i32 on its way, as long as the result does not.
+    auto bias = static_cast<std::uint32_t>(eight.bias.defined() ? eight.bias.values<std::int32_t>()[c] : 0);
+    const auto filter = eight.weight.values<std::int8_t>().subspan(c * terms, terms);
+    bias -= static_cast<std::uint32_t>(zero) *
+            static_cast<std::uint32_t>(std::accumulate(filter.begin(), filter.end(), std::int32_t{0}));
+    result.bias[c] = static_cast<std::int32_t>(bias);
     if (eight.whole) continue;
     result.factor[c] = scale_of(eight, p, c);
     if (end.codes) result.factor[c] /= output.quantization.scale;
@@ -75,15 +81,6 @@ bool is_code_table(const PointwiseProblem& problem, const Preparation& p) {
   const auto alone = [](const PointwiseStep& step) { return step.operand < 0 && step.second < 0; };
   return p.inputs.size() == 1 && is_code(p.input()) && is_code(p.output()) && p.input().shape == p.output().shape &&
          std::ranges::all_of(problem.chain, alone);
-}
-
-/// A sum may leave i32 on its way, as long as the result does not.
-std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero) {
-  const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
-  const auto filter = problem.eight.weight.values<std::int8_t>().subspan(channel * terms, terms);
-  const auto sum = static_cast<std::uint32_t>(std::accumulate(filter.begin(), filter.end(), std::int32_t{0}));
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(end.bias[channel]) -
-                                   static_cast<std::uint32_t>(zero) * sum);
 }
 
 bool takes_eight_bits(const LinearProblem& problem, const Preparation& p) {

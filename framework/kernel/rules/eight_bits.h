@@ -40,12 +40,9 @@ struct ChannelEnd {
 /// bits; output in codes, or of an activation's type, or the sums. Any layouts.
 bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 
-/// Of a problem that is_eight_bits.
-ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation);
-
-/// What a channel's bias becomes where sums are of x w: less `zero` for each weight, x's zero point and whatever else x
-/// is larger by than the number that it is.
-std::int32_t offset_of(const ChannelEnd& end, const ConvProblem& problem, std::size_t channel, std::int32_t zero);
+/// Of a problem that is_eight_bits. Where sums are of x w, a channel's bias is less `zero` for each weight: x's zero
+/// point and whatever else x is larger by than the number that it is.
+ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation, std::int32_t zero = 0);
 
 /// A fully connected layer in eight bits is that convolution of rows as pixels.
 bool takes_eight_bits(const LinearProblem& problem, const Preparation& preparation);

@@ -89,13 +89,14 @@ Made make(const Layer& l, DType input, End end, bool weight_zeros = false) {
 }
 
 const Layer layers[] = {
-    {64, 64, 1, 1, 0, 1, 1, 6, 7},        {64, 256, 1, 1, 0, 1, 1, 28, 27},      {256, 48, 1, 2, 0, 1, 1, 9, 9},
-    {130, 34, 1, 1, 0, 1, 1, 5, 9},       {3, 64, 7, 2, 3, 1, 1, 33, 34},        {3, 16, 3, 2, 1, 1, 1, 16, 15},
-    {36, 20, 3, 1, 1, 1, 1, 7, 6},        {128, 64, 3, 2, 1, 1, 1, 10, 8},       {64, 64, 3, 1, 1, 1, 1, 14, 14},
-    {512, 512, 3, 1, 1, 1, 1, 8, 7, 1},   {32, 32, 3, 1, 2, 2, 1, 9, 9},         {48, 24, 3, 1, 1, 1, 3, 6, 6},
-    {5, 7, 5, 1, 2, 1, 1, 8, 4},          {96, 96, 3, 1, 1, 1, 96, 15, 14},      {40, 40, 5, 2, 2, 1, 40, 13, 12},
-    {9, 9, 3, 1, 1, 1, 9, 8, 8},          {256, 1000, 1, 1, 0, 1, 1, 1, 1, 3},   {1024, 256, 1, 1, 0, 1, 1, 14, 14, 9},
-    {128, 128, 3, 1, 1, 1, 1, 28, 28, 5}, {2048, 1000, 1, 1, 0, 1, 1, 1, 1, 40}, {192, 192, 3, 1, 1, 1, 8, 8, 8}};
+    {64, 64, 1, 1, 0, 1, 1, 6, 7},         {64, 256, 1, 1, 0, 1, 1, 28, 27},      {256, 48, 1, 2, 0, 1, 1, 9, 9},
+    {130, 34, 1, 1, 0, 1, 1, 5, 9},        {3, 64, 7, 2, 3, 1, 1, 33, 34},        {3, 16, 3, 2, 1, 1, 1, 16, 15},
+    {36, 20, 3, 1, 1, 1, 1, 7, 6},         {128, 64, 3, 2, 1, 1, 1, 10, 8},       {64, 64, 3, 1, 1, 1, 1, 14, 14},
+    {512, 512, 3, 1, 1, 1, 1, 8, 7, 1},    {32, 32, 3, 1, 2, 2, 1, 9, 9},         {48, 24, 3, 1, 1, 1, 3, 6, 6},
+    {5, 7, 5, 1, 2, 1, 1, 8, 4},           {96, 96, 3, 1, 1, 1, 96, 15, 14},      {40, 40, 5, 2, 2, 1, 40, 13, 12},
+    {9, 9, 3, 1, 1, 1, 9, 8, 8},           {132, 132, 3, 2, 1, 1, 132, 29, 30},   {64, 64, 7, 1, 3, 1, 64, 16, 15},
+    {256, 1000, 1, 1, 0, 1, 1, 1, 1, 3},   {1024, 256, 1, 1, 0, 1, 1, 14, 14, 9}, {128, 128, 3, 1, 1, 1, 1, 28, 28, 5},
+    {2048, 1000, 1, 1, 0, 1, 1, 1, 1, 40}, {192, 192, 3, 1, 1, 1, 8, 8, 8}};
 
 class EightBitConvolutions : public OnGpu {
  protected:
@@ -108,13 +109,13 @@ class EightBitConvolutions : public OnGpu {
                                        }())
                                 .run();
     int kernels = 0;
-    for (const std::string_view kernel : {"int8_wgmma", "int8_direct"}) {
+    for (const std::string_view kernel : {"int8_depthwise", "int8_wgmma", "int8_direct"}) {
       for (const int splits : {0, 1, 2}) {
         RunOptions options = made.options;
         options.kernel = kernel, options.tuning.splits = splits;
         if (splits > 1 && kernel == "int8_wgmma" && made.problem.geometry.reduction() <= 256) continue;
         const ProblemRun run(made.problem, {made.x}, made.output, made.type, gpu(), options);
-        if (!run.taken() || (splits > 0 && kernel == "int8_direct")) continue;
+        if (!run.taken() || (splits > 0 && kernel != "int8_wgmma")) continue;
         ++kernels;
         const Tensor actual = run.run();
         const auto* const a = static_cast<const std::byte*>(actual.raw());

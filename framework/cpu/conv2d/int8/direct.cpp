@@ -42,8 +42,8 @@ std::int32_t sum_of(const ConvProblem& problem, const T* image, std::int64_t pit
 }
 
 template <class T>
-void convolve(const ConvProblem& problem, const detail::ChannelEnd& end, const View& input, const View& output, const Tensor& x,
-              Tensor& y, const CodesKernel& kernel, ThreadPool& pool) {
+void convolve(const ConvProblem& problem, const detail::ChannelEnd& end, const View& input, const View& output,
+              const Tensor& x, Tensor& y, const CodesKernel& kernel, ThreadPool& pool) {
   const ConvGeometry& g = problem.geometry;
   const std::int64_t pitch = input.pixel_pitch(), out_pitch = output.pixel_pitch();
   constexpr int at_once = 64;

@@ -88,16 +88,16 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   result.weight = Tensor::zeros({2 * layer.packed_size()}, DType::i8);
   const auto* const weight = static_cast<const std::int8_t*>(problem.eight.weight.raw());
   pack_weights(layer, g, weight, static_cast<std::int8_t*>(result.weight.raw()));
-  const detail::ChannelEnd end = detail::channel_end(problem, p);
   const std::int32_t zero = p.input().quantization.zero_point + shift_of(engine);
   const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
+  const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
   bf16::Int8End& packed_end = result.end;
   packed_end = {.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
     const auto filters = static_cast<std::size_t>(g.group_out_channels());
     const std::size_t at = c / filters * group_size + c % filters;
-    packed_end.offset[at] = detail::offset_of(end, problem, c, zero);
+    packed_end.offset[at] = end.bias[c];
     packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
   }
   return result;

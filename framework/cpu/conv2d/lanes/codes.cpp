@@ -10,14 +10,13 @@ namespace lamina::cpu {
 /// Sums are of codes: what the zero points come to is taken off together, and around an image is a row of them.
 void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
-  const detail::ChannelEnd end = detail::channel_end(problem, p);
+  const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
   const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
-  for (std::size_t c = 0; c < end.bias.size(); ++c) {
-    codes_->offset[c] = detail::offset_of(end, problem, c, zero);
-    codes_->factor[c] = end.factor[c], codes_->bias[c] = end.float_bias[c];
-  }
+  std::ranges::copy(end.bias, codes_->offset.begin());
+  std::ranges::copy(end.factor, codes_->factor.begin());
+  std::ranges::copy(end.float_bias, codes_->bias.begin());
   zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);
   std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
 }

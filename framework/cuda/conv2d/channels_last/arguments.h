@@ -132,6 +132,7 @@ struct Arguments {
   eight_bits::Ends ends = {};  // of codes; for channels as `bias` has them
   bool is_signed = false;      // codes are i8
   bool boxed = false;          // they leave by TMA
+  bool saturates = false;      // to clamp them is to saturate, and what they are before is less than 2^30
   Halo halo = {};
   Neighbours neighbours = {};
 };

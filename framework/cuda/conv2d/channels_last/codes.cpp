@@ -1,7 +1,7 @@
 // The convolutions of codes: whole numbers are multiplied and summed, so that no choice of a tile changes a bit.
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <vector>
 
 #include "lamina/base/error.h"
@@ -11,7 +11,6 @@
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
 #include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/launch.h"
 
 namespace lamina::cuda::channels_last {
@@ -70,6 +69,18 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   return packed;
 }
 
+/// Whether the bounds of codes are those of their type, and no sum is so large that it overflows before it is clamped.
+bool saturates(const ConvProblem& problem, const Preparation& p) {
+  const lamina::detail::ChannelEnd all = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
+  const float low = static_cast<float>((all.end.type == DType::u8 ? 0 : -128) - all.end.quantization.zero_point);
+  if (!all.end.codes || all.end.low != low || all.end.high != low + 255) return false;
+  const double products = 255.0 * 128 * static_cast<double>(problem.geometry.reduction());
+  for (std::size_t c = 0; c < all.factor.size(); ++c) {
+    if (!(all.factor[c] * (products + std::abs(static_cast<double>(all.bias[c]))) < 0x1p30)) return false;
+  }
+  return true;
+}
+
 class ChannelsLastCodes final : public Operator {
  public:
   ChannelsLastCodes(const ConvProblem& problem, const Preparation& p)
@@ -78,7 +89,8 @@ class ChannelsLastCodes final : public Operator {
         pitch_(p.input().pixel_pitch()),
         padding_(static_cast<std::uint8_t>(p.input().quantization.zero_point)),
         unfolds_(!reads_windows(problem, p)),
-        output_bytes_(static_cast<std::int64_t>(size_of(p.output().format.dtype))) {
+        output_bytes_(static_cast<std::int64_t>(size_of(p.output().format.dtype))),
+        constants_(device_) {
     windows_.batch = images_at_once();
     args_.geometry = unfolds_ ? of_rows(windows_) : windows_;
     const auto choice = choose(args_.geometry, p, {.codes = true});
@@ -94,9 +106,9 @@ class ChannelsLastCodes final : public Operator {
     args_.is_signed = p.input().format.dtype == DType::i8;
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     const auto packed = pack(windows_, unfolds_, filter_blocks, problem.eight.weight.values<std::int8_t>());
-    weight_ = Constant(device_, packed.data(), packed.size());
-    ends_ = eight_bits::UploadedEnds(problem, p, filter_blocks * block_filters);
-    args_.weight = weight_.data(), args_.ends = ends_.ends();
+    args_.weight = constants_.add(packed);
+    args_.ends = eight_bits::ends_of(problem, p, filter_blocks * block_filters, constants_);
+    args_.saturates = saturates(problem, p);
     // What is rounded twice leaves one by one: it is rare, and its division is long.
     args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && p.output().alignment % 16 == 0;
   }
@@ -116,7 +128,7 @@ class ChannelsLastCodes final : public Operator {
                     : 0;
   }
   bool heeds_neighbours() const override { return !unfolds_; }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + ends_.bytes(); }
+  std::size_t parameter_bytes() const override { return constants_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(device_);
@@ -173,8 +185,7 @@ class ChannelsLastCodes final : public Operator {
   std::int64_t images_ = 0;
   Choice choice_;
   Arguments args_;
-  Constant weight_;
-  eight_bits::UploadedEnds ends_;
+  Constants constants_;
 };
 
 }  // namespace

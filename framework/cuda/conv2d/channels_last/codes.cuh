@@ -7,6 +7,7 @@
 #include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"
 #include "lamina/cuda/conv2d/eight_bits/ends.cuh"
+#include "lamina/cuda/ptx/arithmetic.cuh"
 
 namespace lamina::cuda::channels_last {
 
@@ -25,15 +26,25 @@ struct CodePair {
     factor = __ldg(reinterpret_cast<const float2*>(args.ends.factor + channel));
     bias = __ldg(reinterpret_cast<const float2*>(args.ends.bias + channel));
   }
+  /// q of a sum, not rounded yet.
+  __device__ __forceinline__ float scaled(const int* sums, int i) const {
+    return __fmul_rn(__int2float_rn(sums[i] + (i < 2 ? offset.x : offset.y)), i < 2 ? factor.x : factor.y);
+  }
   /// Both channels' bytes of two pixels, whose sums are {first channel's, first channel's, second's, second's}, where
   /// SumsEnd::codes.
   __device__ __forceinline__ std::uint32_t codes(const Arguments& args, const int* sums) const {
     const eight_bits::SumsEnd& end = args.ends.end;
     const auto of = [&](int i) {
-      const float q = __fmul_rn(__int2float_rn(sums[i] + (i < 2 ? offset.x : offset.y)), i < 2 ? factor.x : factor.y);
-      return eight_bits::rounded(q, end.low, end.high, static_cast<std::uint32_t>(end.quantization.zero_point));
+      return eight_bits::rounded(scaled(sums, i), end.low, end.high,
+                                 static_cast<std::uint32_t>(end.quantization.zero_point));
     };
     return __byte_perm(__byte_perm(of(0), of(2), 0x0040), __byte_perm(of(1), of(3), 0x0040), 0x5410);
+  }
+  /// The same where Arguments::saturates, T being the output's type.
+  template <class T>
+  __device__ __forceinline__ std::uint32_t saturated(const Arguments& args, const int* sums) const {
+    const auto of = [&](int i) { return __float2int_rn(scaled(sums, i)) + args.ends.end.quantization.zero_point; };
+    return ptx::pack_saturated<T>(of(2), of(0), ptx::pack_saturated<T>(of(3), of(1), 0));
   }
   /// Stores the same one by one; `pixel`: the first of both.
   __device__ __forceinline__ void put(const Arguments& args, int pixel, const int* sums) const {
@@ -49,10 +60,11 @@ struct CodePair {
 
 /// Boxes of 32 pixels by 64 channels, under the swizzle of 64 bytes: eight rows of one matrix meet all banks once.
 /// `turn`: those stored before, from the two buffers in turn.
-template <int n>
+/// `codes(sums)`: those of CodePair.
+template <int n, class Finished>
 __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtensorMap& map, const StoreBuffers& shared,
-                                            int group, int first_filter, int first_pixel, const CodePair& pair,
-                                            const int (&d)[n / 2], unsigned& turn) {
+                                            int group, int first_filter, int first_pixel, const int (&d)[n / 2],
+                                            unsigned& turn, const Finished& codes) {
   constexpr int row_bytes = block_filters;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
   const std::uint32_t buffers = ptx::shared_address(shared.stores) +
@@ -64,7 +76,7 @@ __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtenso
     ptx::sync_warpgroup(group + 1);
     std::uint32_t m[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) m[i] = pair.codes(args, d + 4 * (first + i));
+    for (int i = 0; i < 4; ++i) m[i] = codes(d + 4 * (first + i));
     ptx::store_transposed(buffer + static_cast<std::uint32_t>(lane * row_bytes + (warp ^ lane / 2 % 4) * 16), m);
     ptx::fence_async_proxy();
     ptx::sync_warpgroup(group + 1);
@@ -118,7 +130,16 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
       send_sums<Codes, groups, n>(args, shared, rank, d);
       finish_code_sums<groups, n>(args, shared, rank, pixel, pair);
     } else if (args.boxed) {
-      store_boxes<n>(args, output, shared, group, first_filter, pixel, pair, d, turn);
+      const auto store = [&](const auto& codes) {
+        store_boxes<n>(args, output, shared, group, first_filter, pixel, d, turn, codes);
+      };
+      if (args.saturates && args.ends.end.type == DType::u8) {
+        store([&](const int* sums) { return pair.saturated<std::uint8_t>(args, sums); });
+      } else if (args.saturates) {
+        store([&](const int* sums) { return pair.saturated<std::int8_t>(args, sums); });
+      } else {
+        store([&](const int* sums) { return pair.codes(args, sums); });
+      }
     } else {
 #pragma unroll
       for (int j = 0; j < n / 8; ++j) pair.put(args, pixel + j * 8 + static_cast<int>(threadIdx.x) % 4 * 2, d + 4 * j);

@@ -196,7 +196,8 @@ inline std::vector<Tile> make_code_tiles() {
   return {make_tile<Codes, 1, 64>(),  make_tile<Codes, 1, 96>(),  make_tile<Codes, 1, 128>(),
           make_tile<Codes, 2, 64>(),  make_tile<Codes, 2, 96>(),  make_tile<Codes, 2, 128>(),
           make_tile<Codes, 2, 160>(), make_tile<Codes, 2, 192>(), make_tile<Codes, 2, 256>(),
-          make_tile<Codes, 3, 96>(),  make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 128>()};
+          make_tile<Codes, 3, 96>(),  make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 128>(),
+          make_tile<Codes, 1, 160>()};
 }
 
 }  // namespace lamina::cuda::channels_last

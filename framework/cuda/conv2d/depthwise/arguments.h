@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/conv2d/eight_bits/ends.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/conv_geometry.h"
@@ -23,6 +24,9 @@ struct Arguments {
   const float* bias = nullptr;    // [C], zeros where there is none
   void* output = nullptr;         // [N, OH, OW, C]
   Finish finish;
+  // Of codes, whose `bias` are the offsets of their sums:
+  eight_bits::Ends ends;
+  const unsigned char* padding = nullptr;  // 16 of what surrounds the image; null: zeros do
   // Of the tiled kernels:
   int slice = 0, slices = 0;            // of the channels: so many each
   int across = 0, down = 0;             // threads' tiles of outputs in a block's
@@ -73,6 +77,8 @@ struct Instance {
 std::vector<Instance> instances_f32();
 std::vector<Instance> instances_f16();
 std::vector<Instance> instances_bf16();
+std::vector<Instance> instances_u8();
+std::vector<Instance> instances_i8();
 std::vector<Instance> pairs_f16();
 std::vector<Instance> pairs_bf16();
 

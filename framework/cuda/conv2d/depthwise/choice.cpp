@@ -134,6 +134,8 @@ Choice choose(const ConvProblem& problem, const Preparation& p) {
   const DType type = p.input().format.dtype;
   for (const Instance& instance : type == DType::f16    ? instances_f16()
                                   : type == DType::bf16 ? instances_bf16()
+                                  : type == DType::u8   ? instances_u8()
+                                  : type == DType::i8   ? instances_i8()
                                                         : instances_f32()) {
     if (instance.kernel == 0) {
       if (g.in_channels % instance.pack != 0) continue;

@@ -122,6 +122,31 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   return launch(choice, constants, problem.epilogue.reads_operands(), std::min(shared_limit, p.device.shared_bytes));
 }
 
+bool takes_codes(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  const auto nhwc = [](const View& view) { return view.format.layout == Layout::nhwc && !view.is_slice(); };
+  if (!is_depthwise(g) || !lamina::detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined() ||
+      problem.eight.whole || !nhwc(p.input()) || !nhwc(p.output()) || choose(problem, p).blocks == 0) {
+    return false;
+  }
+  const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
+  return std::ranges::all_of(end.bias, [](std::int32_t offset) { return std::abs(offset) < 1 << 24; });  // f32's
+}
+
+std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& p) {
+  const std::int32_t zero = p.input().quantization.zero_point;
+  const lamina::detail::ChannelEnd end = lamina::detail::channel_end(problem, p, zero);
+  ConvProblem floats = problem;
+  floats.weight = problem.eight.weight.to(DType::f32);
+  Choice choice = choose(problem, p);
+  Constants constants(p.device.device.index);
+  choice.args.weight = constants.add(pack(floats, DType::f32));
+  choice.args.bias = constants.add(std::vector<float>(end.bias.begin(), end.bias.end()));
+  choice.args.padding = constants.add(std::vector<unsigned char>(16, static_cast<unsigned char>(zero)));
+  choice.args.ends = {.end = end.end, .factor = constants.add(end.factor), .bias = constants.add(end.float_bias)};
+  return launch(choice, constants, false, std::min(shared_limit, p.device.shared_bytes));
+}
+
 bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
   const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
   const DType type = storage_type(p.precision);

@@ -19,4 +19,8 @@ bool pays_pair(const ConvPairProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& preparation);
 
+/// The same of codes: an odd square kernel of up to 7, channels a multiple of 4.
+bool takes_codes(const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation);
+
 }  // namespace lamina::cuda::depthwise

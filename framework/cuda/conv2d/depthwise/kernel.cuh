@@ -84,10 +84,15 @@ __global__ void __launch_bounds__(max_threads, 2)
     to_floats<float, pack>(reinterpret_cast<const unsigned char*>(source.biases + item.lane * pack), bias);
     const std::int64_t output =
         ((place.image * g.out_height + item.row) * g.out_width + item.column) * g.in_channels + item.channel;
-    store_windows<T>(
-        args.finish, bias, sum, static_cast<T*>(args.output),
-        [&](int r, int c) { return output + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels; },
-        [&](int r, int c) { return r < rows_left && c < columns_left; });
+    const auto index = [&](int r, int c) {
+      return output + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels;
+    };
+    const auto inside = [&](int r, int c) { return r < rows_left && c < columns_left; };
+    if constexpr (std::is_integral_v<T>) {
+      store_codes(args.ends, item.channel, bias, sum, args.output, index, inside);
+    } else {
+      store_windows<T>(args.finish, bias, sum, static_cast<T*>(args.output), index, inside);
+    }
   };
   if constexpr (Source::expands) {
     for (int i = thread; i < items; i += max_threads) add_up(Item(args, place, i, rows, columns, pack));
@@ -118,6 +123,14 @@ std::vector<Instance> instances() {
           tiled<S, 7, 1, 4, 1>(), tiled<S, 7, 2, 4, 1>(), tiled<S, 3, 1, 2, 2>(), tiled<S, 3, 1, 2, 1>(),
           tiled<S, 3, 2, 2, 2>(), tiled<S, 3, 2, 2, 1>(), tiled<S, 5, 1, 2, 1>(), tiled<S, 5, 2, 2, 1>(),
           general<T, 4>(),        general<T, 1>()};
+}
+
+/// Of codes, whose sums of 49 products are whole numbers that f32 has.
+template <class T>
+std::vector<Instance> code_instances() {
+  using S = Image<T>;
+  return {tiled<S, 3, 1, 4, 2>(), tiled<S, 3, 1, 4, 1>(), tiled<S, 3, 2, 4, 2>(), tiled<S, 3, 2, 4, 1>(),
+          tiled<S, 5, 1, 4, 2>(), tiled<S, 5, 1, 4, 1>(), tiled<S, 5, 2, 4, 1>(), tiled<S, 7, 1, 4, 1>()};
 }
 
 /// Of pairs.

@@ -62,8 +62,9 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Rectang
       const int x = static_cast<int>(args.by_pieces.quotient(static_cast<std::uint32_t>(i)));
       const int column = from.left + x, at = (i - x * args.pieces) * bytes;
       const bool wanted = at < real && row_inside && (all_inside || (column >= 0 && column < g.in_width));
+      const unsigned char* beside = args.padding != nullptr ? args.padding : first;
       ptx::copy_async<bytes>(line + static_cast<std::uint32_t>(x * pixel_bytes + at),
-                             first + (wanted ? column * pitch + at : 0), wanted);
+                             wanted ? first + column * pitch + at : beside, wanted || args.padding != nullptr);
     }
   }
 }

@@ -3,6 +3,7 @@
 // What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
 // pixels in shared memory.
 
+#include "lamina/cuda/conv2d/eight_bits/ends.cuh"
 #include "lamina/cuda/conv2d/finish_all.cuh"
 
 namespace lamina::cuda::depthwise {
@@ -79,6 +80,38 @@ __device__ __forceinline__ void store_windows(const Finish& finish, const float 
 #pragma unroll
       for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[r][c][j]);
       *reinterpret_cast<Pack<T, pack>*>(output + index(r, c)) = result;
+    }
+  }
+}
+
+/// The same of codes: their sums, which are whole numbers of f32, their ends.
+template <int rows, int columns, int pack, class Index, class Inside>
+__device__ __forceinline__ void store_codes(const eight_bits::Ends& ends, int channel, const float (&offset)[pack],
+                                            float (&sum)[rows][columns][pack], void* output, const Index& index,
+                                            const Inside& inside) {
+  float factor[pack], bias[pack];
+  to_floats<float, pack>(reinterpret_cast<const unsigned char*>(ends.factor + channel), factor);
+  to_floats<float, pack>(reinterpret_cast<const unsigned char*>(ends.bias + channel), bias);
+  const auto zero = static_cast<std::uint32_t>(ends.end.quantization.zero_point);
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+#pragma unroll
+    for (int c = 0; c < columns; ++c) {
+      if (!inside(r, c)) continue;
+      if (ends.end.codes) {
+        Pack<std::uint8_t, pack> codes;
+#pragma unroll
+        for (int j = 0; j < pack; ++j) {
+          const float q = __fmul_rn(sum[r][c][j] + offset[j], factor[j]);
+          codes.values[j] = static_cast<std::uint8_t>(eight_bits::rounded(q, ends.end.low, ends.end.high, zero));
+        }
+        *reinterpret_cast<Pack<std::uint8_t, pack>*>(static_cast<std::uint8_t*>(output) + index(r, c)) = codes;
+      } else {
+        int sums[pack];
+#pragma unroll
+        for (int j = 0; j < pack; ++j) sums[j] = __float2int_rn(sum[r][c][j] + offset[j]);
+        eight_bits::put<pack>(ends.end, sums, factor, bias, output, index(r, c));
+      }
     }
   }
 }

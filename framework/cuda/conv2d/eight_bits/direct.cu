@@ -196,20 +196,21 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
   const int device = p.device.device.index;
   const bool depthwise = is_depthwise(problem, p);
   const std::vector<std::uint32_t> packed = pack(problem, depthwise);
-  const Constant weight(device, packed.data(), packed.size() * sizeof(packed[0]));
-  const Tensor& weight_zeros = problem.eight.zero_point;
-  const Constant zeros =
-      weight_zeros.defined() ? Constant(device, weight_zeros.raw(), weight_zeros.bytes()) : Constant();
-  const UploadedEnds ends(problem, p, g.out_channels);
+  Constants constants(device);
+  std::vector<std::int32_t> zeros;
+  if (problem.eight.zero_point.defined()) {
+    const auto values = problem.eight.zero_point.values<std::int32_t>();
+    zeros.assign(values.begin(), values.end());
+  }
   const View& input = p.input();
   const bool is_u8 = input.format.dtype == DType::u8;
   const bool whole = g.group_in_channels() % 4 == 0 && input.pixel_pitch() % 4 == 0 && input.alignment % 4 == 0;
   const int by = depthwise ? 4 : 1;
   const Task task = {.g = g,
-                     .ends = ends.ends(),
+                     .ends = ends_of(problem, p, g.out_channels, constants),
                      .input = nullptr,
-                     .weight = weight.as<std::uint32_t>(),
-                     .zeros = zeros.as<std::int32_t>(),
+                     .weight = constants.add(packed),
+                     .zeros = zeros.empty() ? nullptr : constants.add(zeros),
                      .output = nullptr,
                      .pitch = input.pixel_pitch(),
                      .out_pitch = p.output().pixel_pitch(),
@@ -225,10 +226,10 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
                                 : (is_u8 ? direct_kernel<std::uint8_t, false> : direct_kernel<std::int8_t, false>);
   return detail::make_operator(
       depthwise ? "int8_direct: four channels at a time" : "int8_direct: plain loops, exact sums",
-      {.parameters = weight.bytes() + zeros.bytes() + ends.bytes()},
+      {.parameters = constants.bytes()},
       [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         const DeviceGuard guard(device);
-        (void)weight, (void)zeros, (void)ends;  // whose memory the task has
+        (void)constants;  // whose memory the task has
         const std::int64_t image = g.out_channels * g.out_pixels() / by;
         const std::int64_t at_once =
             std::max<std::int64_t>(1, (std::int64_t{1} << 30) / std::max<std::int64_t>(1, image));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/cuda/runtime/constant.h"
+#include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/rules/eight_bits.h"
 
 /// What becomes of the sums of a convolution in eight bits, on a GPU; ends.cuh has the arithmetic.
@@ -15,20 +15,15 @@ struct Ends {
   const float* bias = nullptr;           // [channels]
 };
 
-/// The memory of one.
-class UploadedEnds {
- public:
-  UploadedEnds() = default;
-  /// Of a problem that is_eight_bits, for `channels`, of which those that it has not get zeros. Sums are of x w: x's
-  /// zero point is in the offsets.
-  UploadedEnds(const ConvProblem& problem, const Preparation& preparation, int channels);
-
-  Ends ends() const { return {end_, offset_.as<std::int32_t>(), factor_.as<float>(), bias_.as<float>()}; }
-  std::size_t bytes() const { return offset_.bytes() + factor_.bytes() + bias_.bytes(); }
-
- private:
-  SumsEnd end_;
-  Constant offset_, factor_, bias_;
-};
+/// Of sums of x w of a problem that is_eight_bits, for `channels`, of which those that it has not get zeros.
+/// `constants` keeps the memory.
+inline Ends ends_of(const ConvProblem& problem, const Preparation& p, int channels, Constants& constants) {
+  detail::ChannelEnd end = detail::channel_end(problem, p, p.input().quantization.zero_point);
+  const auto add = [&](auto values) {
+    values.resize(static_cast<std::size_t>(channels));
+    return constants.add(values);
+  };
+  return {end.end, add(end.bias), add(end.factor), add(end.float_bias)};
+}
 
 }  // namespace lamina::cuda::eight_bits
