@@ -129,7 +129,7 @@ bool takes_pool_of_codes(const PoolProblem& problem, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_pool_of_codes(const PoolProblem& problem, const Preparation& p) {
   return make_operator("windows of all channels", [problem, from = p.input(), to = p.output(), device = index(p)](
-                                               Inputs inputs, Outputs outputs, const Execution& execution) {
+                                                      Inputs inputs, Outputs outputs, const Execution& execution) {
     cuda::pool_of_codes(device, problem.kind, problem.geometry, from, to, inputs[0].raw(), outputs[0].raw(),
                         execution.stream);
   });

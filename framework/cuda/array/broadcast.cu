@@ -41,7 +41,7 @@ struct Chain {
   int steps = 0, inputs = 0;
   void* output;
   DType dtype;
-  Rounding rounding;  ///< where results are codes
+  Results results;  ///< where they are codes
   ChainStep<T> step[Broadcast::max_steps];
   Operand operands[Broadcast::max_inputs];
 };
@@ -111,7 +111,7 @@ __device__ inline void compute(const Chain<T>& chain, std::int64_t index) {
     }
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (chain.rounding.scale != 0) return chain.rounding.write(values.values, chain.output, index);
+    if (chain.results.scale != 0) return chain.results.write(values.values, chain.output, index);
   }
   store<n>(chain.dtype, values.values, chain.output, index);
 }
@@ -152,7 +152,7 @@ void Broadcast::start(std::span<const Tensor> inputs, Tensor& output, Stream str
   for (const PointwiseStep& step : problem_.chain) chain.step[chain.steps++] = step_as<T>(step);
   chain.output = output.raw();
   chain.dtype = output.dtype();
-  chain.rounding = Rounding(result_);
+  chain.results = Results(result_);
   // Four at a time must not straddle the end of a run of neighbours; in a single run the last few go one by one.
   const detail::WalkAxis& inner = axes_.back();
   bool whole = aligned(output.raw(), output.dtype()) && (axes_.size() == 1 || inner.extent % vector == 0);

@@ -42,62 +42,6 @@ struct Meaning {
   }
 };
 
-/// The codes of numbers. Scales of ordinary size are not divided by: the quotient by way of 1 / scale in two words is
-/// one of the two floats beside the true one, and the remainder, which is exact, tells which (Markstein, "Computation
-/// of elementary functions on the IBM RISC System/6000 processor", 1990; Brisebarre, Muller and Raina, "Accelerating
-/// correctly rounded floating-point division when the divisor is known in advance", 2004): four operations.
-struct Rounding {
-  float scale = 0, inverse = 0, rest = 0;  ///< inverse of 0: divide
-  float low = 0, high = 0;                 ///< of the number; of the quotient, where it is divided
-  std::int32_t zero = 0;
-
-  Rounding() = default;
-  explicit Rounding(const View& view) : scale(view.quantization.scale), zero(view.quantization.zero_point) {
-    low = static_cast<float>((view.format.dtype == DType::i8 ? -128 : 0) - zero), high = low + 255;
-    if (!(scale > 1e-15f && scale < 1e15f)) return;
-    inverse = 1 / scale;
-    rest = static_cast<float>((1 - static_cast<double>(inverse) * scale) / scale);
-    low *= scale, high *= scale;
-  }
-
-  __host__ __device__ bool divides() const { return inverse == 0; }
-
-  /// In the lowest byte: what is added last has a last digit of 1.
-  template <bool divide>
-  __device__ std::uint32_t code(float x) const {
-    const float there = fminf(fmaxf(divide ? __fdiv_rn(x, scale) : x, low), high);  // NaN to low
-    float q = there;
-    if constexpr (!divide) {
-      q = __fmaf_rn(there, inverse, __fmul_rn(there, rest));
-      q = __fmaf_rn(__fmaf_rn(-q, scale, there), inverse, q);
-    }
-    return __float_as_uint(__fadd_rn(q, 12582912.0f)) + static_cast<std::uint32_t>(zero);
-  }
-
-  template <bool divide, int n>
-  __device__ Codes<n> codes(const float (&values)[n]) const {
-    Codes<n> pack;
-    if constexpr (n == 1) {
-      pack.values[0] = static_cast<std::uint8_t>(code<divide>(values[0]));
-    } else {
-#pragma unroll
-      for (int j = 0; j < n; j += 4) {
-        const auto two = [&](int i) {
-          return __byte_perm(code<divide>(values[i]), code<divide>(values[i + 1]), 0x0040u);
-        };
-        pack.values[j / 4] = __byte_perm(two(j), two(j + 2), 0x5410u);
-      }
-    }
-    return pack;
-  }
-
-  template <int n>
-  __device__ void write(const float (&values)[n], void* memory, std::int64_t at) const {
-    auto& pack = *reinterpret_cast<Codes<n>*>(static_cast<std::uint8_t*>(memory) + at);
-    pack = divides() ? codes<true>(values) : codes<false>(values);
-  }
-};
-
 /// A number that is a multiple of how many neighbours one access may have; of floats even four are 16 bytes.
 inline std::uint64_t neighbours_of(const void* memory, DType dtype) {
   const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(memory));
@@ -123,14 +67,55 @@ __device__ inline void write_floats(const float (&values)[n], T* memory) {
   *reinterpret_cast<Neighbouring<T, n>*>(memory) = all;
 }
 
-/// What results are stored as: codes, or floats.
+/// How results are stored, and the codes of numbers. Scales of ordinary size are not divided by: the quotient by way of
+/// 1 / scale in two words is one of the two floats beside the true one, and the remainder, which is exact, tells which
+/// (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990; Brisebarre, Muller
+/// and Raina, "Accelerating correctly rounded floating-point division when the divisor is known in advance", 2004):
+/// four operations.
 struct Results {
-  DType dtype = DType::u8;
-  Rounding rounding;
+  DType dtype = DType::u8;                 ///< codes of u8 or i8; or f32, f16 or bf16
+  float scale = 0, inverse = 0, rest = 0;  ///< inverse of 0: divide
+  float low = 0, high = 0;                 ///< of the number; of the quotient, where it is divided
+  std::int32_t zero = 0;
 
   Results() = default;
-  explicit Results(const View& view) : dtype(view.format.dtype), rounding(view) {}
+  explicit Results(const View& view)
+      : dtype(view.format.dtype), scale(view.quantization.scale), zero(view.quantization.zero_point) {
+    low = static_cast<float>((dtype == DType::i8 ? -128 : 0) - zero), high = low + 255;
+    if (!(scale > 1e-15f && scale < 1e15f)) return;
+    inverse = 1 / scale;
+    rest = static_cast<float>((1 - static_cast<double>(inverse) * scale) / scale);
+    low *= scale, high *= scale;
+  }
 
+  __host__ __device__ bool divides() const { return inverse == 0; }
+
+  /// In the lowest byte: what is added last has a last digit of 1.
+  template <bool divide>
+  __device__ std::uint32_t code(float x) const {
+    const float there = fminf(fmaxf(divide ? __fdiv_rn(x, scale) : x, low), high);  // NaN to low
+    float q = there;
+    if constexpr (!divide) {
+      q = __fmaf_rn(there, inverse, __fmul_rn(there, rest));
+      q = __fmaf_rn(__fmaf_rn(-q, scale, there), inverse, q);
+    }
+    return __float_as_uint(__fadd_rn(q, 12582912.0f)) + static_cast<std::uint32_t>(zero);
+  }
+
+  template <bool divide, int n>
+  __device__ Codes<n> codes(const float (&values)[n]) const {
+    Codes<n> all;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      auto& word = all.values[j / 4];
+      const std::uint32_t it = code<divide>(values[j]), place = static_cast<std::uint32_t>(j % 4);
+      word = static_cast<std::remove_reference_t<decltype(word)>>(
+          place == 0 ? it : __byte_perm(word, it, 0x3210u + ((4u - place) << (4 * place))));
+    }
+    return all;
+  }
+
+  /// n neighbours from element `at` on.
   template <int n>
   __device__ void write(const float (&values)[n], void* memory, std::int64_t at) const {
     switch (dtype) {
@@ -139,7 +124,8 @@ struct Results {
       case DType::bf16: return write_floats(values, static_cast<__nv_bfloat16*>(memory) + at);
       default: break;
     }
-    rounding.write(values, memory, at);
+    auto& all = *reinterpret_cast<Codes<n>*>(static_cast<std::uint8_t*>(memory) + at);
+    all = divides() ? codes<true>(values) : codes<false>(values);
   }
 };
 
