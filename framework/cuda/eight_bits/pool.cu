@@ -31,7 +31,7 @@ struct Pooling {
 };
 
 template <bool largest, int n>
-__global__ void __launch_bounds__(threads, 8)
+__global__ void __launch_bounds__(threads, 6)
     pool_codes_kernel(const __grid_constant__ Pooling p,
                       const std::uint8_t* __restrict__ input,  // [images, H, W, in_pitch]
                       void* __restrict__ output,               // [images, OH, OW, out_pitch]
