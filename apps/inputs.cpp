@@ -1,5 +1,6 @@
 #include "inputs.h"
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -40,6 +41,14 @@ const Graph::Node& input_node(const Graph& graph, std::size_t i) {
   return graph.nodes()[static_cast<std::size_t>(graph.inputs()[i])];
 }
 
+/// Where the module of the Python package lies, if this code is in it; else some folder without files of ours.
+fs::path package_folder() {
+  Dl_info here = {};
+  ::dladdr(reinterpret_cast<const void*>(&package_folder), &here);
+  const fs::path file = here.dli_fname == nullptr ? "" : here.dli_fname;
+  return file.is_absolute() ? file.parent_path() : "/";
+}
+
 }  // namespace
 
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
@@ -49,7 +58,8 @@ std::string shipped_file(const std::string& name) {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   for (const fs::path& candidate :
-       {shipped, folder / "../../.." / shipped, folder / "../share/lamina" / shipped.filename()}) {
+       {shipped, folder / "../../.." / shipped, folder / "../share/lamina" / shipped.filename(),
+        package_folder() / shipped.filename()}) {
     if (fs::exists(candidate, ignored)) return candidate.lexically_normal().string();
   }
   return shipped.string();

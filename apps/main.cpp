@@ -125,7 +125,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int lamina::app::command(int argc, char** argv) {
   keep_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error like a full disk, and said like one
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows beyond `ulimit -f`
@@ -133,3 +133,5 @@ int main(int argc, char** argv) {
   const int code = run(static_cast<int>(arguments.size()), arguments.data());
   return output_arrived() ? code : exit_failed;
 }
+
+int main(int argc, char** argv) { return lamina::app::command(argc, argv); }

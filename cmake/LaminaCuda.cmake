@@ -71,9 +71,12 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   # Turing, Ampere, Ada and Hopper in machine code, and PTX for what comes after. Most of the time goes into making PTX:
   # 8.6 and 8.9 share that of 8.0, and what needs nothing of 90a that of 9.0. The machine code is the same to the bit.
   set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
-  set(LAMINA_CUDA_80_FOR_86_89 ON)
+  set(architectures 75 80 90a)
+  if(NOT SKBUILD)  # a wheel is downloaded, and smaller by a quarter where these run the code of 8.0
+    set(LAMINA_CUDA_80_FOR_86_89 ON)
+    list(APPEND architectures 86 89)
+  endif()
   set(LAMINA_HOPPER_ARCHITECTURES 90a-real)
-  set(architectures 75 80 86 89 90a)
 else()
   set(architectures ${CMAKE_CUDA_ARCHITECTURES})
   set(LAMINA_HOPPER_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})

@@ -2,9 +2,12 @@
 
 #include <CLI/CLI.hpp>
 
-/// One function for each subcommand: it adds its options to the command line and what to do when it is chosen.
 namespace lamina::app {
 
+/// What `main` does; the Python package, which has the command inside, declares it itself (python/bindings/module.cpp).
+int command(int argc, char** argv);
+
+// One function for each subcommand: it adds its options to the command line and what to do when it is chosen.
 void add_classify(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_detect(CLI::App& app);

@@ -1,7 +1,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <typeinfo>
+#include <vector>
 
 #ifdef LAMINA_DETECT
 #include "detect/detect.h"
@@ -18,6 +21,10 @@
 #include "plan.h"
 #include "pool.h"
 #include "result.h"
+
+namespace lamina::app {
+int command(int argc, char** argv);  // apps/main.cpp
+}
 
 namespace lamina::python {
 
@@ -37,6 +44,19 @@ void translate(const std::exception_ptr& thrown, void* error) {
     PyErr_SetString(PyExc_TypeError, "expected another type of argument");
   }
 }
+
+#ifdef LAMINA_COMMAND
+/// Arguments in bytes, as file names are. Python's handler of Ctrl-C has no part in it.
+void run_command(const nb::list& arguments) {
+  std::vector<std::string> words;
+  for (const nb::handle word : arguments) words.emplace_back(nb::cast<nb::bytes>(word).c_str());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  if (std::signal(SIGINT, SIG_DFL) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  std::exit(app::command(static_cast<int>(words.size()), argv.data()));
+}
+#endif
 
 }  // namespace
 
@@ -64,6 +84,9 @@ NB_MODULE(_core, m) {
   bind_pool(m, error);
 #ifdef LAMINA_DETECT
   bind_detect(m);
+#endif
+#ifdef LAMINA_COMMAND
+  m.def("command", &run_command, nb::arg("arguments"), "Runs the lamina command, and ends the process.");
 #endif
   m.def(
       "version", [] { return std::string(version()); }, "Of the library and of this package.");

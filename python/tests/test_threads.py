@@ -1,5 +1,6 @@
 """Threads, forks, and the end of the interpreter."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -173,8 +174,15 @@ def test_the_package_imports_no_more_than_numpy():
 
 
 @pytest.mark.skipif(shutil.which("lamina") is None, reason="built without the command")
-def test_the_command():
-    done = subprocess.run(["lamina", "classify", ROOT / "weights/digits/7.png", "--model",
-                           ROOT / "weights/digits.safetensors", "--top", "1"], capture_output=True, text=True,
-                          timeout=60)
-    assert "100.00 %  seven" in done.stdout, done.stderr
+def test_the_command(tmp_path):
+    def lamina(*words):
+        return subprocess.run(["lamina", *words], capture_output=True, timeout=60, cwd=tmp_path)
+
+    digit = b"\xe9.png"  # a name that is not UTF-8
+    shutil.copy(ROOT / "weights/digits/7.png", tmp_path / os.fsdecode(digit))
+    done = lamina("classify", digit, "--model", ROOT / "weights/digits.safetensors", "--top", "1")
+    assert b"100.00 %  seven" in done.stdout, done.stderr
+    done = lamina("features", digit, "--out", "features.png")  # by the filters that the package ships
+    assert done.returncode == 0 and (tmp_path / "features.png").exists(), done.stderr
+    done = lamina("nothing")
+    assert done.returncode == 2 and b'no command "nothing"' in done.stderr
