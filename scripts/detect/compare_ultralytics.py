@@ -31,6 +31,8 @@ import torch  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 from ultralytics import RTDETR, YOLO  # noqa: E402
 
+from compare_kept import difference, things_in  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 PHOTOS = [ROOT / "docs/images" / name for name in ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg")]
 END2END, NOT = {"nms": False}, {}  # of exports of v10 and 26: without NMS in any place, or with the raw boxes for it
@@ -108,22 +110,6 @@ def export(name, how, folder, seed):
     return path.rename(folder / f"{name}{''.join('-' + k + str(v) for k, v in how.items())}.onnx".replace(" ", ""))
 
 
-def pixels(mask):
-    """COCO's compressed run lengths as [height, width]."""
-    runs, text, at = [], mask["counts"].encode(), 0
-    while at < len(text):
-        value, shift, more = 0, 0, True
-        while more:
-            letter = text[at] - 48
-            value |= (letter & 31) << shift
-            more, shift, at = bool(letter & 32), shift + 5, at + 1
-        if letter & 16:
-            value -= 1 << shift
-        runs.append(value + (runs[-2] if len(runs) > 2 else 0))
-    ones = np.repeat(np.arange(len(runs)) % 2, runs)
-    return ones.reshape(mask["size"][::-1]).T
-
-
 def things_of(result):
     """What Ultralytics found, as the command says it."""
     turned = result.obb is not None
@@ -132,37 +118,6 @@ def things_of(result):
              "points": result.keypoints.data[i].numpy() if result.keypoints is not None else np.zeros((0, 3)),
              "mask": result.masks.data[i].numpy() > 0 if result.masks is not None else None}
             for i, (box, label, score) in enumerate(zip((found.xywhr if turned else found.xyxy).numpy(), found.cls, found.conf))]
-
-
-def things_in(answer):
-    """What the command found."""
-    result = []
-    for thing in answer["detections"]:
-        turned = thing.get("turned")
-        box = [*turned["centre"], *turned["size"], turned["angle"]] if turned else thing["box"]
-        result.append({**thing, "box": np.array(box), "points": np.array(thing.get("points", [])).reshape(-1, 3),
-                       "mask": pixels(thing["mask"]) > 0 if "mask" in thing else None})
-    return result
-
-
-def difference(mine, theirs):
-    """The largest ones between the same things, [pixels, score, 1 - IoU]; None where they are not the same."""
-    worst, left = np.zeros(3), list(theirs)
-    for thing in mine:
-        same = [i for i, other in enumerate(left) if other["class"] == thing["class"]]
-        if not same:
-            return None
-        other = left.pop(min(same, key=lambda i: np.abs(left[i]["box"] - thing["box"]).max() + abs(left[i]["score"] - thing["score"])))
-        points = np.abs(other["points"] - thing["points"])
-        here, there, share = thing["mask"], other["mask"], 0
-        if here is not None:
-            for axis, edge in zip((1, 0, 1, 0), thing["box"]):  # on a pixel's edge the last bit says whose it is
-                if abs(edge - round(edge)) < 0.01:
-                    here, there = (np.delete(m, np.s_[round(edge):round(edge) + 1], axis) for m in (here, there))
-            share = 1 - (here & there).sum() / max((here | there).sum(), 1)
-        worst = np.maximum(worst, [max(np.abs(other["box"] - thing["box"]).max(), points[:, :2].max(initial=0)),
-                                   max(abs(other["score"] - thing["score"]), points[:, 2:].max(initial=0)), share])
-    return None if left else worst
 
 
 def networks(path, options, folder):
@@ -179,24 +134,32 @@ def networks(path, options, folder):
     return [lamina, *(lambda images, s=session: s.run(None, {s.get_inputs()[0].name: images}) for session in sessions)]
 
 
+def finder(name, how, path):
+    """What Ultralytics' predictor finds in a photograph when a network answers."""
+    model = RTDETR(path) if name.startswith("rtdetr") else YOLO(path, task=YOLO(name + ".yaml").task)
+    settings = dict(rect=False, retina_masks=True, imgsz=how.get("imgsz", 640), verbose=False, device="cpu")
+    model.predict(str(PHOTOS[0]), **settings)  # makes the predictor
+
+    def find(photo, network, conf=0.25, iou=0.45):
+        def inference(images, *_, **__):
+            outputs = [torch.from_numpy(output.copy()) for output in network(images.numpy())]
+            return outputs if len(outputs) > 1 else outputs[0]
+
+        model.predictor.inference = inference
+        return things_of(model.predict([str(photo)] * how.get("batch", 1), conf=conf, iou=iou, **settings)[0])
+
+    return find
+
+
 def check(name, how, folder, options):
     path = export(name, how, folder, options.seed)
     answer = subprocess.run([options.lamina, "detect", *PHOTOS, "--model", path, "--no-pictures", "--json", "-", "--device",
                              options.device], capture_output=True, text=True)
     if answer.returncode != 0:
         return f"| {path.stem} | {answer.stderr.strip()} |", False
-    model = RTDETR(path) if name.startswith("rtdetr") else YOLO(path, task=YOLO(name + ".yaml").task)
-    settings = dict(conf=0.25, iou=0.45, rect=False, retina_masks=True, imgsz=how.get("imgsz", 640), verbose=False, device="cpu")
-    model.predict(str(PHOTOS[0]), **settings)  # makes the predictor
-    found = [[things_in(answer) for answer in json.loads(answer.stdout)]]
-    for network in networks(path, options, folder):
-        def inference(images, *_, network=network, **__):
-            outputs = [torch.from_numpy(output.copy()) for output in network(images.numpy())]
-            return outputs if len(outputs) > 1 else outputs[0]
-
-        model.predictor.inference = inference
-        found.append([things_of(model.predict([str(photo)] * how.get("batch", 1), **settings)[0]) for photo in PHOTOS])
-    mine, own, runtime, plain = found
+    find = finder(name, how, path)
+    mine = [things_in(answer) for answer in json.loads(answer.stdout)]
+    own, runtime, plain = ([find(photo, network) for photo in PHOTOS] for network in networks(path, options, folder))
     count, cells, good = sum(map(len, mine)), [], True
     noise = [difference(*pair) for pair in zip(runtime, plain)]
     bounds = np.array([options.pixels, 1e-4, 0.001])
