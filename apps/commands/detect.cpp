@@ -99,8 +99,9 @@ class DetectRun {
     for (const Detection& thing : outcome.found.things) {
       outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
     }
-    outcome.text = fmt::format("{}: {}x{}: {}; {:.0f} ms on {}\n", detail::printable(photo.string()), image.width,
-                               image.height, summary(outcome.found), passed.count(), to_string(found.device));
+    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the network {:.2f}, on {}\n",
+                               detail::printable(photo.string()), image.width, image.height, summary(outcome.found),
+                               passed.count(), found.network_ms, to_string(found.device));
     if (found.left_out > 0) {
       complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
                            photo.string(), found.candidates, options_.confidence, found.candidates - found.left_out));

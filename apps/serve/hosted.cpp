@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -29,6 +31,26 @@ Model load(const std::string& file, const HostOptions& options) {
   print_warnings(model);
   if (!model.preprocess && options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, file);
   return model;
+}
+
+/// Inputs whose height and width the model leaves open, at the one size that they are served at: what its photographs
+/// become, or what its exporter noted.
+InputShapes shapes_of(const Model& model) {
+  std::array<int, 2> sides{};
+  const auto noted = model.metadata.find("imgsz");
+  if (noted != model.metadata.end()) (void)std::sscanf(noted->second.c_str(), "[%d, %d]", &sides[0], &sides[1]);
+  if (model.preprocess) sides.fill(model.preprocess->crop);
+  InputShapes result;
+  for (const int input : model.graph.inputs()) {
+    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+    Shape shape = *node.shape;
+    for (int d = 2; shape.rank() == 4 && d < 4; ++d) {
+      const int side = sides[static_cast<std::size_t>(d) - 2];
+      if (shape[d] == open && side > 0) shape.set(d, side);
+    }
+    if (shape != *node.shape) result[node.name] = shape;
+  }
+  return result;
 }
 
 std::vector<Hosted::Layer> layers_of(const Graph& graph) {
@@ -65,7 +87,7 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
     }
     const std::int64_t most = batched ? options.max_batch : 1;
     pool_ = std::make_unique<PlanPool>(
-        model_.graph, options.run.compile_options(most),
+        model_.graph, compile_options(most),
         PoolOptions{.devices = options.run.devices(),
                     .batches = ladder(most),
                     .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(options.max_delay_ms * 1000)),
@@ -74,6 +96,12 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
     throw Error(fmt::format("{}: {}", file, error.what()));
   }
   layers_ = layers_of(model_.graph);
+}
+
+CompileOptions Hosted::compile_options(std::int64_t batch) const {
+  CompileOptions compile = options_.run.compile_options(batch);
+  compile.input_shapes = shapes_of(model_);
+  return compile;
 }
 
 const Preprocess& Hosted::preprocess() const {
@@ -116,7 +144,7 @@ std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
 const Detector& Hosted::detector() {
   const std::scoped_lock lock(mutex_);
   try {
-    const DetectorOptions how{.compile = options_.run.compile_options(1), .devices = options_.run.devices()};
+    const DetectorOptions how{.compile = compile_options(1), .devices = options_.run.devices()};
     if (!detector_) detector_ = std::make_unique<Detector>(model_, how);
   } catch (const Error& error) {
     throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
@@ -132,7 +160,7 @@ const std::string& Hosted::profile() {
   std::vector<Device> devices = {pool_->plan().options().device};
   if (devices[0].is_cuda() && options_.run.precision == "fp32") devices.push_back(Device::cpu());
   for (const Device device : devices) {
-    CompileOptions compile = options_.run.compile_options(1);
+    CompileOptions compile = compile_options(1);
     compile.device = device;
     Plan plan = model_.graph.compile(compile);
     std::vector<Tensor> zeros;

@@ -62,6 +62,8 @@ class Hosted {
   const std::string& profile();
 
  private:
+  CompileOptions compile_options(std::int64_t batch) const;
+
   std::string name_;
   HostOptions options_;
   Model model_;

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "lamina/base/error.h"
+#include "lamina/layers/concat.h"
+#include "lamina/ops/op.h"
 
 namespace lamina::detail {
 namespace {
@@ -69,36 +71,41 @@ std::vector<Candidate> kept(const std::vector<Candidate>& candidates, double iou
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const Head& head, const float* data, const DetectOptions& options, int width,
-                                     int height) {
-  const auto confidence = static_cast<float>(options.confidence);
-  const bool columns = head.layout.columns, upright = head.task != Task::obb;
-  const std::int64_t step = columns ? 1 : head.values, first = head.layout.fixed();
-  // The best class of each box. A class after the other, whose boxes lie side by side in the layout that has thousands.
-  std::vector<float> score(static_cast<std::size_t>(head.boxes), -1);
-  std::vector<int> label(score.size());
-  for (int c = 0; c < head.classes; ++c) {
-    const float* value = data + (first + c) * (columns ? head.boxes : 1);
-    for (std::size_t i = 0; i < score.size(); ++i, value += step) {
-      const float one = *value * (head.layout.objectness ? head.at(data, static_cast<std::int64_t>(i), 4) : 1);
-      const bool more = one > score.data()[i] || one != one;  // NaN stays, to be found below
-      score.data()[i] = more ? one : score.data()[i];
-      label.data()[i] = more ? c : label.data()[i];
-    }
-  }
+void Head::choose_best(Graph& graph, Value output) {
+  if (layout.best) return graph.output(output);
+  const std::int64_t axis = layout.columns ? 1 : 2, rest = values - extras;
+  const auto put = [&](auto module, std::initializer_list<Value> inputs) {
+    return graph.add("detect." + std::to_string(graph.nodes().size()), std::move(module), inputs);
+  };
+  const auto number = [&](std::int64_t n) { return put(Constant(Tensor::from(std::vector{n}, {1})), {}); };
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    return put(Op("Slice"), {output, number(from), number(to), number(axis)});
+  };
+  Value scores = part(layout.fixed(), rest);
+  if (layout.objectness) scores = put(Op("Mul"), {scores, part(4, 5)});
+  const Value best = put(Op("ReduceMax"), {scores, number(axis)});
+  graph.output(extras > 0 ? put(Concat(static_cast<int>(axis)), {part(0, 4), best, part(rest, values)})
+                          : put(Concat(static_cast<int>(axis)), {part(0, 4), best}));
+  graph.output(put(Op("ArgMax", {{"axis", axis}}), {scores}));
+  values = 5 + extras;
+}
+
+std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> outputs, const DetectOptions& options,
+                                     int width, int height) {
+  const float* const data = outputs[0].values<float>().data();
+  const std::int64_t* const classes = head.layout.best ? nullptr : outputs[1].values<std::int64_t>().data();
+  const bool upright = head.task != Task::obb;
   const float x = head.layout.relative ? static_cast<float>(width) : 1;
   const float y = head.layout.relative ? static_cast<float>(height) : 1;
   std::vector<Candidate> result;
   std::int64_t bad = 0;
   for (std::int64_t i = 0; i < head.boxes; ++i) {
     const auto value = [&](std::int64_t k) { return head.at(data, i, k); };
-    Candidate box{.score = score[static_cast<std::size_t>(i)], .label = label[static_cast<std::size_t>(i)], .index = i};
-    if (head.layout.best) {
-      box.score = value(4);
-      box.label = value(5) >= 0 && value(5) < 1 << 24 ? static_cast<int>(value(5)) : 0;
-    }
+    Candidate box{.score = value(4), .index = i};
+    const float label = classes != nullptr ? static_cast<float>(classes[i]) : value(5);
+    if (label >= 0 && label < 1 << 24) box.label = static_cast<int>(label);
     if (std::isnan(box.score)) ++bad;
-    if (!(box.score > confidence) || (head.layout.objectness && !(value(4) > confidence))) continue;
+    if (!(box.score > static_cast<float>(options.confidence))) continue;
     if (!options.classes.empty() && std::ranges::find(options.classes, box.label) == options.classes.end()) continue;
     box.a = value(0) * x, box.b = value(1) * y, box.c = value(2) * x, box.d = value(3) * y;
     if (upright && !head.layout.corners) {

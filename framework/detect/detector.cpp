@@ -45,12 +45,6 @@ void validate(const DetectOptions& options) {
   if (options.most < 1) fail("detect: expected room for 1 thing or more, got ", options.most);
 }
 
-Box around(const std::vector<float>& c) {
-  const auto [left, right] = std::minmax({c[0], c[2], c[4], c[6]});
-  const auto [top, bottom] = std::minmax({c[1], c[3], c[5], c[7]});
-  return {left, top, right, bottom};
-}
-
 }  // namespace
 
 std::vector<float> TurnedBox::corners() const {
@@ -62,17 +56,30 @@ std::vector<float> TurnedBox::corners() const {
 struct Detector::Impl {
   detail::ExportNotes notes;
   Shape input;
-  std::unique_ptr<PlanPool> pool;
+  ThreadPool threads;  // of what is before and behind the network: few, as they have to wake up for little work
   std::optional<detail::Head> head;
+  std::unique_ptr<PlanPool> pool;
 
   Impl(const Model& model, const DetectorOptions& options)
-      : notes(model), input(shape_of_input(model.graph, notes, options)) {
+      : notes(model),
+        input(shape_of_input(model.graph, notes, options)),
+        threads(std::min(8, options.compile.threads > 0 ? options.compile.threads : ThreadPool::default_threads())) {
     CompileOptions compile = options.compile;
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
-    compile.input_shapes[model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])].name] = input;
-    pool = std::make_unique<PlanPool>(model.graph, compile,
-                                      PoolOptions{.devices = options.devices, .plans_per_device = 1});
-    head.emplace(notes, pool->plan().output_shapes());
+    compile.input_shapes.clear();  // the graph below has them
+    Graph graph;
+    for (const Graph::Node& node : model.graph.nodes()) {
+      std::vector<Value> inputs;
+      for (const int i : node.inputs) inputs.push_back({i});
+      node.module == nullptr ? graph.input(node.name, input) : graph.add(node.name, node.module, inputs);
+    }
+    const std::vector<Shape> shapes = graph.shapes(input[0]);
+    std::vector<Shape> outputs;
+    for (const int node : model.graph.outputs()) outputs.push_back(shapes[static_cast<std::size_t>(node)]);
+    head.emplace(notes, outputs);
+    head->choose_best(graph, {model.graph.outputs()[0]});
+    for (const int node : std::span(model.graph.outputs()).subspan(1)) graph.output({node});
+    pool = std::make_unique<PlanPool>(graph, compile, PoolOptions{.devices = options.devices, .plans_per_device = 1});
   }
 
   /// All that is to know of a box that stays.
@@ -82,8 +89,10 @@ struct Detector::Impl {
     Detection thing{.label = c.label, .score = c.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
     thing.box = {way.held_x(c.a), way.held_y(c.b), way.held_x(c.c), way.held_y(c.d)};
     if (head->task == detail::Task::obb) {
-      thing.turned = {way.x(c.a), way.y(c.b), c.c / way.gain_x(), c.d / way.gain_y(), c.angle};
-      thing.box = around(thing.turned->corners());
+      thing.turned = {way.x(c.a), way.y(c.b), c.c / way.gain_x, c.d / way.gain_y, c.angle};
+      const std::vector<float> p = thing.turned->corners();
+      thing.box = {std::min({p[0], p[2], p[4], p[6]}), std::min({p[1], p[3], p[5], p[7]}),
+                   std::max({p[0], p[2], p[4], p[6]}), std::max({p[1], p[3], p[5], p[7]})};
     }
     for (std::int64_t at = 0; at < head->points * head->point_values; at += head->point_values) {
       const auto value = [&](std::int64_t i) { return head->extra(data, c.index, at + i); };
@@ -92,7 +101,7 @@ struct Detector::Impl {
     if (head->task != detail::Task::segment || !masks) return thing;
     std::vector<float> shares;
     for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(head->extra(data, c.index, i));
-    thing.mask = mask_of(run.outputs[1], shares, thing.box, way);
+    thing.mask = mask_of(run.outputs.back(), shares, thing.box, way);
     return thing;
   }
 };
@@ -109,31 +118,36 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   const detail::Head& head = *impl_->head;
   const Shape& input = impl_->input;
   const detail::Letterbox letterbox(photo.width, photo.height, static_cast<int>(input[3]), static_cast<int>(input[2]),
-                                    head.layout.stretched);
+                                    head.layout.stretched, !head.layout.objectness);
   Tensor photos({input[0], input[2], input[3], 3}, DType::u8);
   // A model of a fixed batch has the photograph in all of it.
-  for (std::int64_t i = 0; i < input[0]; ++i) letterbox.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>());
+  for (std::int64_t i = 0; i < input[0]; ++i) {
+    letterbox.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>(), impl_->threads);
+  }
   std::promise<PoolAnswer> promise;
   impl_->pool->submit({photos}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
   const PoolAnswer run = promise.get_future().get();
   if (!run.error.empty()) throw Error(run.error);
   std::vector<detail::Candidate> candidates =
-      candidates_of(head, run.outputs[0].values<float>().data(), options, letterbox.width, letterbox.height);
+      candidates_of(head, run.outputs, options, letterbox.width, letterbox.height);
   std::ranges::stable_sort(candidates, std::ranges::greater(), &detail::Candidate::score);
   const auto most = static_cast<std::size_t>(options.most), all = candidates.size();
   candidates.resize(std::min(all, head.layout.nms ? capacity : most));
   Detections result;
   result.device = run.device;
+  result.network_ms = std::chrono::duration<double, std::milli>(run.ran).count();
   result.candidates = static_cast<std::int64_t>(all);
   if (head.layout.nms) {
     result.left_out = static_cast<std::int64_t>(all - candidates.size());
     candidates = suppressed(candidates, options.iou, options.across_classes, head.task == detail::Task::obb, most);
   }
-  for (const detail::Candidate& candidate : candidates) {
-    Detection thing = impl_->detection(run, candidate, letterbox, options.masks);
-    if (thing.mask && thing.mask->area() == 0) continue;  // which the original leaves out too
-    result.found.push_back(std::move(thing));
-  }
+  result.found.resize(candidates.size());
+  impl_->threads.parallel_for(std::ssize(candidates), [&](std::int64_t at, int) {
+    const auto i = static_cast<std::size_t>(at);
+    result.found[i] = impl_->detection(run, candidates[i], letterbox, options.masks);
+  });
+  // What has no pixel, one run of zeros, the original leaves out too.
+  std::erase_if(result.found, [](const Detection& thing) { return thing.mask && thing.mask->runs.size() == 1; });
   return result;
 }
 

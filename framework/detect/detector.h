@@ -38,7 +38,6 @@ struct Mask {
   std::vector<std::uint32_t> runs;
 
   LAMINA_API std::vector<std::uint8_t> pixels() const;  ///< 0 or 1, [height, width]
-  LAMINA_API std::int64_t area() const;
 };
 
 /// A thing that was found.
@@ -67,6 +66,7 @@ struct Detections {
   std::int64_t candidates = 0;  ///< boxes above the confidence
   std::int64_t left_out = 0;    ///< of them, those below the best 30,000, which were not looked at
   Device device;                ///< that ran the network
+  double network_ms = 0;        ///< milliseconds that it took, photograph up and answer down
 };
 
 /// How a Detector is made.

@@ -68,11 +68,9 @@ T noted(const Model& model, const std::string& key) {
 }
 
 std::pair<int, int> two_extents(const Model& model, const std::string& key) {
-  const auto list = noted<std::vector<int>>(model, key);
-  if (list.empty()) return {};
-  const auto bad = [](int extent) { return extent < 1 || extent > 10000; };
-  if (list.size() == 2 && std::ranges::none_of(list, bad)) return {list[0], list[1]};
-  fail("metadata: expected ", key, " of two numbers from 1 to 10000, got ", quote(model.metadata.at(key)));
+  const auto both = noted<std::pair<int, int>>(model, key);
+  if (std::min(both.first, both.second) >= 0 && std::max(both.first, both.second) <= 10000) return both;
+  fail("metadata: expected ", key, " of two numbers up to 10000, got ", quote(model.metadata.at(key)));
 }
 
 /// By number, of {0: 'a', 2: 'c'} or ['a', 'b', 'c'].

@@ -9,6 +9,9 @@ namespace {
 struct Between {
   int first = 0, second = 0;
   float part = 0;
+  int end = 0;  // of the pixels that lie between these two
+
+  float mix(const float* values) const { return (1 - part) * values[first] + part * values[second]; }
 };
 
 /// An axis that is resized: of each pixel that is wanted, which two it lies between.
@@ -27,25 +30,13 @@ struct Axis {
       if (i == begin) first = before + low;
       pixels.push_back({before + low - first, before + std::min(low + 1, in - 1) - first, part});
     }
+    for (std::size_t i = pixels.size(); i-- > 0;) {
+      const bool last = i + 1 == pixels.size() || pixels[i + 1].first != pixels[i].first;
+      pixels[i].end = last ? static_cast<int>(i) + 1 : pixels[i + 1].end;
+    }
     count = pixels.back().second + 1;
   }
 };
-
-/// What the axes need of a plane, resized.
-std::vector<float> resized(const std::vector<float>& plane, const Axis& x, const Axis& y) {
-  std::vector<float> result;
-  for (const Between& row : y.pixels) {
-    const float* upper = plane.data() + std::ptrdiff_t{row.first} * x.count;
-    const float* lower = plane.data() + std::ptrdiff_t{row.second} * x.count;
-    for (const Between& column : x.pixels) {
-      const auto mixed = [&](const float* line) {
-        return (1 - column.part) * line[column.first] + column.part * line[column.second];
-      };
-      result.push_back((1 - row.part) * mixed(upper) + row.part * mixed(lower));
-    }
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -63,12 +54,10 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
   if (left >= right || top >= bottom) return mask;
   // A plane's pixels are `across` of the input's; enlarged until the padding is a whole number of them on either side.
   const int across = std::max(1, letterbox.width / plane_width);
-  const auto uneven = [&](int zoom) {
-    const auto cuts = [&](int margin) { return margin * zoom % across != 0 || margin / 2 * zoom % across != 0; };
-    return cuts(letterbox.width - letterbox.inner_width) || cuts(letterbox.height - letterbox.inner_height);
-  };
   int zoom = 1;
-  while (zoom < across && uneven(zoom)) zoom *= 2;
+  for (const int margin : {letterbox.width - letterbox.inner_width, letterbox.height - letterbox.inner_height}) {
+    while (zoom < across && (margin * zoom % across != 0 || margin / 2 * zoom % across != 0)) zoom *= 2;
+  }
   const Letterbox inner(mask.width, mask.height, zoom * plane_width, zoom * plane_height, letterbox.stretched);
   const Axis x2(inner.inner_width, mask.width, left, right, inner.left);
   const Axis y2(inner.inner_height, mask.height, top, bottom, inner.top);
@@ -84,19 +73,39 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
     }
     from += std::ptrdiff_t{plane_height} * plane_width;
   }
-  const std::vector<float> values = resized(resized(plane, x1, y1), x2, y2);
+  // Both planes lie column by column from here on, as the runs of a mask do.
+  std::vector<float> enlarged, column(static_cast<std::size_t>(y1.count));
+  for (const Between& x : x1.pixels) {
+    const float* row = plane.data();
+    for (float& value : column) value = x.mix(row), row += x1.count;
+    for (const Between& y : y1.pixels) enlarged.push_back(y.mix(column.data()));
+  }
   std::int64_t end = 0;  // of the run of ones that came last
   mask.runs.clear();
+  const auto add = [&](std::int64_t at, int count) {
+    if (mask.runs.empty() || at != end) {
+      mask.runs.push_back(static_cast<std::uint32_t>(at - end));
+      mask.runs.push_back(0);
+    }
+    mask.runs.back() += static_cast<std::uint32_t>(count);
+    end = at + count;
+  };
+  column.resize(static_cast<std::size_t>(y2.count));
+  const Between* const rows = y2.pixels.data();
   for (int x = left; x < right; ++x) {
-    for (int y = top; y < bottom; ++y) {
-      if (!(values[static_cast<std::size_t>((y - top) * std::int64_t{right - left} + x - left)] > 0)) continue;
-      const std::int64_t at = std::int64_t{x} * mask.height + y;
-      if (mask.runs.empty() || at != end) {
-        mask.runs.push_back(static_cast<std::uint32_t>(at - end));
-        mask.runs.push_back(0);
-      }
-      ++mask.runs.back();
-      end = at + 1;
+    const Between& between = x2.pixels[static_cast<std::size_t>(x - left)];
+    const float* here = enlarged.data() + std::ptrdiff_t{between.first} * y2.count;
+    const float* next = enlarged.data() + std::ptrdiff_t{between.second} * y2.count;
+    for (int y = 0; y < y2.count; ++y) {
+      column[static_cast<std::size_t>(y)] = (1 - between.part) * here[y] + between.part * next[y];
+    }
+    const float* const value = column.data();
+    for (int y = 0; y < bottom - top;) {
+      const Between& down = rows[y];
+      const bool inside = value[down.first] > 0, same = inside == (value[down.second] > 0);
+      const int stop = same ? down.end : y + 1;  // all that lies between two of a mind is of theirs
+      if (same ? inside : down.mix(value) > 0) add(std::int64_t{x} * mask.height + top + y, stop - y);
+      y = stop;
     }
   }
   mask.runs.push_back(static_cast<std::uint32_t>(std::int64_t{mask.width} * mask.height - end));
@@ -109,20 +118,12 @@ namespace lamina {
 
 std::vector<std::uint8_t> Mask::pixels() const {
   std::vector<std::uint8_t> result(static_cast<std::size_t>(width) * static_cast<std::size_t>(height));
+  const auto w = static_cast<std::size_t>(width), h = static_cast<std::size_t>(height);
   std::size_t at = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    for (std::uint32_t k = 0; k < runs[i]; ++k, ++at) {
-      const auto h = static_cast<std::size_t>(height);
-      if (i % 2 == 1) result[at % h * static_cast<std::size_t>(width) + at / h] = 1;
-    }
+    for (const std::size_t end = at + runs[i]; at < end; ++at) result[at % h * w + at / h] = i % 2;
   }
   return result;
-}
-
-std::int64_t Mask::area() const {
-  std::int64_t sum = 0;
-  for (std::size_t i = 1; i < runs.size(); i += 2) sum += runs[i];
-  return sum;
 }
 
 }  // namespace lamina

@@ -13,10 +13,6 @@
 /// their numbers to the boxes that stay.
 namespace lamina::detail {
 
-/// The picture resized as OpenCV 4 and 5 do it with INTER_LINEAR, to the bit: two taps a side in fixed point, no
-/// antialias. `out`: RGB, rows `stride` bytes apart.
-LAMINA_API void resize_linear(const ImageView& image, int width, int height, std::uint8_t* out, std::size_t stride);
-
 /// Where a photograph lies in a network's input: whole and in the middle, or stretched over all of it.
 struct Letterbox {
   int width = 0, height = 0;              // of the input
@@ -24,15 +20,15 @@ struct Letterbox {
   int inner_width = 0, inner_height = 0;  // of the photograph within the input
   int left = 0, top = 0;                  // of it
   bool stretched = false;
+  // Of the way back: input pixels for one of the photograph, and where it begins.
+  float gain_x = 0, gain_y = 0, zero_x = 0, zero_y = 0;
 
-  Letterbox(int photo_width, int photo_height, int width, int height, bool stretched);
+  /// `whole`: the way back is from the pixels that the photograph fills, not from where it would lie to the fraction.
+  Letterbox(int photo_width, int photo_height, int width, int height, bool stretched, bool whole = true);
 
-  /// Input pixels for one of the photograph.
-  float gain_x() const { return static_cast<float>(static_cast<double>(inner_width) / photo_width); }
-  float gain_y() const { return static_cast<float>(static_cast<double>(inner_height) / photo_height); }
   /// From the input's pixels to the photograph's.
-  float x(float place) const { return (place - static_cast<float>(left)) / gain_x(); }
-  float y(float place) const { return (place - static_cast<float>(top)) / gain_y(); }
+  float x(float place) const { return (place - zero_x) / gain_x; }
+  float y(float place) const { return (place - zero_y) / gain_y; }
   /// The same, within the photograph; where it is stretched its detectors do not mind.
   float held_x(float place) const {
     return stretched ? x(place) : std::clamp(x(place), 0.0f, static_cast<float>(photo_width));
@@ -41,8 +37,9 @@ struct Letterbox {
     return stretched ? y(place) : std::clamp(y(place), 0.0f, static_cast<float>(photo_height));
   }
 
-  /// Of a consistent view of the photograph's size.
-  void draw(const ImageView& image, std::span<std::uint8_t> out) const;  // [height, width, 3]
+  /// Of a consistent view of the photograph's size: resized as OpenCV 4 and 5 do it with INTER_LINEAR, to the bit: two
+  /// taps a side in fixed point, no antialias.
+  void draw(const ImageView& image, std::span<std::uint8_t> out, ThreadPool& threads) const;  // [height, width, 3]
 };
 
 enum class Task : std::uint8_t { detect, segment, pose, obb };
@@ -77,13 +74,17 @@ struct ExportNotes {
 struct Head {
   Layout layout;
   Task task = Task::detect;
-  std::int64_t boxes = 0, values = 0;  // of the first output
+  std::int64_t boxes = 0, values = 0;  // of the first output; and after `choose_best` of what comes in its place
   std::int64_t classes = 0;            // 0: not known (end to end)
   std::int64_t extras = 0;             // numbers behind the scores
   std::int64_t points = 0, point_values = 0;
 
   /// Throws Error for outputs that are no detector's, saying what they may be, and where the notes contradict them.
   Head(const ExportNotes& notes, std::span<const Shape> outputs);
+
+  /// Adds to the graph what leaves of each box but the box, its best score, the extras, and in an output of its own its
+  /// best class: the device that runs the network does that, and a fraction of the numbers comes down to the host.
+  void choose_best(Graph& graph, Value output);
 
   /// Of the first output's numbers, of one photograph: one of a box's, and one of those behind the scores.
   float at(const float* data, std::int64_t box, std::int64_t value) const {
@@ -106,8 +107,8 @@ struct Candidate {
 
 /// The boxes above the confidence that is asked for, of a wanted class, in the output's order; `width` and `height` are
 /// the input's. Throws Error where a score or such a box is no number.
-std::vector<Candidate> candidates_of(const Head& head, const float* data, const DetectOptions& options, int width,
-                                     int height);
+std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> outputs, const DetectOptions& options,
+                                     int width, int height);
 
 /// Of sorted candidates the first `most` that do not overlap better ones by more than `iou`: torchvision's `nms` with
 /// its order and its ties, of each class by itself or across all. Of turned boxes the overlap is that of their

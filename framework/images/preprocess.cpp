@@ -148,10 +148,6 @@ Image resize_and_crop(const ImageView& image, const Preprocess& settings) {
   return result;
 }
 
-Image resize_and_crop(const Image& image, const Preprocess& settings) {
-  return resize_and_crop(ImageView(image), settings);
-}
-
 void normalize_into(const Image& image, const Preprocess& settings, std::span<float> out) {
   validate(settings);
   detail::require_consistent(image);
@@ -172,8 +168,6 @@ Tensor preprocess(const ImageView& image, const Preprocess& settings) {
   normalize_into(seen, settings, result.values<float>());
   return result;
 }
-
-Tensor preprocess(const Image& image, const Preprocess& settings) { return preprocess(ImageView(image), settings); }
 
 Tensor load_image(const std::string& path, const Preprocess& settings, const ImageOptions& options) {
   return preprocess(read_image(path, options), settings);

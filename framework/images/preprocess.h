@@ -66,14 +66,15 @@ LAMINA_API Preprocess letterbox(int size);
 /// differently where a picture taller than twice its width is made smaller: see resize.h). Computes no pixel
 /// outside the crop, so neither time nor memory depend on how long the long side is.
 /// Throws Error if a setting is out of range or the image is inconsistent.
-LAMINA_API Image resize_and_crop(const Image& image, const Preprocess& settings);
+///
+/// The picture may be an Image, or in memory of yours, a camera's frame in its own format: other formats are converted
+/// row by row as they are read; the picture is not copied.
+LAMINA_API Image resize_and_crop(const ImageView& image, const Preprocess& settings);
 
-/// The same of a picture in memory of yours, a camera's frame in its own format, into memory of yours, red, green and
-/// blue side by side: what a Plan compiled with `photos` takes. Other formats are converted row by row as they are
-/// read; the picture is not copied. Throws Error as above, and unless `out` has 3 * crop * crop elements.
+/// The same into memory of yours, red, green and blue side by side: what a Plan compiled with `photos` takes. Throws
+/// Error as above, and unless `out` has 3 * crop * crop elements.
 LAMINA_API void resize_and_crop(const ImageView& image, const Preprocess& settings,
                                 std::span<std::uint8_t> out);  // [crop, crop, 3]
-LAMINA_API Image resize_and_crop(const ImageView& image, const Preprocess& settings);
 
 /// A part of a picture, in its pixels. What lies beyond its edges is padding.
 struct Window {
@@ -91,7 +92,6 @@ LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
                                std::span<float> out);  // [3, crop, crop]
 
 /// Both steps: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
-LAMINA_API Tensor preprocess(const Image& image, const Preprocess& settings);
 LAMINA_API Tensor preprocess(const ImageView& image, const Preprocess& settings);
 
 /// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.

@@ -48,15 +48,14 @@ Taps make_taps(std::int64_t in, std::int64_t out, std::int64_t from, int outputs
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double filter_scale = std::max(scale, 1.0);
   const double inverse = 1.0 / filter_scale;
-  const double support = filter_scale;
 
   Taps taps;
   taps.begin.push_back(0);
   std::vector<double> triangle;
   for (std::int64_t i = from; i < from + outputs; ++i) {
     const double center = rounded((static_cast<double>(i) + 0.5) * scale);
-    std::int64_t first = std::max<std::int64_t>(0, static_cast<std::int64_t>(center - support + 0.5));
-    const std::int64_t last = std::min(in, static_cast<std::int64_t>(center + support + 0.5));
+    std::int64_t first = std::max<std::int64_t>(0, static_cast<std::int64_t>(center - filter_scale + 0.5));
+    const std::int64_t last = std::min(in, static_cast<std::int64_t>(center + filter_scale + 0.5));
     triangle.clear();
     double sum = 0;
     for (std::int64_t x = first; x < last; ++x) {
@@ -86,17 +85,11 @@ std::uint8_t to_pixel(std::uint32_t sum) {
   return static_cast<std::uint8_t>(std::min<std::uint32_t>(sum >> fraction_bits, 255));
 }
 
-/// Where a pass writes: RGB, rows `stride` bytes apart.
-struct Target {
-  std::uint8_t* data = nullptr;
-  std::size_t stride = 0;
-};
-
-/// Rows [first, first + count) of what is read.
-void horizontal_pass(RowReader& source, const Range& rows, const Taps& taps, const Target& target) {
+/// Rows [first, first + count) of what is read, as RGB into rows `stride` bytes apart.
+void horizontal_pass(RowReader& source, const Range& rows, const Taps& taps, std::uint8_t* target, std::size_t stride) {
   for (std::size_t y = 0; y < rows.count; ++y) {
     const std::uint8_t* row = source.row(rows.first + y);
-    std::uint8_t* out = target.data + y * target.stride;
+    std::uint8_t* out = target + y * stride;
     for (std::size_t i = 0; i < taps.first.size(); ++i, out += 3) {
       const std::uint8_t* pixel = row + taps.first[i] * 3;
       std::uint32_t red = one_half, green = one_half, blue = one_half;
@@ -114,7 +107,8 @@ void horizontal_pass(RowReader& source, const Range& rows, const Taps& taps, con
   }
 }
 
-void vertical_pass(RowReader& source, std::size_t row_bytes, const Taps& taps, const Target& target) {
+void vertical_pass(RowReader& source, std::size_t row_bytes, const Taps& taps, std::uint8_t* target,
+                   std::size_t stride) {
   std::vector<std::uint32_t> sums(row_bytes);
   for (std::size_t i = 0; i < taps.first.size(); ++i) {
     std::fill(sums.begin(), sums.end(), one_half);
@@ -125,22 +119,9 @@ void vertical_pass(RowReader& source, std::size_t row_bytes, const Taps& taps, c
       std::uint32_t* const sum = sums.data();
       for (std::size_t x = 0; x < row_bytes; ++x) sum[x] += row[x] * weight;
     }
-    std::transform(sums.begin(), sums.end(), target.data + i * target.stride, to_pixel);
+    std::transform(sums.begin(), sums.end(), target + i * stride, to_pixel);
   }
 }
-
-/// What lies between the two passes.
-struct Between {
-  Between(std::size_t w, std::size_t h) : width(w), height(h), rgb(w * h * 3) {}
-
-  Target target() { return {rgb.data(), width * 3}; }
-  RowReader reader() const {
-    return {{.data = rgb.data(), .width = static_cast<int>(width), .height = static_cast<int>(height)}, 0, width};
-  }
-
-  std::size_t width, height;
-  std::vector<std::uint8_t> rgb;  // [height, width, 3]
-};
 
 }  // namespace
 
@@ -155,19 +136,20 @@ void resize_bilinear(const ImageView& image, std::int64_t width, std::int64_t he
   const Range used_columns = columns.rebase();
   RowReader source(image, used_columns.first, used_columns.count);
   const auto out_width = static_cast<std::size_t>(region.width), out_height = static_cast<std::size_t>(region.height);
-
-  if (resizes_vertically_first(image, width, height)) {
-    Between shortened(used_columns.count, out_height);
-    vertical_pass(source, used_columns.count * 3, rows, shortened.target());
-    RowReader reader = shortened.reader();
-    horizontal_pass(reader, {0, out_height}, columns, {out, stride});
-    return;
+  const bool down_first = resizes_vertically_first(image, width, height);
+  const Range used_rows = down_first ? Range{0, out_height} : rows.rebase();
+  const std::size_t across = down_first ? used_columns.count : out_width;
+  std::vector<std::uint8_t> between(across * used_rows.count * 3);  // the two passes
+  RowReader reader(
+      {.data = between.data(), .width = static_cast<int>(across), .height = static_cast<int>(used_rows.count)}, 0,
+      across);
+  if (down_first) {
+    vertical_pass(source, across * 3, rows, between.data(), across * 3);
+    horizontal_pass(reader, used_rows, columns, out, stride);
+  } else {
+    horizontal_pass(source, used_rows, columns, between.data(), across * 3);
+    vertical_pass(reader, across * 3, rows, out, stride);
   }
-  const Range used_rows = rows.rebase();
-  Between narrowed(out_width, used_rows.count);
-  horizontal_pass(source, used_rows, columns, narrowed.target());
-  RowReader reader = narrowed.reader();
-  vertical_pass(reader, out_width * 3, rows, {out, stride});
 }
 
 Image resize_bilinear(const ImageView& image, std::int64_t width, std::int64_t height, const Region& region) {

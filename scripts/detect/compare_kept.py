@@ -6,7 +6,7 @@
 
 A line for each export: how many things, and the largest differences of what is the same thing: box or point in pixels,
 score, 1 - IoU of masks; behind it, how far ONNX Runtime with and without its optimisations differs from itself. With
---time how long a photograph takes before, in and behind the network.
+--time how long a photograph takes, and the network in it.
 """
 
 import argparse
@@ -101,18 +101,18 @@ def compare(folder, expected, options):
 
 
 def times(folder, model, options):
-    """Milliseconds before, in and behind the network: medians of each photograph that is given for that, again and again."""
+    """Milliseconds, and the network's: medians of each photograph that is given for that, again and again."""
     for photo in sorted(folder.glob("time-*.jpg")):
         answer = subprocess.run([options.lamina, "detect", *[photo] * 30, "--model", model, "--no-pictures", "--device",
                                  options.device, *options.more], capture_output=True, text=True)
-        found = re.findall(r"([0-9]+x[0-9]+): (.*); ([0-9.]+) \+ ([0-9.]+) \+ ([0-9.]+) ms", answer.stdout)
+        found = re.findall(r"([0-9]+x[0-9]+): (.*); ([0-9.]+) ms, the network ([0-9.]+),", answer.stdout)
         if not found:
             yield f"| {model.stem} | {(answer.stderr or answer.stdout).strip().splitlines()[-1:]} |"
             continue
-        before, network, behind = np.median(np.array([line[2:] for line in found[5:]], float), axis=0)
+        whole, network = np.median(np.array([line[2:] for line in found[5:]], float), axis=0)
         things = sum(int(count) for count in re.findall(r"(\d+) [^,]+(?:,|$)", found[-1][1]))
-        yield (f"| {model.stem} {' '.join(options.more)} | {found[-1][0]} | {things} | {before:.2f} | {network:.2f} | {behind:.2f} | "
-               f"{100 * (before + behind) / network:.0f} % |")
+        yield (f"| {model.stem} {' '.join(options.more)} | {found[-1][0]} | {things} | {whole:.2f} | {network:.2f} | "
+               f"{100 * (whole - network) / network:.0f} % |")
 
 
 def main():
@@ -134,7 +134,7 @@ def main():
         print(line, flush=True)
     for i, model in enumerate(options.time):
         if i == 0:
-            print("| model | photograph | things | ms before | network | behind | before + behind |\n" + "|---" * 7 + "|")
+            print("| model | photograph | things | ms | of them the network | the rest, of it |\n" + "|---" * 6 + "|")
         for line in times(options.folder, model, options):
             print(line, flush=True)
     sys.exit(failed > 0)

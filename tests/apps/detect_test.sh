@@ -10,7 +10,7 @@ golden=$source/tests/golden/detect
 cp "$source/docs/images/coffee.png" photo.png
 
 # a picture, without an option
-expect 0 'photo.png: 600x400: [0-9]+ (cat|dog|it.s).*; [0-9]+ ms on cpu' detect photo.png --model "$golden/raw.onnx" --device cpu
+expect 0 'photo.png: 600x400: [0-9]+ (cat|dog|it.s).*; [0-9.]+ ms, the network [0-9.]+, on cpu' detect photo.png --model "$golden/raw.onnx" --device cpu
 check 'the picture is a PNG' grep -q PNG <(head -c 8 photo-detections.png)
 check 'the picture is not the photograph' test "$(cksum <photo.png)" != "$(cksum <photo-detections.png)"
 for task in segment pose obb end2end queries; do

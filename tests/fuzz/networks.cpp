@@ -77,7 +77,7 @@ void model(Bytes input) {
     if (model.preprocess && model.preprocess->crop <= 64) {
       Preprocess settings = *model.preprocess;
       settings.resize = std::min(settings.resize, 1024);
-      (void)preprocess({5, 7, std::vector<std::uint8_t>(3 * 5 * 7, 9)}, settings);
+      (void)preprocess(Image{5, 7, std::vector<std::uint8_t>(3 * 5 * 7, 9)}, settings);
     }
     (void)model.graph.summary();
     run_network(model.graph, variant_of(input));

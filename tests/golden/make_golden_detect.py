@@ -45,7 +45,7 @@ def letterbox(photo_w, photo_h, w=WIDTH, h=HEIGHT):
     return inner_w, inner_h, round((w - inner_w) / 2 - 0.1), round((h - inner_h) / 2 - 0.1)
 
 
-def write_model(name, outputs, metadata, batch=1):
+def write_model(name, outputs, metadata, batch=1, sides=(HEIGHT, WIDTH)):
     """A network that answers with these arrays, whatever it is shown."""
     nodes = [helper.make_node("ReduceSum", ["images"], ["sum"], keepdims=0),
              helper.make_node("Mul", ["sum", "zero"], ["nothing"])]
@@ -56,7 +56,7 @@ def write_model(name, outputs, metadata, batch=1):
         constants.append(numpy_helper.from_array(array, f"answer{i}"))
         nodes.append(helper.make_node("Add", ["nothing", f"answer{i}"], [f"output{i}"]))
         values.append(helper.make_tensor_value_info(f"output{i}", TensorProto.FLOAT, array.shape))
-    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, HEIGHT, WIDTH])
+    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, *sides])
     model = helper.make_model(helper.make_graph(nodes, name, [images], values, constants), ir_version=8,
                               opset_imports=[helper.make_opsetid("", 17)])
     helper.set_model_props(model, {k: str(v) for k, v in metadata.items()})
@@ -142,6 +142,7 @@ def main():
     raw = np.concatenate([boxes, scores], 1)
     write_model("raw", [raw.T[None]], {"task": "detect", "names": names, "stride": 32, "imgsz": [HEIGHT, WIDTH]})
     write_model("bare", [raw.T[None]], {}, batch=2)
+    write_model("open", [raw.T[None]], {"names": names, "imgsz": [HEIGHT, WIDTH]}, sides=("height", "width"))
     expect("raw", kept, placed(kept, photo))
     expect("wide", kept, placed(kept, (150, 41)))
     across = best_of(upright, scores, 0.2, True)[0]
@@ -188,6 +189,16 @@ def main():
     expect("queries", sure, corners(relative[sure]) * (*photo, *photo))
     every = np.array([i for i in order])
     expect("queries_by_class", every, corners(relative[every]) * (*photo, *photo))
+
+    # YOLOv5's own repository: a factor of all scores, and its way back, from where the fractions of pixels would lie.
+    many = draw_boxes(1100)
+    sure, shares = rng.uniform(0, 1, (1100, 1)).astype(np.float32), rng.uniform(0, 1, (1100, CLASSES)).astype(np.float32) ** 3
+    write_model("objectness", [np.concatenate([many, sure, shares], 1)[None]], {"stride": 32, "names": names})
+    kept, score, label = best_of(corners(many), sure * shares)
+    gain = min(WIDTH / photo[0], HEIGHT / photo[1])
+    margin = np.array([WIDTH - photo[0] * gain, HEIGHT - photo[1] * gain]) / 2
+    placed = ((corners(many)[kept].reshape(-1, 2, 2) - margin) / gain).clip(0, photo)
+    expect("objectness", kept, placed.reshape(-1, 4), score, label)
     save_file(want, HERE / "expected.safetensors")
 
 

@@ -148,7 +148,7 @@ TEST(Preprocess, StretchesWhereTheAspectIsIgnored) {
 }
 
 TEST(Preprocess, APhotoOfOnePixelFillsThePicture) {
-  const Image image = resize_and_crop({1, 1, {10, 20, 30}}, torchvision_imagenet());
+  const Image image = resize_and_crop(Image{1, 1, {10, 20, 30}}, torchvision_imagenet());
   ASSERT_EQ(image.rgb.size(), 224u * 224 * 3);
   for (std::size_t i = 0; i < image.rgb.size(); ++i) ASSERT_EQ(image.rgb[i], 10 * (i % 3 + 1));
 }

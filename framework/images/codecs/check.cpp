@@ -14,25 +14,6 @@ constexpr std::uint32_t chunk_type(const char (&name)[5]) {
   return type;
 }
 
-/// Samples of a pixel, by a PNG's colour type.
-std::uint64_t png_channels(std::uint32_t colour) { return colour == 2 ? 3 : colour == 4 ? 2 : colour == 6 ? 4 : 1; }
-
-/// What stb_image has at once: the compressed data, collected in a buffer that doubles, and what they expand to; then
-/// that and the samples; then those and as many of 8 bits or the palette's colours; then RGB twice, or RGBA and RGB.
-std::uint64_t png_memory(std::uint64_t pixels, std::uint64_t expanded, std::uint64_t compressed, std::uint32_t depth,
-                         std::uint32_t colour, bool alpha) {
-  const std::uint64_t samples = pixels * png_channels(colour);
-  const std::uint64_t unpacked = depth == 16 ? 2 * samples : samples;
-  return std::max({2 * compressed + expanded, expanded + unpacked + (colour == 3 ? 4 * pixels : 0), unpacked + samples,
-                   samples + 3 * pixels, (alpha ? 7 : 6) * pixels});
-}
-
-/// libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients of two bytes it
-/// collects.
-std::uint64_t jpeg_memory(std::uint64_t pixels, std::uint64_t samples, bool several_scans) {
-  return 3 * pixels + (several_scans ? 2 * samples : 0);
-}
-
 }  // namespace
 
 // https://www.w3.org/TR/png-3: signature, then chunks of length, type, data and CRC, from IHDR to IEND.
@@ -70,12 +51,17 @@ ImageSize check_png(const EncodedImage& file) {
   }
   // Deflate shrinks 1032-fold at best, so a giant with too little behind it is known before it is allocated.
   const std::uint64_t pixels = static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
-  const std::uint64_t expanded = pixels * png_channels(colour) * depth / 8;
+  const std::uint64_t samples = pixels * (colour == 2 ? 3u : colour == 4 ? 2u : colour == 6 ? 4u : 1u);
+  const std::uint64_t expanded = samples * depth / 8, unpacked = depth == 16 ? 2 * samples : samples;
   if (expanded / 1032 > compressed) {
     file.fail("damaged: ", compressed, " bytes of PNG data cannot hold ", width, " x ", height, " pixels");
   }
-  return {static_cast<int>(width), static_cast<int>(height),
-          png_memory(pixels, expanded, compressed, depth, colour, alpha), alpha};
+  // What stb_image has at once: the compressed data, collected in a buffer that doubles, and what they expand to; then
+  // that and the samples; then those and as many of 8 bits or the palette's colours; then RGB twice, or RGBA and RGB.
+  const std::uint64_t memory =
+      std::max({2 * compressed + expanded, expanded + unpacked + (colour == 3 ? 4 * pixels : 0), unpacked + samples,
+                samples + 3 * pixels, (alpha ? 7 : 6) * pixels});
+  return {static_cast<int>(width), static_cast<int>(height), memory, alpha};
 }
 
 // ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.
@@ -143,7 +129,9 @@ ImageSize check_jpeg(const EncodedImage& file) {
     file.fail("a JPEG of four channels is read only if Adobe's marker says which; save it as RGB");
   }
   const std::uint64_t pixels = static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-  size.memory = jpeg_memory(pixels, pixels * area / largest_area, progressive || scans > 1);
+  // libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients of two bytes it
+  // collects.
+  size.memory = 3 * pixels + (progressive || scans > 1 ? 2 * (pixels * area / largest_area) : 0);
   return size;
 }
 
