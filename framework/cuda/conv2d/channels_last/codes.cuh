@@ -11,8 +11,6 @@
 
 namespace lamina::cuda::channels_last {
 
-inline constexpr int code_box_pixels = 32;
-
 /// A thread's two channels, and what becomes of their sums.
 struct CodePair {
   int channel;
@@ -58,29 +56,55 @@ struct CodePair {
   }
 };
 
-/// Boxes of 32 pixels by 64 channels, under the swizzle of 64 bytes: eight rows of one matrix meet all banks once.
-/// `turn`: those stored before, from the two buffers in turn.
-/// `codes(sums)`: those of CodePair.
+/// A warpgroup's rows of 64 channels in shared memory, `pixels` of them from `first` on, as far as they are there, in
+/// pieces of 8 bytes or, where pixels do not lie so, of 2.
+template <class Piece>
+__device__ __forceinline__ void copy_rows(const Arguments& args, std::uint32_t buffer, int first_filter, int first,
+                                          int pixels, int thread) {
+  constexpr int size = sizeof(Piece);
+  const int width = min(block_filters, args.geometry.out_channels - first_filter) / size;
+  auto* const output = static_cast<std::uint8_t*>(args.output) + first_filter;
+  for (int i = thread; i < pixels * width; i += 128) {
+    const int row = i / width, byte = (i - row * width) * size;
+    if (first + row >= args.pixels) break;
+    const int place = row * block_filters + (byte / 16 ^ row / 2 % 4) * 16 + byte % 16;
+    *reinterpret_cast<Piece*>(output + static_cast<std::int64_t>(first + row) * args.out_pitch + byte) =
+        ptx::load_shared<Piece>(buffer + static_cast<std::uint32_t>(place));
+  }
+}
+
+/// Boxes of pixels by 64 channels, under the swizzle of 64 bytes: eight rows of one matrix meet all banks once. `turn`:
+/// those stored before, from the two buffers in turn. `codes(sums)`: those of CodePair.
 template <int n, class Finished>
 __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtensorMap& map, const StoreBuffers& shared,
                                             int group, int first_filter, int first_pixel, const int (&d)[n / 2],
                                             unsigned& turn, const Finished& codes) {
-  constexpr int row_bytes = block_filters;
+  constexpr int pixels = code_box_pixels(n), row_bytes = block_filters;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
-  const std::uint32_t buffers = ptx::shared_address(shared.stores) +
-                                (static_cast<unsigned>(group) << args.log2_buffers) * code_box_pixels * step_bytes;
+  const std::uint32_t buffers =
+      ptx::shared_address(shared.stores) + (static_cast<unsigned>(group) << args.log2_buffers) * code_buffer_bytes;
 #pragma unroll
-  for (int first = 0; first < n / 8; first += code_box_pixels / 8, ++turn) {
-    const std::uint32_t buffer = buffers + turn % 2 * (code_box_pixels * step_bytes);
+  for (int first = 0; first < n / 8; first += pixels / 8, ++turn) {
+    const std::uint32_t buffer = buffers + turn % 2 * code_buffer_bytes;
     if (thread == 0) ptx::bulk_wait_read<1>();
     ptx::sync_warpgroup(group + 1);
-    std::uint32_t m[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) m[i] = codes(d + 4 * (first + i));
-    ptx::store_transposed(buffer + static_cast<std::uint32_t>(lane * row_bytes + (warp ^ lane / 2 % 4) * 16), m);
+    for (int j = 0; j < pixels / 8; j += 4) {
+      std::uint32_t m[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) m[i] = codes(d + 4 * (first + j + i));
+      const int row = j * 8 + lane;
+      ptx::store_transposed(buffer + static_cast<std::uint32_t>(row * row_bytes + (warp ^ lane / 2 % 4) * 16), m);
+    }
     ptx::fence_async_proxy();
     ptx::sync_warpgroup(group + 1);
-    if (thread == 0) {
+    if (!args.boxed) {
+      if (args.out_pitch % 8 == 0 && args.geometry.out_channels % 8 == 0) {
+        copy_rows<uint2>(args, buffer, first_filter, first_pixel + first * 8, pixels, thread);
+      } else {
+        copy_rows<std::uint16_t>(args, buffer, first_filter, first_pixel + first * 8, pixels, thread);
+      }
+    } else if (thread == 0) {
       ptx::store_box(map, buffer, first_filter, first_pixel + first * 8);
       ptx::bulk_commit();
     }
@@ -120,16 +144,25 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
     const int first_filter = (walk.filter_tile() * groups + group) * block_filters, pixel = walk.pixel_tile() * n;
     const CodePair pair(args, first_filter);
     int d[n / 2];
-    if (args.is_signed) {
-      multiply<std::int8_t>(args, shared, ring, group, span.count, d);
+    const auto run = [&](auto pieces) {
+      if (args.is_signed) {
+        multiply<std::int8_t, pieces.value>(args, shared, ring, group, span.count, d);
+      } else {
+        multiply<std::uint8_t, pieces.value>(args, shared, ring, group, span.count, d);
+      }
+    };
+    if (args.geometry.in_channels <= step_bytes / 4) {
+      run(std::integral_constant<int, 1>());
+    } else if (args.geometry.in_channels <= step_bytes / 2) {
+      run(std::integral_constant<int, 2>());
     } else {
-      multiply<std::uint8_t>(args, shared, ring, group, span.count, d);
+      run(std::integral_constant<int, 4>());
     }
     if (args.splits > 1) {
       meet(args);
       send_sums<Codes, groups, n>(args, shared, rank, d);
       finish_code_sums<groups, n>(args, shared, rank, pixel, pair);
-    } else if (args.boxed) {
+    } else if (args.ends.end.codes) {
       const auto store = [&](const auto& codes) {
         store_boxes<n>(args, output, shared, group, first_filter, pixel, d, turn, codes);
       };

@@ -191,7 +191,7 @@ std::vector<Tile> make_scaled_tiles() {
           make_tile<T, 3, 96>(),  make_tile<T, 3, 112>()};
 }
 
-/// Those of codes: whole boxes of 32 pixels.
+/// Those of codes.
 inline std::vector<Tile> make_code_tiles() {
   return {make_tile<Codes, 1, 64>(),  make_tile<Codes, 1, 96>(),  make_tile<Codes, 1, 128>(),
           make_tile<Codes, 2, 64>(),  make_tile<Codes, 2, 96>(),  make_tile<Codes, 2, 128>(),

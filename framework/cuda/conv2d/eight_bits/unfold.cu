@@ -4,6 +4,7 @@
 // Shared memory: none. Preconditions: one group; input and rows aligned to the unit. The limit is memory.
 
 #include <algorithm>
+#include <limits>
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
@@ -86,6 +87,69 @@ void start(const ConvGeometry& g, const void* input, std::int64_t pitch, std::ui
                 count, static_cast<const Unit*>(input), static_cast<uint4*>(rows));
 }
 
+struct Strip {
+  ConvGeometry g;
+  std::int64_t pitch;          // of an input pixel
+  int packs, window, columns;  // of a row; bytes of one; pixels of a row in shared memory
+  std::uint8_t padding;
+};
+
+__global__ void __launch_bounds__(threads)
+    unfold_strip_kernel(const __grid_constant__ Strip s, const std::uint8_t* __restrict__ input,
+                        uint4* __restrict__ rows) {
+  extern __shared__ std::uint8_t strip[];  // [KH, columns, C]
+  let_successor_start();
+  const ConvGeometry& g = s.g;
+  const auto image = static_cast<int>(blockIdx.x) / g.out_height,
+             row = static_cast<int>(blockIdx.x) - image * g.out_height;
+  const int line = s.columns * g.in_channels, thread = static_cast<int>(threadIdx.x);
+  const int pack = thread % s.packs, lanes = threads / s.packs;
+  int offset[16];
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+    const int k = min(pack * 16 + j, s.window - 1), tap = k / g.in_channels;
+    const int kh = tap / g.kernel_width, kw = tap - kh * g.kernel_width;
+    offset[j] = kh * line + kw * g.dilation_width * g.in_channels + k - tap * g.in_channels;
+  }
+  wait_for_predecessor();
+  for (int kh = 0; kh < g.kernel_height; ++kh) {
+    const int y = row * g.stride_height - g.padding_height + kh * g.dilation_height;
+    const std::uint8_t* from = input + (static_cast<std::int64_t>(image) * g.in_height + y) * g.in_width * s.pitch;
+    for (int i = thread; i < line; i += threads) {
+      const int pixel = i / g.in_channels, x = pixel - g.padding_width;
+      const bool inside = y >= 0 && y < g.in_height && x >= 0 && x < g.in_width;
+      strip[kh * line + i] = inside ? from[x * s.pitch + i - pixel * g.in_channels] : s.padding;
+    }
+  }
+  __syncthreads();
+  if (thread >= lanes * s.packs) return;
+  uint4* const to = rows + static_cast<std::int64_t>(blockIdx.x) * g.out_width * s.packs + pack;
+  for (int column = thread / s.packs; column < g.out_width; column += lanes) {
+    const std::uint8_t* const first = strip + column * g.stride_width * g.in_channels;
+    Pack<std::uint8_t, 16> bytes;
+#pragma unroll
+    for (int j = 0; j < 16; ++j) bytes.values[j] = first[offset[j]];
+    to[static_cast<std::int64_t>(column) * s.packs] = *reinterpret_cast<const uint4*>(&bytes);
+  }
+}
+
+/// Whether its rows fit into shared memory that every device has; starts it.
+bool start_strip(const ConvGeometry& g, const void* input, std::int64_t pitch, std::uint8_t padding, void* rows,
+                 Stream stream) {
+  const int columns = (g.out_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
+  const Strip strip = {g,       pitch,  static_cast<int>(row_bytes(g) / 16), static_cast<int>(g.reduction()),
+                       columns, padding};
+  const std::int64_t bytes = std::int64_t{g.kernel_height} * columns * g.in_channels;
+  if (bytes > 48 * 1024 || strip.packs > threads || g.batch * g.out_height > std::numeric_limits<int>::max())
+    return false;
+  launch_kernel(unfold_strip_kernel,
+                {.grid = dim3(static_cast<unsigned>(g.batch * g.out_height)),
+                 .block = dim3(threads),
+                 .shared_bytes = static_cast<std::size_t>(bytes)},
+                stream, strip, static_cast<const std::uint8_t*>(input), static_cast<uint4*>(rows));
+  return true;
+}
+
 }  // namespace
 
 std::int64_t row_bytes(const ConvGeometry& g) { return detail::round_up<std::int64_t>(g.reduction(), 16); }
@@ -95,6 +159,7 @@ void unfold(const ConvGeometry& g, const void* input, std::int64_t pitch, std::u
   const auto bits = static_cast<std::uint64_t>(pitch | g.in_channels) | reinterpret_cast<std::uintptr_t>(input);
   if (bits % 16 == 0) return start<uint4>(g, input, pitch, padding, rows, stream);
   if (bits % 4 == 0) return start<std::uint32_t>(g, input, pitch, padding, rows, stream);
+  if (start_strip(g, input, pitch, padding, rows, stream)) return;
   start<std::uint8_t>(g, input, pitch, padding, rows, stream);
 }
 
