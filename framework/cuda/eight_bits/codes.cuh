@@ -105,12 +105,16 @@ struct Results {
   template <bool divide, int n>
   __device__ Codes<n> codes(const float (&values)[n]) const {
     Codes<n> all;
+    if constexpr (n == 1) {
+      all.values[0] = static_cast<std::uint8_t>(code<divide>(values[0]));
+    } else {
 #pragma unroll
-    for (int j = 0; j < n; ++j) {
-      auto& word = all.values[j / 4];
-      const std::uint32_t it = code<divide>(values[j]), place = static_cast<std::uint32_t>(j % 4);
-      word = static_cast<std::remove_reference_t<decltype(word)>>(
-          place == 0 ? it : __byte_perm(word, it, 0x3210u + ((4u - place) << (4 * place))));
+      for (int j = 0; j < n; j += 4) {
+        const auto two = [&](int i) {
+          return __byte_perm(code<divide>(values[i]), code<divide>(values[i + 1]), 0x0040u);
+        };
+        all.values[j / 4] = __byte_perm(two(j), two(j + 2), 0x5410u);
+      }
     }
     return all;
   }

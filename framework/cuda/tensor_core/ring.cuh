@@ -47,9 +47,9 @@ __device__ __forceinline__ void wgmma_in_turn(Sum (&d)[count], std::uint64_t a, 
 }
 
 /// A warpgroup's products over `steps` stages, whose landing `full` counts: d = their sum. `operands(stage)` says where
-/// they are, of which the first `pieces` of 32 bytes of K are not all zeros; `release(stage)` is called when a stage
+/// they are; `release(stage)` is called when a stage
 /// has been read, while the next one's products run. Returns the last stage, which is still to be released.
-template <class T, int max_columns, int pieces = 4, class R, class Sum, int count, class Operands, class Release>
+template <class T, int max_columns, class R, class Sum, int count, class Operands, class Release>
 __device__ __forceinline__ int multiply_stages(R& ring, std::uint64_t* full, int steps, Sum (&d)[count],
                                                Operands&& operands, Release&& release) {
   int previous = 0;
@@ -58,7 +58,7 @@ __device__ __forceinline__ int multiply_stages(R& ring, std::uint64_t* full, int
     const StageOperands at = operands(ring.stage);
     ptx::wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < pieces; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
+    for (int i = 0; i < 4; ++i) {  // 32 bytes of K each; addresses in a descriptor count 16
       wgmma_in_turn<T, max_columns>(d, at.a + static_cast<unsigned>(2 * i), at.b + static_cast<unsigned>(2 * i),
                                     step > 0 || i > 0);
     }

@@ -78,9 +78,8 @@ __host__ __device__ constexpr int barrier_offset(int ring_bytes, int store_bytes
   return behind > landing ? behind : landing;
 }
 
-/// Codes leave in boxes of so many of a tile's pixels, of 64 channels each: whole ones.
-inline constexpr int code_buffer_bytes = 64 * block_filters;
-__host__ __device__ constexpr int code_box_pixels(int tile_pixels) { return tile_pixels % 64 == 0 ? 64 : 32; }
+/// Codes leave in boxes of so many of a tile's pixels, of 64 channels each.
+inline constexpr int code_box_pixels = 32;
 
 /// Tiles that are rectangles, whose pixels come with their halo, all that their windows reach, as one box for each slab
 /// (halo/kernel.cuh).

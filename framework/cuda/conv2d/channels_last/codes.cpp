@@ -153,8 +153,7 @@ class ChannelsLastCodes final : public Operator {
       }
       CUtensorMap input = input_map(args.geometry, Operand::codes, choice_.tile.pixels, args.input), output = input;
       if (args.boxed) {
-        output =
-            output_map(args.geometry, DType::u8, code_box_pixels(choice_.tile.pixels), args.out_pitch, args.output);
+        output = output_map(args.geometry, DType::u8, code_box_pixels, args.out_pitch, args.output);
       }
       void* arguments[] = {&args, &input, &output, &output};
       launch_kernel(choice_.tile.kernel,

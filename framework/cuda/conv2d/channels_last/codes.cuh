@@ -75,30 +75,26 @@ __device__ __forceinline__ void copy_rows(const Arguments& args, std::uint32_t b
 
 /// Boxes of pixels by 64 channels, under the swizzle of 64 bytes: eight rows of one matrix meet all banks once. `turn`:
 /// those stored before, from the two buffers in turn. `codes(sums)`: those of CodePair.
-template <int n, class Finished>
+template <bool boxed, int n, class Finished>
 __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtensorMap& map, const StoreBuffers& shared,
                                             int group, int first_filter, int first_pixel, const int (&d)[n / 2],
                                             unsigned& turn, const Finished& codes) {
-  constexpr int pixels = code_box_pixels(n), row_bytes = block_filters;
+  constexpr int pixels = code_box_pixels, row_bytes = block_filters;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
-  const std::uint32_t buffers =
-      ptx::shared_address(shared.stores) + (static_cast<unsigned>(group) << args.log2_buffers) * code_buffer_bytes;
+  const std::uint32_t buffers = ptx::shared_address(shared.stores) +
+                                (static_cast<unsigned>(group) << args.log2_buffers) * (code_box_pixels * step_bytes);
 #pragma unroll
   for (int first = 0; first < n / 8; first += pixels / 8, ++turn) {
-    const std::uint32_t buffer = buffers + turn % 2 * code_buffer_bytes;
+    const std::uint32_t buffer = buffers + turn % 2 * (code_box_pixels * step_bytes);
     if (thread == 0) ptx::bulk_wait_read<1>();
     ptx::sync_warpgroup(group + 1);
+    std::uint32_t m[4];
 #pragma unroll
-    for (int j = 0; j < pixels / 8; j += 4) {
-      std::uint32_t m[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) m[i] = codes(d + 4 * (first + j + i));
-      const int row = j * 8 + lane;
-      ptx::store_transposed(buffer + static_cast<std::uint32_t>(row * row_bytes + (warp ^ lane / 2 % 4) * 16), m);
-    }
+    for (int i = 0; i < 4; ++i) m[i] = codes(d + 4 * (first + i));
+    ptx::store_transposed(buffer + static_cast<std::uint32_t>(lane * row_bytes + (warp ^ lane / 2 % 4) * 16), m);
     ptx::fence_async_proxy();
     ptx::sync_warpgroup(group + 1);
-    if (!args.boxed) {
+    if constexpr (!boxed) {
       if (args.out_pitch % 8 == 0 && args.geometry.out_channels % 8 == 0) {
         copy_rows<uint2>(args, buffer, first_filter, first_pixel + first * 8, pixels, thread);
       } else {
@@ -144,34 +140,27 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
     const int first_filter = (walk.filter_tile() * groups + group) * block_filters, pixel = walk.pixel_tile() * n;
     const CodePair pair(args, first_filter);
     int d[n / 2];
-    const auto run = [&](auto pieces) {
-      if (args.is_signed) {
-        multiply<std::int8_t, pieces.value>(args, shared, ring, group, span.count, d);
-      } else {
-        multiply<std::uint8_t, pieces.value>(args, shared, ring, group, span.count, d);
-      }
-    };
-    if (args.geometry.in_channels <= step_bytes / 4) {
-      run(std::integral_constant<int, 1>());
-    } else if (args.geometry.in_channels <= step_bytes / 2) {
-      run(std::integral_constant<int, 2>());
+    if (args.is_signed) {
+      multiply<std::int8_t>(args, shared, ring, group, span.count, d);
     } else {
-      run(std::integral_constant<int, 4>());
+      multiply<std::uint8_t>(args, shared, ring, group, span.count, d);
     }
     if (args.splits > 1) {
       meet(args);
       send_sums<Codes, groups, n>(args, shared, rank, d);
       finish_code_sums<groups, n>(args, shared, rank, pixel, pair);
     } else if (args.ends.end.codes) {
-      const auto store = [&](const auto& codes) {
-        store_boxes<n>(args, output, shared, group, first_filter, pixel, d, turn, codes);
+      const auto store = [&](auto boxed, const auto& codes) {
+        store_boxes<boxed.value, n>(args, output, shared, group, first_filter, pixel, d, turn, codes);
       };
-      if (args.saturates && args.ends.end.type == DType::u8) {
-        store([&](const int* sums) { return pair.saturated<std::uint8_t>(args, sums); });
+      if (!args.boxed) {
+        store(std::false_type(), [&](const int* sums) { return pair.codes(args, sums); });
+      } else if (args.saturates && args.ends.end.type == DType::u8) {
+        store(std::true_type(), [&](const int* sums) { return pair.saturated<std::uint8_t>(args, sums); });
       } else if (args.saturates) {
-        store([&](const int* sums) { return pair.saturated<std::int8_t>(args, sums); });
+        store(std::true_type(), [&](const int* sums) { return pair.saturated<std::int8_t>(args, sums); });
       } else {
-        store([&](const int* sums) { return pair.codes(args, sums); });
+        store(std::true_type(), [&](const int* sums) { return pair.codes(args, sums); });
       }
     } else {
 #pragma unroll

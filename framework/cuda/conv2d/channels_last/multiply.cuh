@@ -13,7 +13,7 @@ inline constexpr int max_columns = groups == 4   ? 128
                                                  : 256;
 
 /// A warpgroup's products: d = its 64 filters * the tile's pixels, over the block's steps.
-template <class T, int pieces = 4, class Stored, int groups, int n, class Sum>
+template <class T, class Stored, int groups, int n, class Sum>
 __device__ __forceinline__ void multiply(const Arguments& args, const Shared<Stored, groups, n>& shared, Ring& ring,
                                          int group, int steps, Sum (&d)[n / 2]) {
   using Ring_ = Shared<Stored, groups, n>;
@@ -24,7 +24,7 @@ __device__ __forceinline__ void multiply(const Arguments& args, const Shared<Sto
             ptx::rows_descriptor(tile)};
   };
   const auto give_back = [&](int stage) { release(args, shared, stage); };
-  give_back(multiply_stages<T, max_columns<groups>, pieces>(ring, shared.full, steps, d, operands, give_back));
+  give_back(multiply_stages<T, max_columns<groups>>(ring, shared.full, steps, d, operands, give_back));
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -89,7 +89,6 @@ void start(const ConvGeometry& g, const void* input, std::int64_t pitch, std::ui
 
 struct Strip {
   ConvGeometry g;
-  std::int64_t pitch;          // of an input pixel
   int packs, window, columns;  // of a row; bytes of one; pixels of a row in shared memory
   std::uint8_t padding;
 };
@@ -112,13 +111,14 @@ __global__ void __launch_bounds__(threads)
     offset[j] = kh * line + kw * g.dilation_width * g.in_channels + k - tap * g.in_channels;
   }
   wait_for_predecessor();
+  const int beside = g.padding_width * g.in_channels, width = g.in_width * g.in_channels;
   for (int kh = 0; kh < g.kernel_height; ++kh) {
     const int y = row * g.stride_height - g.padding_height + kh * g.dilation_height;
-    const std::uint8_t* from = input + (static_cast<std::int64_t>(image) * g.in_height + y) * g.in_width * s.pitch;
+    const bool there = y >= 0 && y < g.in_height;
+    const std::uint8_t* from = input + (static_cast<std::int64_t>(image) * g.in_height + y) * width - beside;
     for (int i = thread; i < line; i += threads) {
-      const int pixel = i / g.in_channels, x = pixel - g.padding_width;
-      const bool inside = y >= 0 && y < g.in_height && x >= 0 && x < g.in_width;
-      strip[kh * line + i] = inside ? from[x * s.pitch + i - pixel * g.in_channels] : s.padding;
+      const bool inside = there && static_cast<unsigned>(i - beside) < static_cast<unsigned>(width);
+      strip[kh * line + i] = inside ? __ldg(from + i) : s.padding;
     }
   }
   __syncthreads();
@@ -134,11 +134,9 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// Whether its rows fit into shared memory that every device has; starts it.
-bool start_strip(const ConvGeometry& g, const void* input, std::int64_t pitch, std::uint8_t padding, void* rows,
-                 Stream stream) {
+bool start_strip(const ConvGeometry& g, const void* input, std::uint8_t padding, void* rows, Stream stream) {
   const int columns = (g.out_width - 1) * g.stride_width + (g.kernel_width - 1) * g.dilation_width + 1;
-  const Strip strip = {g,       pitch,  static_cast<int>(row_bytes(g) / 16), static_cast<int>(g.reduction()),
-                       columns, padding};
+  const Strip strip = {g, static_cast<int>(row_bytes(g) / 16), static_cast<int>(g.reduction()), columns, padding};
   const std::int64_t bytes = std::int64_t{g.kernel_height} * columns * g.in_channels;
   if (bytes > 48 * 1024 || strip.packs > threads || g.batch * g.out_height > std::numeric_limits<int>::max())
     return false;
@@ -159,7 +157,7 @@ void unfold(const ConvGeometry& g, const void* input, std::int64_t pitch, std::u
   const auto bits = static_cast<std::uint64_t>(pitch | g.in_channels) | reinterpret_cast<std::uintptr_t>(input);
   if (bits % 16 == 0) return start<uint4>(g, input, pitch, padding, rows, stream);
   if (bits % 4 == 0) return start<std::uint32_t>(g, input, pitch, padding, rows, stream);
-  if (start_strip(g, input, pitch, padding, rows, stream)) return;
+  if (pitch == g.in_channels && start_strip(g, input, padding, rows, stream)) return;
   start<std::uint8_t>(g, input, pitch, padding, rows, stream);
 }
 
