@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "lamina/compile/dataflow.h"
-#include "lamina/kernel/rules/move_strides.h"
+#include "lamina/kernel/rules/move/strides.h"
 
 namespace lamina::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 #include "lamina/layers/views.h"
 #include "lamina/module/layer.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "lamina/base/error.h"
-#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/kernel/rules/move/compose.h"
 #include "lamina/layers/concat.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/views.h"

@@ -1,6 +1,6 @@
 // Two moves as one: it takes what the second takes of what the first has taken.
 
-#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/kernel/rules/move/compose.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Moves between images that are stored channels last: the elements that the same move takes in row-major order.
 
-#include "lamina/kernel/rules/move_layouts.h"
+#include "lamina/kernel/rules/move/layouts.h"
 
 #include <gtest/gtest.h>
 
 #include "kernel/walked.h"
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 #include "lamina/kernel/rules/walk.h"
 
 namespace lamina::test {

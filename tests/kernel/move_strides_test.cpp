@@ -1,6 +1,6 @@
 // What a move does as strides: of its output in its input, and of its input in its output.
 
-#include "lamina/kernel/rules/move_strides.h"
+#include "lamina/kernel/rules/move/strides.h"
 
 #include <gtest/gtest.h>
 

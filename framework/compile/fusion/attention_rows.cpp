@@ -7,7 +7,7 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
-#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/kernel/rules/move/compose.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/views.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "lamina/compile/dataflow.h"
-#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/kernel/rules/move/compose.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/fixed.h"

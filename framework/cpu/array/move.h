@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lamina/base/thread_pool.h"
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::cpu {

@@ -13,7 +13,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/extents.h"
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 #include "lamina/kernel/rules/norm_rules.h"
 #include "lamina/kernel/rules/pointwise_rules.h"
 #include "lamina/kernel/rules/reduce_plan.h"

@@ -3,7 +3,7 @@
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/kernel/neighbours.h"
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 #include "lamina/tensor/tensor.h"
 
 namespace lamina::cuda {

@@ -4,7 +4,7 @@
 #include "lamina/cuda/conv2d/channels_last/bottleneck/bottleneck.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
-#include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
+#include "lamina/cuda/conv2d/eight_bits.h"
 #include "lamina/cuda/conv2d/first_layer/first_layer.h"
 #include "lamina/cuda/conv2d/ladder/ladder.h"
 #include "lamina/cuda/conv2d/mma/mma.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lamina/cuda/conv2d/eight_bits/ends.h"
+#include "lamina/cuda/conv2d/eight_bits_ends.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/cuda/tensor_core/split_k.h"

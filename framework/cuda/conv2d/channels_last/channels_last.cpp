@@ -10,7 +10,6 @@
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/channels_last/rectangles.h"
-#include "lamina/cuda/conv2d/channels_last/takes.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/constant.h"

@@ -15,6 +15,9 @@ namespace lamina::cuda::channels_last {
 /// (1, 2 or 4), splits (1 to 8; more than one excludes multicast).
 bool takes(const ConvProblem& problem, const Preparation& preparation);
 
+/// Whether the kernels take a layer as it is, and not by the rows of its patches (kernel/rules/patches.h).
+bool takes_windows(const ConvProblem& problem, const Preparation& preparation);
+
 /// Of what it takes: whether a pooling within is expected to gain.
 bool pays(const ConvProblem& problem, const Preparation& preparation);
 

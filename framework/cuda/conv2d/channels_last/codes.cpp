@@ -9,7 +9,7 @@
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
-#include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
+#include "lamina/cuda/conv2d/eight_bits.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 

@@ -4,9 +4,9 @@
 // so that a thread's two rows of sums are neighbouring channels: a pixel's bytes of both are 16 bits, which is what
 // stmatrix transposes (PTX ISA, "stmatrix").
 
-#include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"
-#include "lamina/cuda/conv2d/eight_bits/ends.cuh"
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
+#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/ptx/arithmetic.cuh"
 
 namespace lamina::cuda::channels_last {

@@ -16,9 +16,9 @@
 // for the instructions; persistent warp-specialised products and weight multicast as in CUTLASS.
 
 #include "lamina/cuda/conv2d/channels_last/codes.cuh"
-#include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/conv2d/channels_last/scaled.cuh"
 #include "lamina/cuda/conv2d/channels_last/split.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"

@@ -6,7 +6,7 @@
 // two warps that have nothing else to do beside the copying threads, and the barriers of the operands count them too.
 // Source of the two words: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022).
 
-#include "lamina/cuda/conv2d/channels_last/multiply.cuh"
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::channels_last {

@@ -1,7 +1,5 @@
 // Which layers the channels-last convolution takes.
 
-#include "lamina/cuda/conv2d/channels_last/takes.h"
-
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lamina/cuda/conv2d/eight_bits/ends.h"
+#include "lamina/cuda/conv2d/eight_bits_ends.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/conv_geometry.h"

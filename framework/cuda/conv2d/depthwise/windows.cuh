@@ -3,7 +3,7 @@
 // What a thread does with the windows of a filter for each channel: columns x rows outputs of `pack` channels, from
 // pixels in shared memory.
 
-#include "lamina/cuda/conv2d/eight_bits/ends.cuh"
+#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/conv2d/finish_all.cuh"
 
 namespace lamina::cuda::depthwise {

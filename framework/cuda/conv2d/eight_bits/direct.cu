@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
-#include "lamina/cuda/conv2d/eight_bits/ends.cuh"
+#include "lamina/cuda/conv2d/eight_bits.h"
+#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/conv2d/eight_bits/eight_bits.h"
+#include "lamina/cuda/conv2d/eight_bits.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/runtime/launch.h"

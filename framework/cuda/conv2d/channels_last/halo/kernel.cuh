@@ -15,8 +15,8 @@
 // operand that is read in place, shifted from tap to tap, is the first layer's (docs/inside/first_layer.md).
 
 #include "lamina/cuda/conv2d/channels_last/halo/pool.cuh"
-#include "lamina/cuda/conv2d/channels_last/multiply.cuh"
 #include "lamina/cuda/conv2d/channels_last/produce.cuh"
+#include "lamina/cuda/conv2d/channels_last/ring.cuh"
 
 namespace lamina::cuda::channels_last::halo {
 

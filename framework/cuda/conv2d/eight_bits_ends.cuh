@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lamina/cuda/conv2d/eight_bits/ends.h"
+#include "lamina/cuda/conv2d/eight_bits_ends.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
 

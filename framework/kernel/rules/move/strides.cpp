@@ -1,9 +1,9 @@
-#include "lamina/kernel/rules/move_strides.h"
+#include "lamina/kernel/rules/move/strides.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 
 namespace lamina::detail {
 namespace {

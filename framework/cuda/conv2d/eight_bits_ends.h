@@ -3,7 +3,7 @@
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/rules/eight_bits.h"
 
-/// What becomes of the sums of a convolution in eight bits, on a GPU; ends.cuh has the arithmetic.
+/// What becomes of the sums of a convolution in eight bits, on a GPU; eight_bits_ends.cuh has the arithmetic.
 namespace lamina::cuda::eight_bits {
 
 using detail::SumsEnd;

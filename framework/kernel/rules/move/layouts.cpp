@@ -1,11 +1,11 @@
-#include "lamina/kernel/rules/move_layouts.h"
+#include "lamina/kernel/rules/move/layouts.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
-#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/kernel/rules/move/compose.h"
 
 namespace lamina::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "lamina/kernel/rules/move_compose.h"
+#include "lamina/kernel/rules/move/compose.h"
 
 #include <algorithm>
 #include <span>

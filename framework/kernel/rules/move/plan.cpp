@@ -1,4 +1,4 @@
-#include "lamina/kernel/rules/move_plan.h"
+#include "lamina/kernel/rules/move/plan.h"
 
 #include <cstring>
 #include <limits>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lamina/base/math.h"
-#include "lamina/kernel/rules/move_layouts.h"
+#include "lamina/kernel/rules/move/layouts.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::detail {
