@@ -81,11 +81,15 @@ void Letterbox::draw(const ImageView& image, std::span<std::uint8_t> out, Thread
       return lines[at].data();
     };
     for (int y = std::max(first, top); y < std::min(last, top + inner_height); ++y) {
+      std::uint8_t* const row =
+          begin + static_cast<std::size_t>(y - first) * stride + static_cast<std::size_t>(left) * 3;
+      if (inner_width == photo_width && inner_height == photo_height) {  // the same bits
+        std::copy_n(reader.row(static_cast<std::size_t>(y - top)), row_bytes, row);
+        continue;
+      }
       const Tap& tap = rows[static_cast<std::size_t>(y - top)];
       const std::int32_t* upper = line_of(tap.first);
       const std::int32_t* lower = line_of(tap.first + 1);
-      std::uint8_t* const row =
-          begin + static_cast<std::size_t>(y - first) * stride + static_cast<std::size_t>(left) * 3;
       for (std::size_t x = 0; x < row_bytes; ++x) {
         const int sum = ((tap.weight * (upper[x] >> 4)) >> 16) + ((tap.next * (lower[x] >> 4)) >> 16);
         row[x] = static_cast<std::uint8_t>((sum + 2) >> 2);

@@ -91,7 +91,6 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
     end = at + count;
   };
   column.resize(static_cast<std::size_t>(y2.count));
-  const Between* const rows = y2.pixels.data();
   for (int x = left; x < right; ++x) {
     const Between& between = x2.pixels[static_cast<std::size_t>(x - left)];
     const float* here = enlarged.data() + std::ptrdiff_t{between.first} * y2.count;
@@ -101,7 +100,7 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
     }
     const float* const value = column.data();
     for (int y = 0; y < bottom - top;) {
-      const Between& down = rows[y];
+      const Between& down = y2.pixels.data()[y];
       const bool inside = value[down.first] > 0, same = inside == (value[down.second] > 0);
       const int stop = same ? down.end : y + 1;  // all that lies between two of a mind is of theirs
       if (same ? inside : down.mix(value) > 0) add(std::int64_t{x} * mask.height + top + y, stop - y);

@@ -33,11 +33,6 @@ void validate_levels(const Preprocess& settings) {
   }
 }
 
-void validate(const Preprocess& settings) {
-  validate_sizes(settings);
-  validate_levels(settings);
-}
-
 /// Where the crop lies along one axis.
 struct Extent {
   std::int64_t begin = 0;  // first resized pixel inside the crop
@@ -124,7 +119,8 @@ void detail::normalize_pixels(const LevelTable& table, std::int64_t first, std::
 }
 
 void resize_and_crop(const ImageView& image, const Preprocess& settings, std::span<std::uint8_t> out) {
-  validate(settings);
+  validate_sizes(settings);
+  validate_levels(settings);
   detail::require_consistent(image);
   const auto side = static_cast<std::size_t>(settings.crop);
   if (out.size() != side * side * 3) {
@@ -141,7 +137,7 @@ void resize_and_crop(const ImageView& image, const Preprocess& settings, std::sp
 }
 
 Image resize_and_crop(const ImageView& image, const Preprocess& settings) {
-  validate(settings);
+  validate_sizes(settings);
   const auto side = static_cast<std::size_t>(settings.crop);
   Image result{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
   resize_and_crop(image, settings, result.rgb);
@@ -149,7 +145,7 @@ Image resize_and_crop(const ImageView& image, const Preprocess& settings) {
 }
 
 void normalize_into(const Image& image, const Preprocess& settings, std::span<float> out) {
-  validate(settings);
+  validate_sizes(settings);
   detail::require_consistent(image);
   if (image.width != settings.crop || image.height != settings.crop) {
     detail::fail("preprocess: expected an image of ", settings.crop, " x ", settings.crop, " pixels, got ", image.width,
