@@ -29,7 +29,7 @@ if [ ! -e "$bare/made" ]; then
 fi
 rm -rf "$bare/tmp/lamina"
 mkdir -p "$bare/tmp/lamina/given"
-git ls-files -co --exclude-standard -- weights docs/images python/tests tests/golden/heic pyproject.toml examples |
+git ls-files -co --exclude-standard -- weights docs/images python/tests tests/golden/heic tests/golden/detect pyproject.toml examples |
   tar -cT - | tar -xC "$bare/tmp/lamina"
 
 test_wheel() {
