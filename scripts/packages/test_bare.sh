@@ -20,6 +20,7 @@ bare=$PWD/build/bare/debian
 # inside COMMAND...: in the bare Debian, with nothing of this machine's environment.
 inside() {
   env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    LOAD="$(cut -d ' ' -f 1 /proc/loadavg)" \
     "$(command -v chroot)" "$bare" "$@"
 }
 if [ ! -e "$bare/made" ]; then
@@ -43,10 +44,11 @@ test_wheel() {
     cd /tmp/lamina
     pip="/tmp/lamina/venv/bin/pip -q --disable-pip-version-check install --no-index --find-links given"
     python3 -m venv venv
-    start=$(date +%s.%N)
-    $pip lamina
-    venv/bin/lamina classify weights/digits/7.png --model weights/digits.safetensors --top 1
-    awk "BEGIN { printf \"pip install and the first answer: %.1f s\n\", $(date +%s.%N) - $start }"
+    TIMEFORMAT="pip install and the first answer: %1R s, %1U + %1S s of a processor; load $LOAD"
+    time {
+      $pip lamina
+      venv/bin/lamina classify weights/digits/7.png --model weights/digits.safetensors --top 1
+    }
     venv/bin/lamina serve --help >/dev/null
     $pip pytest
     PATH=$PWD/venv/bin:$PATH venv/bin/python -m pytest -p no:cacheprovider python/tests
@@ -59,10 +61,11 @@ test_deb() {
   inside apt-get update -qq
   inside bash -ec '
     cd /tmp/lamina
-    start=$(date +%s.%N)
-    apt-get install -y -qq --no-install-recommends ./given/lamina_*.deb ./given/liblamina-c1_*.deb >log 2>&1 || { cat log; exit 1; }
-    lamina classify weights/digits/7.png --model weights/digits.safetensors --top 1
-    awk "BEGIN { printf \"apt install and the first answer: %.1f s\n\", $(date +%s.%N) - $start }"
+    TIMEFORMAT="apt install and the first answer: %1R s, %1U + %1S s of a processor; load $LOAD"
+    time {
+      apt-get install -y -qq --no-install-recommends ./given/lamina_*.deb ./given/liblamina-c1_*.deb >log 2>&1 || { cat log; exit 1; }
+      lamina classify weights/digits/7.png --model weights/digits.safetensors --top 1
+    }
     apt-get install -y -qq --no-install-recommends ./given/liblamina-dev_*.deb gcc g++ libc6-dev pkg-config >log 2>&1 || { cat log; exit 1; }
     cc -std=c11 -pedantic examples/c/main.c $(pkg-config --cflags --libs lamina_c) -o c
     ./c weights/digits.safetensors weights/digits/7.png | head -n 1
