@@ -50,12 +50,26 @@ class GraphOptimizationLevel(IntEnum):
     ORT_ENABLE_ALL = 99
 
 
+class ExecutionMode(IntEnum):
+    """Of SessionOptions; nothing changes by it here."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class RunOptions:
+    """Anything may be set, and changes nothing."""
+
+
 class SessionOptions:
     """Those that mean something here; others may be set, and change nothing."""
 
     def __init__(self) -> None:
         self.intra_op_num_threads = 0
         self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,10 @@ def get_available_providers() -> list[str]:
 
 def get_device() -> str:
     return "GPU" if cuda_device_count() > 0 else "CPU"
+
+
+def set_default_logger_severity(severity: int) -> None:
+    """Changes nothing: what goes wrong is an exception."""
 
 
 def _device_of(providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
@@ -128,10 +146,11 @@ class InferenceSession:
                              for shape in graph.input_shapes))
         with self._lock:
             plan = next((plan for plan, _ in self._plans.values()), None)
+        each = any(shape[:1] == ("N",) for shape in graph.input_shapes)  # a plan of one image cannot tell
         outputs = []
         for i, (name, declared) in enumerate(zip(graph.output_names, graph.output_shapes, strict=True)):
             shape: list[int | str | None] = list(declared or (plan.output_shapes[i] if plan else ()))
-            if declared is None and plan and plan.batched:
+            if declared is None and plan and each and shape[:1] == [plan.batch]:
                 shape[0] = "N"
             outputs.append(NodeArg(name, shape, f"tensor({_TYPES[plan.output_dtypes[i]]})" if plan else ""))
         return outputs

@@ -74,6 +74,8 @@ def test_takes_the_first_provider_that_is_here(model):
 
 def test_options_of_a_session(model, x, session):
     options = ort.SessionOptions()
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     options.intra_op_num_threads = 1
     options.enable_mem_pattern = False  # means nothing here
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
