@@ -86,7 +86,8 @@ NB_MODULE(_core, m) {
   bind_detect(m);
 #endif
 #ifdef LAMINA_COMMAND
-  m.def("command", &run_command, nb::arg("arguments"), "Runs the lamina command, and ends the process.");
+  m.def("command", &run_command, nb::arg("arguments"), nb::sig("def command(arguments: list[bytes]) -> None"),
+        "Runs the lamina command, and ends the process.");
 #endif
   m.def(
       "version", [] { return std::string(version()); }, "Of the library and of this package.");
