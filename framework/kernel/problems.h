@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -61,6 +63,9 @@ struct PoolProblem {
   PoolGeometry geometry;
 };
 
+/// By a code's byte, a byte.
+using CodeTable = std::array<std::uint8_t, 256>;
+
 /// A chain of functions of the elements of inputs that broadcast to the output's shape, as NumPy's do: aligned at the
 /// last extent, 1 stands for any. Inputs and output may be of any dtype; all are converted to `compute` (f32, f64, i64
 /// or u64; f16 and bf16 are computed in f32, whole numbers and booleans in i64) and the result to the output's dtype:
@@ -70,6 +75,7 @@ struct PointwiseProblem {
   static constexpr std::string_view what = "elementwise";
   PointwiseChain chain;
   DType compute = DType::f32;
+  std::shared_ptr<const CodeTable> table = {};  ///< in place of a chain: the code, of u8 or i8, for each of input 0's
 };
 
 /// scale x + shift, each of a channel's own.

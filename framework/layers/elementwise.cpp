@@ -121,7 +121,7 @@ PointwiseChain simplified(PointwiseChain chain) {
 }  // namespace
 
 Module::Absorbed Elementwise::absorb(const Module& next, std::span<const Operand> operands) const {
-  if (compute_ != DType::f32 || output_ != DType::f32) return {};
+  if (compute_ != DType::f32 || output_ != DType::f32 || table_ != nullptr) return {};
   PointwiseChain chain = chain_;
   const PointwiseChain product = {{.function = Pointwise::mul, .operand = 1}};
   if (const auto* conv = dynamic_cast<const Conv2d*>(&next); conv != nullptr && chain == product) {
@@ -131,6 +131,6 @@ Module::Absorbed Elementwise::absorb(const Module& next, std::span<const Operand
   return {.module = std::make_shared<Elementwise>(simplified(std::move(chain)))};
 }
 
-PointwiseProblem Elementwise::problem(std::span<const Shape>) const { return {chain_, compute_}; }
+PointwiseProblem Elementwise::problem(std::span<const Shape>) const { return {chain_, compute_, table_}; }
 
 }  // namespace lamina

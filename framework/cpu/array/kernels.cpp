@@ -1,7 +1,6 @@
 // The tables of a CPU's kernels for arrays of any shape: functions of their elements, moves, reductions, norms.
 
 #include <algorithm>
-#include <array>
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/lookup_bytes.h"
@@ -111,19 +110,28 @@ constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_r
 
 }  // namespace
 
-std::array<std::uint8_t, 256> detail::code_table(const PointwiseProblem& problem, const Preparation& p) {
-  const View &from = p.input(), &to = p.output();
-  std::array<std::uint8_t, 256> table{};
-  for (int i = 0; i < 256; ++i) {
-    const int code = from.format.dtype == DType::u8 || i < 128 ? i : i - 256;
-    double value =
-        static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
+CodeTable detail::code_table(const PointwiseProblem& problem, const Preparation& p, std::span<const CodeTable> of) {
+  if (problem.table != nullptr) return *problem.table;
+  const View& to = p.output();
+  CodeTable table{};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const auto meaning = [&](std::size_t input) {
+      const View& from = p.inputs[input];
+      const int byte = of.empty() ? static_cast<int>(i) : of[input][i];
+      const int code = from.format.dtype == DType::u8 || byte < 128 ? byte : byte - 256;
+      return static_cast<double>(static_cast<float>(code - from.quantization.zero_point) * from.quantization.scale);
+    };
+    double value = meaning(0);
     for (const PointwiseStep& step : problem.chain) {
-      const double before = value;
-      cpu::apply_kernels().back().doubles(step.function, {&before, &step.a, &step.b}, &value, 1);
+      const auto operand = [&](int input, double number) {
+        if (input >= 0) return meaning(static_cast<std::size_t>(input));
+        return of.empty() ? number : static_cast<double>(static_cast<float>(number));
+      };
+      const double before = value, x = operand(step.operand, step.a), y = operand(step.second, step.b);
+      cpu::apply_kernels().back().doubles(step.function, {&before, &x, &y}, &value, 1);
+      if (!of.empty()) value = static_cast<double>(static_cast<float>(value));
     }
-    table[static_cast<std::size_t>(i)] =
-        static_cast<std::uint8_t>(code_of(static_cast<float>(value), to.quantization, to.format.dtype));
+    table[i] = static_cast<std::uint8_t>(code_of(static_cast<float>(value), to.quantization, to.format.dtype));
   }
   return table;
 }

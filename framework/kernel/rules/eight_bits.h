@@ -1,8 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lamina/kernel/operator.h"
@@ -51,7 +51,9 @@ std::unique_ptr<Operator> prepare_eight_bits(const LinearProblem& problem, const
 /// Whether a chain of functions gives one of 256 codes for each code.
 bool is_code_table(const PointwiseProblem& problem, const Preparation& preparation);
 
-/// Of a problem that is_code_table: computed in f64, as the CPU's kernels have the functions.
-std::array<std::uint8_t, 256> code_table(const PointwiseProblem& problem, const Preparation& preparation);
+/// Of a problem that is_code_table: computed in f64, as the CPU's kernels have the functions. With `of`, of a problem
+/// of several inputs, each of which is such a table of one code; each step is then rounded to f32.
+CodeTable code_table(const PointwiseProblem& problem, const Preparation& preparation,
+                     std::span<const CodeTable> of = {});
 
 }  // namespace lamina::detail
