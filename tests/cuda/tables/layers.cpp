@@ -1,7 +1,7 @@
 // Convolutions and linear layers, against the loops in double precision, in every precision and format.
 
 #include "cuda/conv2d/family.h"
-#include "cuda/tables/rows.h"
+#include "cuda/tables/examples.h"
 
 namespace lamina::test {
 namespace {
@@ -24,6 +24,7 @@ const std::vector<Layer> convolutions = {
     {conv("n2 15x7x9 -> 9, k 3, p 1, g 3"), true},
     {conv("n2 32x8x8 -> 32, k 3, p 1, g 32")},
     {conv("13x11x9 -> 13, k 5, s 2, p 2, g 13"), true},
+    {conv("36x11x9 -> 36, k 3, s 2, p 1, g 36"), true},
     {conv("n2 3x16x32 -> 24, k 16, s 16")},
     {conv("n2 3x16x32 -> 32, k 3, s 2, p 1")},
     {conv("3x21x9 -> 24, k 3, s 2"), true},
@@ -136,14 +137,52 @@ Taken try_layers(const std::vector<Layer>& layers, std::string_view kernel, cons
   return taken;
 }
 
+/// The same of codes, to codes and to f32: the CPU's bits.
+template <class Problem>
+std::vector<Example<Problem>> of_codes(const std::vector<Layer>& layers) {
+  std::vector<Example<Problem>> examples;
+  for (const Layer& layer : layers) {
+    const ConvGeometry g = geometry_of(layer.geometry);
+    EightBitWeights eight;
+    eight.weight =
+        draw_whole({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, 5, -128, 127, DType::i8);
+    eight.scale = Tensor({g.out_channels});
+    for (float& scale : eight.scale.values<float>()) scale = 0.0021f;
+    Example<Problem> e;
+    e.odd = layer.odd, e.spread = 0, e.from = e.to = {Layout::nhwc};
+    Shape input = {g.batch, g.in_channels, g.in_height, g.in_width};
+    e.output = {g.batch, g.out_channels, g.out_height, g.out_width};
+    if constexpr (std::is_same_v<Problem, ConvProblem>) {
+      e.problem.geometry = g;
+    } else {
+      e.problem.rows = g.batch, e.problem.in = g.in_channels, e.problem.out = g.out_channels;
+      input = {g.batch, g.in_channels}, e.output = {g.batch, g.out_channels};
+      eight.weight = eight.weight.view({g.out_channels, g.in_channels});
+    }
+    e.problem.eight = eight;
+    for (const CodeCase& codes : code_cases) {
+      if (codes.c.scale < 1e-15f) continue;
+      e.inputs = {codes.draw(input, 7)}, e.problem.epilogue = {};
+      e.result = codes.type, e.codes = {codes.a, codes.c};
+      examples.push_back(e);
+      e.problem.epilogue.chain = {{Pointwise::relu}};
+      e.result = DType::f32, e.codes = {codes.a, {}};
+      examples.push_back(e);
+    }
+  }
+  return examples;
+}
+
 }  // namespace
 
 void add_layer_rows(std::vector<TableRow>& rows) {
   add_rows<ConvProblem>(rows, [](std::string_view kernel, const DeviceDescription& device, bool run) {
-    return try_layers<ConvProblem>(convolutions, kernel, device, run);
+    if (!kernel.starts_with("int8")) return try_layers<ConvProblem>(convolutions, kernel, device, run);
+    return try_examples(of_codes<ConvProblem>(convolutions), kernel, device, run);
   });
   add_rows<LinearProblem>(rows, [](std::string_view kernel, const DeviceDescription& device, bool run) {
-    return try_layers<LinearProblem>(linears, kernel, device, run);
+    if (!kernel.starts_with("int8")) return try_layers<LinearProblem>(linears, kernel, device, run);
+    return try_examples(of_codes<LinearProblem>(linears), kernel, device, run);
   });
 }
 
