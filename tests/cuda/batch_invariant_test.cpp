@@ -115,6 +115,7 @@ TEST_P(CudaBatchInvariant, EveryAlgorithm) {
   for (const std::string_view algorithm : conv_algorithms(DeviceType::cuda)) {
     if (algorithm == "channels_last" || algorithm == "depthwise" || algorithm == "mma") continue;  // other layers
     if (algorithm == "narrow" || algorithm == "stem") continue;                                    // and precisions
+    if (algorithm.starts_with("int8")) continue;                                                   // codes
     if (algorithm == "im2col" && !is_long()) continue;                                             // cuBLAS
     SCOPED_TRACE(algorithm);
     expect_no_bit_depends_on_the_batch(graph, {.device = gpu(), .algorithm = std::string(algorithm)},
