@@ -55,12 +55,9 @@ class Compiler {
     const detail::Program::Value& v = program_.value(value);
     const Shape& shape = v.shape;
     const bool channels_last = v.format.layout == Layout::nhwc;
-    return {.name = {},
-            .shape = channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
+    return {.shape = channels_last ? Shape{shape[0], shape[2], shape[3], shape[1]} : shape,
             .dtype = v.format.dtype,
-            .buffer = compilation_.buffer_of(value),
-            .padded = {},
-            .staging = {}};
+            .buffer = compilation_.buffer_of(value)};
   }
 
   void add_ports() {

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cpu/array/blocks.h"
+#include "lamina/cpu/conv2d/bf16/moves.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
@@ -83,6 +86,60 @@ void convert(const Activation& a, Format from, const void* input, Format to, voi
                            .output = out + image * static_cast<std::int64_t>(size_of(to.dtype))};
     matrix.tile(row, std::min(height, rows - row), column, std::min(width, columns - column));
   });
+}
+
+namespace {
+
+/// To nhwc; three planes have vectors of their own.
+void interleave(const bf16::Moves& moves, const Activation& a, const float* from, float* to, ThreadPool& pool) {
+  if (a.channels != 3) return convert(a, {}, from, {DType::f32, Layout::nhwc}, to, pool);
+  constexpr std::int64_t piece = 8192;
+  const std::int64_t pieces = detail::ceil_div(a.pixels, piece);
+  pool.parallel_for(a.images * pieces, [&](std::int64_t task, int) {
+    const std::int64_t image = task / pieces * 3 * a.pixels, first = task % pieces * piece;
+    moves.interleave_f32(from + image + first, a.pixels, 3, std::min(piece, a.pixels - first), to + image + 3 * first);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> through_pixels(
+    const Preparation& p, bool turns_back,
+    const std::function<std::unique_ptr<Operator>(const Preparation& inner, std::int64_t images)>& prepare) {
+  constexpr Format pixels = {DType::f32, Layout::nhwc};
+  const std::int64_t batch = p.input().shape[0];
+  std::int64_t images = turns_back ? std::min<std::int64_t>(batch, p.threads) : batch;
+  while (images > 1 && batch % images != 0) --images;
+  View from = p.input(), to = p.output();
+  from.shape.set(0, images), to.shape.set(0, images);
+  from.format = pixels;
+  if (turns_back) to.format = pixels;
+  Preparation inner = p;
+  inner.inputs = {&from, 1}, inner.outputs = {&to, 1};
+  inner.algorithm = {}, inner.finding = nullptr;  // which are not about what is prepared
+  std::shared_ptr<const Operator> op = prepare(inner, images);
+  const Activation in = detail::activation_of(from.shape), out = detail::activation_of(to.shape);
+  const auto floats_of = [](const Activation& a) { return detail::round_up(a.size(), std::int64_t{16}); };
+  const std::int64_t in_floats = floats_of(in), own = in_floats + (turns_back ? floats_of(out) : 0);
+  return detail::make_operator(
+      detail::concat("from planes, ", op->description()),
+      {.workspace = static_cast<std::size_t>(own) * sizeof(float) + op->workspace_bytes(),
+       .parameters = op->parameter_bytes()},
+      [=, &moves = best_kernel(bf16::moves(), p.device)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                         const Execution& execution) {
+        auto* const workspace = static_cast<float*>(execution.workspace);
+        Execution rest = execution;
+        rest.workspace = workspace + own;
+        const Tensor x = Tensor::borrow(workspace, from.shape, DType::f32);
+        const float* input = detail::floats(inputs[0]);
+        float* output = detail::floats(outputs[0]);
+        for (std::int64_t n = 0; n < batch; n += images, input += in.size(), output += out.size()) {
+          Tensor y = Tensor::borrow(turns_back ? workspace + in_floats : output, to.shape, DType::f32);
+          interleave(moves, in, input, workspace, *execution.pool);
+          op->run({&x, 1}, {&y, 1}, rest);
+          if (turns_back) convert(out, pixels, y.raw(), {}, output, *execution.pool);
+        }
+      });
 }
 
 }  // namespace lamina::cpu

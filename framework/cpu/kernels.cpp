@@ -10,7 +10,6 @@
 #include "lamina/cpu/local_response_norm.h"
 #include "lamina/cpu/normalize.h"
 #include "lamina/cpu/pool2d/channels.h"
-#include "lamina/cpu/pool2d/pool2d.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
 #include "lamina/kernel/kernel.h"
@@ -110,15 +109,6 @@ std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& pro
   });
 }
 
-std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Preparation& p) {
-  const cpu::PoolKernel& kernel = cpu::best_kernel(cpu::pool_kernels(), p.device);
-  return make_operator("rows, then columns", {.workspace = cpu::pool2d_workspace(problem.geometry, p.threads)},
-                       [problem, &kernel](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::pool2d(problem.kind, kernel, problem.geometry, floats(inputs[0]), floats(outputs[0]),
-                                     *execution.pool, static_cast<float*>(execution.workspace));
-                       });
-}
-
 bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const PoolGeometry& g = problem.geometry;
   const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
@@ -149,6 +139,11 @@ std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const
         cpu::channel_pool2d(problem.kind, kernel, problem.geometry, channels, dtype, inputs[0].raw(), outputs[0].raw(),
                             *execution.pool, codes);
       });
+}
+
+std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Preparation& p) {
+  return cpu::through_pixels(
+      p, false, [&](const Preparation& inner, std::int64_t) { return prepare_channel_pool(problem, inner); });
 }
 
 bool takes_conversion(const ConversionProblem&, const Preparation& p) {
@@ -193,7 +188,7 @@ constexpr Kernel<ConcatProblem> concat[] = {
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
-    {"rows", plain, prepare_pool},
+    {"planes", plain, prepare_pool},
     {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true, false, false, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {
     {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};

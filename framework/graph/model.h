@@ -18,7 +18,7 @@ struct Model {
   std::string description;               ///< what the model is for, such as "reads handwritten digits"; may be empty
   /// What else its exporter noted, by key: of a detector "task", "names", "imgsz".
   std::map<std::string, std::string, std::less<>> metadata;
-  std::vector<std::string> warnings;  ///< of loading: tensors that the graph does not use
+  std::vector<std::string> warnings = {};  ///< of loading: tensors that the graph does not use
 };
 
 /// Opens a model file of Lamina's, or an .onnx file. Throws Error, naming the file, if it is malformed, describes no

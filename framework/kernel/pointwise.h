@@ -87,11 +87,15 @@ enum class Pointwise : std::uint8_t {
   quantize
 };
 
-/// The name of a function and how many operands it has, its first included.
+/// What a function is: a row.
 struct PointwiseFunction {
+  enum class Numbers : std::uint8_t { floats, all, whole };
+
   Pointwise function;
   std::string_view name;
-  int operands;
+  int operands;                       ///< its first included
+  Numbers numbers = Numbers::floats;  ///< that it has a meaning for: of whole ones the error function has none
+  bool truth = false;                 ///< what it gives is true or not
 };
 
 /// All of them, in the order of the enum.

@@ -41,21 +41,14 @@ void Flattener::connect_outputs(const std::vector<std::string>& names, const Fla
     if (made < 0) refuse(body, "output ", quote(names[i]), " is made by no node");
     if (made == node.outputs[i]) continue;
     // An output that is an input too, or that is listed twice.
-    append({.op = "Identity",
-            .domain = "",
-            .version = newest_opset,
-            .name = node.name,
-            .inputs = {made},
-            .outputs = {node.outputs[i]},
-            .arguments = {}});
+    append(
+        {.op = "Identity", .version = newest_opset, .name = node.name, .inputs = {made}, .outputs = {node.outputs[i]}});
   }
 }
 
 void Flattener::call(const FunctionProto& function, const FlatNode& node, const std::string& prefix,
                      const Scope& scope) {
-  Scope body = {.outer = nullptr,
-                .prefix = prefix,
-                .names = {},
+  Scope body = {.prefix = prefix,
                 .versions = versions_of(function.opsets, model_.file->path()),
                 .arguments = &node.arguments,
                 .function = &function,
@@ -104,12 +97,10 @@ bool Flattener::branch(const FlatNode& node, const Scope& scope) {
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] < 0) continue;
     append({.op = "If",
-            .domain = "",
             .version = newest_opset,
             .name = node.name,
             .inputs = {node.inputs[0], taken[i], other[i]},
-            .outputs = {node.outputs[i]},
-            .arguments = {}});
+            .outputs = {node.outputs[i]}});
   }
   return true;
 }
@@ -119,7 +110,6 @@ std::vector<int> Flattener::add_branch(const GraphProto& graph, const FlatNode& 
                                        std::string_view suffix) {
   Scope body = {.outer = &scope,
                 .prefix = concat(value(node.outputs[0]).name, suffix),
-                .names = {},
                 .versions = scope.versions,
                 .arguments = scope.arguments,
                 .function = scope.function,

@@ -25,14 +25,14 @@ class Builder {
 /// A node of the model about to become nodes of the graph.
 struct Call {
   std::string op;
-  Attributes attributes;
+  Attributes attributes = {};
   const TensorProto* tensor = nullptr;  // of the attribute "value", the one tensor that an op of ONNX's domain may have
-  std::string strange;       // an attribute that is not among `attributes` and that no rule has taken; if any
-  std::vector<int> inputs;   // nodes; -1 where one is left out
-  std::size_t outputs = 0;   // that the node writes
-  std::vector<bool> wanted;  // of these
+  std::string strange = {};       // an attribute that is not among `attributes` and that no rule has taken; if any
+  std::vector<int> inputs = {};   // nodes; -1 where one is left out
+  std::size_t outputs = 0;        // that the node writes
+  std::vector<bool> wanted = {};  // of these
   std::int64_t version = 0;
-  std::string name;  // of the first wanted output
+  std::string name = {};  // of the first wanted output
   Builder& builder;
 
   bool has(std::size_t input) const { return input < inputs.size() && inputs[input] >= 0; }

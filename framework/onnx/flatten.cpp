@@ -58,7 +58,7 @@ int Flattener::define(std::string_view name, Scope& scope) {
   entry.defined = true;
   if (is_new) {
     entry.value = static_cast<int>(graph_.values.size());
-    graph_.values.push_back({.name = unique_name(name, scope), .tensor = {}});
+    graph_.values.push_back({.name = unique_name(name, scope)});
   }
   return entry.value;
 }
@@ -135,8 +135,6 @@ void Flattener::add_node(const NodeProto& node, Scope& scope) {
                    .domain = own(node.domain),
                    .version = version_of(own(node.domain), scope),
                    .name = title(node),
-                   .inputs = {},
-                   .outputs = {},
                    .arguments = arguments_of(node, scope)};
   pay(cost_of(node), scope);
   for (const std::string& name : node.inputs) {
@@ -176,14 +174,7 @@ void Flattener::add_constants(const GraphProto& graph, Scope& scope) {
 }
 
 FlatGraph Flattener::run() {
-  Scope scope = {.outer = nullptr,
-                 .prefix = "",
-                 .names = {},
-                 .versions = versions_of(model_.opsets, model_.file->path()),
-                 .arguments = nullptr,
-                 .function = nullptr,
-                 .depth = 0,
-                 .where = "graph"};
+  Scope scope = {.versions = versions_of(model_.opsets, model_.file->path()), .where = "graph"};
   for (const FunctionProto& function : model_.functions) {
     if (!functions_.emplace(Key{own(function.domain), function.name, function.overload}, &function).second) {
       refuse(scope, "two functions are named ", quote(function.name));

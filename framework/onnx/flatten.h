@@ -21,18 +21,18 @@ struct FlatValue {
   std::string name;                     // unique
   int node = -1;                        // that makes it
   const TensorProto* stored = nullptr;  // of a constant of the file
-  Tensor tensor;                        // of a constant that an attribute writes in numbers
+  Tensor tensor = {};                   // of a constant that an attribute writes in numbers
 
   bool is_constant() const { return stored != nullptr || tensor.defined(); }
 };
 
 struct FlatNode {
-  std::string_view op, domain;  // "" for ONNX's own
-  std::int64_t version = 0;     // of the domain's operator set
-  std::string name;             // for messages
-  std::vector<int> inputs;      // values; -1 where one is left out
-  std::vector<int> outputs;     // values; -1 where nobody wants one
-  std::vector<Argument> arguments;
+  std::string_view op, domain = {};  // "" for ONNX's own
+  std::int64_t version = 0;          // of the domain's operator set
+  std::string name;                  // for messages
+  std::vector<int> inputs = {};      // values; -1 where one is left out
+  std::vector<int> outputs = {};     // values; -1 where nobody wants one
+  std::vector<Argument> arguments = {};
 };
 
 /// A model without functions. Names, attributes and tensors are the ModelProto's, which must outlive it.

@@ -21,13 +21,13 @@ struct Scope {
     bool defined;  // false: an output of the body that no node has made so far
   };
 
-  const Scope* outer;  // what a branch sees; null for a function, which sees its inputs only
-  std::string prefix;  // of the values' names
-  std::map<std::string_view, Entry> names;
+  const Scope* outer = nullptr;  // what a branch sees; null for a function, which sees its inputs only
+  std::string prefix = {};       // of the values' names
+  std::map<std::string_view, Entry> names = {};
   std::map<std::string_view, std::int64_t> versions;  // of operator sets
-  const std::vector<Argument>* arguments;             // of the call
-  const FunctionProto* function;                      // whose body it is in; null for the model's graph
-  int depth;
+  const std::vector<Argument>* arguments = nullptr;   // of the call
+  const FunctionProto* function = nullptr;            // whose body it is in; null for the model's graph
+  int depth = 0;
   std::string where;  // for messages: "graph", "function \"f\""
 };
 

@@ -66,21 +66,14 @@ int Importer::append(ImportedNode node) {
 }
 
 int Importer::constant(std::string name, Tensor value) {
-  return append({.kind = ImportedNode::Kind::constant,
-                 .name = unique_name(std::move(name)),
-                 .shape = {},
-                 .value = std::move(value),
-                 .op = {},
-                 .attributes = {},
-                 .inputs = {}});
+  return append(
+      {.kind = ImportedNode::Kind::constant, .name = unique_name(std::move(name)), .value = std::move(value)});
 }
 
 int Importer::op(std::string name, std::string op, Attributes attributes, std::vector<int> inputs) {
   while (!inputs.empty() && inputs.back() < 0) inputs.pop_back();
   return append({.kind = ImportedNode::Kind::op,
                  .name = unique_name(std::move(name)),
-                 .shape = {},
-                 .value = {},
                  .op = std::move(op),
                  .attributes = std::move(attributes),
                  .inputs = std::move(inputs)});
@@ -99,13 +92,7 @@ int Importer::node_of(int value) {
     if (!known.defined()) known = tensors_.read(*flat.stored);
     tensor = known;
   }
-  node = append({.kind = ImportedNode::Kind::constant,
-                 .name = flat.name,
-                 .shape = {},
-                 .value = std::move(tensor),
-                 .op = {},
-                 .attributes = {},
-                 .inputs = {}});
+  node = append({.kind = ImportedNode::Kind::constant, .name = flat.name, .value = std::move(tensor)});
   return node;
 }
 
@@ -132,28 +119,14 @@ void Importer::add_inputs() {
       const bool is_batch = !known && (first || (!batch.empty() && dim.param == batch));
       shape.push_back(known ? dim.value : is_batch ? batch_extent : open_extent);
     }
-    nodes_[static_cast<std::size_t>(value)] = append({.kind = ImportedNode::Kind::input,
-                                                      .name = flat.name,
-                                                      .shape = std::move(shape),
-                                                      .dtype = *type->dtype,
-                                                      .value = {},
-                                                      .op = {},
-                                                      .attributes = {},
-                                                      .inputs = {}});
+    nodes_[static_cast<std::size_t>(value)] = append(
+        {.kind = ImportedNode::Kind::input, .name = flat.name, .shape = std::move(shape), .dtype = *type->dtype});
     result_.inputs.push_back(nodes_[static_cast<std::size_t>(value)]);
   }
 }
 
 Call Importer::call_of(const FlatNode& node) {
-  Call call{.op = std::string(node.op),
-            .attributes = {},
-            .strange = {},
-            .inputs = {},
-            .outputs = node.outputs.size(),
-            .wanted = {},
-            .version = node.version,
-            .name = {},
-            .builder = *this};
+  Call call{.op = std::string(node.op), .outputs = node.outputs.size(), .version = node.version, .builder = *this};
   for (const int input : node.inputs) call.inputs.push_back(node_of(input));
   for (const int output : node.outputs) {
     call.wanted.push_back(output >= 0 && wanted_[static_cast<std::size_t>(output)]);
@@ -214,8 +187,6 @@ void Importer::add_node(const FlatNode& node) {
     if (i > 0) attributes.emplace_back("output", static_cast<std::int64_t>(i));
     nodes_[value] = append({.kind = ImportedNode::Kind::op,
                             .name = flat_.values[value].name,
-                            .shape = {},
-                            .value = {},
                             .op = call.op,
                             .attributes = std::move(attributes),
                             .inputs = call.inputs});

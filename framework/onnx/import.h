@@ -22,16 +22,16 @@ struct ImportedNode {
   std::string name;  // of the ONNX value, unique; any bytes
 
   // Of an input.
-  std::vector<std::int64_t> shape;  // batch_extent and open_extent among them
+  std::vector<std::int64_t> shape = {};  // batch_extent and open_extent among them
   DType dtype = DType::f32;
 
-  Tensor value;  // of a constant: a view of the mapped file where that can be
+  Tensor value = {};  // of a constant: a view of the mapped file where that can be
 
   // Of an op: its name and attributes in the meaning of ONNX's newest operator set, save those that `import_model`
   // lists.
-  std::string op;
-  Attributes attributes;
-  std::vector<int> inputs;  // earlier nodes; -1 where an optional one is left out, never at the end
+  std::string op = {};
+  Attributes attributes = {};
+  std::vector<int> inputs = {};  // earlier nodes; -1 where an optional one is left out, never at the end
 };
 
 /// An .onnx file as a list of nodes, each after its inputs. What no output needs is left out, but for inputs.

@@ -207,27 +207,6 @@ int Expansion::reduce(Reduction kind, int node, std::vector<int> axes, bool keep
                place ? DType::i64 : dtype(node), {node});
 }
 
-namespace {
-
-bool gives_truth(Pointwise f) {
-  switch (f) {
-    case Pointwise::equal:
-    case Pointwise::less:
-    case Pointwise::less_equal:
-    case Pointwise::greater:
-    case Pointwise::greater_equal:
-    case Pointwise::logical_and:
-    case Pointwise::logical_or:
-    case Pointwise::logical_xor:
-    case Pointwise::logical_not:
-    case Pointwise::is_nan:
-    case Pointwise::is_inf: return true;
-    default: return false;
-  }
-}
-
-}  // namespace
-
 /// What a node repeats along dimensions of one element, or the node itself.
 int Expansion::before_expansion(int node) const {
   const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
@@ -266,7 +245,7 @@ int Expansion::pointwise(Pointwise function, std::vector<int> inputs) {
     std::swap(inputs[0], inputs[1]);
   }
   const DType type = dtype(inputs[function == Pointwise::where ? 1 : 0]);
-  const DType result = gives_truth(function) ? DType::boolean : type;
+  const DType result = describe(function).truth ? DType::boolean : type;
   PointwiseStep step = {.function = function};
   // A number is read from the instruction, not from memory.
   std::vector<int> kept = {inputs[0]};
@@ -289,7 +268,7 @@ int Expansion::pointwise(Pointwise function, std::vector<int> inputs) {
 int Expansion::pointwise(Pointwise function, int node, double a, double b) {
   const DType type = dtype(node);
   return add(Elementwise({{.function = function, .a = a, .b = b}}, compute_type(type),
-                         gives_truth(function) ? DType::boolean : type),
+                         describe(function).truth ? DType::boolean : type),
              {node});
 }
 

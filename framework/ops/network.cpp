@@ -23,7 +23,7 @@ int Network::append(Node node) {
 }
 
 int Network::add_input(std::string name, Shape shape, DType dtype) {
-  return append({.name = std::move(name), .module = nullptr, .inputs = {}, .shape = shape, .dtype = dtype});
+  return append({.name = std::move(name), .shape = shape, .dtype = dtype});
 }
 
 bool Network::has_room(std::size_t bytes) const {
@@ -59,12 +59,7 @@ int Network::add_made_constant(std::string name, Tensor value) {
 int Network::append_constant(std::string name, Tensor value) {
   const Shape shape = value.shape();
   const DType dtype = value.dtype();
-  return append({.name = std::move(name),
-                 .module = nullptr,
-                 .inputs = {},
-                 .shape = shape,
-                 .dtype = dtype,
-                 .constant = std::move(value)});
+  return append({.name = std::move(name), .shape = shape, .dtype = dtype, .constant = std::move(value)});
 }
 
 int Network::add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs) {
@@ -77,7 +72,7 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
     dtypes.push_back(node.dtype);
     if (node.constant.defined()) constants.push_back(node.constant);
   }
-  Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs), .shape = {}};
+  Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs)};
   node.dtype = node.module->output_dtype(dtypes);
   node.shape = node.module->output_shape(shapes);
   if (shapes.empty() || constants.size() != shapes.size()) return append(std::move(node));

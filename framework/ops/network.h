@@ -23,9 +23,9 @@ class Network {
  public:
   struct Node {
     std::string name;
-    std::shared_ptr<const Module> module;  ///< null for an input and for a constant
-    std::vector<int> inputs;               ///< earlier nodes
-    Shape shape;                           ///< of the output
+    std::shared_ptr<const Module> module = {};  ///< null for an input and for a constant
+    std::vector<int> inputs = {};               ///< earlier nodes
+    Shape shape = {};                           ///< of the output
     DType dtype = DType::f32;
     Tensor constant = {};                     ///< on the CPU; undefined unless the output is the same in every run
     std::size_t computed = 0;                 ///< bytes of a constant that count among all those that were computed

@@ -59,14 +59,14 @@ struct Plan::Impl {
 
   /// An input or output of the graph.
   struct Port {
-    std::string name;
+    std::string name = {};
     Shape shape;  ///< as the caller has it
     DType dtype = DType::f32;
     std::size_t buffer = 0;
     bool batched = false;   ///< the first extent is the batch: fewer images may be given, and come back
     bool bindable = false;  ///< an output that may be computed straight into the caller's memory
-    Tensor padded;          ///< of an input, on the CPU: where fewer images lie; made when they first come
-    Tensor staging;         ///< on a GPU: pinned host memory that results for a host caller land in
+    Tensor padded = {};     ///< of an input, on the CPU: where fewer images lie; made when they first come
+    Tensor staging = {};    ///< on a GPU: pinned host memory that results for a host caller land in
   };
 
   struct NodeOutput {

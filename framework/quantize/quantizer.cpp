@@ -66,8 +66,7 @@ class Quantizer {
                     .preprocess = model_.preprocess,
                     .labels = model_.labels,
                     .description = model_.description,
-                    .metadata = model_.metadata,
-                    .warnings = {}};
+                    .metadata = model_.metadata};
     return result;
   }
 

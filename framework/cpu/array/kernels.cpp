@@ -5,7 +5,6 @@
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/lookup_bytes.h"
 #include "lamina/cpu/array/move.h"
-#include "lamina/cpu/array/norm.h"
 #include "lamina/cpu/array/norm_rows.h"
 #include "lamina/cpu/array/pointwise_loop.h"
 #include "lamina/cpu/array/reduce.h"
@@ -76,21 +75,13 @@ std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Pre
                        });
 }
 
-std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation&) {
-  return make_operator("three passes", {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::norm(problem, inputs[0], outputs[0], *execution.pool);
-                       });
-}
-
-/// Layer norm of one float type.
-bool takes_norm_rows(const NormProblem& problem, const Preparation& p) {
+bool takes_norm(const NormProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
-  return detail::is_normalisable(problem, p) && problem.inner == 1 && problem.channels == problem.length &&
-         dtype == p.output().format.dtype && (dtype == DType::f32 || dtype == DType::bf16);
+  return detail::is_normalisable(problem, p) && dtype == p.output().format.dtype &&
+         (dtype == DType::f32 || dtype == DType::bf16);
 }
 
-std::unique_ptr<Operator> prepare_norm_rows(const NormProblem& problem, const Preparation& p) {
+std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
   const cpu::NormRowsKernel& kernel = cpu::best_kernel(cpu::norm_rows_kernels(), p.device);
   return make_operator(detail::concat("rows, ", name(kernel.set)),
                        {.parameters = problem.scale.bytes() + problem.shift.bytes()},
@@ -105,8 +96,7 @@ constexpr Kernel<PointwiseProblem> pointwise[] = {
 constexpr Kernel<MoveProblem> move[] = {
     {"copies", detail::is_movable, prepare_move, nullptr, false, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm_rows, prepare_norm_rows},
-                                        {"blocks", detail::is_normalisable, prepare_norm}};
+constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
 
 }  // namespace
 

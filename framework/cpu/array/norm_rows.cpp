@@ -1,6 +1,6 @@
-// Layer norm, written once and compiled for each instruction set by Highway. In floats, and as exact as in doubles to a
-// few units: the mean is found twice, the second time from differences to the first, which have no leading digits in
-// common; and it is these differences that are scaled.
+// Norms of rows, written once and compiled for each instruction set by Highway. In floats, and as exact as in doubles
+// to a few units: the mean is found twice, the second time from differences to the first, which have no leading digits
+// in common; and it is these differences that are scaled.
 //
 // Source: Chan, Golub, LeVeque, "Algorithms for Computing the Sample Variance", 1983 (the corrected two-pass
 // algorithm).
@@ -99,13 +99,24 @@ void norm(const NormRowsKernel::Rows& r) {
     Moments m = moments(r, in, 1);
     if (!std::isfinite(m.squares)) m = moments(r, in, 1 / far);
     if (m.squares < 1e-20f && r.eps < 1e-20f) m = moments(r, in, far);
-    each_once(r.length, [&](auto d, std::int64_t i, int) {
-      const auto x = hn::Mul(load_floats(d, in + i), hn::Set(d, m.scale));
-      auto y = hn::Mul(hn::Sub(hn::Sub(x, hn::Set(d, m.mean)), hn::Set(d, m.rest)), hn::Set(d, m.factor));
-      if (r.scale != nullptr) y = hn::Mul(y, hn::LoadU(d, r.scale + i));
-      if (r.shift != nullptr) y = hn::Add(y, hn::LoadU(d, r.shift + i));
-      store_floats(d, y, out + i);
-    });
+    // Stretches of one channel each, or of one element of each channel after the other.
+    for (std::int64_t first = 0, run = 0; first < r.length; first += run) {
+      const std::int64_t element = (r.first + row) * r.length + first, channel = element / r.inner % r.channels;
+      run = std::min(r.length - first, r.inner > 1 ? r.inner - element % r.inner : r.channels - channel);
+      const auto finish = [&](auto planes) {
+        const auto of_channel = [&](auto d, const float* numbers, std::int64_t i) {
+          return planes ? hn::Set(d, numbers[channel]) : hn::LoadU(d, numbers + channel + i);
+        };
+        each_once(run, [&](auto d, std::int64_t i, int) {
+          const auto x = hn::Mul(load_floats(d, in + first + i), hn::Set(d, m.scale));
+          auto y = hn::Mul(hn::Sub(hn::Sub(x, hn::Set(d, m.mean)), hn::Set(d, m.rest)), hn::Set(d, m.factor));
+          if (r.scale != nullptr) y = hn::Mul(y, of_channel(d, r.scale, i));
+          if (r.shift != nullptr) y = hn::Add(y, of_channel(d, r.shift, i));
+          store_floats(d, y, out + first + i);
+        });
+      };
+      r.inner > 1 ? finish(std::true_type()) : finish(std::false_type());
+    }
   }
 }
 
@@ -138,8 +149,11 @@ void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const T
                                        .scale = values(problem.scale),
                                        .shift = values(problem.shift),
                                        .output = static_cast<std::byte*>(output.raw()) + offset,
+                                       .first = first,
                                        .rows = std::min(step, rows - first),
                                        .length = length,
+                                       .inner = problem.inner,
+                                       .channels = problem.channels,
                                        .eps = static_cast<float>(problem.eps),
                                        .centred = problem.centred};
     input.dtype() == DType::bf16 ? kernel.bf16(some) : kernel.f32(some);

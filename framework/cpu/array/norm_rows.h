@@ -8,14 +8,16 @@
 
 namespace lamina::cpu {
 
-/// Layer norm of rows of f32 or bf16, compiled for one instruction set.
+/// Norms of rows of f32 or bf16, compiled for one instruction set.
 struct NormRowsKernel {
   struct Rows {
-    const void* input;   // [rows, length]
-    const float* scale;  // [length], or null
-    const float* shift;  // [length], or null
-    void* output;        // [rows, length]
+    const void* input;       // [rows, length]
+    const float* scale;      // [channels], or null
+    const float* shift;      // [channels], or null
+    void* output;            // [rows, length]
+    std::int64_t first = 0;  // of the rows: which decides where channels begin
     std::int64_t rows, length;
+    std::int64_t inner = 1, channels;  // as NormProblem has them
     float eps;
     bool centred;
   };
@@ -27,7 +29,7 @@ struct NormRowsKernel {
 /// Those that this machine runs, the fastest first; the last one needs no vectors.
 std::span<const NormRowsKernel> norm_rows_kernels();
 
-/// Of a problem whose channels are the elements of a row. The output may be the input.
+/// The output may be the input.
 void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const Tensor& input, Tensor& output,
                ThreadPool& pool);
 

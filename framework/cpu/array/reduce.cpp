@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/arithmetic.h"
 #include "lamina/cpu/array/blocks.h"
 
 namespace lamina::cpu {
@@ -18,41 +19,14 @@ namespace {
 constexpr std::int64_t chunk = 16384;
 constexpr std::int64_t lanes = 16;
 
-template <class T>
-T sum_of(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-template <class T>
-T product_of(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-template <class T>
-T greater(T a, T b) {
-  const T one = a > b ? a : b;  // b, if either is NaN
-  return a != a ? a : one;
-}
-template <class T>
-T lesser(T a, T b) {
-  const T one = a < b ? a : b;
-  return a != a ? a : one;
-}
-
 /// Calls f with the function that two partial results are put together by.
 template <class T, class F>
 void with_fold(Reduction kind, F f) {
   switch (kind) {
-    case Reduction::max: return f([](T a, T b) { return greater(a, b); });
-    case Reduction::min: return f([](T a, T b) { return lesser(a, b); });
-    case Reduction::prod: return f([](T a, T b) { return product_of(a, b); });
-    default: return f([](T a, T b) { return sum_of(a, b); });
+    case Reduction::max: return f([](T a, T b) { return greater_of(a, b); });
+    case Reduction::min: return f([](T a, T b) { return lesser_of(a, b); });
+    case Reduction::prod: return f([](T a, T b) { return wrapped_product(a, b); });
+    default: return f([](T a, T b) { return wrapped_sum(a, b); });
   }
 }
 
@@ -65,7 +39,7 @@ void transform(Reduction kind, T* values, std::int64_t count) {
       values[i] = values[i] < T{0} ? negative : values[i];
     }
   } else if (kind == Reduction::l2 || kind == Reduction::sum_square) {
-    for (std::int64_t i = 0; i < count; ++i) values[i] = product_of(values[i], values[i]);
+    for (std::int64_t i = 0; i < count; ++i) values[i] = wrapped_product(values[i], values[i]);
   }
 }
 

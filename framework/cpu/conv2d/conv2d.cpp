@@ -2,7 +2,6 @@
 
 #include "lamina/cpu/conv2d/conv2d.h"
 
-#include "lamina/base/math.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
@@ -14,6 +13,7 @@
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/squeeze_excite.h"
 
 namespace lamina {
@@ -76,55 +76,12 @@ bool takes_planes(const ConvProblem& problem, const Preparation& p) {
          !problem.epilogue.reads_operands() && p.input().format == planes && p.output().format == pixels;
 }
 
-/// Three planes have vectors of their own.
-void interleave(const cpu::bf16::Moves& moves, const Activation& a, const float* from, float* to, ThreadPool& pool) {
-  if (a.channels != 3) return cpu::convert(a, planes, from, pixels, to, pool);
-  constexpr std::int64_t piece = 8192;
-  const std::int64_t pieces = detail::ceil_div(a.pixels, piece);
-  pool.parallel_for(a.images * pieces, [&](std::int64_t task, int) {
-    const std::int64_t image = task / pieces * 3 * a.pixels, first = task % pieces * piece;
-    moves.interleave_f32(from + image + first, a.pixels, 3, std::min(piece, a.pixels - first), to + image + 3 * first);
-  });
-}
-
-/// The channels of each pixel are brought side by side for the kernel that reads them so and, if it is asked for, the
-/// output's apart again: of as many images at a time as there are threads, whose caches hold what lies between.
 std::unique_ptr<Operator> prepare_planes(const ConvProblem& problem, const Preparation& p) {
-  const bool turns = p.output().format == planes;
-  ConvProblem some = problem;
-  const std::int64_t batch = problem.geometry.batch;
-  std::int64_t& images = some.geometry.batch;
-  for (images = turns ? std::min<std::int64_t>(batch, p.threads) : batch; images > 1 && batch % images != 0;) --images;
-  View from = p.input(), to = p.output();
-  for (View* view : {&from, &to}) {
-    view->shape.set(0, images);
-    view->format = pixels;
-  }
-  Preparation inner = p;
-  inner.inputs = {&from, 1}, inner.outputs = {&to, 1};
-  inner.algorithm = {}, inner.finding = nullptr;
-  std::shared_ptr<const Operator> conv = choose(some, inner).prepare(some, inner);
-  const Activation in = detail::activation_of(from.shape), out = detail::activation_of(to.shape);
-  const auto floats_of = [](const Activation& a) { return detail::round_up(a.size(), std::int64_t{16}); };
-  const std::int64_t in_floats = floats_of(in), own = in_floats + (turns ? floats_of(out) : 0);
-  return make_operator(detail::concat("from planes, ", conv->description()),
-                       {.workspace = static_cast<std::size_t>(own) * sizeof(float) + conv->workspace_bytes(),
-                        .parameters = conv->parameter_bytes()},
-                       [=, &moves = cpu::best_kernel(cpu::bf16::moves(), p.device)](
-                           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-                         auto* const workspace = static_cast<float*>(execution.workspace);
-                         Execution rest = execution;
-                         rest.workspace = workspace + own;
-                         const Tensor x = Tensor::borrow(workspace, from.shape, DType::f32);
-                         const float* input = floats(inputs[0]);
-                         float* output = floats(outputs[0]);
-                         for (std::int64_t n = 0; n < batch; n += in.images, input += in.size(), output += out.size()) {
-                           Tensor y = Tensor::borrow(turns ? workspace + in_floats : output, to.shape, DType::f32);
-                           interleave(moves, in, input, workspace, *execution.pool);
-                           conv->run({&x, 1}, {&y, 1}, rest);
-                           if (turns) cpu::convert(out, pixels, y.raw(), planes, output, *execution.pool);
-                         }
-                       });
+  return cpu::through_pixels(p, p.output().format == planes, [&](const Preparation& inner, std::int64_t images) {
+    ConvProblem some = problem;
+    some.geometry.batch = images;
+    return choose(some, inner).prepare(some, inner);
+  });
 }
 
 std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {
@@ -145,33 +102,38 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       });
 }
 
+/// A row for one unit, or for one type of the input.
+template <auto function, auto of>
+constexpr auto with = [](const auto& problem, const Preparation& p) { return function(of, problem, p); };
+
 bool takes_code_lanes(const ConvProblem& problem, const Preparation& p) {
-  return cpu::takes_lanes<DType::u8>(problem, p) || cpu::takes_lanes<DType::i8>(problem, p);
+  return detail::is_code(p.input()) && cpu::takes_lanes(p.input().format.dtype, problem, p);
 }
 std::unique_ptr<Operator> prepare_code_lanes(const ConvProblem& problem, const Preparation& p) {
-  const bool is_u8 = p.input().format.dtype == DType::u8;
-  return is_u8 ? cpu::prepare_lanes<DType::u8>(problem, p) : cpu::prepare_lanes<DType::i8>(problem, p);
+  return cpu::prepare_lanes(p.input().format.dtype, problem, p);
 }
 
 constexpr bool codes = true;
 
 constexpr Kernel<ConvProblem> table[] = {
-    {"lanes", cpu::takes_lanes<DType::f32>, cpu::prepare_lanes<DType::f32>, cpu::preference::lanes},
+    {"lanes", with<cpu::takes_lanes, DType::f32>, with<cpu::prepare_lanes, DType::f32>, cpu::preference::lanes},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
     {"planes", takes_planes, prepare_planes},
     {"eigen", takes, prepare_eigen},
     {"direct", takes, prepare_direct},
     {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled, true},
-    {"bf16_lanes", cpu::takes_lanes<DType::bf16>, cpu::prepare_lanes<DType::bf16>},
-    {"bf16_amx", cpu::bf16::takes<Unit::amx>, cpu::bf16::prepare<Unit::amx>, nullptr, true, false, true},
-    {"bf16_dot", cpu::bf16::takes<Unit::dot>, cpu::bf16::prepare<Unit::dot>, nullptr, true, false, true},
-    {"bf16_fma", cpu::bf16::takes<Unit::multiply_add>, cpu::bf16::prepare<Unit::multiply_add>, nullptr, true, false,
-     true},
+    {"bf16_lanes", with<cpu::takes_lanes, DType::bf16>, with<cpu::prepare_lanes, DType::bf16>},
+    {"bf16_amx", with<cpu::bf16::takes, Unit::amx>, with<cpu::bf16::prepare, Unit::amx>, nullptr, true, false, true},
+    {"bf16_dot", with<cpu::bf16::takes, Unit::dot>, with<cpu::bf16::prepare, Unit::dot>, nullptr, true, false, true},
+    {"bf16_fma", with<cpu::bf16::takes, Unit::multiply_add>, with<cpu::bf16::prepare, Unit::multiply_add>, nullptr,
+     true, false, true},
     {"int8_lanes", takes_code_lanes, prepare_code_lanes, nullptr, false, false, false, codes},
-    {"int8_amx", cpu::int8::takes<Unit::amx>, cpu::int8::prepare<Unit::amx>, nullptr, true, false, false, codes},
-    {"int8_dot", cpu::int8::takes<Unit::dot>, cpu::int8::prepare<Unit::dot>, nullptr, true, false, false, codes},
-    {"int8_fma", cpu::int8::takes<Unit::multiply_add>, cpu::int8::prepare<Unit::multiply_add>, nullptr, true, false,
-     false, codes},
+    {"int8_amx", with<cpu::int8::takes, Unit::amx>, with<cpu::int8::prepare, Unit::amx>, nullptr, true, false, false,
+     codes},
+    {"int8_dot", with<cpu::int8::takes, Unit::dot>, with<cpu::int8::prepare, Unit::dot>, nullptr, true, false, false,
+     codes},
+    {"int8_fma", with<cpu::int8::takes, Unit::multiply_add>, with<cpu::int8::prepare, Unit::multiply_add>, nullptr,
+     true, false, false, codes},
     {"int8_direct", cpu::int8::takes_direct, cpu::int8::prepare_direct, nullptr, true, false, false, codes}};
 
 }  // namespace
@@ -184,8 +146,9 @@ std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
 template <>
 std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
   static constexpr Kernel<ConvPairProblem> pairs[] = {
-      {"pair", cpu::takes_pair<DType::f32>, cpu::prepare_pair<DType::f32>, cpu::preference::pair, true},
-      {"bf16_pair", cpu::takes_pair<DType::bf16>, cpu::prepare_pair<DType::bf16>, cpu::preference::bf16_pair, true}};
+      {"pair", with<cpu::takes_pair, DType::f32>, with<cpu::prepare_pair, DType::f32>, cpu::preference::pair, true},
+      {"bf16_pair", with<cpu::takes_pair, DType::bf16>, with<cpu::prepare_pair, DType::bf16>,
+       cpu::preference::bf16_pair, true}};
   return pairs;
 }
 

@@ -20,7 +20,6 @@ namespace lamina::cpu {
 namespace {
 
 using bf16::Engine;
-using bf16::Unit;
 using detail::ceil_div;
 
 constexpr Format narrow = {DType::bf16, Layout::nhwc};
@@ -121,10 +120,7 @@ bool begins_bf16_pair(const ConvProblem& first, const Preparation& p) {
   const View between = output_of(g, DType::bf16);
   Preparation alone = p;
   alone.outputs = {&between, 1};
-  const Engine& engine = bf16::best_engine(p.device);
-  return engine.unit == Unit::amx   ? bf16::takes<Unit::amx>(first, alone)
-         : engine.unit == Unit::dot ? bf16::takes<Unit::dot>(first, alone)
-                                    : bf16::takes<Unit::multiply_add>(first, alone);
+  return bf16::takes(bf16::best_engine(p.device).unit, first, alone);
 }
 
 std::unique_ptr<Operator> prepare_bf16_pair(const ConvProblem& problem, Follower second, const Preparation& p) {
@@ -213,17 +209,15 @@ void pool_row(const ChannelPoolKernel& kernel, const PoolGeometry& g, std::int64
 
 }  // namespace
 
-template <DType type>
-bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
+bool takes_pair(DType type, const ConvPairProblem& problem, const Preparation& p) {
   const bool begins = type == DType::bf16 ? begins_bf16_pair(problem.first, p) : begins_f32_pair(problem.first, p);
   const View between = output_of(problem.first.geometry, type);
   Preparation behind = p;
   behind.inputs = {&between, 1};
-  return begins && takes_lanes<type>(problem.second, behind);
+  return begins && takes_lanes(type, problem.second, behind);
 }
 
-template <DType type>
-std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Preparation& p) {
+std::unique_ptr<Operator> prepare_pair(DType type, const ConvPairProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.second.geometry;
   Follower second = {.out_height = g.out_height,
                      .kernel = g.kernel_height,
@@ -241,11 +235,6 @@ std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Pre
   return type == DType::bf16 ? prepare_bf16_pair(problem.first, std::move(second), p)
                              : prepare_f32_pair(problem.first, std::move(second), p);
 }
-
-template bool takes_pair<DType::f32>(const ConvPairProblem&, const Preparation&);
-template bool takes_pair<DType::bf16>(const ConvPairProblem&, const Preparation&);
-template std::unique_ptr<Operator> prepare_pair<DType::f32>(const ConvPairProblem&, const Preparation&);
-template std::unique_ptr<Operator> prepare_pair<DType::bf16>(const ConvPairProblem&, const Preparation&);
 
 bool takes_pooled(const ConvProblem& problem, const Preparation& p) {
   if (!problem.epilogue.pool) return false;

@@ -6,19 +6,13 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
-#include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/linear/linear.h"
-#include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
 
 using detail::floats;
-
-/// Rows of an image for which reading the weights is all the time there is, by other units than AMX. Not of a batch:
-/// what an image gives is not to depend on those beside it.
-constexpr std::int64_t max_streamed_rows = 4;
 
 bool is_row_major(const View& view) {
   const Format& f = view.format;
@@ -28,7 +22,9 @@ bool is_row_major(const View& view) {
 /// Floats of a row with room behind it, a multiple of a cache line.
 std::int64_t padded(std::int64_t count) { return detail::round_up<std::int64_t>(count, 16) + 16; }
 
-std::unique_ptr<Operator> prepare_streamed(const LinearProblem& problem, const Preparation& p) {
+}  // namespace
+
+std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
   const LinearKernel& kernel = best_kernel(linear_kernels(), p.device);
   const bf16::Moves& moves = best_kernel(bf16::moves(), p.device);
   const Tensor weight = problem.weight.to(DType::bf16);
@@ -72,21 +68,11 @@ std::unique_ptr<Operator> prepare_streamed(const LinearProblem& problem, const P
       });
 }
 
-}  // namespace
-
 bool takes_bf16_linear(const LinearProblem& problem, const Preparation& p) {
   if (p.precision != Precision::bf16 || !problem.epilogue.is_residual()) return false;
   if (problem.rows > std::numeric_limits<int>::max()) return false;
   if (!std::ranges::all_of(p.inputs, is_row_major) || !is_row_major(p.output())) return false;
   return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == p.output().format);
-}
-
-std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
-  const bf16::Engine& engine = bf16::best_engine(p.device);
-  const bool streamed = engine.unit != bf16::Unit::amx && problem.rows / p.images <= max_streamed_rows;
-  if (streamed) return prepare_streamed(problem, p);
-  return bf16::prepare_convolution(linear_product::as_convolution(problem), {p.input().format.dtype, Layout::nhwc},
-                                   p.output().format.dtype, engine, p);
 }
 
 }  // namespace lamina::cpu

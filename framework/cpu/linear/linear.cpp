@@ -5,11 +5,12 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/linear/bf16.h"
-#include "lamina/cpu/linear/product.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/kernel/rules/linear_as_convolution.h"
 
 namespace lamina::cpu {
 namespace {
@@ -107,8 +108,37 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
       });
 }
 
+/// The layer as a 1x1 convolution, which packs its weights, by whichever row takes that.
+struct AsConvolution : detail::LinearAsConvolution {
+  AsConvolution(const LinearProblem& linear, const Preparation& p) : LinearAsConvolution(linear, p, Layout::nhwc) {
+    preparation.algorithm = {}, preparation.finding = nullptr;  // which are not about this convolution
+  }
+};
+
+bool takes_product(const LinearProblem& problem, const Preparation& p) {
+  const auto in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
+  const bool stored = std::ranges::all_of(p.inputs, in_order) && in_order(p.output()) &&
+                      (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
+  if (problem.rows > std::numeric_limits<int>::max() / 4 || !stored) return false;
+  const AsConvolution conv(problem, p);
+  return find_kernel(conv.problem, conv.preparation) != nullptr;
+}
+
+/// Where each image has rows enough to use what is packed. The batch does not count: an image's bits would depend on
+/// it.
+bool product_pays(const LinearProblem& problem, const Preparation& p) {
+  const std::int64_t rows = problem.rows / p.images;
+  if (p.precision == Precision::bf16) return rows > 4 || cpu::bf16::best_engine(p.device).unit == cpu::bf16::Unit::amx;
+  return rows >= 16 || !problem.epilogue.is_simple();  // which `dot` would not take
+}
+
+std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Preparation& p) {
+  const AsConvolution conv(problem, p);
+  return choose(conv.problem, conv.preparation).prepare(conv.problem, conv.preparation);
+}
+
 constexpr Kernel<LinearProblem> table[] = {
-    {"product", cpu::linear_product::takes, cpu::linear_product::prepare, cpu::linear_product::pays},
+    {"product", takes_product, prepare_product, product_pays},
     {"dot", takes, prepare},
     {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
     {"int8", detail::takes_eight_bits, detail::prepare_eight_bits, nullptr, false, false, false, true}};

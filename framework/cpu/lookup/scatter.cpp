@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "lamina/base/math.h"
+#include "lamina/cpu/arithmetic.h"
 #include "lamina/cpu/lookup/index.h"
 #include "lamina/tensor/visit.h"
 
@@ -15,38 +16,6 @@ namespace {
 using detail::IndexExtents;
 
 template <class T>
-T sum(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return a || b;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-
-template <class T>
-T product(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return a && b;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-
-/// NaN if one of them is.
-template <class T>
-T larger(T a, T b) {
-  return a > b || a != a ? a : b;
-}
-template <class T>
-T smaller(T a, T b) {
-  return a < b || a != a ? a : b;
-}
-
-template <class T>
 T reduce(ScatterReduction reduction, T a, T b) {
   if constexpr (std::is_same_v<T, half>) {
     return to_half(reduce(reduction, to_float(a), to_float(b)));
@@ -54,10 +23,10 @@ T reduce(ScatterReduction reduction, T a, T b) {
     return to_bfloat16(reduce(reduction, to_float(a), to_float(b)));
   } else {
     switch (reduction) {
-      case ScatterReduction::add: return sum(a, b);
-      case ScatterReduction::mul: return product(a, b);
-      case ScatterReduction::max: return larger(a, b);
-      case ScatterReduction::min: return smaller(a, b);
+      case ScatterReduction::add: return wrapped_sum(a, b);
+      case ScatterReduction::mul: return wrapped_product(a, b);
+      case ScatterReduction::max: return greater_of(a, b);
+      case ScatterReduction::min: return lesser_of(a, b);
       case ScatterReduction::none: break;
     }
     return b;

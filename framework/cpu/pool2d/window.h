@@ -24,11 +24,6 @@ struct AverageWindow {
   }
 };
 
-/// What the sum over a window is divided by.
-inline std::int64_t cells(const PoolGeometry& g, const AverageWindow& rows, const AverageWindow& columns) {
-  return g.count_padding ? rows.cells * columns.cells : (rows.end - rows.begin) * (columns.end - columns.begin);
-}
-
 /// [begin, end) of window `index` of `out` that cover `in` pixels.
 struct CoveringWindow {
   std::int64_t begin, end;

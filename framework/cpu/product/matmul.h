@@ -49,10 +49,10 @@ class MatMul {
   std::vector<std::int64_t> offsets_;
 };
 
-/// The same for any dtype by plain loops: floats of 16 bits are summed in f32, whole numbers wrap.
+/// The same of whole numbers, which wrap, and f64 by plain loops.
 void matmul_loops(DType dtype, const detail::MatMulExtents& extents, const void* a, const void* b, void* c,
                   ThreadPool& pool);
-/// Whether it knows the dtype: not booleans.
+/// Whether it knows the dtype.
 bool matmul_loops_know(DType dtype);
 
 }  // namespace lamina::cpu

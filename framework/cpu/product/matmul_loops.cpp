@@ -11,41 +11,8 @@ namespace {
 
 /// What sums of T are kept in: whole numbers wrap, so they are unsigned.
 template <class T>
-struct Accumulator {
-  using Type = T;
-};
-template <std::integral T>
-struct Accumulator<T> {
-  using Type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-};
-template <>
-struct Accumulator<half> {
-  using Type = float;
-};
-template <>
-struct Accumulator<bfloat16> {
-  using Type = float;
-};
-
-template <class A, class T>
-A widen(T value) {
-  if constexpr (std::is_same_v<T, half> || std::is_same_v<T, bfloat16>) {
-    return to_float(value);
-  } else {
-    return static_cast<A>(value);
-  }
-}
-
-template <class T, class A>
-T narrow(A value) {
-  if constexpr (std::is_same_v<T, half>) {
-    return to_half(value);
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    return to_bfloat16(value);
-  } else {
-    return static_cast<T>(value);
-  }
-}
+using Accumulator = std::conditional_t<!std::is_integral_v<T>, double,
+                                       std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
 
 /// The longest chain of sums: docs/inside/precision.md.
 constexpr std::int64_t columns_at_a_time = 64, chain_terms = 128;
@@ -62,7 +29,7 @@ A scaled(A sum, double alpha) {
 
 template <class T>
 void loops(const detail::MatMulExtents& e, const T* a_all, const T* b_all, T* c, ThreadPool& pool) {
-  using A = typename Accumulator<T>::Type;
+  using A = Accumulator<T>;
   pool.parallel_for(e.batches * e.m, [&](std::int64_t row, int) {
     const auto at = e.operands(row / e.m);
     const T* const a = a_all + at.a + row % e.m * e.a_row;
@@ -73,26 +40,26 @@ void loops(const detail::MatMulExtents& e, const T* a_all, const T* b_all, T* c,
       for (std::int64_t begin = 0; begin < e.k; begin += chain_terms) {
         std::fill_n(chain, count, A{});
         for (std::int64_t k = begin; k < std::min(e.k, begin + chain_terms); ++k) {
-          const A value = widen<A>(a[k * e.a_term]);
+          const A value = static_cast<A>(a[k * e.a_term]);
           const T* const from = b + k * e.b_term + first * e.b_column;
-          for (std::int64_t i = 0; i < count; ++i) chain[i] += value * widen<A>(from[i * e.b_column]);
+          for (std::int64_t i = 0; i < count; ++i) chain[i] += value * static_cast<A>(from[i * e.b_column]);
         }
         for (std::int64_t i = 0; i < count; ++i) sums[i] += chain[i];
       }
-      for (std::int64_t i = 0; i < count; ++i) c[row * e.n + first + i] = narrow<T>(scaled(sums[i], e.alpha));
+      for (std::int64_t i = 0; i < count; ++i) c[row * e.n + first + i] = static_cast<T>(scaled(sums[i], e.alpha));
     }
   });
 }
 
 }  // namespace
 
-bool matmul_loops_know(DType dtype) { return dtype != DType::boolean; }
+bool matmul_loops_know(DType dtype) { return dtype == DType::f64 || (!is_float(dtype) && dtype != DType::boolean); }
 
 void matmul_loops(DType dtype, const detail::MatMulExtents& extents, const void* a, const void* b, void* c,
                   ThreadPool& pool) {
   detail::visit(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    if constexpr (!std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, double> || (std::is_integral_v<T> && !std::is_same_v<T, bool>)) {
       loops(extents, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), pool);
     }
   });

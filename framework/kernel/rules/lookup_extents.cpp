@@ -4,6 +4,7 @@
 #include <array>
 
 #include "lamina/base/error.h"
+#include "lamina/kernel/rules/walk.h"
 
 namespace lamina::detail {
 namespace {
@@ -12,25 +13,8 @@ int rank(const Shape& shape) { return static_cast<int>(shape.rank()); }
 
 bool is_index(DType dtype) { return dtype == DType::i64 || dtype == DType::i32; }
 
-/// The strides of `shape`, aligned at the last extent with a shape of `rank` extents to which it broadcasts.
-std::array<std::int64_t, Shape::max_rank> broadcast_strides(const Shape& shape, int rank_of_all) {
-  std::array<std::int64_t, Shape::max_rank> strides{};
-  std::int64_t step = 1;
-  for (int d = rank(shape) - 1; d >= 0; --d) {
-    strides[static_cast<std::size_t>(d + rank_of_all - rank(shape))] = shape[d] == 1 ? 0 : step;
-    step *= shape[d];
-  }
-  return strides;
-}
-
-/// Whether a shape broadcasts to the first `count` of `all`.
-bool broadcasts(const Shape& shape, int first, int end, const Shape& all, int end_of_all) {
-  if (end - first > end_of_all) return false;
-  for (int d = end - 1, o = end_of_all - 1; d >= first; --d, --o) {
-    if (shape[d] != 1 && shape[d] != all[o]) return false;
-  }
-  return true;
-}
+/// What stands before the last two extents.
+Shape batch_of(const Shape& shape) { return Shape(shape.extents().first(shape.rank() - 2)); }
 
 }  // namespace
 
@@ -47,20 +31,19 @@ bool is_matmul(const MatMulProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 2 || p.outputs.size() != 1 || !all_plain_layout(p)) return false;
   const Shape &a = p.inputs[0].shape, &b = p.inputs[1].shape, &c = p.output().shape;
   if (rank(a) < 2 || rank(b) < 2 || rank(c) < 2) return false;
-  const int batch = rank(c) - 2;
   return c[-2] == a[problem.transpose_a ? -1 : -2] && c[-1] == b[problem.transpose_b ? -2 : -1] &&
-         a[problem.transpose_a ? -2 : -1] == b[problem.transpose_b ? -1 : -2] &&
-         broadcasts(a, 0, rank(a) - 2, c, batch) && broadcasts(b, 0, rank(b) - 2, c, batch);
+         a[problem.transpose_a ? -2 : -1] == b[problem.transpose_b ? -1 : -2] && broadcasts(batch_of(a), batch_of(c)) &&
+         broadcasts(batch_of(b), batch_of(c));
 }
 
 MatMulExtents matmul_extents(const MatMulProblem& problem, const Preparation& p) {
-  const Shape &a = p.inputs[0].shape, &b = p.inputs[1].shape, &c = p.output().shape;
+  const Shape &a = p.inputs[0].shape, &c = p.output().shape;
   MatMulExtents e;
   e.m = c[-2], e.n = c[-1], e.k = a[problem.transpose_a ? -2 : -1];
   e.a_row = problem.transpose_a ? 1 : e.k, e.a_term = problem.transpose_a ? e.m : 1;
   e.b_term = problem.transpose_b ? 1 : e.n, e.b_column = problem.transpose_b ? e.k : 1;
   e.alpha = problem.alpha;
-  const auto a_strides = broadcast_strides(a, rank(c)), b_strides = broadcast_strides(b, rank(c));
+  const auto a_strides = broadcast_strides(p.inputs[0], c), b_strides = broadcast_strides(p.inputs[1], c);
   for (int d = rank(c) - 3; d >= 0; --d) {
     const auto at = static_cast<std::size_t>(d), to = static_cast<std::size_t>(e.batch_rank);
     if (c[d] == 1) continue;
@@ -113,7 +96,7 @@ bool is_attention(const AttentionProblem&, const Preparation& p) {
   const Shape& mask = p.inputs[3].shape;
   const bool repeated = rank(mask) == 4 && mask[0] > 0 && q[0] % mask[0] == 0;
   const Shape scores = {repeated ? mask[0] : q[0], q[1], q[2], k[2]};
-  return broadcasts(mask, 0, rank(mask), scores, 4);
+  return broadcasts(mask, scores);
 }
 
 AttentionExtents attention_extents(const AttentionProblem& problem, const Preparation& p) {
@@ -126,7 +109,7 @@ AttentionExtents attention_extents(const AttentionProblem& problem, const Prepar
   e.causal = problem.causal, e.past = problem.past, e.scale = problem.scale;
   e.masked = p.inputs.size() > 3;
   if (e.masked) {
-    const auto strides = broadcast_strides(p.inputs[3].shape, 4);
+    const auto strides = broadcast_strides(p.inputs[3], q);
     std::copy_n(strides.begin(), 4, e.mask);
     if (rank(p.inputs[3].shape) == 4) e.mask_images = std::max<std::int64_t>(p.inputs[3].shape[0], 1);
   }

@@ -67,7 +67,7 @@ std::vector<Kernel> kernels() {
     const InstructionSet set = kernel.set;
     result.push_back(
         {named("lanes", set), false,
-         [set](const ConvGeometry& g) { return takes_lanes<DType::f32>({.geometry = g}, Run(g, set, 1, {}).p); },
+         [set](const ConvGeometry& g) { return takes_lanes(DType::f32, {.geometry = g}, Run(g, set, 1, {}).p); },
          [set](auto& g, auto& o, auto& epilogue, auto& pool) {
            Run(g, set, pool.threads(), epilogue, o)("lanes", pool);
          }});

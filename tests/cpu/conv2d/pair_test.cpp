@@ -94,8 +94,8 @@ void expect_bits_of_one_after_the_other() {
       const Bytes expected = run(*after, run(*before, input, from, middle, 1), middle, to, 1);
       for (const int threads : {1, 2, 7}) {
         p.threads = threads;
-        ASSERT_TRUE(cpu::takes_pair<type>(pair, p));
-        EXPECT_EQ(run(*cpu::prepare_pair<type>(pair, p), input, from, to, threads), expected)
+        ASSERT_TRUE(cpu::takes_pair(type, pair, p));
+        EXPECT_EQ(run(*cpu::prepare_pair(type, pair, p), input, from, to, threads), expected)
             << test::describe(a) << ", " << test::describe(b) << ", unit " << unit << ", threads " << threads;
       }
     }

@@ -65,8 +65,6 @@ constexpr Engine engine(std::string_view what) {
           .what = what,
           .filters = filters,
           .positions = 2 * rows,
-          .widened = false,
-          .any_pixel = true,
           .rate = 512,
           .cache = 2 << 20,
           .begin = Tiles::begin,

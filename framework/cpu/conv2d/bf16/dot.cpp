@@ -113,12 +113,7 @@ constexpr Engine engine(DType operand, std::string_view what) {
           .what = what,
           .filters = filters,
           .positions = max_positions,
-          .widened = false,
-          .any_pixel = true,
           .rate = 64,
-          .cache = 1 << 20,
-          .begin = nullptr,
-          .end = nullptr,
           .multiply = multiply<Of>};
 }
 

@@ -46,17 +46,17 @@ enum class Unit { amx, dot, multiply_add };
 
 struct Engine {
   Unit unit;
-  DType operand;             // what it multiplies: bf16, f32, or u8 or i8 with weights of i8
-  InstructionSet set;        // of what surrounds it; multiply_add: of the unit too
-  std::string_view what;     // for people
-  int filters;               // of a block
-  int positions;             // the most of a tile
-  bool widened;              // its input is f32
-  bool any_pixel;            // Tile::pixel may be other than step_channels
-  double rate;               // multiply-adds that a core starts in a clock cycle
-  std::int64_t cache;        // bytes of an L2 cache where it is
-  void (*begin)(int pairs);  // before the first tile in a thread, whose steps are of as many pairs; or null
-  void (*end)();             // after the last
+  DType operand;                       // what it multiplies: bf16, f32, or u8 or i8 with weights of i8
+  InstructionSet set;                  // of what surrounds it; multiply_add: of the unit too
+  std::string_view what;               // for people
+  int filters;                         // of a block
+  int positions;                       // the most of a tile
+  bool widened = false;                // its input is f32
+  bool any_pixel = true;               // Tile::pixel may be other than step_channels
+  double rate;                         // multiply-adds that a core starts in a clock cycle
+  std::int64_t cache = 1 << 20;        // bytes of an L2 cache where it is
+  void (*begin)(int pairs) = nullptr;  // before the first tile in a thread, whose steps are of as many pairs; or null
+  void (*end)() = nullptr;             // after the last
   void (*multiply)(const Tile& tile, int positions);
 };
 

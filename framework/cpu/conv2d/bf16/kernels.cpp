@@ -28,8 +28,7 @@ std::string description(const Layer& layer) {
 
 }  // namespace
 
-template <Unit unit>
-bool takes(const ConvProblem& problem, const Preparation& p) {
+bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   if (!has_unit(p.device, unit)) return false;
   if (p.precision != Precision::bf16 || !problem.epilogue.is_residual(problem.scaled ? 2 : 1)) return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
@@ -110,8 +109,9 @@ std::vector<Packed> packed(const ConvProblem& problem, Format input, const Engin
 
 }  // namespace
 
-std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
-                                              const Engine& engine, const Preparation& p) {
+std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const Preparation& p) {
+  const Engine& engine = engine_of(unit, p.device);
+  const Format input = p.input().format;
   // The last of them is for every input, the first for finite numbers.
   std::vector<std::vector<Packed>> ways;
   if (const auto wider = joined(problem); wider && input == Format{DType::bf16, Layout::nhwc}) {
@@ -127,9 +127,10 @@ std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format
   }
   return detail::make_operator(
       description(ways[0][0].layer) + (ways.size() > 1 ? ", groups joined" : ""), memory,
-      [ways, output, g = problem.geometry, epilogue = row_epilogue(problem.epilogue, p.device),
-       adds = problem.epilogue.reads_operands(), from = p.input().channels, to = p.output().channels](
-          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+      [ways, output = p.output().format.dtype, g = problem.geometry,
+       epilogue = row_epilogue(problem.epilogue, p.device), adds = problem.epilogue.reads_operands(),
+       from = p.input().channels, to = p.output().channels](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                            const Execution& execution) {
         const bool any =
             ways.size() == 1 ||
             all_finite(*ways[0][0].layer.moves, static_cast<const bfloat16*>(inputs[0].raw()), g.batch * g.in_pixels(),
@@ -149,18 +150,5 @@ std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format
         }
       });
 }
-
-template <Unit unit>
-std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
-  return prepare_convolution(problem, p.input().format, p.output().format.dtype, engine_of(unit, p.device), p);
-}
-
-#define LAMINA_BF16_UNIT(unit)                                       \
-  template bool takes<unit>(const ConvProblem&, const Preparation&); \
-  template std::unique_ptr<Operator> prepare<unit>(const ConvProblem&, const Preparation&)
-LAMINA_BF16_UNIT(Unit::amx);
-LAMINA_BF16_UNIT(Unit::dot);
-LAMINA_BF16_UNIT(Unit::multiply_add);
-#undef LAMINA_BF16_UNIT
 
 }  // namespace lamina::cpu::bf16

@@ -10,13 +10,7 @@
 namespace lamina::cpu::bf16 {
 
 /// Precision bf16, channels last: input bf16 or f32 (nchw too), output bf16 or f32 nhwc, any geometry.
-template <Unit unit>
-bool takes(const ConvProblem& problem, const Preparation& preparation);
-template <Unit unit>
-std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
-
-/// The same for what is no convolution otherwise: rows of a matrix as pixels.
-std::unique_ptr<Operator> prepare_convolution(const ConvProblem& problem, Format input, DType output,
-                                              const Engine& engine, const Preparation& preparation);
+bool takes(Unit unit, const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const Preparation& preparation);
 
 }  // namespace lamina::cpu::bf16

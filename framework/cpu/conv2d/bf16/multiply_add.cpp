@@ -126,9 +126,6 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .widened = true,
                            .any_pixel = false,
                            .rate = 2.0 * lanes,
-                           .cache = 1 << 20,
-                           .begin = nullptr,
-                           .end = nullptr,
                            .multiply = multiply<W>};
 constexpr Engine of_f32 = engine<float>, of_bf16 = engine<std::uint16_t>;
 

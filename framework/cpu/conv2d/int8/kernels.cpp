@@ -122,8 +122,7 @@ bool turns(const View& output) {
 
 }  // namespace
 
-template <Unit unit>
-bool takes(const ConvProblem& problem, const Preparation& p) {
+bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   if (!runs(p.device, unit) || !detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined()) return false;
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
@@ -173,17 +172,8 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
       });
 }
 
-template <Unit unit>
-std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
+std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const Preparation& p) {
   return prepare_with(problem, p, engine_of(unit, p.input().format.dtype, p.device));
 }
-
-#define LAMINA_INT8_UNIT(unit)                                       \
-  template bool takes<unit>(const ConvProblem&, const Preparation&); \
-  template std::unique_ptr<Operator> prepare<unit>(const ConvProblem&, const Preparation&)
-LAMINA_INT8_UNIT(Unit::amx);
-LAMINA_INT8_UNIT(Unit::dot);
-LAMINA_INT8_UNIT(Unit::multiply_add);
-#undef LAMINA_INT8_UNIT
 
 }  // namespace lamina::cpu::int8

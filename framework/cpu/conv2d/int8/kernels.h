@@ -13,10 +13,8 @@ namespace lamina::cpu::int8 {
 
 using bf16::Unit;
 
-template <Unit unit>
-bool takes(const ConvProblem& problem, const Preparation& preparation);
-template <Unit unit>
-std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
+bool takes(Unit unit, const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const Preparation& preparation);
 
 /// By that engine, whichever the description would have.
 std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Preparation& preparation,

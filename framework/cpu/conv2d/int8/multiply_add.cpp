@@ -101,12 +101,7 @@ constexpr Engine engine(DType operand, InstructionSet set, void (*multiply)(cons
           .what = "sums of i32",
           .filters = filters,
           .positions = max_positions,
-          .widened = false,
-          .any_pixel = true,
           .rate = set == InstructionSet::scalar ? 8.0 : 32.0,
-          .cache = 1 << 20,
-          .begin = nullptr,
-          .end = nullptr,
           .multiply = multiply};
 }
 

@@ -239,8 +239,7 @@ std::string LanesConv::description() const {
                         name(kernel_.set));
 }
 
-template <DType input>
-bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
+bool takes_lanes(DType input, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const LanesKernel& kernel = kernel_of(input, p.device);
   const int size = kernel.channels, filters = g.group_out_channels();
@@ -262,22 +261,12 @@ bool takes_lanes(const ConvProblem& problem, const Preparation& p) {
   return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == output.format);
 }
 
-template <DType input>
-std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& p) {
+std::unique_ptr<Operator> prepare_lanes(DType input, const ConvProblem& problem, const Preparation& p) {
   LanesConv conv(problem, input, p);
   const std::string description = conv.description();
   const detail::OperatorTraits memory = {.workspace = conv.workspace_bytes() * static_cast<std::size_t>(p.threads),
                                          .parameters = conv.parameters()};
   return detail::make_operator(description, memory, std::move(conv));
 }
-
-template bool takes_lanes<DType::f32>(const ConvProblem&, const Preparation&);
-template bool takes_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
-template bool takes_lanes<DType::u8>(const ConvProblem&, const Preparation&);
-template bool takes_lanes<DType::i8>(const ConvProblem&, const Preparation&);
-template std::unique_ptr<Operator> prepare_lanes<DType::f32>(const ConvProblem&, const Preparation&);
-template std::unique_ptr<Operator> prepare_lanes<DType::bf16>(const ConvProblem&, const Preparation&);
-template std::unique_ptr<Operator> prepare_lanes<DType::u8>(const ConvProblem&, const Preparation&);
-template std::unique_ptr<Operator> prepare_lanes<DType::i8>(const ConvProblem&, const Preparation&);
 
 }  // namespace lamina::cpu

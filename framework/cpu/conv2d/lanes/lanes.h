@@ -18,10 +18,8 @@ namespace lamina::cpu {
 
 /// The row of inputs of that type: f32 to f32, or bf16 to bf16 or f32, or u8 or i8 to whatever detail::is_eight_bits
 /// says.
-template <DType input>
-bool takes_lanes(const ConvProblem& problem, const Preparation& preparation);
-template <DType input>
-std::unique_ptr<Operator> prepare_lanes(const ConvProblem& problem, const Preparation& preparation);
+bool takes_lanes(DType input, const ConvProblem& problem, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_lanes(DType input, const ConvProblem& problem, const Preparation& preparation);
 
 /// Row by row, tile by tile, all channels of it: what is read lies in as many streams as a tile reads positions.
 class LanesConv {

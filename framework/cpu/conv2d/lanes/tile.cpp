@@ -265,16 +265,15 @@ constexpr LanesKernel plain_kernel = {LAMINA_SIMD_SET, block_channels<T>, positi
 constexpr LanesKernel of_f32 = plain_kernel<float>, of_u8 = plain_kernel<std::uint8_t>,
                       of_i8 = plain_kernel<std::int8_t>;
 
-constexpr LanesKernel of_bf16 = {.set = LAMINA_SIMD_SET,
-                                 .channels = block_channels<bfloat16>,
-                                 .positions = positions<bfloat16>,
-                                 .run = run<bfloat16, Rounding>,
+constexpr LanesKernel of_bf16 = {
+    .set = LAMINA_SIMD_SET,
+    .channels = block_channels<bfloat16>,
+    .positions = positions<bfloat16>,
+    .run = run<bfloat16, Rounding>,
 #if HWY_TARGET == HWY_AVX3
-                                 .run_rounding = run<bfloat16, InstructionRounding>,
-#else
-                                 .run_rounding = nullptr,
+    .run_rounding = run<bfloat16, InstructionRounding>,
 #endif
-                                 .run_grouped = nullptr};
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

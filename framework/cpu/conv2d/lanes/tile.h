@@ -54,8 +54,8 @@ struct LanesKernel {
   int channels;   // of a block
   int positions;  // of a tile
   void (*run)(const LanesTile& tile);
-  void (*run_rounding)(const LanesTile& tile);  // with AVX512-BF16's instruction, or null
-  void (*run_grouped)(const LanesTile& tile);   // by `places`, or null
+  void (*run_rounding)(const LanesTile& tile) = nullptr;  // with AVX512-BF16's instruction, or null
+  void (*run_grouped)(const LanesTile& tile) = nullptr;   // by `places`, or null
 };
 
 /// Of inputs of f32, bf16, or u8 and i8, whose kernels give `whole` alone.
