@@ -46,29 +46,22 @@ TEST(EightBitsOf, FunctionsOfOneValue) {
   for (const bool apart : {false, true}) {
     Build build;
     const Tensor x = random_codes({2, 5, 7, 3}, DType::u8, 1);
-    const Value input = build.graph.input("x", {batch, 5, 7, 3}, DType::u8);
-    const Value value = build.dequantize(input, 0.04f, 100, DType::u8);
+    const Value value = build.dequantize(build.graph.input("x", {batch, 5, 7, 3}, DType::u8), 0.04f, 100, DType::u8);
     const Value between = build.quantize(build.op("Sigmoid", {value}), 0.0039f, 0, DType::u8);
-    const Value product = build.op("Mul", {value, build.dequantize(between, 0.0039f, 0, DType::u8)});
-    const Value rounded = build.dequantize(build.quantize(product, 0.025f, 11, DType::u8), 0.025f, 11, DType::u8);
-    const Value last = build.quantize(build.op("Tanh", {rounded}), 0.008f, 125, DType::u8);
+    const Value y = build.op("Mul", {value, build.dequantize(between, 0.0039f, 0, DType::u8)});
+    const Value rounded = build.dequantize(build.quantize(y, 0.025f, 11, DType::u8), 0.025f, 11, DType::u8);
     if (apart) build.graph.output(between);
-    build.graph.output(last);
-    const std::vector<std::int64_t> codes = whole(x);
-    std::vector<std::int64_t> expected;
-    const auto code = [](float number, float scale, float zero) {
-      return std::clamp(std::rint(number / scale) + zero, 0.0f, 255.0f);
+    build.graph.output(build.quantize(build.op("Tanh", {rounded}), 0.008f, 125, DType::u8));
+    const auto code = [](double number, float scale, float zero) {
+      return std::clamp(std::rint(static_cast<float>(number) / scale) + zero, 0.0f, 255.0f);
     };
-    for (const std::int64_t c : codes) {
-      const float v = static_cast<float>(c - 100) * 0.04f;
-      const float s = code(static_cast<float>(1 / (1 + std::exp(-static_cast<double>(v)))), 0.0039f, 0) * 0.0039f;
-      const float y = (code(v * s, 0.025f, 11) - 11) * 0.025f;
-      expected.push_back(
-          static_cast<std::int64_t>(code(static_cast<float>(std::tanh(static_cast<double>(y))), 0.008f, 125)));
+    std::vector<std::int64_t> expected;
+    for (const std::int64_t c : whole(x)) {
+      const float v = static_cast<float>(c - 100) * 0.04f, s = code(1 / (1 + std::exp(-double{v})), 0.0039f, 0);
+      const float z = (code(v * (s * 0.0039f), 0.025f, 11) - 11) * 0.025f;
+      expected.push_back(static_cast<std::int64_t>(code(std::tanh(double{z}), 0.008f, 125)));
     }
-    Plan plan = build.graph.compile({.batch = 2});
-    const auto results = plan.run(std::span<const Tensor>(&x, 1));
-    EXPECT_EQ(whole(results.back()), expected) << build.graph.plan_summary({.batch = 2});
+    EXPECT_EQ(whole(build.graph.compile({.batch = 2}).run(std::span<const Tensor>(&x, 1)).back()), expected);
   }
 }
 
