@@ -20,7 +20,7 @@ EVERY_BUILD = {
     "framework/cpu/product": 926,
     "framework/cuda": 2_147,
     "framework/cuda/array": 1_571,
-    "framework/cuda/conv2d": 11_859,
+    "framework/cuda/conv2d": 11_861,
     "framework/cuda/linear": 1_065,
     "framework/cuda/lookup": 1_010,
     "framework/cuda/product": 1_499,
@@ -48,7 +48,7 @@ LEFT_OUT = {
 }
 TESTS = {"tests": 28_965}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 50_564), (LEFT_OUT, 5_000), (TESTS, 28_965))
+TABLES = ((EVERY_BUILD, 50_566), (LEFT_OUT, 5_000), (TESTS, 28_965))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
