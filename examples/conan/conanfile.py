@@ -25,6 +25,6 @@ class Embed(ConanFile):
     def test(self):
         if can_run(self):
             root = Path(self.source_folder).parent.parent
-            here = Path(self.cpp.build.bindir)
+            here = Path(self.build_folder, self.cpp.build.bindir).resolve()  # `embed` alone would be looked up in PATH
             self.run(f"{here / 'embed'} {root}/weights/alexnet-conv1.safetensors {root}/docs/images/chelsea.png")
             self.run(f"{here / 'classify'} {root}/weights/digits.safetensors {root}/weights/digits/7.png")
