@@ -28,13 +28,14 @@ constexpr std::int64_t copy_floats = 128 << 10, sum_floats = 128 << 10, chunk_fl
 /// A 1x1 kernel that reads every pixel once sees no rows: the pixels of an image, if it copies and scales them, are a
 /// few long ones, which threads share out.
 ConvGeometry in_long_rows(ConvGeometry g, int threads) {
-  const int pixels = g.in_height * g.in_width;
+  const std::int64_t pixels = g.in_pixels();
+  if (pixels > std::numeric_limits<int>::max()) return g;
   int rows = g.in_height;
   for (int fewer = rows - 1; fewer >= std::max(4, 2 * threads); --fewer) {
     if (pixels % fewer == 0) rows = fewer;
   }
   g.in_height = g.out_height = rows;
-  g.in_width = g.out_width = pixels / rows;
+  g.in_width = g.out_width = static_cast<int>(pixels / rows);
   return g;
 }
 
@@ -54,8 +55,8 @@ ConvGeometry flattened(ConvGeometry g, int threads, bool scaled) {
 /// row of 7 is one tile of 3 vectors, not two of 4.
 int vectors_of_block(int columns, const ChannelsLastKernel& kernel) {
   const auto accumulators = [&](int vectors) {
-    const int tiles = ceil_div(columns, kernel.tiles[static_cast<std::size_t>(vectors - 1)].pixels);
-    return std::min(16, columns * vectors / std::max(tiles, 1));
+    const std::int64_t tiles = ceil_div(columns, kernel.tiles[static_cast<std::size_t>(vectors - 1)].pixels);
+    return std::min<std::int64_t>(16, std::int64_t{columns} * vectors / std::max<std::int64_t>(tiles, 1));
   };
   int best = static_cast<int>(kernel.tiles.size());
   for (int vectors = best - 1; vectors >= 1; --vectors) {

@@ -26,11 +26,13 @@ void unfold(const ConvGeometry& g, const float* image, float* columns) {
     for (int kh = 0; kh < g.kernel_height; ++kh) {
       for (int kw = 0; kw < g.kernel_width; ++kw) {
         for (int row = 0; row < g.out_height; ++row) {
-          const int y = row * g.stride_height - g.padding_height + kh * g.dilation_height;
+          const std::int64_t y =
+              std::int64_t{row} * g.stride_height - g.padding_height + std::int64_t{kh} * g.dilation_height;
           for (int column = 0; column < g.out_width; ++column) {
-            const int x = column * g.stride_width - g.padding_width + kw * g.dilation_width;
+            const std::int64_t x =
+                std::int64_t{column} * g.stride_width - g.padding_width + std::int64_t{kw} * g.dilation_width;
             const bool inside = y >= 0 && y < g.in_height && x >= 0 && x < g.in_width;
-            *columns++ = inside ? image[c * g.in_pixels() + std::int64_t{y} * g.in_width + x] : 0.0f;
+            *columns++ = inside ? image[c * g.in_pixels() + y * g.in_width + x] : 0.0f;
           }
         }
       }
