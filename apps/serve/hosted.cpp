@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -38,7 +37,11 @@ Model load(const std::string& file, const HostOptions& options) {
 InputShapes shapes_of(const Model& model) {
   std::array<int, 2> sides{};
   const auto noted = model.metadata.find("imgsz");
-  if (noted != model.metadata.end()) (void)std::sscanf(noted->second.c_str(), "[%d, %d]", &sides[0], &sides[1]);
+  const auto size =
+      noted == model.metadata.end() ? nlohmann::json() : nlohmann::json::parse(noted->second, nullptr, false);
+  for (std::size_t i = 0; size.is_array() && size.size() == 2 && i < 2; ++i) {
+    if (size[i].is_number_integer()) sides[i] = size[i].get<int>();
+  }
   if (model.preprocess) sides.fill(model.preprocess->crop);
   InputShapes result;
   for (const int input : model.graph.inputs()) {
