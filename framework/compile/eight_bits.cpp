@@ -55,8 +55,7 @@ class Tables : Dataflow {
 
   int root_of(int value) const { return known_.contains(value) ? known_.at(value).root : value; }
 
-  /// Each code's by itself, or by functions that every kernel rounds alike.
-  static bool is_alone(const PointwiseStep& step) { return step.operand < 0 && step.second < 0; }
+  /// Whether every kernel rounds it alike.
   static bool is_exact(const PointwiseStep& step) {
     using enum Pointwise;
     const Pointwise exact[] = {identity, add, sub, mul, min, max, relu, clip};
@@ -76,15 +75,9 @@ class Tables : Dataflow {
       std::iota(of.back().begin(), of.back().end(), std::uint8_t{0});
       if (known_.contains(input)) of.back() = known_.at(input).table;
     }
+    if (!std::ranges::all_of(problem.chain, is_alone) && !std::ranges::all_of(problem.chain, is_exact)) return {};
     const View result = view(op.output);
-    const Preparation p = {.inputs = views, .outputs = {&result, 1}, .device = {}};
-    if (op.inputs.size() != 1 || !std::ranges::all_of(problem.chain, is_alone)) {
-      if (!std::ranges::all_of(problem.chain, is_exact)) return {};
-      return code_table(problem, p, of);
-    }
-    CodeTable table = code_table(problem, p);
-    std::ranges::transform(of[0], table.begin(), [own = table](std::uint8_t code) { return own[code]; });
-    return table;
+    return code_table(problem, {.inputs = views, .outputs = {&result, 1}, .device = {}}, of);
   }
 
   void take(Operation& op, int root, const CodeTable& table) {

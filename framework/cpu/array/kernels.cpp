@@ -103,6 +103,7 @@ constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
 CodeTable detail::code_table(const PointwiseProblem& problem, const Preparation& p, std::span<const CodeTable> of) {
   if (problem.table != nullptr) return *problem.table;
   const View& to = p.output();
+  const bool rounds = !std::ranges::all_of(problem.chain, is_alone);
   CodeTable table{};
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto meaning = [&](std::size_t input) {
@@ -115,11 +116,11 @@ CodeTable detail::code_table(const PointwiseProblem& problem, const Preparation&
     for (const PointwiseStep& step : problem.chain) {
       const auto operand = [&](int input, double number) {
         if (input >= 0) return meaning(static_cast<std::size_t>(input));
-        return of.empty() ? number : static_cast<double>(static_cast<float>(number));
+        return rounds ? static_cast<double>(static_cast<float>(number)) : number;
       };
       const double before = value, x = operand(step.operand, step.a), y = operand(step.second, step.b);
       cpu::apply_kernels().back().doubles(step.function, {&before, &x, &y}, &value, 1);
-      if (!of.empty()) value = static_cast<double>(static_cast<float>(value));
+      if (rounds) value = static_cast<double>(static_cast<float>(value));
     }
     table[i] = static_cast<std::uint8_t>(code_of(static_cast<float>(value), to.quantization, to.format.dtype));
   }

@@ -108,20 +108,12 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
       });
 }
 
-/// The layer as a 1x1 convolution, which packs its weights, by whichever row takes that.
-struct AsConvolution : detail::LinearAsConvolution {
-  AsConvolution(const LinearProblem& linear, const Preparation& p) : LinearAsConvolution(linear, p, Layout::nhwc) {
-    preparation.algorithm = {}, preparation.finding = nullptr;  // which are not about this convolution
-  }
-};
-
+/// As a 1x1 convolution, which packs its weights, by whichever row takes that.
 bool takes_product(const LinearProblem& problem, const Preparation& p) {
   const auto in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
   const bool stored = std::ranges::all_of(p.inputs, in_order) && in_order(p.output()) &&
                       (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
-  if (problem.rows > std::numeric_limits<int>::max() / 4 || !stored) return false;
-  const AsConvolution conv(problem, p);
-  return find_kernel(conv.problem, conv.preparation) != nullptr;
+  return problem.rows <= std::numeric_limits<int>::max() / 4 && stored && detail::takes_by_convolution(problem, p);
 }
 
 /// Where each image has rows enough to use what is packed. The batch does not count: an image's bits would depend on
@@ -132,16 +124,11 @@ bool product_pays(const LinearProblem& problem, const Preparation& p) {
   return rows >= 16 || !problem.epilogue.is_simple();  // which `dot` would not take
 }
 
-std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Preparation& p) {
-  const AsConvolution conv(problem, p);
-  return choose(conv.problem, conv.preparation).prepare(conv.problem, conv.preparation);
-}
-
 constexpr Kernel<LinearProblem> table[] = {
-    {"product", takes_product, prepare_product, product_pays},
+    {"product", takes_product, detail::prepare_by_convolution, product_pays},
     {"dot", takes, prepare},
     {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
-    {"int8", detail::takes_eight_bits, detail::prepare_eight_bits, nullptr, false, false, false, true}};
+    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace
 

@@ -15,10 +15,8 @@ struct Ends {
   const float* bias = nullptr;           // [channels]
 };
 
-/// Of sums of x w of a problem that is_eight_bits, for `channels`, of which those that it has not get zeros.
-/// `constants` keeps the memory.
-inline Ends ends_of(const ConvProblem& problem, const Preparation& p, int channels, Constants& constants) {
-  detail::ChannelEnd end = detail::channel_end(problem, p, p.input().quantization.zero_point);
+/// For `channels`, of which those that there are not get zeros. `constants` keeps the memory.
+inline Ends ends_of(const detail::ChannelEnd& end, int channels, Constants& constants) {
   const auto add = [&](auto values) {
     values.resize(static_cast<std::size_t>(channels));
     return constants.add(values);

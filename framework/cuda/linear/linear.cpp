@@ -235,7 +235,7 @@ constexpr Kernel<LinearProblem> table[] = {
      convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare<Rows>, rows_pay},
     {"cublas", product_takes, prepare<Product>, many_rows},
-    {"int8", detail::takes_eight_bits, detail::prepare_eight_bits, nullptr, false, false, false, true}};
+    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace
 }  // namespace lamina::cuda

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "lamina/kernel/kernel.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
 
@@ -78,20 +77,13 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
 }
 
 bool is_code_table(const PointwiseProblem& problem, const Preparation& p) {
-  const auto alone = [](const PointwiseStep& step) { return step.operand < 0 && step.second < 0; };
   return p.inputs.size() == 1 && is_code(p.input()) && is_code(p.output()) && p.input().shape == p.output().shape &&
-         std::ranges::all_of(problem.chain, alone);
+         std::ranges::all_of(problem.chain, is_alone);
 }
 
-bool takes_eight_bits(const LinearProblem& problem, const Preparation& p) {
+bool is_eight_bits(const LinearProblem& problem, const Preparation& p) {
   const LinearAsConvolution conv(problem, p, Layout::nhwc);
   return is_eight_bits(conv.problem, conv.preparation);
-}
-
-std::unique_ptr<Operator> prepare_eight_bits(const LinearProblem& problem, const Preparation& p) {
-  LinearAsConvolution conv(problem, p, Layout::nhwc);
-  conv.preparation.algorithm = {}, conv.preparation.finding = nullptr;  // which are not about this convolution
-  return choose(conv.problem, conv.preparation).prepare(conv.problem, conv.preparation);
 }
 
 }  // namespace lamina::detail

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 
@@ -15,6 +13,12 @@ namespace lamina::detail {
 /// u8 or i8 that stands for something.
 inline bool is_code(const View& view) {
   return view.quantization.defined() && (view.format.dtype == DType::u8 || view.format.dtype == DType::i8);
+}
+
+/// The channels of each pixel of an image lie side by side.
+inline bool is_channels_last(const View& view) {
+  return view.format.layout == Layout::nhwc ||
+         (!view.is_slice() && same_order(view.shape, view.format.layout, Layout::nhwc));
 }
 
 /// clamp(round(value / scale) + zero_point), NaN to the lowest.
@@ -44,15 +48,17 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 /// point and whatever else x is larger by than the number that it is.
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation, std::int32_t zero = 0);
 
-/// A fully connected layer in eight bits is that convolution of rows as pixels.
-bool takes_eight_bits(const LinearProblem& problem, const Preparation& preparation);
-std::unique_ptr<Operator> prepare_eight_bits(const LinearProblem& problem, const Preparation& preparation);
+/// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution).
+bool is_eight_bits(const LinearProblem& problem, const Preparation& preparation);
+
+/// A function of nothing but the value and numbers.
+inline bool is_alone(const PointwiseStep& step) { return step.operand < 0 && step.second < 0; }
 
 /// Whether a chain of functions gives one of 256 codes for each code.
 bool is_code_table(const PointwiseProblem& problem, const Preparation& preparation);
 
-/// Of a problem that is_code_table: computed in f64, as the CPU's kernels have the functions. With `of`, of a problem
-/// of several inputs, each of which is such a table of one code; each step is then rounded to f32.
+/// Of a problem that is_code_table: computed in f64, as the CPU's kernels have the functions. With `of`, of inputs each
+/// of which is such a table of one code. Where a step has one of them as a further operand, each is rounded to f32.
 CodeTable code_table(const PointwiseProblem& problem, const Preparation& preparation,
                      std::span<const CodeTable> of = {});
 

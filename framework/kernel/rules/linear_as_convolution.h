@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 
@@ -38,5 +40,10 @@ struct LinearAsConvolution {
   LinearAsConvolution(const LinearAsConvolution&) = delete;
   LinearAsConvolution& operator=(const LinearAsConvolution&) = delete;
 };
+
+/// Whether a row of the table of convolutions takes a layer as one; and the operator of that row. Which kernel was
+/// asked for is not about that convolution.
+bool takes_by_convolution(const LinearProblem& linear, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_by_convolution(const LinearProblem& linear, const Preparation& preparation);
 
 }  // namespace lamina::detail

@@ -10,11 +10,6 @@
 namespace lamina::cpu::int8 {
 namespace {
 
-bool is_channels_last(const View& view) {
-  return view.format.layout == Layout::nhwc ||
-         (!view.is_slice() && detail::same_order(view.shape, view.format.layout, Layout::nhwc));
-}
-
 /// (x - x_zero) (w - w_zero) of one output, summed. `image` is nhwc.
 template <class T>
 std::int32_t sum_of(const ConvProblem& problem, const T* image, std::int64_t pitch, std::int32_t x_zero, int channel,
@@ -63,7 +58,7 @@ void convolve(const ConvProblem& problem, const detail::ChannelEnd& end, const V
         std::copy_n(end.bias.begin() + first, count, bias);
         std::copy_n(end.factor.begin() + first, count, factor);
         std::copy_n(end.float_bias.begin() + first, count, float_bias);
-        if (output.format.dtype == DType::i32 && !is_channels_last(output)) {  // which are the sums
+        if (output.format.dtype == DType::i32 && !detail::is_channels_last(output)) {  // which are the sums
           auto* const to = static_cast<std::int32_t*>(y.raw()) + image * g.out_channels * g.out_pixels();
           for (int c = 0; c < count; ++c) {
             to[(first + c) * g.out_pixels() + std::int64_t{row} * g.out_width + column] = sums[c] + bias[c];
@@ -88,8 +83,8 @@ void convolve(const ConvProblem& problem, const detail::ChannelEnd& end, const V
 }  // namespace
 
 bool takes_direct(const ConvProblem& problem, const Preparation& p) {
-  return detail::is_eight_bits(problem, p) && is_channels_last(p.input()) &&
-         (problem.eight.whole || is_channels_last(p.output()));
+  return detail::is_eight_bits(problem, p) && detail::is_channels_last(p.input()) &&
+         (problem.eight.whole || detail::is_channels_last(p.output()));
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {

@@ -20,11 +20,6 @@ using lamina::detail::ceil_div;
 
 constexpr std::size_t rows_at_once = std::size_t{32} << 20;  // bytes, which stay in L2 until they are multiplied
 
-bool is_channels_last(const View& view) {
-  return view.format.layout == Layout::nhwc ||
-         (!view.is_slice() && lamina::detail::same_order(view.shape, view.format.layout, Layout::nhwc));
-}
-
 /// Whether TMA reads the windows. What it puts around the image is 0.
 bool reads_windows(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
@@ -70,11 +65,10 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
 }
 
 /// Whether the bounds of codes are those of their type, and no sum is so large that it overflows before it is clamped.
-bool saturates(const ConvProblem& problem, const Preparation& p) {
-  const lamina::detail::ChannelEnd all = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
+bool saturates(const lamina::detail::ChannelEnd& all, std::int64_t terms) {
   const float low = static_cast<float>((all.end.type == DType::u8 ? 0 : -128) - all.end.quantization.zero_point);
   if (!all.end.codes || all.end.low != low || all.end.high != low + 255) return false;
-  const double products = 255.0 * 128 * static_cast<double>(problem.geometry.reduction());
+  const double products = 255.0 * 128 * static_cast<double>(terms);
   for (std::size_t c = 0; c < all.factor.size(); ++c) {
     if (!(all.factor[c] * (products + std::abs(static_cast<double>(all.bias[c]))) < 0x1p30)) return false;
   }
@@ -107,8 +101,9 @@ class ChannelsLastCodes final : public Operator {
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
     const auto packed = pack(windows_, unfolds_, filter_blocks, problem.eight.weight.values<std::int8_t>());
     args_.weight = constants_.add(packed);
-    args_.ends = eight_bits::ends_of(problem, p, filter_blocks * block_filters, constants_);
-    args_.saturates = saturates(problem, p);
+    const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
+    args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_);
+    args_.saturates = saturates(end, windows_.reduction());
     // What is rounded twice leaves one by one: it is rare, and its division is long.
     args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && p.output().alignment % 16 == 0;
   }
@@ -194,8 +189,9 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) && !problem.eight.zero_point.defined() &&
          g.groups == 1 && g.out_channels % 2 == 0 && p.output().pixel_pitch() % 2 == 0 &&
-         p.output().alignment % 8 == 0 && is_channels_last(p.input()) && is_channels_last(p.output()) &&
-         p.input().alignment % 16 == 0 && g.batch * g.out_pixels() <= max_pixels &&
+         p.output().alignment % 8 == 0 && lamina::detail::is_channels_last(p.input()) &&
+         lamina::detail::is_channels_last(p.output()) && p.input().alignment % 16 == 0 &&
+         g.batch * g.out_pixels() <= max_pixels &&
          g.out_pixels() * eight_bits::row_bytes(g) <= static_cast<std::int64_t>(p.workspace_limit / 2);
 }
 

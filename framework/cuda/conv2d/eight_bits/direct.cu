@@ -177,17 +177,12 @@ std::vector<std::uint32_t> pack(const ConvProblem& problem, bool of_taps) {
   return packed;
 }
 
-bool is_channels_last(const View& view) {
-  return view.format.layout == Layout::nhwc ||
-         (!view.is_slice() && detail::same_order(view.shape, view.format.layout, Layout::nhwc));
-}
-
 }  // namespace
 
 bool takes_direct(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return detail::is_eight_bits(problem, p) && is_channels_last(p.input()) &&
-         (problem.eight.whole || is_channels_last(p.output())) &&
+  return detail::is_eight_bits(problem, p) && detail::is_channels_last(p.input()) &&
+         (problem.eight.whole || detail::is_channels_last(p.output())) &&
          g.out_channels * g.out_pixels() < std::int64_t{1} << 30;
 }
 
@@ -206,21 +201,22 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
   const bool is_u8 = input.format.dtype == DType::u8;
   const bool whole = g.group_in_channels() % 4 == 0 && input.pixel_pitch() % 4 == 0 && input.alignment % 4 == 0;
   const int by = depthwise ? 4 : 1;
-  const Task task = {.g = g,
-                     .ends = ends_of(problem, p, g.out_channels, constants),
-                     .input = nullptr,
-                     .weight = constants.add(packed),
-                     .zeros = zeros.empty() ? nullptr : constants.add(zeros),
-                     .output = nullptr,
-                     .pitch = input.pixel_pitch(),
-                     .out_pitch = p.output().pixel_pitch(),
-                     .padding = static_cast<std::uint8_t>(input.quantization.zero_point) * 0x01010101u,
-                     .zero = input.quantization.zero_point,
-                     .planes = !is_channels_last(p.output()),
-                     .by_channels = Divider(g.out_channels / by),
-                     .by_width = Divider(g.out_width),
-                     .by_height = Divider(g.out_height),
-                     .by_filters = Divider(g.group_out_channels())};
+  const Task task = {
+      .g = g,
+      .ends = ends_of(detail::channel_end(problem, p, input.quantization.zero_point), g.out_channels, constants),
+      .input = nullptr,
+      .weight = constants.add(packed),
+      .zeros = zeros.empty() ? nullptr : constants.add(zeros),
+      .output = nullptr,
+      .pitch = input.pixel_pitch(),
+      .out_pitch = p.output().pixel_pitch(),
+      .padding = static_cast<std::uint8_t>(input.quantization.zero_point) * 0x01010101u,
+      .zero = input.quantization.zero_point,
+      .planes = !detail::is_channels_last(p.output()),
+      .by_channels = Divider(g.out_channels / by),
+      .by_width = Divider(g.out_width),
+      .by_height = Divider(g.out_height),
+      .by_filters = Divider(g.group_out_channels())};
   const auto kernel = depthwise ? (is_u8 ? depthwise_kernel<std::uint8_t> : depthwise_kernel<std::int8_t>)
                       : whole   ? (is_u8 ? direct_kernel<std::uint8_t, true> : direct_kernel<std::int8_t, true>)
                                 : (is_u8 ? direct_kernel<std::uint8_t, false> : direct_kernel<std::int8_t, false>);
