@@ -1,11 +1,11 @@
 #pragma once
 
-#include <random>
 #include <string>
 #include <vector>
 
 #include "lamina/graph/graph.h"
 #include "lamina/ops/op.h"
+#include "support/problem_data.h"
 
 /// Graphs of quantised values.
 namespace lamina::test {
@@ -15,14 +15,6 @@ inline Tensor scalar(float value) { return Tensor::from(std::vector<float>{value
 /// One number of a type of eight bits.
 inline Tensor code(std::int64_t value, DType dtype) {
   return Tensor::from(std::vector<std::int64_t>{value}, Shape{}).to(dtype);
-}
-
-inline Tensor random_codes(Shape shape, DType dtype, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.numel()));
-  const int low = dtype == DType::u8 ? 0 : -128;
-  for (std::int64_t& value : values) value = std::uniform_int_distribution(low, low + 255)(random);
-  return Tensor::from(values, shape).to(dtype);
 }
 
 inline std::vector<std::int64_t> whole(const Tensor& tensor) {

@@ -31,6 +31,15 @@ inline Tensor draw_whole(const Shape& shape, unsigned seed, std::int64_t low, st
   return Tensor::from(values, shape).to(dtype);
 }
 
+/// Any of u8 or i8.
+inline Tensor random_codes(Shape shape, DType dtype, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.numel()));
+  const int low = dtype == DType::u8 ? 0 : -128;
+  for (std::int64_t& value : values) value = std::uniform_int_distribution(low, low + 255)(random);
+  return Tensor::from(values, shape).to(dtype);
+}
+
 /// Floats, or small whole numbers, which every type holds.
 inline Tensor draw_any(const Shape& shape, unsigned seed, DType dtype) {
   if (is_float(dtype)) return draw_floats(shape, seed, dtype);

@@ -3,63 +3,42 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
+#include "support/conv_cases.h"
 #include "support/guarded.h"
+#include "support/problem_data.h"
 
 namespace lamina::test {
 namespace {
 
-Tensor random_bytes(Shape shape, DType dtype, unsigned seed) {
-  Tensor result(shape, dtype);
-  std::mt19937 random(seed);
-  auto* const bytes = static_cast<std::uint8_t*>(result.raw());
-  for (std::int64_t i = 0; i < shape.numel(); ++i) bytes[i] = static_cast<std::uint8_t>(random());
-  return result;
-}
-
-struct Layer {
-  int channels, filters, kernel, stride, padding, dilation, groups, height, width;
-};
-
 TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
-  const Layer layers[] = {{64, 48, 1, 1, 0, 1, 1, 6, 7}, {130, 33, 1, 1, 0, 1, 1, 5, 9},
-                          {68, 32, 1, 1, 0, 1, 1, 4, 8}, {3, 40, 7, 2, 3, 1, 1, 15, 16},
-                          {36, 20, 3, 1, 1, 1, 1, 7, 6}, {128, 64, 3, 2, 1, 1, 1, 9, 8},
-                          {32, 32, 3, 1, 2, 2, 1, 9, 9}, {48, 24, 3, 1, 1, 1, 3, 6, 6},
-                          {5, 7, 5, 1, 2, 1, 1, 8, 4},   {256, 16, 1, 2, 0, 1, 1, 9, 9}};
+  const ConvCase layers[] = {square(2, 64, 6, 7, 48, 1, 1, 0, 1, 1), square(2, 130, 5, 9, 33, 1, 1, 0, 1, 1),
+                             square(2, 68, 4, 8, 32, 1, 1, 0, 1, 1), square(2, 3, 15, 16, 40, 7, 2, 3, 1, 1),
+                             square(2, 36, 7, 6, 20, 3, 1, 1, 1, 1), square(2, 128, 9, 8, 64, 3, 2, 1, 1, 1),
+                             square(2, 32, 9, 9, 32, 3, 1, 2, 2, 1), square(2, 48, 6, 6, 24, 3, 1, 1, 1, 3),
+                             square(2, 5, 8, 4, 7, 5, 1, 2, 1, 1),   square(2, 256, 9, 9, 16, 1, 2, 0, 1, 1)};
   ThreadPool pool(2);
-  for (const Layer& l : layers) {
-    ConvGeometry g;
-    g.batch = 2;
-    g.in_channels = l.channels, g.in_height = l.height, g.in_width = l.width;
-    g.out_channels = l.filters;
-    g.kernel_height = g.kernel_width = l.kernel;
-    g.stride_height = g.stride_width = l.stride;
-    g.padding_height = g.padding_width = l.padding;
-    g.dilation_height = g.dilation_width = l.dilation;
-    g.groups = l.groups;
-    const int window = l.dilation * (l.kernel - 1) + 1;
-    g.out_height = (l.height + 2 * l.padding - window) / l.stride + 1;
-    g.out_width = (l.width + 2 * l.padding - window) / l.stride + 1;
+  for (const ConvCase& l : layers) {
+    const ConvGeometry g = geometry_of(l);
     ConvProblem problem = {.geometry = g};
-    problem.eight.weight = random_bytes({l.filters, l.channels / l.groups, l.kernel, l.kernel}, DType::i8, 1);
-    problem.eight.scale = Tensor({l.filters});
+    problem.eight.weight =
+        random_codes({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, DType::i8, 1);
+    problem.eight.scale = Tensor({g.out_channels});
     for (float& scale : problem.eight.scale.values<float>()) scale = 0.0013f;
     problem.epilogue.chain = {{Pointwise::relu}};
     for (const DType type : {DType::u8, DType::i8}) {
-      const View input = {.shape = {2, l.channels, l.height, l.width},
+      const View input = {.shape = {2, g.in_channels, g.in_height, g.in_width},
                           .format = {type, Layout::nhwc},
                           .quantization = {0.02f, type == DType::u8 ? 119 : -11}};
       for (const DType result : {DType::u8, DType::f32}) {
-        const View output = {.shape = {2, l.filters, g.out_height, g.out_width},
+        const View output = {.shape = {2, g.out_channels, g.out_height, g.out_width},
                              .format = {result, Layout::nhwc},
                              .quantization = result == DType::u8 ? Quantization{0.3f, 9} : Quantization{}};
         const Preparation p = {
             .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
-        const Tensor bytes = random_bytes(input.shape, type, 2);
+        const Tensor bytes = random_codes(input.shape, type, 2);
         cpu::Guarded<std::uint8_t> input_memory(input.shape.numel());
         const Tensor x = Tensor::borrow(input_memory.data(), input.shape, type);
         std::memcpy(input_memory.data(), bytes.raw(), bytes.bytes());
@@ -80,8 +59,8 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
             if (engine.operand != type || !here) continue;
             const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine));
             EXPECT_EQ(std::memcmp(y.raw(), expected.raw(), y.bytes()), 0)
-                << l.channels << " to " << l.filters << ", " << l.kernel << ", " << type << " to " << result << ", "
-                << engine.what << ' ' << name(engine.set);
+                << g.in_channels << " to " << g.out_channels << ", " << g.kernel_height << ", " << type << " to "
+                << result << ", " << engine.what << ' ' << name(engine.set);
           }
         }
       }

@@ -28,10 +28,7 @@ struct CodeCase {
   DType type;
   Quantization a, b, c;
 
-  Tensor draw(const Shape& shape, unsigned seed) const {
-    const int low = type == DType::u8 ? 0 : -128;
-    return draw_whole(shape, seed, low, low + 255, type);
-  }
+  Tensor draw(const Shape& shape, unsigned seed) const { return random_codes(shape, type, seed); }
 };
 /// Sums of halves, of which many lie between two codes; scales that are divided by.
 inline constexpr CodeCase code_cases[] = {{DType::u8, {0.04f, 100}, {0.013f, 3}, {0.031f, 20}},

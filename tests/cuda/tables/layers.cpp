@@ -144,8 +144,7 @@ std::vector<Example<Problem>> of_codes(const std::vector<Layer>& layers) {
   for (const Layer& layer : layers) {
     const ConvGeometry g = geometry_of(layer.geometry);
     EightBitWeights eight;
-    eight.weight =
-        draw_whole({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, 5, -128, 127, DType::i8);
+    eight.weight = random_codes({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, DType::i8, 5);
     eight.scale = Tensor({g.out_channels});
     for (float& scale : eight.scale.values<float>()) scale = 0.0021f;
     Example<Problem> e;
