@@ -40,6 +40,9 @@ class Lent {
   ~Lent();
 
   const Tensor& tensor() const { return tensor_; }
+  bool read_only() const {
+    return buffer_.readonly != 0 || (versioned_ != nullptr && (versioned_->flags & dlpack::read_only) != 0);
+  }
 
  private:
   /// False if the object refuses because it lies elsewhere, as CuPy's arrays do.

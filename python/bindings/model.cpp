@@ -97,6 +97,15 @@ void bind_model(nb::module_& m) {
           "graph", [](Model& self) -> Graph& { return self.graph; }, nb::rv_policy::reference_internal)
       .def_ro("preprocess", &Model::preprocess)
       .def_ro("labels", &Model::labels)
+      .def_ro("description", &Model::description)
+      .def_prop_ro(
+          "metadata",
+          [](const Model& self) {
+            nb::dict noted;
+            for (const auto& [key, value] : self.metadata) noted[key.c_str()] = value;
+            return noted;
+          },
+          nb::sig("def metadata(self) -> dict[str, str]"))
       .def_prop_ro("warnings", [](const Model& self) {
         std::vector<std::string> warnings = self.warnings;
         for (std::string& warning : warnings) warning = in_pythons_words(std::move(warning));

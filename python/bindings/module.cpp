@@ -77,6 +77,7 @@ NB_MODULE(_core, m) {
   nb::register_exception_translator(&translate, error.ptr());
   bind_device(m);
   bind_result(m);
+  bind_tensors(m);
   bind_images(m);
   bind_plan(m);
   bind_graph(m);

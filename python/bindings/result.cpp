@@ -2,14 +2,18 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "dlpack.h"
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lent.h"
 
 namespace lamina::python {
 namespace {
@@ -121,13 +125,40 @@ nb::dict cuda_array_interface(const Result& self) {
 
 nb::object to_numpy(const Result& self) {
   if (self.tensor.dtype() == DType::bf16) detail::fail("lamina.Tensor: NumPy has no bf16; use torch.from_dlpack(x)");
-  Result host = {.tensor = self.tensor};
+  Result host = {.tensor = self.tensor, .read_only = self.read_only && self.tensor.device().is_cpu()};
   if (self.tensor.device().is_cuda()) {
     const WithoutGil release;
     if (self.ready != nullptr) self.ready->synchronize();
     host.tensor = self.tensor.to(Device::cpu());
   }
   return to_python(std::move(host));
+}
+
+DType dtype_named(const std::string& text) {
+  const auto type = find_dtype(text);
+  if (!type) detail::fail("dtype: expected f32, u8, i64, ..., got \"", text, '"');
+  return *type;
+}
+
+/// An array's memory, which stays lent as long as the tensor lives.
+Result tensor_of(nb::handle array) {
+  std::shared_ptr<Lent> lent(new Lent(array, "array", Lent::Access::read), [](Lent* p) {
+    const WithGil gil;
+    if (gil.held()) delete p;
+  });
+  const Tensor& tensor = lent->tensor();
+  const bool read_only = lent->read_only();
+  void* data = const_cast<void*>(tensor.raw());  // read_only says whether it may be written to
+  return {.tensor = Tensor::borrow(data, tensor.shape(), tensor.dtype(), tensor.device(), lent),
+          .read_only = read_only};
+}
+
+void copy_into(Result& self, nb::handle array) {
+  if (self.read_only) detail::fail("copy_into: ", self.tensor.description(), " is read-only");
+  const Lent lent(array, "copy_into", Lent::Access::read);
+  const WithoutGil release;
+  if (self.ready != nullptr) self.ready->synchronize();
+  self.tensor.copy_from(lent.tensor());
 }
 
 }  // namespace
@@ -197,6 +228,38 @@ void bind_result(nb::module_& m) {
       .def_prop_ro("__cuda_array_interface__", &cuda_array_interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))
       .def("__repr__", [](const Result& self) { return "lamina.Tensor(" + self.tensor.description() + ')'; });
+}
+
+void bind_tensors(nb::module_& m) {
+  m.def("tensor_of", &tensor_of, nb::arg("array"), nb::sig("def tensor_of(array: typing.Any) -> Tensor"));
+  m.def(
+      "new_tensor",
+      [](const std::vector<std::int64_t>& shape, const std::string& dtype, const std::string& device) {
+        return Result{.tensor = Tensor(Shape(shape), dtype_named(dtype), parse_device(device))};
+      },
+      nb::arg("shape"), nb::arg("dtype"), nb::arg("device"), "Whose elements are not set.");
+  m.def(
+      "tensor_at",
+      [](std::uintptr_t address, const std::vector<std::int64_t>& shape, const std::string& dtype,
+         const std::string& device) {
+        return Result{.tensor = Tensor::borrow(reinterpret_cast<void*>(address), Shape(shape), dtype_named(dtype),
+                                               parse_device(device))};
+      },
+      nb::arg("address"), nb::arg("shape"), nb::arg("dtype"), nb::arg("device"), "Memory that somebody else keeps.");
+  m.def(
+      "address_of", [](const Result& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.tensor.raw()); },
+      nb::arg("tensor"));
+  m.def("copy_into", &copy_into, nb::arg("tensor"), nb::arg("array"),
+        nb::sig("def copy_into(tensor: Tensor, array: typing.Any) -> None"));
+  m.def(
+      "synchronize",
+      [](const std::string& device, std::uintptr_t stream) {
+        const Device place = parse_device(device);
+        if (place.is_cpu()) return;
+        const WithoutGil release;
+        cuda::synchronize(place.index, reinterpret_cast<cuda::Stream>(stream));
+      },
+      nb::arg("device"), nb::arg("stream") = 0, "Waits for what was enqueued on a stream.");
 }
 
 }  // namespace lamina::python

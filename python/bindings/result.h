@@ -22,6 +22,8 @@ struct Result {
 };
 
 void bind_result(nb::module_& m);
+/// Functions of `lamina.onnxruntime`'s that make tensors, and copy and wait.
+void bind_tensors(nb::module_& m);
 
 /// The tensor as a NumPy array that shares and keeps its memory; as a lamina.Tensor where NumPy has not its type or it
 /// is on a GPU.

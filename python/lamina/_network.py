@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._core import Graph, Plan, PlanMemory, Preprocess
@@ -19,11 +19,10 @@ Compiled = TypeVar("Compiled")
 
 
 class Idle(Generic[Compiled]):
-    """What was compiled and nobody uses at the moment, of the kinds that were asked for last, to be used again."""
+    """What was compiled and nobody uses at the moment, of the kinds that were used last, to be used again."""
 
-    kinds = 4
-
-    def __init__(self) -> None:
+    def __init__(self, kinds: int = 4) -> None:
+        self.kinds = kinds
         self.idle: dict[str, list[Compiled]] = {}
 
     @contextmanager
@@ -43,6 +42,7 @@ class Idle(Generic[Compiled]):
             yield one
         finally:
             idle.append(one)
+            self.idle[kind] = self.idle.pop(kind, idle)
             for old in list(self.idle)[:-self.kinds]:
                 self.idle.pop(old, None)
 
@@ -51,17 +51,22 @@ class Network:
     """What plans and pools are compiled from: all of a Model but its classifiers, which are made of pools."""
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
-                 warnings: Sequence[str] = ()) -> None:
+                 warnings: Sequence[str] = (), kinds: int = 4) -> None:
         self.graph = graph
         self.preprocess = preprocess
         self.labels = list(labels)
         self.warnings = list(warnings)
-        self._plans: Idle[Plan] = Idle()
+        self._plans: Idle[Plan] = Idle(kinds)
 
     @with_options
     def __call__(self, x: Any, **options: Unpack[CompileOptions]) -> Any:
         """The outputs for x, arrays as for Plan.run, by a plan for as many images and such shapes: compiled at the first
         call, kept for others, and of whichever GPU x is on. Threads may call it at the same time."""
+        with self.plan_for(x, options) as plan:
+            return plan(x)
+
+    def plan_for(self, x: Any, options: Mapping[str, Any]) -> AbstractContextManager[Plan]:
+        """A plan of this thread's for arrays like x."""
         names = self.graph.input_names
         arrays = x if isinstance(x, dict) else dict(zip(names, x if isinstance(x, (tuple, list)) else (x,)))
         keywords: dict[str, Any] = dict(options)
@@ -78,8 +83,11 @@ class Network:
         if opened:
             keywords.setdefault("input_shapes", opened)
         key = {**keywords, "preprocess": self.preprocess}
-        with self._plans.one(self.graph, key, lambda: self.graph.compile(self.preprocess, **keywords)) as plan:
-            return plan(x)
+        return self._plans.one(self.graph, key, lambda: self.graph.compile(self.preprocess, **keywords))
+
+    def any_plan(self) -> Plan | None:
+        """One that was compiled here and that nobody uses at the moment."""
+        return next((plan for plans in list(self._plans.idle.values()) for plan in plans), None)
 
     @with_options
     def compile(self, **options: Unpack[CompileOptions]) -> Plan:

@@ -45,10 +45,11 @@ def value(name, dtype, shape):
     return field(1, name) + field(2, field(1, field(1, TYPES[dtype]) + field(2, extents)))
 
 
-def write(path, nodes, inputs, outputs, constants):
-    """inputs and outputs: (name, dtype, shape) each; constants: arrays by name."""
+def write(path, nodes, inputs, outputs, constants, of_graph=(), of_model=()):
+    """inputs and outputs: (name, dtype, shape) each; constants: arrays by name; of_...: further fields' numbers and values."""
     graph = (b"".join(field(1, each) for each in nodes) + field(2, "graph") +
              b"".join(field(5, tensor(*each)) for each in constants.items()) +
-             b"".join(field(11, value(*each)) for each in inputs) + b"".join(field(12, value(*each)) for each in outputs))
-    path.write_bytes(field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17)))
+             b"".join(field(11, value(*each)) for each in inputs) + b"".join(field(12, value(*each)) for each in outputs) +
+             b"".join(field(*each) for each in of_graph))
+    path.write_bytes(field(1, 8) + b"".join(field(*each) for each in of_model) + field(7, graph) + field(8, field(1, "") + field(2, 17)))
     return path

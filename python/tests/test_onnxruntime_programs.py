@@ -107,3 +107,26 @@ def test_tokens(tmp_path, random):
 
 def test_detect(tmp_path):
     check("detect", ROOT / "tests/golden/detect/raw.onnx", tmp_path, r"(-?\d+ -?\d+ \d+ \d+\n){5}")
+
+
+def test_bound(tmp_path):
+    ports = [(name, "float32", [3, 4]) for name in ("X", "Y", "product", "sum")]
+    model = onnx.write(tmp_path / "two.onnx", [onnx.node("Mul", ["X", "Y"], "product"), onnx.node("Add", ["X", "Y"], "sum")],
+                       ports[:2], ports[2:], {})
+    given = np.random.default_rng(5)
+    x, y = given.random((3, 4), np.float32), given.random((3, 4), np.float32)
+    check("bound", model, tmp_path, r"cpu \[3, 4\] tensor\(float\) 1 True True\n2 True True True\nTrue \(3, 4\)\n"
+          r"OrtValue \[3, 4\] True \(3, 4\)\n2 True\nTrue\n", np.stack([x * y, x + x, x * x, x + x, x * x, x + x]))
+
+
+def test_described(tmp_path):
+    noted = {"names": "{0: 'cat', 1: 'dog'}", "imgsz": "[2, 2]"}
+    v = np.array([[1, 2], [3, 4]], np.float32)
+    model = onnx.write(tmp_path / "noted.onnx",
+                       [onnx.node("MatMul", ["images", "v"], "m"), onnx.node("Mul", ["m", "scale"], "scores")],
+                       [("images", "float32", ["batch", 2]), ("scale", "float32", [])], [("scores", "float32", ["batch", 2])],
+                       {"v": v}, of_graph=[(10, "of pets")],
+                       of_model=[(2, "Writer"), (4, "test.pets"), (5, 7), (6, "Tells pets apart \u00e9"),
+                                 *((14, onnx.field(1, key) + onnx.field(2, text)) for key, text in noted.items())])
+    check("described", model, tmp_path, r"0\nthere is no intra_op_threads\nWriter\|7\|test.pets\|Tells pets apart \u00e9\|graph\|of pets\n"
+          r"dog \['imgsz', 'names'\]\n\['CPUExecutionProvider'\] \['CPUExecutionProvider'\] \[\]\ndog\n", [[12, 18]])
