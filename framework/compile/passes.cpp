@@ -50,6 +50,8 @@ constexpr Pass table[] = {
      "convolutions, norms and factors of one value that are added become one convolution"},
     {"fold", single | plain, folded, single, on_program<fold>, fuses,
      "functions, norms and known factors become part of what computes their operand"},
+    {"code sums", folded | plain, 0, 0, on_program<sum_codes>, fuses,
+     "what a convolution in eight bits gives is added to other codes by the convolution"},
     {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,
      "two products and the softmax between them become one operation"},
     {"rows", folded | plain, few_rows, 0, on_program<narrow_rows>, fuses, "rows that nobody reads are not computed"},

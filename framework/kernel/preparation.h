@@ -7,22 +7,13 @@
 
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/precision.h"
+#include "lamina/kernel/quantization.h"
 #include "lamina/tensor/format.h"
 #include "lamina/tensor/shape.h"
 
 namespace lamina {
 
 struct Finding;
-
-/// What a stored whole number q stands for: scale * (q - zero_point). A scale of 0: nothing but itself.
-struct Quantization {
-  float scale = 0;
-  std::int32_t zero_point = 0;
-
-  bool defined() const { return scale != 0; }
-
-  friend bool operator==(const Quantization&, const Quantization&) = default;
-};
 
 /// How an operand or a result of an operator lies in memory.
 struct View {

@@ -10,6 +10,7 @@
 #include "lamina/kernel/epilogue.h"
 #include "lamina/kernel/local_response.h"
 #include "lamina/kernel/pool_geometry.h"
+#include "lamina/kernel/quantization.h"
 #include "lamina/tensor/tensor.h"
 
 /// What kernels solve: numbers and parameters, validated by the layers. Parameters are f32 on the CPU; a Tensor that is
@@ -25,6 +26,10 @@ struct EightBitWeights {
   Tensor bias = {};        ///< i32 [OC], in units of `bias_scale`; undefined: the bias is that of f32, if there is one
   Tensor bias_scale = {};  ///< f32 [OC]; counts if it is the input's scale times the weights', rounded once
   bool whole = false;      ///< the output is the sums as they are, i32
+  /// The sums become codes of that type first. What they stand for is then added to input 1, of codes like the output,
+  /// and may be clamped: the epilogue. A scale of 0: there is nothing to be added.
+  Quantization addend = {};
+  DType addend_type = DType::u8;
 
   bool defined() const { return weight.defined(); }
 };
@@ -40,6 +45,8 @@ struct ConvProblem {
   /// them.
   bool scaled = false;
   EightBitWeights eight = {};
+
+  double flops() const { return geometry.flops(); }
 };
 
 /// output [rows, out] = input [rows, in] * weight' + bias

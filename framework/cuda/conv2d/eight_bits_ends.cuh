@@ -11,10 +11,19 @@ __device__ __forceinline__ float number(const SumsEnd& end, int sum, float facto
   return clamped(__fadd_rn(__fmul_rn(__int2float_rn(sum), factor), bias), end.low, end.high);
 }
 
+/// Numbers from here on are whole, and to add it to less than 2^22 rounds halves to even: what lies behind its bits is
+/// the result. A multiprocessor does eight such additions in the time of a conversion.
+inline constexpr float whole = 12582912.0f;
+
 /// clamp(round(q)) + zero in the lowest byte; the others are anything.
 __device__ __forceinline__ std::uint32_t rounded(float q, float low, float high, std::uint32_t zero) {
-  constexpr float whole = 12582912.0f;  // numbers from here on are whole, and to add it rounds halves to even
   return __float_as_uint(__fadd_rn(fminf(fmaxf(q, low), high), whole)) + zero;
+}
+
+/// The code of what q's code stands for and another addend.
+__device__ __forceinline__ std::uint32_t summed(const Addition& addition, const SumsEnd& end, float q, float other) {
+  const float rounded = __fsub_rn(__fadd_rn(fminf(fmaxf(q, end.low), end.high), whole), whole);
+  return addition.results.code<false>(__fadd_rn(__fmul_rn(rounded, addition.scale), other));
 }
 
 /// The same of a sum.

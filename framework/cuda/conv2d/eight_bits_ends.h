@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lamina/cuda/eight_bits/codes.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/rules/eight_bits.h"
 
@@ -13,6 +14,13 @@ struct Ends {
   const std::int32_t* offset = nullptr;  // [channels], added to the sums
   const float* factor = nullptr;         // [channels]
   const float* bias = nullptr;           // [channels]
+};
+
+/// What codes of sums are added to, where they are an addend (EightBitWeights::addend).
+struct Addition {
+  float scale = 0;  // of the sums' codes
+  Meaning other = {};
+  Results results = {};  // clamped as the epilogue says
 };
 
 /// For `channels`, of which those that there are not get zeros. `constants` keeps the memory.

@@ -34,15 +34,10 @@ __device__ __forceinline__ std::uint32_t max_nan(std::uint32_t a, std::uint32_t 
   return a;
 }
 
-/// Bytes {b, a, and the lower two of rest}: a and b saturate to T, u8 or i8. sm_72.
-template <class T>
+/// Bytes {b, a, and the lower two of rest}: a and b saturate to u8. sm_72.
 __device__ __forceinline__ std::uint32_t pack_saturated(int a, int b, std::uint32_t rest) {
   std::uint32_t result;
-  if constexpr (std::is_signed_v<T>) {
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(rest));
-  } else {
-    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(rest));
-  }
+  asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(rest));
   return result;
 }
 

@@ -28,7 +28,8 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input())) return false;
+  if (!eight.defined() || eight.addend.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
+    return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
@@ -39,6 +40,25 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
     if (eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
   }
   return true;
+}
+
+AddendAlone::AddendAlone(const ConvProblem& sum, const Preparation& p)
+    : problem(sum), output(p.output()), preparation(p) {
+  problem.eight.addend = {}, problem.epilogue = {};
+  output.format.dtype = sum.eight.addend_type, output.quantization = sum.eight.addend;
+  preparation.inputs = p.inputs.first(1), preparation.outputs = {&output, 1};
+}
+
+bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
+  const PointwiseChain& chain = problem.epilogue.chain;
+  if (!problem.eight.addend.defined() || p.inputs.size() != 2 || !is_code(p.inputs[1]) || !is_code(p.output()) ||
+      problem.epilogue.pool || chain.empty() || chain.size() > 2 || p.inputs[1].shape != p.output().shape) {
+    return false;
+  }
+  if (chain[0] != PointwiseStep{.function = Pointwise::add, .operand = 1}) return false;
+  if (chain.size() == 2 && !clamp_of(chain[1])) return false;
+  const AddendAlone alone(problem, p);
+  return is_eight_bits(alone.problem, alone.preparation);
 }
 
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::int32_t zero) {

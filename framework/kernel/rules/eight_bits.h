@@ -48,6 +48,21 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 /// point and whatever else x is larger by than the number that it is.
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation, std::int32_t zero = 0);
 
+/// Of a convolution whose codes are an addend (EightBitWeights::addend), what makes them. `output` is what
+/// `preparation` points to.
+struct AddendAlone {
+  ConvProblem problem;
+  View output;
+  Preparation preparation;
+
+  AddendAlone(const ConvProblem& sum, const Preparation& p);
+  AddendAlone(const AddendAlone&) = delete;
+  AddendAlone& operator=(const AddendAlone&) = delete;
+};
+
+/// Whether a convolution is_eight_bits whose codes are added to those of input 1.
+bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& preparation);
+
 /// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution).
 bool is_eight_bits(const LinearProblem& problem, const Preparation& preparation);
 

@@ -1,5 +1,7 @@
 // Convolutions of codes on a GPU beside the CPU's plain loops: the same bits, whichever kernel, tile and batch.
 
+#include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
 #include "support/conv_cases.h"
 #include "support/on_gpu.h"
 #include "support/problem_data.h"
@@ -140,6 +142,66 @@ TEST_P(EightBitConvolutions, OfEveryTile) {
       EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0) << "tile " << tile << ", " << multicast;
     }
   }
+}
+
+/// What two codes stand for, added, clamped and rounded, one after the other.
+Tensor sum_of(const Tensor& a, Quantization of_a, const Tensor& b, Quantization of_b, detail::Bounds bounds,
+              Quantization to) {
+  Tensor result(a.shape(), a.dtype());
+  const auto each = [&]<class T>(T) {
+    for (std::size_t i = 0; i < a.values<T>().size(); ++i) {
+      const float x = static_cast<float>(a.values<T>()[i] - of_a.zero_point) * of_a.scale;
+      const float y = static_cast<float>(b.values<T>()[i] - of_b.zero_point) * of_b.scale;
+      const float sum = std::clamp(x + y, bounds.low, bounds.high);
+      result.values<T>()[i] = static_cast<T>(detail::code_of(sum, to, a.dtype()));
+    }
+  };
+  a.dtype() == DType::u8 ? each(std::uint8_t{}) : each(std::int8_t{});
+  return result;
+}
+
+TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
+  const PointwiseStep add = {.function = Pointwise::add, .operand = 1};
+  const PointwiseChain chains[] = {
+      {add}, {add, {Pointwise::relu}}, {add, {.function = Pointwise::clip, .a = -1.5, .b = 9}}};
+  int taken = 0;
+  for (const ConvCase& l : layers) {
+    if (l.groups != 1 || l.out_channels % 16 != 0) continue;
+    for (const DType type : {DType::u8, DType::i8}) {
+      Made made = make(l, type, End::codes);
+      made.problem.epilogue = {};
+      const Quantization input = made.options.quantizations[0], addend = made.options.quantizations[1],
+                         other = {0.11f, type == DType::u8 ? 130 : 4}, to = {0.37f, type == DType::u8 ? 7 : -31};
+      const Tensor others = random_codes(made.output, type, 3);
+      RunOptions plain = made.options;
+      plain.kernel = "int8_direct";
+      const Tensor alone = ProblemRun(made.problem, {made.x}, made.output, type, Device::cpu(), plain).run();
+      made.problem.eight.addend = addend, made.problem.eight.addend_type = type;
+      for (const PointwiseChain& chain : chains) {
+        made.problem.epilogue.chain = chain;
+        const Tensor expected = sum_of(alone, addend, others, other,
+                                       chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain.back()), to);
+        for (int tile = -1; tile < 12; ++tile) {
+          for (const int splits : {1, 2}) {
+            if (tile >= 0 && &chain != &chains[2]) continue;
+            // What is split has several steps.
+            if (splits > 1 && made.problem.geometry.reduction() <= 256) continue;
+            RunOptions options = made.options;
+            options.inputs = {Layout::nhwc, Layout::nhwc}, options.quantizations = {input, other, to};
+            options.kernel = "int8_wgmma", options.tuning = {.tile = tile, .splits = splits};
+            const ProblemRun run(made.problem, {made.x, others}, made.output, type, gpu(), options);
+            if (!run.taken()) continue;
+            ++taken;
+            const Tensor actual = run.run();
+            EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
+                << describe(geometry_of(l)) << ", " << type << ", chain of " << chain.size() << ", tile " << tile
+                << ", " << splits << " splits";
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(taken, describe(gpu()).wgmma ? 100 : 0);
 }
 
 LAMINA_ON_GPUS(EightBitConvolutions);

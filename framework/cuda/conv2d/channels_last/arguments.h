@@ -78,9 +78,6 @@ __host__ __device__ constexpr int barrier_offset(int ring_bytes, int store_bytes
   return behind > landing ? behind : landing;
 }
 
-/// Codes leave in boxes of so many of a tile's pixels, of 64 channels each.
-inline constexpr int code_box_pixels = 32;
-
 /// Tiles that are rectangles, whose pixels come with their halo, all that their windows reach, as one box for each slab
 /// (halo/kernel.cuh).
 struct Halo {
@@ -133,9 +130,12 @@ struct Arguments {
   bool in_ring = false;        // where their sums land
   int log2_buffers = 1;        // of each warpgroup, for its outputs and for what is added to them
   eight_bits::Ends ends = {};  // of codes; for channels as `bias` has them
-  bool is_signed = false;      // codes are i8
-  bool boxed = false;          // they leave by TMA
-  bool saturates = false;      // to clamp them is to saturate, and what they are before is less than 2^30
+  eight_bits::Addition addition = {};  // to codes, if `adds`
+  bool is_signed = false;              // codes are i8
+  bool boxed = false;                  // they leave by TMA
+  bool saturates = false;              // to clamp them is to saturate, and what they are before is less than 2^22
+  std::int32_t to_code = 0;            // this is what their bits then lack to be codes of u8
+  std::uint32_t flip = 0;              // and this turns four of those into i8
   Halo halo = {};
   Neighbours neighbours = {};
 };
@@ -152,7 +152,7 @@ struct Tile {
   int max_filters = 0;           // that a layer may have; 0: any number
   int resident = 1;              // blocks whose registers one multiprocessor has
   int stage_bytes = 0;           // of the ring
-  int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32
+  int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32, twice as many codes
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, output, residual)
 
   int threads() const { return (groups * (teams > 0 ? teams : 1) + helpers) * 128; }

@@ -99,7 +99,7 @@ double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sha
   if (geometry.out_channels <= block_filters && own <= few_steps)
     wave += (store + store_of_pixel * tile.pixels) * (1 - 1 / waves);
   // Codes are finished and stored box by box, and nothing is multiplied meanwhile.
-  if (demands.codes) wave += tile.pixels / code_box_pixels * (350 + 50 * tile.groups);
+  if (demands.codes) wave += tile.pixels / 32 * (350 + 50 * tile.groups);
   return beginning + waves * wave;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "lamina/base/error.h"
@@ -12,6 +13,7 @@
 #include "lamina/cuda/conv2d/eight_bits.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
 
 namespace lamina::cuda::channels_last {
 namespace {
@@ -64,35 +66,54 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   return packed;
 }
 
-/// Whether the bounds of codes are those of their type, and no sum is so large that it overflows before it is clamped.
+/// Whether the bounds of codes are those of their type, and no sum is so large that it cannot be rounded before it is
+/// clamped.
 bool saturates(const lamina::detail::ChannelEnd& all, std::int64_t terms) {
   const float low = static_cast<float>((all.end.type == DType::u8 ? 0 : -128) - all.end.quantization.zero_point);
   if (!all.end.codes || all.end.low != low || all.end.high != low + 255) return false;
   const double products = 255.0 * 128 * static_cast<double>(terms);
   for (std::size_t c = 0; c < all.factor.size(); ++c) {
-    if (!(all.factor[c] * (products + std::abs(static_cast<double>(all.bias[c]))) < 0x1p30)) return false;
+    if (!(all.factor[c] * (products + std::abs(static_cast<double>(all.bias[c]))) < 0x1p22)) return false;
   }
   return true;
 }
 
+/// How a sum with others' codes becomes the output's; nothing if no kernel does that.
+std::optional<eight_bits::Addition> addition_of(const ConvProblem& problem, const Preparation& p) {
+  eight_bits::Addition result = {
+      .scale = problem.eight.addend.scale, .other = Meaning(p.inputs[1]), .results = Results(p.output())};
+  Results& to = result.results;
+  const auto ordinary = [](float scale) { return scale < 1e15f; };
+  if (to.divides() || !ordinary(result.scale) || !ordinary(result.other.scale)) return {};
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const auto clamp = chain.size() == 1 ? lamina::detail::Bounds() : *lamina::detail::clamp_of(chain[1]);
+  const auto [low, high] = std::pair(to.low, to.high);
+  to.low = std::clamp(clamp.low, low, high), to.high = std::clamp(clamp.high, low, high);
+  return result;
+}
+
 class ChannelsLastCodes final : public Operator {
  public:
-  ChannelsLastCodes(const ConvProblem& problem, const Preparation& p)
+  /// `p` with one input; `addition`: to the codes of a second one.
+  ChannelsLastCodes(const ConvProblem& problem, const Preparation& p, const View& output,
+                    const std::optional<eight_bits::Addition>& addition)
       : device_(p.device.device.index),
         windows_(problem.geometry),
         pitch_(p.input().pixel_pitch()),
         padding_(static_cast<std::uint8_t>(p.input().quantization.zero_point)),
         unfolds_(!reads_windows(problem, p)),
-        output_bytes_(static_cast<std::int64_t>(size_of(p.output().format.dtype))),
+        output_bytes_(static_cast<std::int64_t>(size_of(output.format.dtype))),
         constants_(device_) {
     windows_.batch = images_at_once();
     args_.geometry = unfolds_ ? of_rows(windows_) : windows_;
-    const auto choice = choose(args_.geometry, p, {.codes = true});
+    args_.adds = addition.has_value();
+    if (addition) args_.addition = *addition;
+    const auto choice = choose(args_.geometry, p, {.adds = args_.adds, .codes = true});
     if (!choice) lamina::detail::fail("channels_last: no tile fits this device");
     choice_ = *choice;
     reserve_shared_memory(device_, choice_.tile.kernel, p.device.shared_bytes);
     images_ = problem.geometry.batch;
-    args_.out_pitch = static_cast<int>(p.output().pixel_pitch());
+    args_.out_pitch = static_cast<int>(output.pixel_pitch());
     args_.m_tiles = ceil_div(ceil_div(windows_.out_channels, block_filters), choice_.tile.groups);
     args_.first_steps = args_.steps = step_count(args_.geometry, Operand::codes);
     args_.stages = choice_.stages, args_.multicast = choice_.multicast, args_.splits = choice_.splits;
@@ -104,14 +125,16 @@ class ChannelsLastCodes final : public Operator {
     const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
     args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_);
     args_.saturates = saturates(end, windows_.reduction());
+    args_.flip = output.format.dtype == DType::i8 ? 0x80808080u : 0;
+    args_.to_code = output.quantization.zero_point + (args_.flip != 0 ? 128 : 0) - 0x4b400000;
     // What is rounded twice leaves one by one: it is rare, and its division is long.
-    args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && p.output().alignment % 16 == 0;
+    args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && output.alignment % 16 == 0;
   }
 
   std::string description() const override {
     return lamina::detail::concat(
         "int8_wgmma: ", unfolds_ ? "windows as rows, " : "", choice_.tile.groups * block_filters, " filters x ",
-        choice_.tile.pixels, " pixels per block, K in ", args_.steps, " steps of 128",
+        choice_.tile.pixels, " pixels per block, K in ", args_.steps, " steps of 128", args_.adds ? ", with a sum" : "",
         args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
         args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
                             : std::string(),
@@ -146,16 +169,23 @@ class ChannelsLastCodes final : public Operator {
       } else {
         args.neighbours = execution.neighbours;
       }
-      CUtensorMap input = input_map(args.geometry, Operand::codes, choice_.tile.pixels, args.input), output = input;
+      CUtensorMap input = input_map(args.geometry, Operand::codes, choice_.tile.pixels, args.input), output = input,
+                  others = input;
       if (args.boxed) {
-        output = output_map(args.geometry, DType::u8, code_box_pixels, args.out_pitch, args.output);
+        output = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, args.output);
       }
-      void* arguments[] = {&args, &input, &output, &output};
+      if (args.adds) {
+        void* const added = static_cast<std::byte*>(const_cast<void*>(inputs[1].raw())) +
+                            first * windows_.out_pixels() * args.out_pitch;
+        args.finish.residual = added;
+        others = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, added);
+      }
+      void* arguments[] = {&args, &input, &output, &others};
       launch_kernel(choice_.tile.kernel,
                     {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
                      .block = dim3(static_cast<unsigned>(choice_.tile.threads())),
                      .shared_bytes = static_cast<std::size_t>(choice_.tile.shared_bytes(
-                         choice_.stages, choice_.splits, choice_.in_ring, false, choice_.log2_buffers)),
+                         choice_.stages, choice_.splits, choice_.in_ring, args.adds, choice_.log2_buffers)),
                      .cluster = choice_.cluster()},
                     execution.stream, arguments);
     }
@@ -186,6 +216,15 @@ class ChannelsLastCodes final : public Operator {
 }  // namespace
 
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
+  if (problem.eight.addend.defined()) {
+    if (!lamina::detail::is_sum_of_eight_bits(problem, p) || !addition_of(problem, p)) return false;
+    // What is added lies as the output does, and both where TMA brings and takes them.
+    const View &output = p.output(), &others = p.inputs[1];
+    const lamina::detail::AddendAlone alone(problem, p);
+    return lamina::detail::operands_fit(p, 1) && output.pixel_pitch() % 16 == 0 && output.alignment % 16 == 0 &&
+           others.alignment % 16 == 0 && (!problem.bias.defined() || problem.eight.bias.defined()) &&
+           takes_codes(alone.problem, alone.preparation);
+  }
   const ConvGeometry& g = problem.geometry;
   return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) && !problem.eight.zero_point.defined() &&
          g.groups == 1 && g.out_channels % 2 == 0 && p.output().pixel_pitch() % 2 == 0 &&
@@ -196,7 +235,12 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation) {
-  return std::make_unique<ChannelsLastCodes>(problem, preparation);
+  if (!problem.eight.addend.defined()) {
+    return std::make_unique<ChannelsLastCodes>(problem, preparation, preparation.output(), std::nullopt);
+  }
+  const lamina::detail::AddendAlone alone(problem, preparation);
+  return std::make_unique<ChannelsLastCodes>(alone.problem, alone.preparation, preparation.output(),
+                                             addition_of(problem, preparation));
 }
 
 }  // namespace lamina::cuda::channels_last

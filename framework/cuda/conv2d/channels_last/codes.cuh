@@ -8,6 +8,7 @@
 #include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/ptx/arithmetic.cuh"
+#include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::channels_last {
 
@@ -38,11 +39,18 @@ struct CodePair {
     };
     return __byte_perm(__byte_perm(of(0), of(2), 0x0040), __byte_perm(of(1), of(3), 0x0040), 0x5410);
   }
-  /// The same where Arguments::saturates, T being the output's type.
-  template <class T>
+  /// The same where Arguments::saturates.
   __device__ __forceinline__ std::uint32_t saturated(const Arguments& args, const int* sums) const {
-    const auto of = [&](int i) { return __float2int_rn(scaled(sums, i)) + args.ends.end.quantization.zero_point; };
-    return ptx::pack_saturated<T>(of(2), of(0), ptx::pack_saturated<T>(of(3), of(1), 0));
+    const auto of = [&](int i) { return __float_as_int(__fadd_rn(scaled(sums, i), eight_bits::whole)) + args.to_code; };
+    const std::uint32_t second = ptx::pack_saturated(of(3), of(1), 0);
+    return ptx::pack_saturated(of(2), of(0), second) ^ args.flip;
+  }
+  /// The same, added to `others`.
+  __device__ __forceinline__ std::uint32_t summed(const Arguments& args, const int* sums, std::uint32_t others) const {
+    const auto of = [&](int i, int byte) {
+      return eight_bits::summed(args.addition, args.ends.end, scaled(sums, i), args.addition.other(others, byte));
+    };
+    return __byte_perm(__byte_perm(of(0, 0), of(2, 1), 0x0040), __byte_perm(of(1, 2), of(3, 3), 0x0040), 0x5410);
   }
   /// Stores the same one by one; `pixel`: the first of both.
   __device__ __forceinline__ void put(const Arguments& args, int pixel, const int* sums) const {
@@ -50,6 +58,17 @@ struct CodePair {
     for (int i = 0; i < 2; ++i) {
       if (pixel + i >= args.pixels || channel >= args.geometry.out_channels) continue;
       const auto index = static_cast<std::int64_t>(pixel + i) * args.out_pitch + channel;
+      if (args.adds) {
+        const auto* others = static_cast<const std::uint8_t*>(args.finish.residual) + index;
+        const std::uint32_t other = *reinterpret_cast<const std::uint16_t*>(others);
+        const auto of = [&](int j) {
+          return eight_bits::summed(args.addition, args.ends.end, scaled(sums, i + 2 * j),
+                                    args.addition.other(other, j));
+        };
+        *reinterpret_cast<std::uint16_t*>(static_cast<std::uint8_t*>(args.output) + index) =
+            static_cast<std::uint16_t>(__byte_perm(of(0), of(1), 0x0040));
+        continue;
+      }
       eight_bits::put<2>(args.ends.end, {sums[i] + offset.x, sums[i + 2] + offset.y}, {factor.x, factor.y},
                          {bias.x, bias.y}, args.output, index);
     }
@@ -74,25 +93,36 @@ __device__ __forceinline__ void copy_rows(const Arguments& args, std::uint32_t b
 }
 
 /// Boxes of pixels by 64 channels, under the swizzle of 64 bytes: eight rows of one matrix meet all banks once. `turn`:
-/// those stored before, from the two buffers in turn. `codes(sums)`: those of CodePair.
-template <bool boxed, int n, class Finished>
+/// those stored before, from the buffers in turn: two, or those that others' codes are brought to, which a box is added
+/// to. `codes(sums, others)`: those of CodePair.
+template <bool boxed, bool adds, int n, int pixels, class Finished>
 __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtensorMap& map, const StoreBuffers& shared,
                                             int group, int first_filter, int first_pixel, const int (&d)[n / 2],
                                             unsigned& turn, const Finished& codes) {
-  constexpr int pixels = code_box_pixels, row_bytes = block_filters;
+  static_assert(n % pixels == 0 && pixels % 32 == 0, "stores of four matrices");
+  constexpr int row_bytes = block_filters, box_bytes = pixels * row_bytes, words = pixels / 8;
+  const int first_buffer = group << args.log2_buffers;
+  const unsigned last = adds ? (1u << args.log2_buffers) - 1 : 1;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
-  const std::uint32_t buffers = ptx::shared_address(shared.stores) +
-                                (static_cast<unsigned>(group) << args.log2_buffers) * (code_box_pixels * step_bytes);
+  const std::uint32_t buffers = ptx::shared_address(shared.stores) + static_cast<unsigned>(first_buffer * box_bytes);
 #pragma unroll
-  for (int first = 0; first < n / 8; first += pixels / 8, ++turn) {
-    const std::uint32_t buffer = buffers + turn % 2 * (code_box_pixels * step_bytes);
-    if (thread == 0) ptx::bulk_wait_read<1>();
-    ptx::sync_warpgroup(group + 1);
-    std::uint32_t m[4];
+  for (int first = 0; first < n / 8; first += words, ++turn) {
+    const std::uint32_t buffer = buffers + (turn & last) * box_bytes;
+    const std::uint32_t place = buffer + static_cast<std::uint32_t>(lane * row_bytes + (warp ^ lane / 2 % 4) * 16);
+    if constexpr (adds) {
+      ptx::barrier_wait(shared.added + first_buffer + (turn & last), static_cast<int>(turn >> args.log2_buffers & 1u));
+    }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) m[i] = codes(d + 4 * (first + i));
-    ptx::store_transposed(buffer + static_cast<std::uint32_t>(lane * row_bytes + (warp ^ lane / 2 % 4) * 16), m);
+    for (int i = 0; i < words; i += 4) {
+      std::uint32_t m[4] = {};
+      if constexpr (adds) ptx::load_transposed(m, place + static_cast<std::uint32_t>(i * 8 * row_bytes));
+#pragma unroll
+      for (int j = 0; j < 4; ++j) m[j] = codes(d + 4 * (first + i + j), m[j]);
+      ptx::store_transposed(place + static_cast<std::uint32_t>(i * 8 * row_bytes), m);
+    }
     ptx::fence_async_proxy();
+    // The next box goes to the other of two buffers, which the one before this was stored from.
+    if (boxed && !adds && thread == 0) ptx::bulk_wait_read<0>();
     ptx::sync_warpgroup(group + 1);
     if constexpr (!boxed) {
       if (args.out_pitch % 8 == 0 && args.geometry.out_channels % 8 == 0) {
@@ -103,6 +133,10 @@ __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtenso
     } else if (thread == 0) {
       ptx::store_box(map, buffer, first_filter, first_pixel + first * 8);
       ptx::bulk_commit();
+      if constexpr (adds) {
+        ptx::bulk_wait_read<1>();
+        ptx::barrier_arrive(shared.stored + first_buffer + (turn - 1 & last));
+      }
     }
   }
 }
@@ -129,13 +163,15 @@ __device__ __forceinline__ void finish_code_sums(const Arguments& args, const Sh
   }
 }
 
-template <int groups, int n>
+template <int groups, int n, int box_pixels>
 __device__ __forceinline__ void consume_codes(const Arguments& args, const CUtensorMap& output,
                                               Shared<Codes, groups, n> shared, int rank) {
   const int group = groups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128;
   const Span span(args, rank);
   Ring ring{args.stages};
   unsigned turn = 0;
+  // Copies wait by themselves, but of a split tile what is added is read here.
+  if (args.adds) wait_for_predecessor(args.neighbours);
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     const int first_filter = (walk.filter_tile() * groups + group) * block_filters, pixel = walk.pixel_tile() * n;
     const CodePair pair(args, first_filter);
@@ -150,17 +186,20 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
       send_sums<Codes, groups, n>(args, shared, rank, d);
       finish_code_sums<groups, n>(args, shared, rank, pixel, pair);
     } else if (args.ends.end.codes) {
-      const auto store = [&](auto boxed, const auto& codes) {
-        store_boxes<boxed.value, n>(args, output, shared, group, first_filter, pixel, d, turn, codes);
+      const auto store = [&]<bool boxed, bool adds>(const auto& codes) {
+        store_boxes<boxed, adds, n, box_pixels>(args, output, shared, group, first_filter, pixel, d, turn, codes);
       };
+      const auto plain = [&](const int* sums, std::uint32_t) { return pair.codes(args, sums); };
       if (!args.boxed) {
-        store(std::false_type(), [&](const int* sums) { return pair.codes(args, sums); });
-      } else if (args.saturates && args.ends.end.type == DType::u8) {
-        store(std::true_type(), [&](const int* sums) { return pair.saturated<std::uint8_t>(args, sums); });
+        store.template operator()<false, false>(plain);
+      } else if (args.adds) {
+        store.template operator()<true, true>(
+            [&](const int* sums, std::uint32_t others) { return pair.summed(args, sums, others); });
       } else if (args.saturates) {
-        store(std::true_type(), [&](const int* sums) { return pair.saturated<std::int8_t>(args, sums); });
+        store.template operator()<true, false>(
+            [&](const int* sums, std::uint32_t) { return pair.saturated(args, sums); });
       } else {
-        store(std::true_type(), [&](const int* sums) { return pair.codes(args, sums); });
+        store.template operator()<true, false>(plain);
       }
     } else {
 #pragma unroll

@@ -84,6 +84,9 @@ inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterR
 /// Tiles that have registers for more than a clamp.
 template <int groups, int n>
 inline constexpr bool roomy = (groups < 4) && (groups * n < 720);
+/// And those that have them for an addition.
+template <class T, int groups, int n>
+inline constexpr bool may_add = roomy<groups, n> || std::is_same_v<T, Codes>;
 
 __device__ __forceinline__ ptx::Corner corner_of(const ConvGeometry& g, int pixel) {
   const int plane = g.out_height * g.out_width;

@@ -98,7 +98,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
       if constexpr (split<T>) ptx::barrier_init(shared.low_words + stage, 128);
     }
     ptx::barrier_init(shared.landed, 1);
-    if constexpr (roomy<groups, n>) {
+    if constexpr (may_add<T, groups, n>) {
       for (int i = 0; args.adds && i < 2 * groups << args.log2_buffers; ++i) ptx::barrier_init(shared.added + i, 1);
     }
     ptx::barrier_init_fence();
@@ -106,7 +106,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if (args.multicast == 1) ahead = load_ahead<T, groups, n>(args, shared, rank);
     ptx::prefetch_map(input);
     if (args.splits == 1 && (!std::is_same_v<T, Codes> || args.boxed)) ptx::prefetch_map(output);
-    if (roomy<groups, n> && args.adds) ptx::prefetch_map(beside);
+    if (may_add<T, groups, n> && args.adds) ptx::prefetch_map(beside);
   }
   __syncwarp();
   if (cluster > 1) ptx::cluster_arrive();
@@ -128,7 +128,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     if constexpr (scaled<T>) {
       if (thread >= (groups + 1) * 128 - gathering_threads) gather_scales<T, groups, n>(args, shared, rank);
     }
-    if constexpr (roomy<groups, n> && !std::is_same_v<T, Codes>) {
+    if constexpr (may_add<T, groups, n>) {
       if (args.adds && args.splits == 1 && thread == groups * 128 + 32) {
         bring_added<T, groups, n, chunk>(args, beside, shared, rank);
       }
@@ -139,7 +139,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   } else {
     if constexpr (!ample) ptx::take_registers<consumer_registers>();
     if constexpr (std::is_same_v<T, Codes>) {
-      consume_codes<groups, n>(args, output, shared, rank);
+      consume_codes<groups, n, 2 * chunk>(args, output, shared, rank);
     } else {
       consume<T, groups, n, chunk>(args, output, shared, rank);
     }
@@ -161,12 +161,13 @@ __global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<
 
 template <class T, int groups, int n>
 Tile make_tile() {
-  constexpr int chunk = n % 32 == 0 ? 32 : n == 240 ? 80 : n == 48 ? 48 : 16;
+  constexpr bool codes = std::is_same_v<T, Codes>;
+  constexpr int chunk = codes && n % 64 != 0 ? n / 2 : n % 32 == 0 ? 32 : n == 240 ? 80 : n == 48 ? 48 : 16;
   return {.operand = operand_of<T>,
           .groups = groups,
           .pixels = n,
           .helpers = split<T> ? 2 : 1,
-          .roomy = roomy<groups, n>,
+          .roomy = may_add<T, groups, n>,
           .resident = resident<T, groups>,
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,
@@ -195,9 +196,8 @@ std::vector<Tile> make_scaled_tiles() {
 inline std::vector<Tile> make_code_tiles() {
   return {make_tile<Codes, 1, 64>(),  make_tile<Codes, 1, 96>(),  make_tile<Codes, 1, 128>(),
           make_tile<Codes, 2, 64>(),  make_tile<Codes, 2, 96>(),  make_tile<Codes, 2, 128>(),
-          make_tile<Codes, 2, 160>(), make_tile<Codes, 2, 192>(), make_tile<Codes, 2, 256>(),
-          make_tile<Codes, 3, 96>(),  make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 128>(),
-          make_tile<Codes, 1, 160>()};
+          make_tile<Codes, 2, 192>(), make_tile<Codes, 2, 256>(), make_tile<Codes, 3, 96>(),
+          make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 64>(),  make_tile<Codes, 4, 128>()};
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -132,6 +132,12 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
   }
 }
 
+/// Of a store buffer, with 64 channels each or, of f32, in two planes of 32.
+template <class T, int chunk>
+inline constexpr int buffer_pixels = in_f32<T>                                  ? chunk / 2
+                                     : sizeof(typename Element<T>::Stored) == 1 ? 2 * chunk
+                                                                                : chunk;
+
 /// Brings what is added to the sums of one tile, for `groups` warpgroups from `first_group` on, into the store buffers
 /// in the order in which they are filled; `turn` counts those that each warpgroup has used. All but the last are free
 /// at the beginning; the last is given back with the first store.
@@ -139,7 +145,7 @@ template <class T, int groups, int n, int chunk, class Place>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
                                             const StoreBuffers& shared, const Place& place, int filter, int first_group,
                                             unsigned turn) {
-  constexpr int bytes = chunk * step_bytes, pixels = in_f32<T> ? chunk / 2 : chunk;
+  constexpr int bytes = chunk * step_bytes, pixels = buffer_pixels<T, chunk>;
   for (int first = 0; first < n; first += pixels, ++turn) {
     const unsigned buffers = 1u << args.log2_buffers, stage = turn & (buffers - 1);
     const int waits_for = static_cast<int>(turn >> args.log2_buffers & 1u) ^ (stage + 1 == buffers ? 0 : 1);
@@ -161,7 +167,7 @@ __device__ __forceinline__ void bring_added(const Arguments& args, const CUtenso
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void bring_added(const Arguments& args, const CUtensorMap& residual,
                                             const Shared<T, groups, n>& shared, int rank) {
-  constexpr unsigned buffers = n / (in_f32<T> ? chunk / 2 : chunk);
+  constexpr unsigned buffers = n / buffer_pixels<T, chunk>;
   wait_for_predecessor(args.neighbours);
   unsigned turn = 0;
   for (Walk walk(args, rank); walk.more(); walk.next(), turn += buffers) {
