@@ -131,8 +131,9 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::
     start(pool2d_kernel<kind, AnyWindow, N, T, std::int64_t>, std::int64_t{});
   } else if (kind == PoolKind::largest && g.kernel_height <= 2 && g.kernel_width <= 2) {
     start(pool2d_kernel<PoolKind::largest, Batch<2, 2>, N, T, std::uint32_t>, std::uint32_t{});
-  } else if (kind == PoolKind::largest && g.kernel_height <= 3 && g.kernel_width <= 3) {
-    start(pool2d_kernel<PoolKind::largest, Batch<3, 3>, N, T, std::uint32_t>, std::uint32_t{});
+  } else if (kind != PoolKind::adaptive && g.kernel_height <= 3 && g.kernel_width <= 3) {
+    constexpr PoolKind small = kind == PoolKind::adaptive ? PoolKind::largest : kind;
+    start(pool2d_kernel<small, Batch<3, 3>, N, T, std::uint32_t>, std::uint32_t{});
   } else {
     start(pool2d_kernel<kind, AnyWindow, N, T, std::uint32_t>, std::uint32_t{});
   }
