@@ -131,5 +131,20 @@ TEST_P(EightBits, AreWithinAStepOfTheSameUnfused) {
   EXPECT_LE(off, 1) << GetParam();
 }
 
+/// More products than their sum has room for are multiplied in f32.
+TEST(EightBitSums, NeverWrap) {
+  Build build;
+  constexpr std::int64_t terms = 65'794;
+  const Value input = build.graph.input("x", {batch, terms}, DType::u8);
+  const Tensor least = Tensor::from(std::vector<std::int64_t>(terms, -128), {1, terms}).to(DType::i8);
+  const Value y = build.op(
+      "Gemm", {build.dequantize(input, 1, 0, DType::u8), build.dequantize(build.constant(least), 1, 0, DType::i8)},
+      {{"transB", std::int64_t{1}}});
+  build.graph.output(y);
+  Plan plan = build.graph.compile({});
+  const Tensor x = Tensor::from(std::vector<std::int64_t>(terms, 255), {1, terms}).to(DType::u8);
+  EXPECT_NEAR(plan.run(x).values<float>()[0], -255.0 * 128 * terms, 255.0 * 128 * terms * 1e-5);
+}
+
 }  // namespace
 }  // namespace lamina::test

@@ -1,11 +1,14 @@
 // Pooling of codes, channels last. A thread owns 16 channels of one output pixel (4 or 1, where that does not divide):
 // __vmaxu4 finds the largest of four at a time, __dp4a adds a byte to a sum. Four cells of a row are asked for before
 // one is looked at. Where windows are large, eight lanes of a warp take every eighth row each, and shuffle what they
-// have: whole numbers, no order of which changes a bit.
+// have; where they are few besides, the warps of a block share them, column by column: whole numbers, no order of which
+// changes a bit.
 //
-// Shared memory: none. Preconditions: a valid geometry.
+// Shared memory: of the latter 4 KB. Preconditions: a valid geometry.
 
 #include "lamina/cuda/eight_bits/pool.h"
+
+#include <algorithm>
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/divider.h"
@@ -18,7 +21,7 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr int threads = 128, in_flight = 4;
+constexpr int in_flight = 4, max_lanes = 4;
 
 struct Pooling {
   PoolGeometry geometry;
@@ -30,8 +33,9 @@ struct Pooling {
   Results results;
 };
 
-template <bool largest, int n>
-__global__ void __launch_bounds__(threads, 6)
+/// `threads`: 128, whose warps have outputs of their own, or 512 that share them.
+template <bool largest, int n, int threads>
+__global__ void __launch_bounds__(threads, threads == 128 ? 6 : 2)
     pool_codes_kernel(const __grid_constant__ Pooling p,
                       const std::uint8_t* __restrict__ input,  // [images, H, W, in_pitch]
                       void* __restrict__ output,               // [images, OH, OW, out_pitch]
@@ -41,7 +45,9 @@ __global__ void __launch_bounds__(threads, 6)
   let_successor_start();
   wait_for_predecessor();
   const PoolGeometry& g = p.geometry;
-  const unsigned lane = threadIdx.x % 32, first_of_warp = (blockIdx.x * threads + threadIdx.x) / 32 * p.lanes;
+  constexpr bool together = threads != 128;
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned first_of_warp = (together ? blockIdx.x : blockIdx.x * threads / 32 + warp) * p.lanes;
   if (first_of_warp >= count) return;  // the warp as a whole: its lanes meet below
   const unsigned index = first_of_warp + lane % p.lanes, pixel = p.by_packs.quotient(index);
   const unsigned row = p.by_width.quotient(pixel), image = p.by_height.quotient(row);
@@ -62,7 +68,9 @@ __global__ void __launch_bounds__(threads, 6)
   const int step = rows.step * static_cast<int>(32 / p.lanes);
   for (int r = rows.begin + rows.step * static_cast<int>(lane / p.lanes); index < count && r < rows.end; r += step) {
     const std::uint8_t* of_row = first + std::int64_t{r} * g.in_width * p.in_pitch;
-    for (int c = columns.begin; c < columns.end; c += in_flight * columns.step) {
+    const int across = in_flight * columns.step;
+    for (int c = columns.begin + (together ? static_cast<int>(warp) * across : 0); c < columns.end;
+         c += (together ? threads / 32 : 1) * across) {
       std::uint32_t cells[in_flight][words] = {};  // 0 adds nothing
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
@@ -83,6 +91,19 @@ __global__ void __launch_bounds__(threads, 6)
       const std::uint32_t other = __shfl_xor_sync(0xffffffffu, mine, apart);
       mine = largest ? __vmaxu4(mine, other) : mine + other;
     }
+  }
+  if constexpr (together) {
+    __shared__ std::uint32_t parts[threads / 32][max_lanes][sums];
+#pragma unroll
+    for (int j = 0; j < sums; ++j) {
+      if (lane < p.lanes) parts[warp][lane][j] = sum[j];
+    }
+    __syncthreads();
+    for (unsigned other = 1; warp == 0 && lane < p.lanes && other < threads / 32; ++other) {
+#pragma unroll
+      for (int j = 0; j < sums; ++j) sum[j] += parts[other][lane][j];
+    }
+    if (warp > 0) return;
   }
   if (index >= count || lane >= p.lanes) return;
   const std::int64_t at = std::int64_t{pixel} * p.out_pitch + channel;
@@ -110,9 +131,20 @@ void start(Pooling& p, bool largest, std::int64_t channels, const void* input, v
   p.packs = static_cast<unsigned>(channels / n), p.by_packs = Divider(channels / n);
   const std::int64_t count = p.geometry.planes * p.geometry.out_pixels() / n;
   const std::int64_t warps = detail::ceil_div<std::int64_t>(count, p.lanes);
-  launch_kernel(largest ? pool_codes_kernel<true, n> : pool_codes_kernel<false, n>,
-                {.grid = dim3(grid_for(warps * 32, threads)), .block = dim3(threads)}, stream, p,
-                static_cast<const std::uint8_t*>(input), output, static_cast<unsigned>(count));
+  const auto launch = [&](auto* kernel, unsigned blocks, int threads) {
+    launch_kernel(kernel, {.grid = dim3(blocks), .block = dim3(static_cast<unsigned>(threads))}, stream, p,
+                  static_cast<const std::uint8_t*>(input), output, static_cast<unsigned>(count));
+  };
+  // A warp takes large windows alone for long, which nobody notices where there are many.
+  constexpr std::int64_t few = 528, large = 512;
+  const PoolGeometry& g = p.geometry;
+  const std::int64_t cells = p.adaptive ? g.in_pixels() / std::max<std::int64_t>(1, g.out_pixels())
+                                        : std::int64_t{g.kernel_height} * g.kernel_width;
+  if (largest) return launch(pool_codes_kernel<true, n, 128>, grid_for(warps * 32, 128), 128);
+  if (p.lanes == max_lanes && warps <= few && cells >= large) {
+    return launch(pool_codes_kernel<false, n, 512>, static_cast<unsigned>(warps), 512);
+  }
+  launch(pool_codes_kernel<false, n, 128>, grid_for(warps * 32, 128), 128);
 }
 
 }  // namespace
@@ -129,7 +161,7 @@ void pool_of_codes(int device, PoolKind kind, const PoolGeometry& g, const View&
                .out_pitch = result.pixel_pitch(),
                .meaning = Meaning(view),
                .results = Results(result)};
-  if ((p.adaptive ? g.in_height / g.out_height : g.kernel_height) > 4) p.lanes = 4;
+  if ((p.adaptive ? g.in_height / g.out_height : g.kernel_height) > 4) p.lanes = max_lanes;
   const bool largest = kind == PoolKind::largest;
   const std::int64_t channels = view.shape[1];
   const std::uint64_t bits = static_cast<std::uint64_t>(channels | p.in_pitch | p.out_pitch) |
