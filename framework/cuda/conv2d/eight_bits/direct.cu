@@ -1,6 +1,5 @@
 // The definition, one thread per output of a pixel, neighbours along the channels: four products of bytes at a time
-// (dp4a), of neighbouring channels of a group or, where each channel is a group of its own, of neighbouring taps of
-// four channels, which the thread turns in its registers.
+// (dp4a), of neighbouring channels of a group.
 //
 // Shared memory: none. Preconditions: is_eight_bits; images channels last; fewer than 2^31 outputs in a launch. The
 // load units are the limit.
@@ -26,7 +25,7 @@ struct Task {
   ConvGeometry g;
   Ends ends;
   const std::uint8_t* input;
-  const std::uint32_t* weight;  // [tap, channels / 4, OC] fours of channels, or [taps / 4, OC] fours of taps
+  const std::uint32_t* weight;  // [tap, channels / 4, OC] fours of channels
   const std::int32_t* zeros;    // [OC], weights' zero points, or null
   void* output;
   std::int64_t pitch, out_pitch;  // from pixel to pixel
@@ -50,10 +49,9 @@ struct Place {
   int image, top, left;
   std::int64_t pixel;  // of the output
 
-  /// `by`: channels that a thread has.
-  __device__ Place(const Task& t, std::uint32_t index, std::uint32_t by) {
+  __device__ Place(const Task& t, std::uint32_t index) {
     const std::uint32_t at = t.by_channels.quotient(index), row = t.by_width.quotient(at);
-    channel = (index - at * (static_cast<unsigned>(t.g.out_channels) / by)) * by;
+    channel = index - at * static_cast<unsigned>(t.g.out_channels);
     image = static_cast<int>(t.by_height.quotient(row));
     top = (static_cast<int>(row) - image * t.g.out_height) * t.g.stride_height - t.g.padding_height;
     left = static_cast<int>(at - row * static_cast<unsigned>(t.g.out_width)) * t.g.stride_width - t.g.padding_width;
@@ -75,7 +73,7 @@ __global__ void __launch_bounds__(threads) direct_kernel(const __grid_constant__
   const ConvGeometry& g = t.g;
   const int channels = g.in_channels / g.groups;
   for (std::uint32_t i = blockIdx.x * threads + threadIdx.x; i < count; i += gridDim.x * threads) {
-    const Place place(t, i, 1);
+    const Place place(t, i);
     const std::uint32_t first = t.by_filters.quotient(place.channel) * static_cast<unsigned>(channels);
     const std::uint32_t* weight = t.weight + place.channel;
     int sum = 0, codes = 0;
@@ -107,67 +105,18 @@ __global__ void __launch_bounds__(threads) direct_kernel(const __grid_constant__
   }
 }
 
-/// Each channel by itself, four of them a thread.
-template <class T>
-__global__ void __launch_bounds__(threads) depthwise_kernel(const __grid_constant__ Task t, std::uint32_t count) {
-  let_successor_start();
-  wait_for_predecessor();
-  const ConvGeometry& g = t.g;
-  const int taps = g.kernel_height * g.kernel_width;
-  for (std::uint32_t i = blockIdx.x * threads + threadIdx.x; i < count; i += gridDim.x * threads) {
-    const Place place(t, i, 4);
-    const std::uint32_t* weight = t.weight + place.channel;
-    int sum[4] = {}, kh = 0, kw = 0;
-    for (int tap = 0; tap < taps; tap += 4, weight += g.out_channels) {
-      std::uint32_t x[4];  // a tap's four channels
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const std::uint8_t* at = tap + j < taps ? place.tap(t, kh, kw) : nullptr;
-        x[j] = at != nullptr ? *reinterpret_cast<const std::uint32_t*>(at + place.channel) : t.padding;
-        if (++kw == g.kernel_width) kw = 0, ++kh;
-      }
-      const std::uint32_t a = __byte_perm(x[0], x[1], 0x5140), b = __byte_perm(x[2], x[3], 0x5140),
-                          c = __byte_perm(x[0], x[1], 0x7362), d = __byte_perm(x[2], x[3], 0x7362);
-      const auto w = __ldg(reinterpret_cast<const uint4*>(weight));
-      sum[0] = multiply_four<T>(__byte_perm(a, b, 0x5410), w.x, sum[0]);
-      sum[1] = multiply_four<T>(__byte_perm(a, b, 0x7632), w.y, sum[1]);
-      sum[2] = multiply_four<T>(__byte_perm(c, d, 0x5410), w.z, sum[2]);
-      sum[3] = multiply_four<T>(__byte_perm(c, d, 0x7632), w.w, sum[3]);
-    }
-    float factor[4], bias[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const std::uint32_t channel = place.channel + static_cast<unsigned>(j);
-      sum[j] += __ldg(t.ends.offset + channel);
-      factor[j] = __ldg(t.ends.factor + channel), bias[j] = __ldg(t.ends.bias + channel);
-    }
-    put<4>(t.ends.end, sum, factor, bias, t.output, place.pixel * t.out_pitch + place.channel);
-  }
-}
-
-/// Channels by fours, each a group of its own.
-bool is_depthwise(const ConvProblem& problem, const Preparation& p) {
-  const ConvGeometry& g = problem.geometry;
-  const std::size_t four = 4 * size_of(p.output().format.dtype);
-  return g.groups == g.in_channels && g.groups == g.out_channels && g.groups % 4 == 0 &&
-         !problem.eight.zero_point.defined() && !problem.eight.whole && p.input().pixel_pitch() % 4 == 0 &&
-         p.output().pixel_pitch() % 4 == 0 && p.input().alignment % 4 == 0 &&
-         p.output().alignment % std::min<std::size_t>(four, 16) == 0;
-}
-
-/// Weights [OC, C, taps] as fours of channels of a tap, or of taps of a channel, zeros behind the last.
-std::vector<std::uint32_t> pack(const ConvProblem& problem, bool of_taps) {
+/// Weights [OC, C, taps] as fours of channels of a tap, zeros behind the last.
+std::vector<std::uint32_t> pack(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
   const int taps = g.kernel_height * g.kernel_width, channels = g.group_in_channels();
-  const int fours = of_taps ? detail::ceil_div(taps, 4) : detail::ceil_div(channels, 4) * taps;
+  const int fours = detail::ceil_div(channels, 4) * taps;
   std::vector<std::uint32_t> packed(static_cast<std::size_t>(fours) * static_cast<std::size_t>(g.out_channels));
   const auto weight = problem.eight.weight.values<std::int8_t>();
   std::size_t from = 0;
   for (int filter = 0; filter < g.out_channels; ++filter) {
     for (int c = 0; c < channels; ++c) {
       for (int tap = 0; tap < taps; ++tap) {
-        const int place = of_taps ? tap / 4 : tap * detail::ceil_div(channels, 4) + c / 4,
-                  byte = of_taps ? tap % 4 : c % 4;
+        const int place = tap * detail::ceil_div(channels, 4) + c / 4, byte = c % 4;
         packed[static_cast<std::size_t>(place) * static_cast<std::size_t>(g.out_channels) +
                static_cast<std::size_t>(filter)] |= std::uint32_t{static_cast<std::uint8_t>(weight[from++])}
                                                     << 8 * byte;
@@ -189,8 +138,7 @@ bool takes_direct(const ConvProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const int device = p.device.device.index;
-  const bool depthwise = is_depthwise(problem, p);
-  const std::vector<std::uint32_t> packed = pack(problem, depthwise);
+  const std::vector<std::uint32_t> packed = pack(problem);
   Constants constants(device);
   std::vector<std::int32_t> zeros;
   if (problem.eight.zero_point.defined()) {
@@ -200,7 +148,6 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
   const View& input = p.input();
   const bool is_u8 = input.format.dtype == DType::u8;
   const bool whole = g.group_in_channels() % 4 == 0 && input.pixel_pitch() % 4 == 0 && input.alignment % 4 == 0;
-  const int by = depthwise ? 4 : 1;
   const Task task = {
       .g = g,
       .ends = ends_of(detail::channel_end(problem, p, input.quantization.zero_point), g.out_channels, constants),
@@ -213,20 +160,18 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       .padding = static_cast<std::uint8_t>(input.quantization.zero_point) * 0x01010101u,
       .zero = input.quantization.zero_point,
       .planes = !detail::is_channels_last(p.output()),
-      .by_channels = Divider(g.out_channels / by),
+      .by_channels = Divider(g.out_channels),
       .by_width = Divider(g.out_width),
       .by_height = Divider(g.out_height),
       .by_filters = Divider(g.group_out_channels())};
-  const auto kernel = depthwise ? (is_u8 ? depthwise_kernel<std::uint8_t> : depthwise_kernel<std::int8_t>)
-                      : whole   ? (is_u8 ? direct_kernel<std::uint8_t, true> : direct_kernel<std::int8_t, true>)
-                                : (is_u8 ? direct_kernel<std::uint8_t, false> : direct_kernel<std::int8_t, false>);
+  const auto kernel = whole ? (is_u8 ? direct_kernel<std::uint8_t, true> : direct_kernel<std::int8_t, true>)
+                            : (is_u8 ? direct_kernel<std::uint8_t, false> : direct_kernel<std::int8_t, false>);
   return detail::make_operator(
-      depthwise ? "int8_direct: four channels at a time" : "int8_direct: plain loops, exact sums",
-      {.parameters = constants.bytes()},
+      "int8_direct: plain loops, exact sums", {.parameters = constants.bytes()},
       [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         const DeviceGuard guard(device);
         (void)constants;  // whose memory the task has
-        const std::int64_t image = g.out_channels * g.out_pixels() / by;
+        const std::int64_t image = g.out_channels * g.out_pixels();
         const std::int64_t at_once =
             std::max<std::int64_t>(1, (std::int64_t{1} << 30) / std::max<std::int64_t>(1, image));
         for (std::int64_t first = 0; first < g.batch && image > 0; first += at_once) {
