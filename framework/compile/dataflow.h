@@ -38,6 +38,11 @@ class Dataflow {
   int only_reader(int value) const {
     return readers(value).size() == 1 && !is_coded(value) ? *readers(value).begin() : none;
   }
+  /// A value as a whole, in its format.
+  View view(int value) const {
+    const Program::Value& v = program_.value(value);
+    return {.shape = v.shape, .format = v.format, .quantization = v.quantization};
+  }
   bool is_coded(int value) const { return program_.value(value).quantization.defined(); }
   /// The operation that computes a value; `none` of inputs and constants.
   int producer(int value) const { return producer_[index(value)]; }

@@ -65,10 +65,6 @@ class Tables : Dataflow {
   std::optional<CodeTable> table_of(const PointwiseProblem& problem, const Operation& op) const {
     std::vector<View> views;
     std::vector<CodeTable> of;
-    const auto view = [&](int value) {
-      const Program::Value& v = program_.value(value);
-      return View{.shape = v.shape, .format = v.format, .quantization = v.quantization};
-    };
     for (const int input : op.inputs) {
       if (!is_coded(input) || shape(input) != shape(op.output) || root_of(input) != root_of(op.inputs[0])) return {};
       views.push_back(view(input)), of.emplace_back();

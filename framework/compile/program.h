@@ -134,8 +134,8 @@ void narrow_attention(Program& program, const CompileOptions& options);
 /// Leaves out the taps of convolutions that see nothing but padding.
 void narrow_windows(Program& program, const CompileOptions& options);
 
-/// Lets a convolution in eight bits add its codes to others.
-void sum_codes(Program& program, const CompileOptions& options);
+/// Lets a convolution in eight bits add its codes to others, or look them up.
+void end_with_codes(Program& program, const CompileOptions& options);
 
 /// Puts one operation in the place of two convolutions that are added.
 void sum_convolutions(Program& program, const CompileOptions& options);

@@ -10,6 +10,7 @@ struct ConvPairProblem {
   static constexpr std::string_view what = "convolution and depthwise convolution";
   static constexpr bool of_convolutions = true;
   ConvProblem first, second;
+  Quantization between = {};  ///< of the first's result, if both are of codes, all of one type
 
   double flops() const { return first.geometry.flops() + second.geometry.flops(); }
 };

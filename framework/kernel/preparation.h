@@ -7,8 +7,8 @@
 
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/precision.h"
-#include "lamina/kernel/quantization.h"
 #include "lamina/tensor/format.h"
+#include "lamina/tensor/quantization.h"
 #include "lamina/tensor/shape.h"
 
 namespace lamina {

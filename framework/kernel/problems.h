@@ -10,7 +10,7 @@
 #include "lamina/kernel/epilogue.h"
 #include "lamina/kernel/local_response.h"
 #include "lamina/kernel/pool_geometry.h"
-#include "lamina/kernel/quantization.h"
+#include "lamina/tensor/quantization.h"
 #include "lamina/tensor/tensor.h"
 
 /// What kernels solve: numbers and parameters, validated by the layers. Parameters are f32 on the CPU; a Tensor that is
@@ -26,10 +26,11 @@ struct EightBitWeights {
   Tensor bias = {};        ///< i32 [OC], in units of `bias_scale`; undefined: the bias is that of f32, if there is one
   Tensor bias_scale = {};  ///< f32 [OC]; counts if it is the input's scale times the weights', rounded once
   bool whole = false;      ///< the output is the sums as they are, i32
-  /// The sums become codes of that type first. What they stand for is then added to input 1, of codes like the output,
-  /// and may be clamped: the epilogue. A scale of 0: there is nothing to be added.
-  Quantization addend = {};
-  DType addend_type = DType::u8;
+  /// The sums become codes of that type first, if the scale is not 0. Then the output's are those that `table` has for
+  /// them; or what they stand for is added to input 1, of codes like the output, and may be clamped: the epilogue.
+  Quantization codes = {};
+  DType codes_type = DType::u8;
+  std::shared_ptr<const CodeTable> table = {};
 
   bool defined() const { return weight.defined(); }
 };
@@ -69,9 +70,6 @@ struct PoolProblem {
   PoolKind kind = PoolKind::largest;
   PoolGeometry geometry;
 };
-
-/// By a code's byte, a byte.
-using CodeTable = std::array<std::uint8_t, 256>;
 
 /// A chain of functions of the elements of inputs that broadcast to the output's shape, as NumPy's do: aligned at the
 /// last extent, 1 stands for any. Inputs and output may be of any dtype; all are converted to `compute` (f32, f64, i64

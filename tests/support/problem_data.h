@@ -40,6 +40,20 @@ inline Tensor random_codes(Shape shape, DType dtype, unsigned seed) {
   return Tensor::from(values, shape).to(dtype);
 }
 
+/// A byte for each, and what becomes of codes that are looked up in it.
+inline std::shared_ptr<const CodeTable> random_table(unsigned seed) {
+  CodeTable table;
+  std::mt19937 random(seed);
+  for (std::uint8_t& byte : table) byte = static_cast<std::uint8_t>(random());
+  return std::make_shared<const CodeTable>(table);
+}
+inline Tensor looked_up(const Tensor& codes, const CodeTable& table) {
+  Tensor result = codes.clone();
+  auto* byte = static_cast<std::uint8_t*>(result.raw());
+  std::transform(byte, byte + result.bytes(), byte, [&](std::uint8_t code) { return table[code]; });
+  return result;
+}
+
 /// Floats, or small whole numbers, which every type holds.
 inline Tensor draw_any(const Shape& shape, unsigned seed, DType dtype) {
   if (is_float(dtype)) return draw_floats(shape, seed, dtype);

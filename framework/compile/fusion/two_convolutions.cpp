@@ -58,11 +58,22 @@ class TwoConvolutions : Dataflow {
     join(op, inputs, ConvSumProblem{*first, second->geometry, second->weight}, {other});
   }
 
+  /// A value in codes is rounded between the two all the same.
   void pair(Operation& op) {
-    const auto second = convolution(op, 1);
-    Operation* const before = second && is_depthwise(second->geometry) ? only_for(op.inputs[0]) : nullptr;
-    const auto first = before == nullptr ? std::nullopt : convolution(*before, 1);
-    if (first) join(op, before->inputs, ConvPairProblem{*first, *second}, {before});
+    if (op.module == nullptr || op.inputs.size() != 1) return;
+    const int between = op.inputs[0];
+    const auto conv = [&](const Operation& o) { return is_coded(between) ? of_codes(o) : convolution(o, 1); };
+    const auto second = conv(op);
+    if (!second || !is_depthwise(second->geometry) || readers(between).size() != 1 || producer(between) == none) return;
+    Operation& before = operation(producer(between));
+    const auto first = conv(before);
+    if (!first) return;
+    join(op, before.inputs, ConvPairProblem{*first, *second, program_.value(between).quantization}, {&before});
+  }
+
+  std::optional<ConvProblem> of_codes(const Operation& op) const {
+    auto problem = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : problem_of<ConvProblem>(op);
+    return problem && problem->eight.defined() ? problem : std::nullopt;
   }
 
   /// With one of several readers: what nobody else reads need not be stored at all.

@@ -10,6 +10,7 @@
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/narrow/narrow.h"
 #include "lamina/cuda/conv2d/preference.h"
+#include "lamina/cuda/conv2d/stem/codes.h"
 #include "lamina/cuda/conv2d/stem/stem.h"
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
@@ -35,6 +36,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
     {"direct_padded", ladder::takes, ladder::prepare_padded},
     {"direct", ladder::takes, ladder::prepare_direct},
+    {"int8_stem", stem::takes_codes, stem::prepare_codes, nullptr, false, false, false, codes},
     {"int8_depthwise", depthwise::takes_codes, depthwise::prepare_codes, nullptr, false, false, false, codes},
     {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr, true, false, false, codes},
     {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, nullptr, true, false, false, codes}};
@@ -47,7 +49,7 @@ constexpr Kernel<BottleneckProblem> bottlenecks[] = {{"channels_last", channels_
                                                       channels_last::bottleneck::pays}};
 
 constexpr Kernel<ConvPairProblem> pairs[] = {
-    {"depthwise", depthwise::takes_pair, depthwise::prepare_pair, depthwise::pays_pair}};
+    {"depthwise", depthwise::takes_pair, depthwise::prepare_pair, depthwise::pays_pair, false, false, false, codes}};
 
 }  // namespace
 

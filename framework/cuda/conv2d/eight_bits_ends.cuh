@@ -3,6 +3,8 @@
 #include "lamina/cuda/conv2d/eight_bits_ends.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
+#include "lamina/cuda/ptx/arithmetic.cuh"
+#include "lamina/cuda/ptx/shared.cuh"
 
 /// The formulas of docs/inside/precision.md: each operation of f32 rounded once, none made one with another.
 namespace lamina::cuda::eight_bits {
@@ -20,10 +22,28 @@ __device__ __forceinline__ std::uint32_t rounded(float q, float low, float high,
   return __float_as_uint(__fadd_rn(fminf(fmaxf(q, low), high), whole)) + zero;
 }
 
-/// The code of what q's code stands for and another addend.
-__device__ __forceinline__ std::uint32_t summed(const Addition& addition, const SumsEnd& end, float q, float other) {
-  const float rounded = __fsub_rn(__fadd_rn(fminf(fmaxf(q, end.low), end.high), whole), whole);
-  return addition.results.code<false>(__fadd_rn(__fmul_rn(rounded, addition.scale), other));
+/// Four codes, where Saturation is for them, in the order of the numbers.
+__device__ __forceinline__ std::uint32_t saturated(const Saturation& to, float a, float b, float c, float d) {
+  const auto code = [&](float q) { return __float_as_int(__fadd_rn(q, whole)) + to.to_code; };
+  return ptx::pack_saturated(code(b), code(a), ptx::pack_saturated(code(d), code(c), 0)) ^ to.flip;
+}
+
+/// Four codes' sums with four others; `table`: its address in shared memory.
+__device__ __forceinline__ std::uint32_t added(std::uint32_t table, std::uint32_t own, std::uint32_t others) {
+  static_assert(sums_pitch == 2 * 130);  // which the sum of products of four bytes is made of
+  const auto at = [&](unsigned j) {
+    const std::uint32_t bytes = __byte_perm(own, others, j << 12 | j << 8 | j << 4 | (j + 4));
+    return ptx::load_shared_byte(__dp4a(bytes, 0x00828201u, table));
+  };
+  return __byte_perm(__byte_perm(at(0), at(1), 0x0040), __byte_perm(at(2), at(3), 0x0040), 0x5410);
+}
+
+/// Four codes, looked up. The table stays in L1.
+__device__ __forceinline__ std::uint32_t looked_up(const std::uint8_t* table, std::uint32_t four) {
+  const auto at = [&](std::uint32_t code) { return std::uint32_t{__ldg(table + code)}; };
+  const std::uint32_t low = __byte_perm(at(four & 0xffu), at(four >> 8 & 0xffu), 0x0040),
+                      high = __byte_perm(at(four >> 16 & 0xffu), at(four >> 24), 0x0040);
+  return __byte_perm(low, high, 0x5410);
 }
 
 /// The same of a sum.

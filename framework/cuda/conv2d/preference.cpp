@@ -89,7 +89,8 @@ bool bottleneck(const BottleneckProblem& problem, const BottleneckCycles& expect
 bool pair(const ConvPairProblem& problem, double cycles) {
   constexpr double starts = 10000, bytes_per_cycle = 1060, flops_per_cycle = 2e5, margin = 1.25;
   const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
-  const double bytes = 2.0 * static_cast<double>(a.input_size() + 2 * a.output_size() + b.output_size());
+  const double element = problem.between.defined() ? 1 : 2;
+  const double bytes = element * static_cast<double>(a.input_size() + 2 * a.output_size() + b.output_size());
   return cycles < margin * (starts + bytes / bytes_per_cycle + a.flops() / flops_per_cycle);
 }
 

@@ -5,12 +5,42 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lamina/cuda/eight_bits/codes.h"
 #include "lamina/cuda/elements.cuh"
+#include "lamina/kernel/preparation.h"
 
 /// Numbers of u8 and i8 that stand for others (docs/inside/precision.md), with the bits of cpu/codes.h: every operation
 /// is one of f32, rounded once, and nvcc fuses none of them with another.
 namespace lamina::cuda {
+
+/// n neighbours that are loaded and stored together, in accesses of at most 16 bytes.
+template <class T, int n>
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Neighbouring {
+  T values[n];
+};
+/// Codes go in words of four, or alone.
+template <int n>
+using Codes = Neighbouring<std::conditional_t<n == 1, std::uint8_t, std::uint32_t>, (n + 3) / 4>;
+
+/// What codes stand for. One of i8 is read as u8, 128 more, by turning its upper bit.
+struct Meaning {
+  std::uint32_t flip = 0;  ///< of four codes
+  float zero = 0;          ///< of what is read, and 2^23 more
+  float scale = 0;         ///< 0: they stand for nothing but themselves
+
+  Meaning() = default;
+  explicit Meaning(const View& view) : scale(view.quantization.scale) {
+    const bool is_signed = view.format.dtype == DType::i8;
+    flip = is_signed ? 0x80808080u : 0;
+    zero = static_cast<float>((1 << 23) + view.quantization.zero_point + (is_signed ? 128 : 0));
+  }
+
+  /// Of byte j of a word. A byte at the end of 2^23 is added to it, and the difference is exact: no conversion, of
+  /// which a multiprocessor does but a few at a time.
+  __device__ float operator()(std::uint32_t word, int j) const {
+    const float code = __uint_as_float(__byte_perm(word ^ flip, 0x4b000000u, 0x7540u + static_cast<unsigned>(j)));
+    return __fmul_rn(__fsub_rn(code, zero), scale);
+  }
+};
 
 /// A number that is a multiple of how many neighbours one access may have; of floats even four are 16 bytes.
 inline std::uint64_t neighbours_of(const void* memory, DType dtype) {
@@ -37,33 +67,70 @@ __device__ inline void write_floats(const float (&values)[n], T* memory) {
   *reinterpret_cast<Neighbouring<T, n>*>(memory) = all;
 }
 
-template <bool divide, int n>
-__device__ Codes<n> Results::codes(const float (&values)[n]) const {
-  Codes<n> all;
-  if constexpr (n == 1) {
-    all.values[0] = static_cast<std::uint8_t>(code<divide>(values[0]));
-  } else {
-#pragma unroll
-    for (int j = 0; j < n; j += 4) {
-      const auto two = [&](int i) {
-        return __byte_perm(code<divide>(values[i]), code<divide>(values[i + 1]), 0x0040u);
-      };
-      all.values[j / 4] = __byte_perm(two(j), two(j + 2), 0x5410u);
-    }
-  }
-  return all;
-}
+/// How results are stored, and the codes of numbers. Scales of ordinary size are not divided by: the quotient by way of
+/// 1 / scale in two words is one of the two floats beside the true one, and the remainder, which is exact, tells which
+/// (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990; Brisebarre, Muller
+/// and Raina, "Accelerating correctly rounded floating-point division when the divisor is known in advance", 2004):
+/// four operations.
+struct Results {
+  DType dtype = DType::u8;                 ///< codes of u8 or i8; or f32, f16 or bf16
+  float scale = 0, inverse = 0, rest = 0;  ///< inverse of 0: divide
+  float low = 0, high = 0;                 ///< of the number; of the quotient, where it is divided
+  std::int32_t zero = 0;
 
-template <int n>
-__device__ void Results::write(const float (&values)[n], void* memory, std::int64_t at) const {
-  switch (dtype) {
-    case DType::f32: return write_floats(values, static_cast<float*>(memory) + at);
-    case DType::f16: return write_floats(values, static_cast<__half*>(memory) + at);
-    case DType::bf16: return write_floats(values, static_cast<__nv_bfloat16*>(memory) + at);
-    default: break;
+  Results() = default;
+  explicit Results(const View& view)
+      : dtype(view.format.dtype), scale(view.quantization.scale), zero(view.quantization.zero_point) {
+    low = static_cast<float>((dtype == DType::i8 ? -128 : 0) - zero), high = low + 255;
+    if (!(scale > 1e-15f && scale < 1e15f)) return;
+    inverse = 1 / scale;
+    rest = static_cast<float>((1 - static_cast<double>(inverse) * scale) / scale);
+    low *= scale, high *= scale;
   }
-  auto& all = *reinterpret_cast<Codes<n>*>(static_cast<std::uint8_t*>(memory) + at);
-  all = divides() ? codes<true>(values) : codes<false>(values);
-}
+
+  __host__ __device__ bool divides() const { return inverse == 0; }
+
+  /// In the lowest byte: what is added last has a last digit of 1.
+  template <bool divide>
+  __device__ std::uint32_t code(float x) const {
+    const float there = fminf(fmaxf(divide ? __fdiv_rn(x, scale) : x, low), high);  // NaN to low
+    float q = there;
+    if constexpr (!divide) {
+      q = __fmaf_rn(there, inverse, __fmul_rn(there, rest));
+      q = __fmaf_rn(__fmaf_rn(-q, scale, there), inverse, q);
+    }
+    return __float_as_uint(__fadd_rn(q, 12582912.0f)) + static_cast<std::uint32_t>(zero);
+  }
+
+  template <bool divide, int n>
+  __device__ Codes<n> codes(const float (&values)[n]) const {
+    Codes<n> all;
+    if constexpr (n == 1) {
+      all.values[0] = static_cast<std::uint8_t>(code<divide>(values[0]));
+    } else {
+#pragma unroll
+      for (int j = 0; j < n; j += 4) {
+        const auto two = [&](int i) {
+          return __byte_perm(code<divide>(values[i]), code<divide>(values[i + 1]), 0x0040u);
+        };
+        all.values[j / 4] = __byte_perm(two(j), two(j + 2), 0x5410u);
+      }
+    }
+    return all;
+  }
+
+  /// n neighbours from element `at` on.
+  template <int n>
+  __device__ void write(const float (&values)[n], void* memory, std::int64_t at) const {
+    switch (dtype) {
+      case DType::f32: return write_floats(values, static_cast<float*>(memory) + at);
+      case DType::f16: return write_floats(values, static_cast<__half*>(memory) + at);
+      case DType::bf16: return write_floats(values, static_cast<__nv_bfloat16*>(memory) + at);
+      default: break;
+    }
+    auto& all = *reinterpret_cast<Codes<n>*>(static_cast<std::uint8_t*>(memory) + at);
+    all = divides() ? codes<true>(values) : codes<false>(values);
+  }
+};
 
 }  // namespace lamina::cuda

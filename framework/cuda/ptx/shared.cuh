@@ -73,6 +73,13 @@ __device__ __forceinline__ float2 load_shared_pair(std::uint32_t address) {
   return v;
 }
 
+/// A byte that nobody writes.
+__device__ __forceinline__ std::uint32_t load_shared_byte(std::uint32_t address) {
+  std::uint32_t byte;
+  asm("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(address));
+  return byte;
+}
+
 /// Loads four matrices of 8 rows of 16 bytes: lanes 8i .. 8i + 7 name the rows of matrix i, whose row g, word t lands
 /// in value[i] of lane 4g + t. sm_75.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&value)[4], std::uint32_t address) {

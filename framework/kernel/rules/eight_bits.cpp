@@ -28,7 +28,7 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.addend.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
+  if (!eight.defined() || eight.codes.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
     return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
@@ -42,23 +42,56 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   return true;
 }
 
-AddendAlone::AddendAlone(const ConvProblem& sum, const Preparation& p)
-    : problem(sum), output(p.output()), preparation(p) {
-  problem.eight.addend = {}, problem.epilogue = {};
-  output.format.dtype = sum.eight.addend_type, output.quantization = sum.eight.addend;
-  preparation.inputs = p.inputs.first(1), preparation.outputs = {&output, 1};
+CodesAlone::CodesAlone(const ConvProblem& whole, const Preparation& p)
+    : problem(whole), output(p.output()), preparation(p) {
+  preparation.outputs = {&output, 1};
+  if (!whole.eight.codes.defined()) return;
+  problem.eight.codes = {}, problem.eight.table = {}, problem.epilogue = {};
+  output.format.dtype = whole.eight.codes_type, output.quantization = whole.eight.codes;
+  preparation.inputs = p.inputs.first(1);
+}
+
+bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
+  if (!problem.eight.codes.defined()) return is_eight_bits(problem, p);
+  const CodesAlone alone(problem, p);
+  return problem.eight.table != nullptr && p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool &&
+         problem.epilogue.chain.empty() && is_eight_bits(alone.problem, alone.preparation);
 }
 
 bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const PointwiseChain& chain = problem.epilogue.chain;
-  if (!problem.eight.addend.defined() || p.inputs.size() != 2 || !is_code(p.inputs[1]) || !is_code(p.output()) ||
-      problem.epilogue.pool || chain.empty() || chain.size() > 2 || p.inputs[1].shape != p.output().shape) {
+  if (!problem.eight.codes.defined() || problem.eight.table || p.inputs.size() != 2 || !is_code(p.inputs[1]) ||
+      !is_code(p.output()) || problem.epilogue.pool || chain.empty() || chain.size() > 2 ||
+      p.inputs[1].shape != p.output().shape) {
     return false;
   }
   if (chain[0] != PointwiseStep{.function = Pointwise::add, .operand = 1}) return false;
   if (chain.size() == 2 && !clamp_of(chain[1])) return false;
-  const AddendAlone alone(problem, p);
+  const CodesAlone alone(problem, p);
   return is_eight_bits(alone.problem, alone.preparation);
+}
+
+std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& p) {
+  const auto numbers = [](DType type, const Quantization& codes) {
+    std::vector<float> result(256);
+    for (int byte = 0; byte < 256; ++byte) {
+      const int code = type == DType::u8 ? byte : static_cast<std::int8_t>(byte);
+      result[static_cast<std::size_t>(byte)] = static_cast<float>(code - codes.zero_point) * codes.scale;
+    }
+    return result;
+  };
+  const View &other = p.inputs[1], &output = p.output();
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const Bounds bounds = chain.size() == 1 ? Bounds() : *clamp_of(chain[1]);
+  const std::vector<float> others = numbers(other.format.dtype, other.quantization);
+  std::vector<std::uint8_t> table;
+  for (const float a : numbers(problem.eight.codes_type, problem.eight.codes)) {
+    for (const float b : others) {
+      const float sum = std::clamp(a + b, bounds.low, bounds.high);
+      table.push_back(static_cast<std::uint8_t>(code_of(sum, output.quantization, output.format.dtype)));
+    }
+  }
+  return table;
 }
 
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::int32_t zero) {

@@ -48,20 +48,26 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 /// point and whatever else x is larger by than the number that it is.
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation, std::int32_t zero = 0);
 
-/// Of a convolution whose codes are an addend (EightBitWeights::addend), what makes them. `output` is what
-/// `preparation` points to.
-struct AddendAlone {
+/// What makes a convolution's codes, where they are not its output yet (EightBitWeights::codes) as where they are.
+/// `output` is what `preparation` points to.
+struct CodesAlone {
   ConvProblem problem;
   View output;
   Preparation preparation;
 
-  AddendAlone(const ConvProblem& sum, const Preparation& p);
-  AddendAlone(const AddendAlone&) = delete;
-  AddendAlone& operator=(const AddendAlone&) = delete;
+  CodesAlone(const ConvProblem& whole, const Preparation& p);
+  CodesAlone(const CodesAlone&) = delete;
+  CodesAlone& operator=(const CodesAlone&) = delete;
 };
+
+/// Whether a convolution is_eight_bits, or one is whose codes are looked up.
+bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& preparation);
 
 /// Whether a convolution is_eight_bits whose codes are added to those of input 1.
 bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& preparation);
+
+/// Of such a one, the output's code by its own code's byte and by the other's: 256 times 256.
+std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& preparation);
 
 /// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution).
 bool is_eight_bits(const LinearProblem& problem, const Preparation& preparation);

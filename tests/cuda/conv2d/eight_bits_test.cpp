@@ -53,9 +53,7 @@ Made make(const ConvCase& l, DType input, End end, bool weight_zeros = false) {
               : end == End::halves ? DType::bf16
                                    : input;
   // 0 is what surrounds an image that TMA reads.
-  const std::int32_t zero = l.padding_height > 0 && l.in_channels % 16 == 0 && l.height % 2 == 0 ? 0
-                            : input == DType::u8                                                 ? 119
-                                                                                                 : -11;
+  const std::int32_t zero = l.padding_height > 0 && l.height % 2 == 0 ? 0 : input == DType::u8 ? 119 : -11;
   made.options = {.inputs = {Layout::nhwc},
                   .output = eight.whole ? Layout::nchw : Layout::nhwc,
                   .quantizations = {{input_scale, zero}}};
@@ -74,7 +72,9 @@ const ConvCase layers[] = {square(2, 64, 6, 7, 64, 1, 1, 0, 1, 1),       square(
                            square(2, 132, 29, 30, 132, 3, 2, 1, 1, 132), square(2, 64, 16, 15, 64, 7, 1, 3, 1, 64),
                            square(3, 256, 1, 1, 1000, 1, 1, 0, 1, 1),    square(9, 1024, 14, 14, 256, 1, 1, 0, 1, 1),
                            square(5, 128, 28, 28, 128, 3, 1, 1, 1, 1),   square(40, 2048, 1, 1, 1000, 1, 1, 0, 1, 1),
-                           square(2, 192, 8, 8, 192, 3, 1, 1, 1, 8)};
+                           square(2, 192, 8, 8, 192, 3, 1, 1, 1, 8),     square(2, 120, 12, 14, 120, 3, 1, 1, 1, 5),
+                           square(2, 168, 10, 9, 168, 3, 2, 1, 1, 7),    square(2, 36, 12, 9, 68, 3, 1, 1, 1, 1),
+                           square(2, 96, 14, 8, 192, 3, 1, 1, 1, 4)};
 
 class EightBitConvolutions : public OnGpu {
  protected:
@@ -87,7 +87,7 @@ class EightBitConvolutions : public OnGpu {
                                        }())
                                 .run();
     int kernels = 0;
-    for (const std::string_view kernel : {"int8_depthwise", "int8_wgmma", "int8_direct"}) {
+    for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "int8_wgmma", "int8_direct"}) {
       for (const int splits : {0, 1, 2}) {
         RunOptions options = made.options;
         options.kernel = kernel, options.tuning.splits = splits;
@@ -128,7 +128,7 @@ TEST_P(EightBitConvolutions, OfWeightsWithZeroPoints) {
 
 TEST_P(EightBitConvolutions, OfEveryTile) {
   const ConvCase l = square(3, 192, 14, 14, 200, 3, 1, 1);
-  for (int tile = 0; tile < 12; ++tile) {
+  for (int tile = 0; tile < 13; ++tile) {
     for (const int multicast : {1, 2}) {
       Made made = make(l, DType::u8, End::codes);
       made.options.tuning = {.tile = tile, .splits = 1, .multicast = multicast};
@@ -176,12 +176,12 @@ TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
       RunOptions plain = made.options;
       plain.kernel = "int8_direct";
       const Tensor alone = ProblemRun(made.problem, {made.x}, made.output, type, Device::cpu(), plain).run();
-      made.problem.eight.addend = addend, made.problem.eight.addend_type = type;
+      made.problem.eight.codes = addend, made.problem.eight.codes_type = type;
       for (const PointwiseChain& chain : chains) {
         made.problem.epilogue.chain = chain;
         const Tensor expected = sum_of(alone, addend, others, other,
                                        chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain.back()), to);
-        for (int tile = -1; tile < 12; ++tile) {
+        for (int tile = -1; tile < 13; ++tile) {
           for (const int splits : {1, 2}) {
             if (tile >= 0 && &chain != &chains[2]) continue;
             // What is split has several steps.
@@ -202,6 +202,36 @@ TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
     }
   }
   EXPECT_GE(taken, describe(gpu()).wgmma ? 100 : 0);
+}
+
+TEST_P(EightBitConvolutions, LookUpTheirCodes) {
+  int taken = 0;
+  for (const ConvCase& l : layers) {
+    for (const DType type : {DType::u8, DType::i8}) {
+      Made made = make(l, type, End::codes);
+      made.problem.epilogue = {};
+      RunOptions options = made.options;
+      options.kernel = "int8_direct";
+      const Tensor alone = ProblemRun(made.problem, {made.x}, made.output, type, Device::cpu(), options).run();
+      made.problem.eight.codes = options.quantizations[1], made.problem.eight.codes_type = type;
+      made.problem.eight.table = random_table(7);
+      const Tensor expected = looked_up(alone, *made.problem.eight.table);
+      options.quantizations[1] = {0.7f, 3};
+      for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "int8_wgmma"}) {
+        for (const int splits : {1, 2}) {
+          if (splits > 1 && (kernel != "int8_wgmma" || made.problem.geometry.reduction() <= 256)) continue;
+          options.kernel = kernel, options.tuning.splits = splits;
+          const ProblemRun run(made.problem, {made.x}, made.output, type, gpu(), options);
+          if (!run.taken()) continue;
+          ++taken;
+          const Tensor actual = run.run();
+          EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
+              << kernel << ", " << describe(geometry_of(l)) << ", " << type << ", " << splits << " splits";
+        }
+      }
+    }
+  }
+  EXPECT_GE(taken, describe(gpu()).wgmma ? 40 : 0);
 }
 
 LAMINA_ON_GPUS(EightBitConvolutions);

@@ -30,7 +30,8 @@ struct Cell {
   int least() const {
     const auto is = [&](std::string_view name) { return row.kernel == name; };
     if (is("first_layer") || is("channels_last") || is("stream") || is("int8_wgmma")) return 90;  // wgmma
-    if (is("narrow") || is("stem") || is("mma") || is("int8_depthwise")) return 80;               // mma.sync, cp.async
+    if (is("narrow") || is("stem") || is("mma") || is("int8_depthwise") || is("int8_stem"))
+      return 80;  // mma.sync, cp.async
     if (is("split") || is("implicit_gemm")) return 80;
     return is("online") ? 80 : 0;  // shared memory for its tiles
   }

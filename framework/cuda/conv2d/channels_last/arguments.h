@@ -130,23 +130,22 @@ struct Arguments {
   bool in_ring = false;        // where their sums land
   int log2_buffers = 1;        // of each warpgroup, for its outputs and for what is added to them
   eight_bits::Ends ends = {};  // of codes; for channels as `bias` has them
-  eight_bits::Addition addition = {};  // to codes, if `adds`
-  bool is_signed = false;              // codes are i8
-  bool boxed = false;                  // they leave by TMA
-  bool saturates = false;              // to clamp them is to saturate, and what they are before is less than 2^22
-  std::int32_t to_code = 0;            // this is what their bits then lack to be codes of u8
-  std::uint32_t flip = 0;              // and this turns four of those into i8
+  const std::uint8_t* sums = nullptr;         // of codes, if `adds`: eight_bits::sums_bytes
+  int group_filters = 0, group_channels = 0;  // of codes in groups: a tile's channels are those of its filters' groups
+  bool is_signed = false;                     // codes are i8
+  bool boxed = false;                         // they leave by TMA
+  bool saturates = false;                     // to clamp them is to saturate
+  eight_bits::Saturation saturation = {};
   Halo halo = {};
   Neighbours neighbours = {};
 };
 
-/// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` more to feed
-/// them.
+/// One compiled tile: groups * 64 filters x pixels, multiplied by `groups` warpgroups, with `helpers` to feed them.
 struct Tile {
   Operand operand = Operand::fp16;
   int groups = 0, pixels = 0;
   int teams = 0;  // of `groups` warpgroups, which take such tiles in turn, where they are rectangles; 0: runs of pixels
-  int helpers = 1;
+  int helpers = 128;             // threads
   bool roomy = true;             // whether more than a clamp may be done to its sums
   bool pools = false;            // whether Arguments::pooled may be
   int max_filters = 0;           // that a layer may have; 0: any number
@@ -155,7 +154,7 @@ struct Tile {
   int store_pixels = 0;          // of a store buffer, in 16 bits; half as many in f32, twice as many codes
   const void* kernel = nullptr;  // __global__ void(Arguments, CUtensorMap input, output, residual)
 
-  int threads() const { return (groups * (teams > 0 ? teams : 1) + helpers) * 128; }
+  int threads() const { return groups * (teams > 0 ? teams : 1) * 128 + helpers; }
   /// `log2_buffers`: Arguments::log2_buffers, of which those for what is added have barriers.
   int shared_bytes(int stages, int splits, bool in_ring, bool adds, int log2_buffers) const {
     const int buffers = groups << log2_buffers, stores = buffers * store_pixels * step_bytes;
@@ -163,6 +162,7 @@ struct Tile {
                           in_ring) +
            (3 * max_stages + 1) * static_cast<int>(sizeof(std::uint64_t)) +
            (adds ? 2 * buffers * static_cast<int>(sizeof(std::uint64_t)) : 0) +
+           (adds && operand == Operand::codes ? eight_bits::sums_bytes + 16 : 0) +
            (is_scaled(operand) ? stages * pixels * static_cast<int>(sizeof(float)) : 0);
   }
 };

@@ -64,7 +64,8 @@ double step_cycles(const Tile& tile, int multicast, int beside) {
                           : tile.pixels <= 64 ? 350
                                               : 560) +
                          (multicast > 1 ? 33 : 0);
-  const double crowding = beside > 1 ? 1.5 : 1;  // each is held up less than it would be by twice the work
+  // Each is held up less than it would be by twice the work, unless that is all that there is to do.
+  const double crowding = beside == 1 ? 1 : tile.operand == Operand::codes ? 2.3 : 1.5;
   return waiting + crowding * std::max({products, (read + written) / shared_bytes_per_cycle,
                                         (weights / multicast + pixels) / l2_bytes_per_cycle});
 }
@@ -98,8 +99,11 @@ double expected_cycles(const ConvGeometry& geometry, const Tile& tile, const Sha
   constexpr double store = 300, store_of_pixel = 15;
   if (geometry.out_channels <= block_filters && own <= few_steps)
     wave += (store + store_of_pixel * tile.pixels) * (1 - 1 / waves);
-  // Codes are finished and stored box by box, and nothing is multiplied meanwhile.
-  if (demands.codes) wave += tile.pixels / 32 * (350 + 50 * tile.groups);
+  // Codes are finished and stored box by box; to add them to others takes longer.
+  if (demands.codes) {
+    const double box = stages.beside > 1 ? 130 + 265 * tile.groups : std::max(390, 150 * tile.groups);
+    wave += tile.pixels / 32.0 * box * (demands.adds ? 1.6 : 1);
+  }
   return beginning + waves * wave;
 }
 
@@ -133,7 +137,9 @@ Stages stages_for(const Tile& tile, const Sharing& sharing, int steps, std::int6
       --stages;
     return stages;
   };
-  if (!one_tile && sharing.cluster() == 1 && tile.resident > 1 && is_scaled(tile.operand)) {
+  // Two blocks on a multiprocessor: one multiplies while the other scales or finishes.
+  const bool in_turn = is_scaled(tile.operand) || tile.operand == Operand::codes;
+  if (!one_tile && sharing.cluster() == 1 && tile.resident > 1 && in_turn) {
     const int half = most(room.half_shared_bytes, false);
     if (half >= least_stages(tile)) return {half, false, tile.resident};
   }
@@ -228,7 +234,8 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
     if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy) ||
-        (demands.pooled && !tile.pools) || (tile.max_filters > 0 && geometry.out_channels > tile.max_filters))
+        (demands.pooled && !tile.pools) || (demands.single && tile.groups > 1) ||
+        (tile.max_filters > 0 && geometry.out_channels > tile.max_filters))
       continue;
     if (tile.teams > 0) {
       if (wanted.multicast > 1 || wanted.splits > 1 || (like != nullptr && !like->adds_up_like({.tile = tile})))

@@ -46,6 +46,7 @@ struct Demands {
   bool pooled = false;  // Arguments::pooled
   bool sum = false;     // a second product
   bool codes = false;   // its operand is Operand::codes
+  bool single = false;  // no warpgroup may share another's pixels
 };
 
 Demands demands_of(const Epilogue& epilogue, DType output);

@@ -1,8 +1,6 @@
 // The convolutions of codes: whole numbers are multiplied and summed, so that no choice of a tile changes a bit.
 
 #include <algorithm>
-#include <cmath>
-#include <optional>
 #include <vector>
 
 #include "lamina/base/error.h"
@@ -20,22 +18,53 @@ namespace {
 
 using lamina::detail::ceil_div;
 
-constexpr std::size_t rows_at_once = std::size_t{32} << 20;  // bytes, which stay in L2 until they are multiplied
+constexpr std::int64_t rows_at_once = std::int64_t{32} << 20;  // bytes, which stay in L2 until they are multiplied
 
-/// Whether TMA reads the windows. What it puts around the image is 0.
-bool reads_windows(const ConvProblem& problem, const Preparation& p) {
+/// How the windows come to be read by TMA, which wants whole 16 bytes of channels and puts 0 around the image: as they
+/// lie, out of a copy of the image whose pixels are whole, or as rows, each window by itself.
+enum class Source { image, whole_pixels, rows };
+
+Source source_of(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const bool padded = g.padding_height != 0 || g.padding_width != 0;
-  return g.in_channels % 16 == 0 && !p.input().is_slice() && expressible(g) &&
-         (!padded || p.input().quantization.zero_point == 0);
+  if (!expressible(g) || (padded && p.input().quantization.zero_point != 0)) return Source::rows;
+  if (g.in_channels % 16 == 0 && !p.input().is_slice()) return Source::image;
+  return g.kernel_height * g.kernel_width > 1 ? Source::whole_pixels : Source::rows;
 }
 
-/// The product of rows that is the same.
-ConvGeometry of_rows(ConvGeometry g) {
-  g.in_channels = static_cast<int>(eight_bits::row_bytes(g));
-  g.in_height = g.out_height, g.in_width = g.out_width;
+/// Windows of one pixel each, whose rows are the pixels.
+ConvGeometry of_pixels(ConvGeometry g) {
+  g.out_height = g.in_height, g.out_width = g.in_width;
   g.kernel_height = g.kernel_width = g.stride_height = g.stride_width = g.dilation_height = g.dilation_width = 1;
-  g.padding_height = g.padding_width = 0;
+  g.padding_height = g.padding_width = 0, g.groups = 1;
+  return g;
+}
+
+/// What is multiplied: the image, one of whole pixels, or rows.
+ConvGeometry multiplied(ConvGeometry g, Source source) {
+  if (source == Source::rows) {
+    g.in_channels = static_cast<int>(eight_bits::row_bytes(g));
+    g.in_height = g.out_height, g.in_width = g.out_width;
+    return of_pixels(g);
+  }
+  if (source == Source::whole_pixels) g.in_channels = static_cast<int>(eight_bits::row_bytes(of_pixels(g)));
+  return g;
+}
+
+/// The first input channel that is brought for 64 filters, which see their groups' alone; TMA begins at whole 16 bytes.
+int first_channel(const ConvGeometry& g, int filter_block) {
+  return filter_block * block_filters / g.group_out_channels() * g.group_in_channels() / 16 * 16;
+}
+
+/// The same product with as many channels as any 64 filters see.
+ConvGeometry of_block(ConvGeometry g) {
+  if (g.groups == 1) return g;
+  int seen = 0;
+  for (int block = 0; block * block_filters < g.out_channels; ++block) {
+    const int last = std::min((block + 1) * block_filters, g.out_channels) - 1;
+    seen = std::max(seen, (last / g.group_out_channels() + 1) * g.group_in_channels() - first_channel(g, block));
+  }
+  g.in_channels = seen, g.groups = 1;
   return g;
 }
 
@@ -44,14 +73,16 @@ ConvGeometry of_rows(ConvGeometry g) {
 std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blocks,
                                 std::span<const std::int8_t> weight) {
   const int taps = g.kernel_height * g.kernel_width;
-  const ConvGeometry product = rows ? of_rows(g) : g;
+  const ConvGeometry product = rows ? multiplied(g, Source::rows) : of_block(g);
   const int steps = step_count(product, Operand::codes), slabs = slab_count(product, Operand::codes);
   std::vector<unsigned char> packed(static_cast<std::size_t>(filter_blocks) * static_cast<std::size_t>(steps) *
                                     block_bytes);
   std::size_t from = 0;
   for (int filter = 0; filter < g.out_channels; ++filter) {
     const int row = filter % block_filters / 16 * 16 + filter % 16 / 2 + filter % 2 * 8;
-    for (int channel = 0; channel < g.in_channels; ++channel) {
+    const int first =
+        filter / g.group_out_channels() * g.group_in_channels() - first_channel(g, filter / block_filters);
+    for (int channel = first; channel < first + g.group_in_channels(); ++channel) {
       for (int tap = 0; tap < taps; ++tap) {
         const int term = rows ? tap * g.in_channels + channel : channel;
         const int step = rows ? term / step_bytes : step_of(channel / step_bytes, tap, slabs, taps, 1);
@@ -66,49 +97,39 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   return packed;
 }
 
-/// Whether the bounds of codes are those of their type, and no sum is so large that it cannot be rounded before it is
-/// clamped.
-bool saturates(const lamina::detail::ChannelEnd& all, std::int64_t terms) {
-  const float low = static_cast<float>((all.end.type == DType::u8 ? 0 : -128) - all.end.quantization.zero_point);
-  if (!all.end.codes || all.end.low != low || all.end.high != low + 255) return false;
-  const double products = 255.0 * 128 * static_cast<double>(terms);
-  for (std::size_t c = 0; c < all.factor.size(); ++c) {
-    if (!(all.factor[c] * (products + std::abs(static_cast<double>(all.bias[c]))) < 0x1p22)) return false;
+/// As Arguments::sums has them.
+std::vector<std::uint8_t> sums_of(const ConvProblem& problem, const Preparation& p) {
+  const std::vector<std::uint8_t> table = lamina::detail::table_of_sums(problem, p);
+  std::vector<std::uint8_t> rows(eight_bits::sums_bytes);
+  for (std::size_t own = 0; own < 256; ++own) {
+    std::copy_n(table.begin() + static_cast<std::ptrdiff_t>(own * 256), 256,
+                rows.begin() + static_cast<std::ptrdiff_t>(own * eight_bits::sums_pitch));
   }
-  return true;
-}
-
-/// How a sum with others' codes becomes the output's; nothing if no kernel does that.
-std::optional<eight_bits::Addition> addition_of(const ConvProblem& problem, const Preparation& p) {
-  eight_bits::Addition result = {
-      .scale = problem.eight.addend.scale, .other = Meaning(p.inputs[1]), .results = Results(p.output())};
-  Results& to = result.results;
-  const auto ordinary = [](float scale) { return scale < 1e15f; };
-  if (to.divides() || !ordinary(result.scale) || !ordinary(result.other.scale)) return {};
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const auto clamp = chain.size() == 1 ? lamina::detail::Bounds() : *lamina::detail::clamp_of(chain[1]);
-  const auto [low, high] = std::pair(to.low, to.high);
-  to.low = std::clamp(clamp.low, low, high), to.high = std::clamp(clamp.high, low, high);
-  return result;
+  return rows;
 }
 
 class ChannelsLastCodes final : public Operator {
  public:
-  /// `p` with one input; `addition`: to the codes of a second one.
-  ChannelsLastCodes(const ConvProblem& problem, const Preparation& p, const View& output,
-                    const std::optional<eight_bits::Addition>& addition)
-      : device_(p.device.device.index),
-        windows_(problem.geometry),
-        pitch_(p.input().pixel_pitch()),
-        padding_(static_cast<std::uint8_t>(p.input().quantization.zero_point)),
-        unfolds_(!reads_windows(problem, p)),
+  /// `sums`: Arguments::sums, or nothing.
+  ChannelsLastCodes(const lamina::detail::CodesAlone& alone, const View& output, const std::vector<std::uint8_t>& sums,
+                    const std::shared_ptr<const CodeTable>& table)
+      : device_(alone.preparation.device.device.index),
+        windows_(alone.problem.geometry),
+        pitch_(alone.preparation.input().pixel_pitch()),
+        padding_(static_cast<std::uint8_t>(alone.preparation.input().quantization.zero_point)),
+        source_(source_of(alone.problem, alone.preparation)),
         output_bytes_(static_cast<std::int64_t>(size_of(output.format.dtype))),
         constants_(device_) {
+    const ConvProblem& problem = alone.problem;
+    const Preparation& p = alone.preparation;
     windows_.batch = images_at_once();
-    args_.geometry = unfolds_ ? of_rows(windows_) : windows_;
-    args_.adds = addition.has_value();
-    if (addition) args_.addition = *addition;
-    const auto choice = choose(args_.geometry, p, {.adds = args_.adds, .codes = true});
+    args_.geometry = of_block(multiplied(windows_, source_));
+    if (windows_.groups > 1) {
+      args_.group_filters = windows_.group_out_channels(), args_.group_channels = windows_.group_in_channels();
+    }
+    args_.adds = !sums.empty();
+    if (args_.adds) args_.sums = constants_.add(sums);
+    const auto choice = choose(args_.geometry, p, {.adds = args_.adds, .codes = true, .single = windows_.groups > 1});
     if (!choice) lamina::detail::fail("channels_last: no tile fits this device");
     choice_ = *choice;
     reserve_shared_memory(device_, choice_.tile.kernel, p.device.shared_bytes);
@@ -120,32 +141,34 @@ class ChannelsLastCodes final : public Operator {
     args_.in_ring = choice_.in_ring, args_.log2_buffers = choice_.log2_buffers;
     args_.is_signed = p.input().format.dtype == DType::i8;
     const int filter_blocks = args_.m_tiles * choice_.tile.groups;
-    const auto packed = pack(windows_, unfolds_, filter_blocks, problem.eight.weight.values<std::int8_t>());
+    const auto packed =
+        pack(windows_, source_ == Source::rows, filter_blocks, problem.eight.weight.values<std::int8_t>());
     args_.weight = constants_.add(packed);
     const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
-    args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_);
-    args_.saturates = saturates(end, windows_.reduction());
-    args_.flip = output.format.dtype == DType::i8 ? 0x80808080u : 0;
-    args_.to_code = output.quantization.zero_point + (args_.flip != 0 ? 128 : 0) - 0x4b400000;
+    args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_, table);
+    args_.saturates = eight_bits::saturates(end, windows_.reduction());
+    args_.saturation = {p.output().format.dtype, p.output().quantization};
     // What is rounded twice leaves one by one: it is rare, and its division is long.
     args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && output.alignment % 16 == 0;
   }
 
   std::string description() const override {
     return lamina::detail::concat(
-        "int8_wgmma: ", unfolds_ ? "windows as rows, " : "", choice_.tile.groups * block_filters, " filters x ",
-        choice_.tile.pixels, " pixels per block, K in ", args_.steps, " steps of 128", args_.adds ? ", with a sum" : "",
+        "int8_wgmma: ",
+        source_ == Source::rows           ? "windows as rows, "
+        : source_ == Source::whole_pixels ? "whole pixels, "
+                                          : "",
+        choice_.tile.groups * block_filters, " filters x ", choice_.tile.pixels, " pixels per block, K in ",
+        args_.steps, " steps of 128", args_.adds ? ", with a sum" : "",
         args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
         args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
                             : std::string(),
         ", ring of ", args_.stages, ", ", choice_.blocks, " blocks");
   }
   std::size_t workspace_bytes() const override {
-    return unfolds_ ? alignment + static_cast<std::size_t>(windows_.batch * windows_.out_pixels() *
-                                                           eight_bits::row_bytes(windows_))
-                    : 0;
+    return copies() ? alignment + static_cast<std::size_t>(windows_.batch * image_bytes()) : 0;
   }
-  bool heeds_neighbours() const override { return !unfolds_; }
+  bool heeds_neighbours() const override { return !copies(); }
   std::size_t parameter_bytes() const override { return constants_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
@@ -161,16 +184,17 @@ class ChannelsLastCodes final : public Operator {
       args.input = static_cast<const std::byte*>(inputs[0].raw()) + first * windows_.in_pixels() * pitch_;
       args.output =
           static_cast<std::byte*>(outputs[0].raw()) + first * windows_.out_pixels() * args.out_pitch * output_bytes_;
-      if (unfolds_) {
-        ConvGeometry some = windows_;
-        some.batch = batch;
-        eight_bits::unfold(some, args.input, pitch_, padding_, rows, execution.stream);
+      ConvGeometry some = windows_;
+      some.batch = batch;
+      if (copies()) {
+        eight_bits::unfold(source_ == Source::rows ? some : of_pixels(some), args.input, pitch_, padding_, rows,
+                           execution.stream);
         args.input = rows;
       } else {
         args.neighbours = execution.neighbours;
       }
-      CUtensorMap input = input_map(args.geometry, Operand::codes, choice_.tile.pixels, args.input), output = input,
-                  others = input;
+      CUtensorMap input = input_map(multiplied(some, source_), Operand::codes, choice_.tile.pixels, args.input),
+                  output = input, others = input;
       if (args.boxed) {
         output = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, args.output);
       }
@@ -194,18 +218,22 @@ class ChannelsLastCodes final : public Operator {
  private:
   static constexpr std::size_t alignment = 128;  // of what TMA reads in rows
 
+  bool copies() const { return source_ != Source::image; }
+  /// Of the copy.
+  std::int64_t image_bytes() const {
+    const ConvGeometry g = multiplied(windows_, source_);
+    return g.in_pixels() * g.in_channels;
+  }
   std::int64_t images_at_once() const {
-    if (!unfolds_) return windows_.batch;
-    const auto image = static_cast<std::size_t>(windows_.out_pixels() * eight_bits::row_bytes(windows_));
-    return std::clamp<std::int64_t>(static_cast<std::int64_t>(rows_at_once / std::max<std::size_t>(1, image)), 1,
-                                    windows_.batch);
+    if (!copies()) return windows_.batch;
+    return std::clamp<std::int64_t>(rows_at_once / std::max<std::int64_t>(1, image_bytes()), 1, windows_.batch);
   }
 
   int device_;
   ConvGeometry windows_;  // of a launch
   std::int64_t pitch_;    // from pixel to pixel of the input
   std::uint8_t padding_;
-  bool unfolds_;
+  Source source_;
   std::int64_t output_bytes_;  // of an element
   std::int64_t images_ = 0;
   Choice choice_;
@@ -216,31 +244,32 @@ class ChannelsLastCodes final : public Operator {
 }  // namespace
 
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
-  if (problem.eight.addend.defined()) {
-    if (!lamina::detail::is_sum_of_eight_bits(problem, p) || !addition_of(problem, p)) return false;
+  if (problem.eight.codes.defined()) {
+    const lamina::detail::CodesAlone alone(problem, p);
+    if (problem.bias.defined() && !problem.eight.bias.defined()) return false;
+    if (lamina::detail::is_eight_bits_and_table(problem, p)) return takes_codes(alone.problem, alone.preparation);
+    if (!lamina::detail::is_sum_of_eight_bits(problem, p)) return false;
     // What is added lies as the output does, and both where TMA brings and takes them.
     const View &output = p.output(), &others = p.inputs[1];
-    const lamina::detail::AddendAlone alone(problem, p);
     return lamina::detail::operands_fit(p, 1) && output.pixel_pitch() % 16 == 0 && output.alignment % 16 == 0 &&
-           others.alignment % 16 == 0 && (!problem.bias.defined() || problem.eight.bias.defined()) &&
-           takes_codes(alone.problem, alone.preparation);
+           others.alignment % 16 == 0 && takes_codes(alone.problem, alone.preparation);
   }
   const ConvGeometry& g = problem.geometry;
   return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) && !problem.eight.zero_point.defined() &&
-         g.groups == 1 && g.out_channels % 2 == 0 && p.output().pixel_pitch() % 2 == 0 &&
-         p.output().alignment % 8 == 0 && lamina::detail::is_channels_last(p.input()) &&
-         lamina::detail::is_channels_last(p.output()) && p.input().alignment % 16 == 0 &&
-         g.batch * g.out_pixels() <= max_pixels &&
-         g.out_pixels() * eight_bits::row_bytes(g) <= static_cast<std::int64_t>(p.workspace_limit / 2);
+         (g.groups == 1 || source_of(problem, p) != Source::rows) && g.out_channels % 2 == 0 &&
+         p.output().pixel_pitch() % 2 == 0 && p.output().alignment % 8 == 0 &&
+         lamina::detail::is_channels_last(p.input()) && lamina::detail::is_channels_last(p.output()) &&
+         p.input().alignment % 16 == 0 && g.batch * g.out_pixels() <= max_pixels &&
+         std::max(g.out_pixels(), g.in_pixels()) * eight_bits::row_bytes(g) <=
+             static_cast<std::int64_t>(p.workspace_limit / 2);
 }
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation) {
-  if (!problem.eight.addend.defined()) {
-    return std::make_unique<ChannelsLastCodes>(problem, preparation, preparation.output(), std::nullopt);
-  }
-  const lamina::detail::AddendAlone alone(problem, preparation);
-  return std::make_unique<ChannelsLastCodes>(alone.problem, alone.preparation, preparation.output(),
-                                             addition_of(problem, preparation));
+  const lamina::detail::CodesAlone alone(problem, preparation);
+  const bool adds = preparation.inputs.size() > 1;
+  return std::make_unique<ChannelsLastCodes>(alone, preparation.output(),
+                                             adds ? sums_of(problem, preparation) : std::vector<std::uint8_t>(),
+                                             problem.eight.table);
 }
 
 }  // namespace lamina::cuda::channels_last

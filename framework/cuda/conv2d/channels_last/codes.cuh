@@ -41,16 +41,7 @@ struct CodePair {
   }
   /// The same where Arguments::saturates.
   __device__ __forceinline__ std::uint32_t saturated(const Arguments& args, const int* sums) const {
-    const auto of = [&](int i) { return __float_as_int(__fadd_rn(scaled(sums, i), eight_bits::whole)) + args.to_code; };
-    const std::uint32_t second = ptx::pack_saturated(of(3), of(1), 0);
-    return ptx::pack_saturated(of(2), of(0), second) ^ args.flip;
-  }
-  /// The same, added to `others`.
-  __device__ __forceinline__ std::uint32_t summed(const Arguments& args, const int* sums, std::uint32_t others) const {
-    const auto of = [&](int i, int byte) {
-      return eight_bits::summed(args.addition, args.ends.end, scaled(sums, i), args.addition.other(others, byte));
-    };
-    return __byte_perm(__byte_perm(of(0, 0), of(2, 1), 0x0040), __byte_perm(of(1, 2), of(3, 3), 0x0040), 0x5410);
+    return eight_bits::saturated(args.saturation, scaled(sums, 0), scaled(sums, 2), scaled(sums, 1), scaled(sums, 3));
   }
   /// Stores the same one by one; `pixel`: the first of both.
   __device__ __forceinline__ void put(const Arguments& args, int pixel, const int* sums) const {
@@ -58,15 +49,20 @@ struct CodePair {
     for (int i = 0; i < 2; ++i) {
       if (pixel + i >= args.pixels || channel >= args.geometry.out_channels) continue;
       const auto index = static_cast<std::int64_t>(pixel + i) * args.out_pitch + channel;
-      if (args.adds) {
-        const auto* others = static_cast<const std::uint8_t*>(args.finish.residual) + index;
-        const std::uint32_t other = *reinterpret_cast<const std::uint16_t*>(others);
-        const auto of = [&](int j) {
-          return eight_bits::summed(args.addition, args.ends.end, scaled(sums, i + 2 * j),
-                                    args.addition.other(other, j));
-        };
+      if (args.ends.table != nullptr || args.adds) {
+        const int same[4] = {sums[i], sums[i], sums[i + 2], sums[i + 2]};
+        std::uint32_t two = codes(args, same);
+        if (args.adds) {
+          const auto* others = static_cast<const std::uint8_t*>(args.finish.residual) + index;
+          const auto sum = [&](std::uint32_t own, int j) {
+            return std::uint32_t{__ldg(args.sums + own * eight_bits::sums_pitch + others[j])};
+          };
+          two = sum(two & 0xffu, 0) | sum(two >> 8 & 0xffu, 1) << 8;
+        } else {
+          two = eight_bits::looked_up(args.ends.table, two);
+        }
         *reinterpret_cast<std::uint16_t*>(static_cast<std::uint8_t*>(args.output) + index) =
-            static_cast<std::uint16_t>(__byte_perm(of(0), of(1), 0x0040));
+            static_cast<std::uint16_t>(two);
         continue;
       }
       eight_bits::put<2>(args.ends.end, {sums[i] + offset.x, sums[i + 2] + offset.y}, {factor.x, factor.y},
@@ -172,6 +168,7 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
   unsigned turn = 0;
   // Copies wait by themselves, but of a split tile what is added is read here.
   if (args.adds) wait_for_predecessor(args.neighbours);
+  if (args.adds && args.splits == 1) ptx::barrier_wait(shared.landed, 0);
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     const int first_filter = (walk.filter_tile() * groups + group) * block_filters, pixel = walk.pixel_tile() * n;
     const CodePair pair(args, first_filter);
@@ -190,11 +187,20 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
         store_boxes<boxed, adds, n, box_pixels>(args, output, shared, group, first_filter, pixel, d, turn, codes);
       };
       const auto plain = [&](const int* sums, std::uint32_t) { return pair.codes(args, sums); };
+      const auto looked_up = [&](const int* sums, std::uint32_t) {
+        return eight_bits::looked_up(args.ends.table, pair.codes(args, sums));
+      };
+      // Apart from each other: a question for each code costs as much as the answer.
       if (!args.boxed) {
-        store.template operator()<false, false>(plain);
+        args.ends.table == nullptr ? store.template operator()<false, false>(plain)
+                                   : store.template operator()<false, false>(looked_up);
+      } else if (args.ends.table != nullptr) {
+        store.template operator()<true, false>(looked_up);
       } else if (args.adds) {
-        store.template operator()<true, true>(
-            [&](const int* sums, std::uint32_t others) { return pair.summed(args, sums, others); });
+        const std::uint32_t table = ptx::shared_address(shared.table);
+        store.template operator()<true, true>([&](const int* sums, std::uint32_t others) {
+          return eight_bits::added(table, args.saturates ? pair.saturated(args, sums) : pair.codes(args, sums), others);
+        });
       } else if (args.saturates) {
         store.template operator()<true, false>(
             [&](const int* sums, std::uint32_t) { return pair.saturated(args, sums); });

@@ -69,9 +69,20 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
 }
 
+/// Small tiles of codes, of which two are on a multiprocessor, so that one is multiplied while the other is finished:
+/// but two warps feed each, which leaves registers for all as they are.
+template <class T, int groups, int n>
+inline constexpr bool in_turn = std::is_same_v<T, Codes>&& groups* n <= 192;
+
 /// Small tiles leave room for a block of the next kernel, which then has its weights when this one is done.
-template <class T, int groups>
-inline constexpr int resident = groups == 1 && !split<T> ? 2 : 1;
+template <class T, int groups, int n>
+inline constexpr int resident = in_turn<T, groups, n> || (groups == 1 && !split<T>) ? 2 : 1;
+
+/// That feed those that multiply.
+template <class T, int groups, int n>
+inline constexpr int helper_threads = in_turn<T, groups, n> ? 64
+                                      : split<T>            ? 256
+                                                            : 128;
 
 template <class T, int groups, int n, int chunk>
 __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMap& input, const CUtensorMap& output,
@@ -79,8 +90,9 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
   extern __shared__ __align__(1024) unsigned char memory[];
   // What the consumers take is what the producer's warpgroup gives back: more would wait for ever.
   constexpr int helpers = split<T> ? 2 : 1;
-  constexpr bool ample = groups + helpers <= 2 && !scaled<T>;  // registers for all as they are
-  constexpr int at_launch = 65536 / ((groups + helpers) * 128 * (scaled<T> ? resident<T, groups> : 1)) / 8 * 8;
+  // Registers for all as they are.
+  constexpr bool ample = in_turn<T, groups, n> || (groups + helpers <= 2 && !scaled<T>);
+  constexpr int at_launch = 65536 / ((groups + helpers) * 128 * (scaled<T> ? resident<T, groups, n> : 1)) / 8 * 8;
   constexpr int helper_registers = groups == 4 ? 64 : groups == 3 || split<T> || scaled<T> ? 56 : 72;
   constexpr int taken = at_launch + helpers * (at_launch - helper_registers) / groups / 8 * 8;
   constexpr int consumer_registers = taken < 240 ? taken : 240;
@@ -130,6 +142,10 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
     }
     if constexpr (may_add<T, groups, n>) {
       if (args.adds && args.splits == 1 && thread == groups * 128 + 32) {
+        if constexpr (std::is_same_v<T, Codes>) {
+          ptx::barrier_arrive_expect(shared.landed, eight_bits::sums_bytes);
+          ptx::bulk_load(shared.table, args.sums, eight_bits::sums_bytes, shared.landed);
+        }
         bring_added<T, groups, n, chunk>(args, beside, shared, rank);
       }
     }
@@ -149,7 +165,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const CUtensorMa
 }
 
 template <class T, int groups, int n, int chunk>
-__global__ void __launch_bounds__((groups + (split<T> ? 2 : 1)) * 128, resident<T, groups>)
+__global__ void __launch_bounds__(groups * 128 + helper_threads<T, groups, n>, resident<T, groups, n>)
     channels_last_kernel(const __grid_constant__ Arguments args, const __grid_constant__ CUtensorMap input,
                          const __grid_constant__ CUtensorMap output, const __grid_constant__ CUtensorMap beside) {
   if constexpr (ptx::wgmma_compiled) {
@@ -166,9 +182,9 @@ Tile make_tile() {
   return {.operand = operand_of<T>,
           .groups = groups,
           .pixels = n,
-          .helpers = split<T> ? 2 : 1,
+          .helpers = helper_threads<T, groups, n>,
           .roomy = may_add<T, groups, n>,
-          .resident = resident<T, groups>,
+          .resident = resident<T, groups, n>,
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,
           .kernel = reinterpret_cast<const void*>(&channels_last_kernel<T, groups, n, chunk>)};
@@ -194,10 +210,10 @@ std::vector<Tile> make_scaled_tiles() {
 
 /// Those of codes.
 inline std::vector<Tile> make_code_tiles() {
-  return {make_tile<Codes, 1, 64>(),  make_tile<Codes, 1, 96>(),  make_tile<Codes, 1, 128>(),
-          make_tile<Codes, 2, 64>(),  make_tile<Codes, 2, 96>(),  make_tile<Codes, 2, 128>(),
-          make_tile<Codes, 2, 192>(), make_tile<Codes, 2, 256>(), make_tile<Codes, 3, 96>(),
-          make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 64>(),  make_tile<Codes, 4, 128>()};
+  return {make_tile<Codes, 1, 64>(), make_tile<Codes, 1, 96>(),  make_tile<Codes, 1, 128>(), make_tile<Codes, 2, 64>(),
+          make_tile<Codes, 2, 96>(), make_tile<Codes, 2, 128>(), make_tile<Codes, 2, 192>(), make_tile<Codes, 2, 256>(),
+          make_tile<Codes, 3, 96>(), make_tile<Codes, 3, 192>(), make_tile<Codes, 4, 64>(),  make_tile<Codes, 4, 128>(),
+          make_tile<Codes, 1, 192>()};
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -110,6 +110,10 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     ptx::Corner second_corner = corner;
     if (!in_f32<T> && first_steps < span.count) second_corner = corner_of(args.second, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
+    int channel = 0;
+    if (std::is_same_v<T, Codes> && args.group_filters > 0) {
+      channel = walk.filter_tile() * groups * block_filters / args.group_filters * args.group_channels / 16 * 16;
+    }
     if (!waited) wait_for_predecessor(args.neighbours);
     waited = true;
     Tap<T> tap(g, span.first);
@@ -125,7 +129,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
         ptx::load_im2col(to, second, (step - first_steps) * step_words, second_corner, 0, 0, filling.full());
         continue;
       }
-      ptx::load_im2col(to, input, tap.slab * step_words, corner, tap.row * g.dilation_height,
+      ptx::load_im2col(to, input, channel + tap.slab * step_words, corner, tap.row * g.dilation_height,
                        tap.column * g.dilation_width, filling.full());
     }
     ahead = 0;

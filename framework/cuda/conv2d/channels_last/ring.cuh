@@ -83,6 +83,7 @@ struct Shared : StoreBuffers {
   unsigned char* landing;                            // where other blocks' sums arrive, if K is split
   std::uint64_t *full, *empty, *low_words, *landed;  // by the copies, the products, the splitting, the other blocks
   float* scales;                                     // [stages, n], of the pixels in a chain, if they are scaled
+  unsigned char* table;                              // Arguments::sums
 
   __device__ Shared(unsigned char* base, const Arguments& args, int buffer_bytes) : ring(base) {
     const int ring_bytes = args.stages * stage_bytes, store_bytes = (groups << args.log2_buffers) * buffer_bytes;
@@ -96,6 +97,8 @@ struct Shared : StoreBuffers {
     scales = reinterpret_cast<float*>(landed + 1);
     added = landed + 1 + (scaled<T> ? args.stages * n / 2 : 0);
     stored = added + (groups << args.log2_buffers);
+    const auto end = reinterpret_cast<std::uintptr_t>(stored + (groups << args.log2_buffers));
+    table = base + ((end + 15) / 16 * 16 - reinterpret_cast<std::uintptr_t>(base));
   }
 };
 

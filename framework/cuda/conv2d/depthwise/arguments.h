@@ -40,14 +40,17 @@ struct Arguments {
 };
 
 inline constexpr int unit_bytes = 16;       // of channels: what a row of an 8 x 8 matrix of ldmatrix holds
-inline constexpr int fragment_bytes = 256;  // of weights: 16 channels of 8 filters
+inline constexpr int step_bytes = 32;       // of channels: what mma.sync multiplies at a time
+inline constexpr int fragment_bytes = 256;  // of weights: a step of 8 filters
 inline constexpr int max_fragments = 4;     // that a warp multiplies its pixels with at a time
 
 /// Of the pair of a 1x1 convolution and the depthwise one behind it, whose input is [N, H, W, K].
 struct PairArguments : Arguments {
   const unsigned char* parameters = nullptr;  // [slices, ParametersOf::bytes], in place of weight and bias
   Finish between;                             // of the first, which is short
-  int terms = 0, steps = 0;                   // K; of 16 channels
+  eight_bits::Ends between_ends;              // the same of codes
+  std::uint32_t outside = 0;                  // four times what surrounds its map
+  int terms = 0, steps = 0;                   // K; of 32 bytes
   int max_pixels = 0;                         // of the input, that a block reads
   int input_bytes = 0;                        // from pixel to pixel of the input in shared memory
   bool wide = false;                          // a warp takes 32 pixels at a time and not 16
@@ -55,7 +58,8 @@ struct PairArguments : Arguments {
 };
 
 /// Where the parameters of a pair's slice lie, a multiple of 8 channels: weights of the first as fragments of mma.sync,
-/// [steps, slice / 8, lane, 4] of 16 bits, and in f32 its bias, the second's weights [KH, KW, slice] and its bias.
+/// [steps, slice / 8, lane, 8 bytes], and in f32 its bias, the second's weights [KH, KW, slice] and its bias. Of codes
+/// the first's bias is the offsets of its sums, i32, and the second's are those of its.
 struct ParametersOf {
   int bias, taps, last, bytes;
   __host__ __device__ ParametersOf(int steps, int slice, int kernel)
@@ -81,5 +85,7 @@ std::vector<Instance> instances_u8();
 std::vector<Instance> instances_i8();
 std::vector<Instance> pairs_f16();
 std::vector<Instance> pairs_bf16();
+std::vector<Instance> pairs_u8();
+std::vector<Instance> pairs_i8();
 
 }  // namespace lamina::cuda::depthwise

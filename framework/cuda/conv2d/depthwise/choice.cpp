@@ -95,14 +95,15 @@ int odd_units(int bytes) {
 
 /// What a launch of a pair takes, in clock cycles: of blocks that are there at a time, or of what keeps a
 /// multiprocessor busy. Fitted to 1,900 tiles of 24 pairs of mobile networks at N = 1 and 32 (experiment D8).
-double expected_cycles(const PairChoice& c, const DeviceDescription& device) {
+double expected_cycles(const PairChoice& c, int element_bytes, const DeviceDescription& device) {
   constexpr double start = 3000, bytes_per_cycle = 8, l2_bytes_per_cycle = 17, each_block = 1.6;
   // Cycles an instruction of a warp takes: where warps wait for each other's phases; on a busy multiprocessor.
   constexpr double alone = 1.15, busy = 0.11;
   const PairArguments& a = c.args;
   const int m = a.wide ? 2 : 1, outputs = c.instance.rows * c.instance.columns;
-  const double copied = 1.0 * a.max_pixels * a.steps * 32 + ParametersOf(a.steps, a.slice, c.instance.kernel).bytes;
-  const double stored = 2.0 * a.across * a.down * outputs * a.slice;
+  const double copied =
+      1.0 * a.max_pixels * a.steps * step_bytes + ParametersOf(a.steps, a.slice, c.instance.kernel).bytes;
+  const double stored = 1.0 * element_bytes * a.across * a.down * outputs * a.slice;
   // Instructions of a warp: for its pixels and up to four fragments; for an item of outputs.
   const auto task = [&](int fragments) {
     return fragments == 0 ? 0 : 27 + a.steps * (4.0 * m + fragments * (3 + 1.5 * m)) + m * (58.0 + fragments);
@@ -155,25 +156,30 @@ Choice choose(const ConvProblem& problem, const Preparation& p) {
 
 std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.second.geometry;
+  const DType type = p.input().format.dtype;
+  const int element_bytes = static_cast<int>(size_of(type));
   std::optional<PairChoice> best;
   int pack = 0;
-  for (const Instance& instance : p.precision == Precision::fp16 ? pairs_f16() : pairs_bf16()) {
+  for (const Instance& instance : type == DType::u8    ? pairs_u8()
+                                  : type == DType::i8  ? pairs_i8()
+                                  : type == DType::f16 ? pairs_f16()
+                                                       : pairs_bf16()) {
     if (!is_for(instance, g) || instance.pack < pack) continue;
     if (p.tuning.outputs > 0 && instance.rows != std::min(p.tuning.outputs, 2)) continue;
     pack = instance.pack;
     PairChoice c = {.instance = instance, .args = {}};
     PairArguments& a = c.args;
     a.geometry = g;
-    a.terms = problem.first.geometry.in_channels, a.steps = ceil_div(a.terms, 16);
-    a.input_bytes = odd_units(a.steps * 2 * unit_bytes);
-    a.copy_bytes = std::gcd(16, a.terms * 2);
-    a.pieces = a.steps * 2 * unit_bytes / a.copy_bytes;
+    a.terms = problem.first.geometry.in_channels, a.steps = ceil_div(a.terms * element_bytes, step_bytes);
+    a.input_bytes = odd_units(a.steps * step_bytes);
+    a.copy_bytes = std::gcd(16, a.terms * element_bytes);
+    a.pieces = a.steps * step_bytes / a.copy_bytes;
     const int wide = ceil_div(g.out_width, instance.columns), high = ceil_div(g.out_height, instance.rows);
     const int most = std::max(ceil_div(g.in_channels, max_slice), g.in_channels / least_slice);
     for (int count = ceil_div(g.in_channels, max_slice); count <= most; ++count) {
       const int slice = round_up(ceil_div(g.in_channels, count), 8);
       if (slice == a.slice) continue;
-      a.slice = slice, a.pixel_bytes = odd_units(slice * 2);
+      a.slice = slice, a.pixel_bytes = odd_units(slice * element_bytes);
       for (int tiles_x = 1; tiles_x <= wide; ++tiles_x) {
         a.across = ceil_div(wide, tiles_x);
         if (ceil_div(wide, a.across) != tiles_x) continue;
@@ -189,7 +195,7 @@ std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparati
           c.shared_bytes = static_cast<int>(shared_bytes);
           for (const bool two : {false, true}) {
             a.wide = two;
-            c.cost = expected_cycles(c, p.device);
+            c.cost = expected_cycles(c, element_bytes, p.device);
             if (!best || c.cost < best->cost) best = c;
           }
         }

@@ -1,6 +1,8 @@
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/depthwise/choice.h"
@@ -10,13 +12,17 @@
 #include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/finding.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 
 namespace lamina::cuda::depthwise {
 namespace {
 
+using lamina::detail::channel_end;
+using lamina::detail::CodesAlone;
 using lamina::detail::concat;
 using lamina::detail::floats;
+using lamina::detail::is_eight_bits_and_table;
 
 std::string describe(const Choice& choice) {
   const Arguments& a = choice.args;
@@ -50,28 +56,80 @@ std::vector<float> pack(const ConvProblem& problem, DType type) {
   return weights;
 }
 
+/// Of a pair of codes, each as a problem of its own: what the first gives is what the second reads.
+struct CodePair {
+  View between;
+  Preparation first, second;
+
+  CodePair(const ConvPairProblem& problem, const Preparation& p) : between(p.input()), first(p), second(p) {
+    const ConvGeometry& g = problem.second.geometry;
+    between.shape = {g.batch, g.in_channels, g.in_height, g.in_width};
+    between.format.layout = Layout::nhwc, between.quantization = problem.between;
+    first.outputs = {&between, 1}, second.inputs = {&between, 1};
+  }
+  CodePair(const CodePair&) = delete;
+  CodePair& operator=(const CodePair&) = delete;
+
+  bool are_eight_bits(const ConvPairProblem& problem) const {
+    return is_eight_bits_and_table(problem.first, first) && is_eight_bits_and_table(problem.second, second);
+  }
+};
+
+struct CodeEnds {
+  lamina::detail::ChannelEnd first, second;
+
+  CodeEnds(const ConvPairProblem& problem, const Preparation& p) {
+    const CodePair pair(problem, p);
+    const CodesAlone a(problem.first, pair.first), b(problem.second, pair.second);
+    first = channel_end(a.problem, a.preparation, p.input().quantization.zero_point);
+    second = channel_end(b.problem, b.preparation, problem.between.zero_point);
+  }
+};
+
+/// Sums that f32 has.
+bool are_floats(const lamina::detail::ChannelEnd& end) {
+  return std::ranges::all_of(end.bias, [](std::int32_t offset) { return std::abs(offset) < 1 << 24; });
+}
+
 /// What ParametersOf describes, of all slices; zeros where there are no more filters or channels.
-Packed pack(const ConvPairProblem& problem, const PairArguments& args, int kernel, DType type) {
+Packed pack(const ConvPairProblem& problem, const PairArguments& args, int kernel, DType type,
+            const std::optional<CodeEnds>& codes) {
   const ParametersOf offset(args.steps, args.slice, kernel);
   Packed packed(std::int64_t{args.slices} * offset.bytes);
   const int taps = kernel * kernel;
   for (int filter = 0; filter < args.geometry.in_channels; ++filter) {
     const std::int64_t slice = std::int64_t{filter / args.slice} * offset.bytes;
     const int column = filter % args.slice;
+    const auto put_weight = [&](int k, auto bits) {
+      constexpr int size = sizeof(bits), terms = step_bytes / size;
+      const FragmentPlace place = fragment_place(size, k % terms, column % 8);
+      const int fragment = k / terms * (args.slice / 8) + column / 8;
+      packed.put(slice + std::int64_t{fragment} * fragment_bytes + place.lane * 8 + place.element * size, bits);
+    };
     for (int k = 0; k < args.terms; ++k) {
-      const FragmentPlace place = fragment_place(2, k % 16, column % 8);
-      const int fragment = k / 16 * (args.slice / 8) + column / 8;
-      packed.put(slice + std::int64_t{fragment} * fragment_bytes + place.lane * 8 + place.element * 2,
-                 bits16(floats(problem.first.weight)[std::int64_t{filter} * args.terms + k], type));
+      const std::int64_t at = std::int64_t{filter} * args.terms + k;
+      if (codes) {
+        put_weight(k, problem.first.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(at)]);
+      } else {
+        put_weight(k, bits16(floats(problem.first.weight)[at], type));
+      }
     }
     for (int tap = 0; tap < taps; ++tap) {
-      packed.put(slice + offset.taps + (tap * args.slice + column) * 4,
-                 rounded(floats(problem.second.weight)[std::int64_t{filter} * taps + tap], type));
+      const std::int64_t at = std::int64_t{filter} * taps + tap;
+      packed.put(
+          slice + offset.taps + (tap * args.slice + column) * 4,
+          codes ? static_cast<float>(problem.second.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(at)])
+                : rounded(floats(problem.second.weight)[at], type));
     }
-    const auto put_bias = [&](const Tensor& bias, int at) {
-      if (bias.defined()) packed.put(slice + at + column * 4, floats(bias)[filter]);
-    };
-    put_bias(problem.first.bias, offset.bias), put_bias(problem.second.bias, offset.last);
+    const auto f = static_cast<std::size_t>(filter);
+    const auto put_bias = [&](int at, auto bias) { packed.put(slice + at + column * 4, bias); };
+    if (codes) {
+      put_bias(offset.bias, codes->first.bias[f]);
+      put_bias(offset.last, static_cast<float>(codes->second.bias[f]));
+      continue;
+    }
+    if (problem.first.bias.defined()) put_bias(offset.bias, floats(problem.first.bias)[filter]);
+    if (problem.second.bias.defined()) put_bias(offset.last, floats(problem.second.bias)[filter]);
   }
   return packed;
 }
@@ -125,17 +183,19 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const auto nhwc = [](const View& view) { return view.format.layout == Layout::nhwc && !view.is_slice(); };
-  if (!is_depthwise(g) || !lamina::detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined() ||
+  if (!is_depthwise(g) || !is_eight_bits_and_table(problem, p) || problem.eight.zero_point.defined() ||
       problem.eight.whole || !nhwc(p.input()) || !nhwc(p.output()) || choose(problem, p).blocks == 0) {
     return false;
   }
-  const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
-  return std::ranges::all_of(end.bias, [](std::int32_t offset) { return std::abs(offset) < 1 << 24; });  // f32's
+  const CodesAlone alone(problem, p);
+  const auto end = channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
+  return are_floats(end) && (end.end.codes || !problem.eight.table);
 }
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
-  const lamina::detail::ChannelEnd end = lamina::detail::channel_end(problem, p, zero);
+  const CodesAlone alone(problem, p);
+  const auto end = channel_end(alone.problem, alone.preparation, zero);
   ConvProblem floats = problem;
   floats.weight = problem.eight.weight.to(DType::f32);
   Choice choice = choose(problem, p);
@@ -143,11 +203,27 @@ std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Prepar
   choice.args.weight = constants.add(pack(floats, DType::f32));
   choice.args.bias = constants.add(std::vector<float>(end.bias.begin(), end.bias.end()));
   choice.args.padding = constants.add(std::vector<unsigned char>(16, static_cast<unsigned char>(zero)));
-  choice.args.ends = {.end = end.end, .factor = constants.add(end.factor), .bias = constants.add(end.float_bias)};
+  choice.args.ends = eight_bits::ends_of(end, problem.geometry.out_channels, constants, problem.eight.table);
   return launch(choice, constants, false, std::min(shared_limit, p.device.shared_bytes));
 }
 
+bool takes_code_pair(const ConvPairProblem& problem, const Preparation& p) {
+  const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
+  const View &input = p.input(), &output = p.output();
+  const CodePair pair(problem, p);
+  if (p.device.architecture < 80 || p.inputs.size() != 1 || !is_pointwise(a) || !is_depthwise(b) || !is_square(b) ||
+      a.in_channels % 4 != 0 || !fits(input, a.in_pixels(), input.format.dtype) ||
+      !fits(output, b.out_pixels(), input.format.dtype) || !pair.are_eight_bits(problem) ||
+      problem.first.eight.zero_point.defined() || problem.second.eight.zero_point.defined() ||
+      problem.second.eight.whole) {
+    return false;
+  }
+  const CodeEnds ends(problem, p);
+  return ends.first.end.codes && ends.second.end.codes && are_floats(ends.second) && keep(choose(problem, p), p);
+}
+
 bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
+  if (problem.between.defined()) return takes_code_pair(problem, p);
   const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
   const DType type = storage_type(p.precision);
   return p.device.architecture >= 80 && size_of(type) == 2 && p.inputs.size() == 1 && !problem.first.scaled &&
@@ -172,9 +248,18 @@ std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Pre
   const DType type = p.output().format.dtype;
   Constants constants(p.device.device.index);
   PairArguments& args = choice->args;
-  args.parameters = constants.add(pack(problem, args, choice->instance.kernel, type).bytes());
-  args.between = finish_of(problem.first.epilogue, type);
-  args.finish = finish_of(problem.second.epilogue, type);
+  std::optional<CodeEnds> codes;
+  if (problem.between.defined()) {
+    codes.emplace(problem, p);
+    args.between_ends =
+        eight_bits::ends_of(codes->first, args.slices * args.slice, constants, problem.first.eight.table);
+    args.ends = eight_bits::ends_of(codes->second, args.slices * args.slice, constants, problem.second.eight.table);
+    args.outside = static_cast<std::uint8_t>(problem.between.zero_point) * 0x01010101u;
+  } else {
+    args.between = finish_of(problem.first.epilogue, type);
+    args.finish = finish_of(problem.second.epilogue, type);
+  }
+  args.parameters = constants.add(pack(problem, args, choice->instance.kernel, type, codes).bytes());
   return launch(*choice, constants, false, p.device.shared_bytes);
 }
 

@@ -1,66 +1,105 @@
 #pragma once
 
 // The map whose windows are added up is what a 1x1 convolution makes of the input, between channels-last tensors of 16
-// bits. A block brings the input pixels that its windows see, all channels of them, into shared memory, multiplies them
-// with the slice's filters by mma.sync, rounds what comes to the storage type, as the map would be, and puts it into
-// shared memory. There: the slice's parameters; max_pixels * input_bytes; halo_height * halo_width * pixel_bytes. From
-// pixel to pixel is an odd number of units of 16 bytes, so that 8 neighbours are in different banks.
+// bits, or of codes, whose sums are whole numbers. A block brings the input pixels that its windows see, all channels
+// of them, into shared memory, multiplies them with the slice's filters by mma.sync, rounds what comes to the storage
+// type, as the map would be, and puts it into shared memory. There: the slice's parameters; max_pixels * input_bytes;
+// halo_height * halo_width * pixel_bytes. From pixel to pixel is an odd number of units of 16 bytes, so that 8
+// neighbours are in different banks.
 //
 // The order of sums is K from first to last, then tap by tap: no bit depends on tiles or the batch.
 
 #include "lamina/cuda/conv2d/depthwise/tile.cuh"
+#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/ptx/mma_codes.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
 namespace lamina::cuda::depthwise {
 
+template <class T>
+inline constexpr bool of_codes = std::is_integral_v<T>;
+template <class T>
+using Sum = std::conditional_t<of_codes<T>, int, float>;
+
+/// The first's sums of codes as codes; two neighbouring filters' are those of `channel`.
+template <bool looks_up>
+__device__ __forceinline__ std::uint16_t two_codes(const PairArguments& args, const int* sums, int channel) {
+  const eight_bits::SumsEnd& end = args.between_ends.end;
+  const auto zero = static_cast<std::uint32_t>(end.quantization.zero_point);
+  const float2 factor = __ldg(reinterpret_cast<const float2*>(args.between_ends.factor + channel));
+  const auto code = [&](int sum, float by) -> std::uint32_t {
+    const std::uint32_t code = eight_bits::rounded(__fmul_rn(__int2float_rn(sum), by), end.low, end.high, zero);
+    if constexpr (looks_up) return __ldg(args.between_ends.table + (code & 0xffu));
+    return code;
+  };
+  return static_cast<std::uint16_t>(__byte_perm(code(sums[0], factor.x), code(sums[1], factor.y), 0x0040));
+}
+
 /// Finishes a warp's sums of m times 16 pixels from `first` on, and of up to max_fragments times 8 filters, and stores
-/// them as activations at `between`, where the rectangle's first pixel and the first of these filters belong.
+/// them as activations at `between`, where the rectangle's first pixel and the first of these filters, `filter`,
+/// belong.
 template <class T, int m>
-__device__ __forceinline__ void store_between(const PairArguments& args, const Rectangle& from, int first,
+__device__ __forceinline__ void store_between(const PairArguments& args, const Rectangle& from, int first, int filter,
                                               int fragments, unsigned char* between,
-                                              float (&sum)[m][max_fragments][4]) {
+                                              Sum<T> (&sum)[m][max_fragments][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float per_width = __frcp_rn(static_cast<float>(from.width));
-  const auto finish = [&](auto kind) {
+  if constexpr (!of_codes<T>) {
+    const auto finish = [&](auto kind) {
 #pragma unroll
-    for (int i = 0; i < m; ++i) {
+      for (int i = 0; i < m; ++i) {
+#pragma unroll
+        for (int j = 0; j < max_fragments; ++j) {
+#pragma unroll
+          for (float& value : sum[i][j]) value = finished<kind.value, T>(args.between, value);
+        }
+      }
+    };
+    using Kind = Finish::Kind;
+    if (args.between.kind == Kind::silu) {
+      finish(std::integral_constant<Kind, Kind::silu>());
+    } else if (args.between.kind == Kind::hard_swish) {
+      finish(std::integral_constant<Kind, Kind::hard_swish>());
+    } else {
+      finish(std::integral_constant<Kind, Kind::clamp>());
+    }
+  }
+  const auto put = [&](auto looks_up) {
+#pragma unroll
+    for (int i = 0; i < 2 * m; ++i) {
+      const int pixel = first + i * 8 + lane / 4;
+      if (pixel >= from.pixels()) continue;
+      // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
+      const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
+      constexpr int two = 2 * sizeof(T);
+      unsigned char* const to = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * two;
 #pragma unroll
       for (int j = 0; j < max_fragments; ++j) {
-#pragma unroll
-        for (float& value : sum[i][j]) value = finished<kind.value, T>(args.between, value);
+        if (j >= fragments) continue;
+        const Sum<T>* pair = &sum[i / 2][j][i % 2 * 2];
+        if constexpr (of_codes<T>) {
+          *reinterpret_cast<std::uint16_t*>(to + j * 4 * two) =
+              two_codes<looks_up.value>(args, pair, filter + j * 8 + lane % 4 * 2);
+        } else {
+          *reinterpret_cast<Pack<T, 2>*>(to + j * 4 * two) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
+        }
       }
     }
   };
-  using Kind = Finish::Kind;
-  if (args.between.kind == Kind::silu) {
-    finish(std::integral_constant<Kind, Kind::silu>());
-  } else if (args.between.kind == Kind::hard_swish) {
-    finish(std::integral_constant<Kind, Kind::hard_swish>());
-  } else {
-    finish(std::integral_constant<Kind, Kind::clamp>());
+  if constexpr (of_codes<T>) {
+    if (args.between_ends.table != nullptr) return put(std::true_type());
   }
-#pragma unroll
-  for (int i = 0; i < 2 * m; ++i) {
-    const int pixel = first + i * 8 + lane / 4;
-    if (pixel >= from.pixels()) continue;
-    // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
-    const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
-    unsigned char* const to = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * 4;
-#pragma unroll
-    for (int j = 0; j < max_fragments; ++j) {
-      if (j >= fragments) continue;
-      const float* pair = &sum[i / 2][j][i % 2 * 2];
-      *reinterpret_cast<Pack<T, 2>*>(to + j * 16) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
-    }
-  }
+  put(std::false_type());
 }
 
-/// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs.
+/// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs. `channel`: the
+/// slice's first.
 template <class T, int m>
 __device__ __forceinline__ void expand(const PairArguments& args, const Rectangle& from, std::uint32_t pixels,
-                                       const unsigned char* parameters, int bias_offset, unsigned char* between) {
+                                       const unsigned char* parameters, int bias_offset, unsigned char* between,
+                                       int channel) {
   constexpr int warps = max_threads / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int all = args.slice / 8, chunks = (all + max_fragments - 1) / max_fragments;
@@ -77,7 +116,7 @@ __device__ __forceinline__ void expand(const PairArguments& args, const Rectangl
       const int pixel = min(first + i * 16 + lane % 16, from.pixels() - 1);
       source[i] = pixels + static_cast<std::uint32_t>(pixel * args.input_bytes + lane / 16 * unit_bytes);
     }
-    float sum[m][max_fragments][4] = {};
+    Sum<T> sum[m][max_fragments][4] = {};
     const unsigned char* weights = parameters + fragment * fragment_bytes + lane * 8;
 #pragma unroll 2
     for (int step = 0; step < args.steps; ++step) {
@@ -93,26 +132,33 @@ __device__ __forceinline__ void expand(const PairArguments& args, const Rectangl
         const uint2 word = *reinterpret_cast<const uint2*>(weights + j * fragment_bytes);
         const std::uint32_t b[2] = {word.x, word.y};
 #pragma unroll
-        for (int i = 0; i < m; ++i) ptx::mma<T>(sum[i][j], a[i], b, sum[i][j]);
+        for (int i = 0; i < m; ++i) {
+          if constexpr (of_codes<T>) {
+            ptx::mma<T>(sum[i][j], a[i], b);
+          } else {
+            ptx::mma<T>(sum[i][j], a[i], b, sum[i][j]);
+          }
+        }
       }
       weights += all * fragment_bytes;
     }
 #pragma unroll
     for (int j = 0; j < max_fragments; ++j) {
       if (j >= fragments) continue;
-      const auto* biases = reinterpret_cast<const float*>(parameters + bias_offset) + (fragment + j) * 8 + lane % 4 * 2;
-      const float2 bias = *reinterpret_cast<const float2*>(biases);
+      const auto bias =
+          *reinterpret_cast<const Pack<Sum<T>, 2>*>(parameters + bias_offset + ((fragment + j) * 8 + lane % 4 * 2) * 4);
 #pragma unroll
       for (int i = 0; i < m; ++i) {
-        sum[i][j][0] += bias.x, sum[i][j][1] += bias.y;
-        sum[i][j][2] += bias.x, sum[i][j][3] += bias.y;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum[i][j][e] += bias.values[e % 2];
       }
     }
-    store_between<T, m>(args, from, first, fragments, between + fragment * 16, sum);
+    store_between<T, m>(args, from, first, channel + fragment * 8, fragments,
+                        between + fragment * 8 * static_cast<int>(sizeof(T)), sum);
   }
 }
 
-/// Zeros where the map has no pixels.
+/// What surrounds the map where it has no pixels.
 __device__ __forceinline__ void pad(const PairArguments& args, const Rectangle& inside, int top, int left,
                                     unsigned char* map) {
   if (inside.pixels() == args.halo_height * args.halo_width) return;
@@ -125,7 +171,7 @@ __device__ __forceinline__ void pad(const PairArguments& args, const Rectangle& 
         column < inside.left + inside.width) {
       continue;
     }
-    *reinterpret_cast<uint4*>(map + i * unit_bytes) = {};
+    *reinterpret_cast<uint4*>(map + i * unit_bytes) = {args.outside, args.outside, args.outside, args.outside};
   }
 }
 
@@ -157,8 +203,9 @@ struct Expanded {
         taps(reinterpret_cast<const float*>(memory_ + offset.taps)),
         biases(reinterpret_cast<const float*>(memory_ + offset.last)),
         from{max(top_, 0), max(left_, 0), 0, 0},
-        input(static_cast<const unsigned char*>(args_.input) +
-              place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.terms * 2) {
+        input(static_cast<const unsigned char*>(args_.input) + place_.image * args_.geometry.in_height *
+                                                                   args_.geometry.in_width * args_.terms *
+                                                                   static_cast<int>(sizeof(T))) {
     from.height = max(min(top + args.halo_height, args.geometry.in_height) - from.top, 0);
     from.width = max(min(left + args.halo_width, args.geometry.in_width) - from.left, 0);
     ptx::pin(from.height), ptx::pin(from.width), ptx::pin(input);  // found before the wait, not row by row behind it
@@ -175,15 +222,16 @@ struct Expanded {
   }
 
   __device__ __forceinline__ void load() const {
-    load_pixels<true>(args, from, input, args.terms * 2, args.terms * 2, ptx::shared_address(pixels), args.input_bytes);
+    const int bytes = args.terms * static_cast<int>(sizeof(T));
+    load_pixels<true>(args, from, input, bytes, bytes, ptx::shared_address(pixels), args.input_bytes);
   }
 
   __device__ __forceinline__ void expand() const {
     unsigned char* const inside = map + ((from.top - top) * args.halo_width + from.left - left) * args.pixel_bytes;
     if (args.wide) {
-      depthwise::expand<T, 2>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside);
+      depthwise::expand<T, 2>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside, place.channel);
     } else {
-      depthwise::expand<T, 1>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside);
+      depthwise::expand<T, 1>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside, place.channel);
     }
     __syncthreads();
   }

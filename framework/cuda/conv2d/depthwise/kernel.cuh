@@ -142,4 +142,11 @@ std::vector<Instance> pairs() {
           tiled<S, 3, 1, 2, 2>(), tiled<S, 3, 1, 2, 1>(), tiled<S, 3, 2, 2, 2>(), tiled<S, 3, 2, 2, 1>()};
 }
 
+template <class T>
+std::vector<Instance> code_pairs() {
+  using S = Expanded<T>;
+  return {tiled<S, 3, 1, 4, 2>(), tiled<S, 3, 1, 4, 1>(), tiled<S, 3, 2, 4, 2>(),
+          tiled<S, 3, 2, 4, 1>(), tiled<S, 5, 1, 4, 1>(), tiled<S, 5, 2, 4, 1>()};
+}
+
 }  // namespace lamina::cuda::depthwise

@@ -93,27 +93,35 @@ __device__ __forceinline__ void store_codes(const eight_bits::Ends& ends, int ch
   to_floats<float, pack>(reinterpret_cast<const unsigned char*>(ends.factor + channel), factor);
   to_floats<float, pack>(reinterpret_cast<const unsigned char*>(ends.bias + channel), bias);
   const auto zero = static_cast<std::uint32_t>(ends.end.quantization.zero_point);
+  const auto each = [&](const auto& store) {
 #pragma unroll
-  for (int r = 0; r < rows; ++r) {
+    for (int r = 0; r < rows; ++r) {
 #pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      if (!inside(r, c)) continue;
-      if (ends.end.codes) {
-        Pack<std::uint8_t, pack> codes;
-#pragma unroll
-        for (int j = 0; j < pack; ++j) {
-          const float q = __fmul_rn(sum[r][c][j] + offset[j], factor[j]);
-          codes.values[j] = static_cast<std::uint8_t>(eight_bits::rounded(q, ends.end.low, ends.end.high, zero));
-        }
-        *reinterpret_cast<Pack<std::uint8_t, pack>*>(static_cast<std::uint8_t*>(output) + index(r, c)) = codes;
-      } else {
-        int sums[pack];
-#pragma unroll
-        for (int j = 0; j < pack; ++j) sums[j] = __float2int_rn(sum[r][c][j] + offset[j]);
-        eight_bits::put<pack>(ends.end, sums, factor, bias, output, index(r, c));
+      for (int c = 0; c < columns; ++c) {
+        if (inside(r, c)) store(sum[r][c], index(r, c));
       }
     }
-  }
+  };
+  const auto codes = [&](const auto& finished) {
+    each([&](const float(&sums)[pack], std::int64_t at) {
+      Pack<std::uint8_t, pack> result;
+#pragma unroll
+      for (int j = 0; j < pack; ++j) {
+        const float q = __fmul_rn(sums[j] + offset[j], factor[j]);
+        result.values[j] =
+            finished(static_cast<std::uint8_t>(eight_bits::rounded(q, ends.end.low, ends.end.high, zero)));
+      }
+      *reinterpret_cast<Pack<std::uint8_t, pack>*>(static_cast<std::uint8_t*>(output) + at) = result;
+    });
+  };
+  if (ends.table != nullptr) return codes([&](std::uint8_t code) { return __ldg(ends.table + code); });
+  if (ends.end.codes) return codes([](std::uint8_t code) { return code; });
+  each([&](const float(&sums)[pack], std::int64_t at) {
+    int whole[pack];
+#pragma unroll
+    for (int j = 0; j < pack; ++j) whole[j] = __float2int_rn(sums[j] + offset[j]);
+    eight_bits::put<pack>(ends.end, whole, factor, bias, output, at);
+  });
 }
 
 }  // namespace lamina::cuda::depthwise

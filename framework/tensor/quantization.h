@@ -1,8 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace lamina {
+
+/// By a code's byte, a byte.
+using CodeTable = std::array<std::uint8_t, 256>;
 
 /// What a stored whole number q stands for: scale * (q - zero_point). A scale of 0: nothing but itself.
 struct Quantization {
