@@ -103,13 +103,13 @@ def compare(folder, expected, options):
 def times(folder, model, options):
     """Milliseconds, and the network's: medians of each photograph that is given for that, again and again."""
     for photo in sorted(folder.glob("time-*.jpg")):
-        answer = subprocess.run([options.lamina, "detect", *[photo] * 30, "--model", model, "--no-pictures", "--device",
+        answer = subprocess.run([options.lamina, "detect", *[photo] * options.runs, "--model", model, "--no-pictures", "--device",
                                  options.device, *options.more], capture_output=True, text=True)
         found = re.findall(r"([0-9]+x[0-9]+): (.*); ([0-9.]+) ms, the network ([0-9.]+),", answer.stdout)
         if not found:
             yield f"| {model.stem} | {(answer.stderr or answer.stdout).strip().splitlines()[-1:]} |"
             continue
-        whole, network = np.median(np.array([line[2:] for line in found[5:]], float), axis=0)
+        whole, network = np.median(np.array([line[2:] for line in found[options.runs // 6:]], float), axis=0)
         things = sum(int(count) for count in re.findall(r"(\d+) [^,]+(?:,|$)", found[-1][1]))
         yield (f"| {model.stem} {' '.join(options.more)} | {found[-1][0]} | {things} | {whole:.2f} | {network:.2f} | "
                f"{100 * (whole - network) / network:.0f} % |")
@@ -122,6 +122,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pixels", type=float, default=0.1, help="how far boxes may differ")
     parser.add_argument("--time", nargs="*", type=Path, default=[], help="models to be timed")
+    parser.add_argument("--runs", type=int, default=30, help="of each photograph that is timed, the first sixth not counted")
     parser.add_argument("--more", type=str.split, default=[], help="options of lamina detect, when it is timed")
     options = parser.parse_args()
     failed = 0
