@@ -91,12 +91,12 @@ void Head::choose_best(Graph& graph, Value output) {
 }
 
 std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> outputs, const DetectOptions& options,
-                                     int width, int height) {
+                                     const Letterbox& way) {
   const float* const data = outputs[0].values<float>().data();
   const std::int64_t* const classes = head.layout.best ? nullptr : outputs[1].values<std::int64_t>().data();
   const bool upright = head.task != Task::obb;
-  const float x = head.layout.relative ? static_cast<float>(width) : 1;
-  const float y = head.layout.relative ? static_cast<float>(height) : 1;
+  const float x = head.layout.relative ? static_cast<float>(way.x.input) : 1;
+  const float y = head.layout.relative ? static_cast<float>(way.y.input) : 1;
   std::vector<Candidate> result;
   std::int64_t bad = 0;
   for (std::int64_t i = 0; i < head.boxes; ++i) {

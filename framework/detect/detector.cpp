@@ -1,12 +1,14 @@
 #include "lamina/detect/detector.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
-#include <future>
+#include <deque>
+#include <mutex>
 
 #include "lamina/base/error.h"
 #include "lamina/detect/parts.h"
-#include "lamina/pool/plan_pool.h"
 
 namespace lamina {
 namespace {
@@ -54,11 +56,21 @@ std::vector<float> TurnedBox::corners() const {
 }
 
 struct Detector::Impl {
+  /// A plan and where its photographs are drawn, in memory that a GPU copies from. One call at a time has it.
+  struct Place {
+    Plan plan;
+    Tensor photos;
+    std::mutex mutex;
+
+    Place(Plan compiled, Tensor memory) : plan(std::move(compiled)), photos(std::move(memory)) {}
+  };
+
   detail::ExportNotes notes;
   Shape input;
   ThreadPool threads;  // of what is before and behind the network: few, as they have to wake up for little work
   std::optional<detail::Head> head;
-  std::unique_ptr<PlanPool> pool;
+  std::deque<Place> places;
+  std::atomic<std::size_t> next = 0;
 
   Impl(const Model& model, const DetectorOptions& options)
       : notes(model),
@@ -79,29 +91,48 @@ struct Detector::Impl {
     head.emplace(notes, outputs);
     head->choose_best(graph, {model.graph.outputs()[0]});
     for (const int node : std::span(model.graph.outputs()).subspan(1)) graph.output({node});
-    pool = std::make_unique<PlanPool>(graph, compile, PoolOptions{.devices = options.devices, .plans_per_device = 1});
+    const Shape photos = {input[0], input[2], input[3], 3};
+    for (const Device device : options.devices.empty() ? std::vector{compile.device} : options.devices) {
+      compile.device = device;
+      // Two on a GPU: one's photograph is drawn, or its masks are, while the other's network runs.
+      for (int i = 0; i < (device.is_cuda() ? 2 : 1); ++i) {
+        places.emplace_back(graph.compile(compile),
+                            device.is_cuda() ? Tensor::pinned(photos, DType::u8) : Tensor(photos, DType::u8));
+      }
+    }
+  }
+
+  /// A place that is free, or after waiting one in turn. `turn` holds it.
+  Place& place(std::unique_lock<std::mutex>& turn) {
+    for (Place& one : places) {
+      turn = std::unique_lock(one.mutex, std::try_to_lock);
+      if (turn) return one;
+    }
+    Place& one = places[next++ % places.size()];
+    turn = std::unique_lock(one.mutex);
+    return one;
   }
 
   /// All that is to know of a box that stays.
-  Detection detection(const PoolAnswer& run, const detail::Candidate& c, const detail::Letterbox& way,
+  Detection detection(std::span<const Tensor> outputs, const detail::Candidate& c, const detail::Letterbox& way,
                       bool masks) const {
-    const float* data = run.outputs[0].values<float>().data();
+    const float* data = outputs[0].values<float>().data();
     Detection thing{.label = c.label, .score = c.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
-    thing.box = {way.held_x(c.a), way.held_y(c.b), way.held_x(c.c), way.held_y(c.d)};
+    thing.box = {way.x.held(c.a), way.y.held(c.b), way.x.held(c.c), way.y.held(c.d)};
     if (head->task == detail::Task::obb) {
-      thing.turned = {way.x(c.a), way.y(c.b), c.c / way.gain_x, c.d / way.gain_y, c.angle};
+      thing.turned = {way.x.back(c.a), way.y.back(c.b), c.c / way.x.gain, c.d / way.y.gain, c.angle};
       const std::vector<float> p = thing.turned->corners();
       thing.box = {std::min({p[0], p[2], p[4], p[6]}), std::min({p[1], p[3], p[5], p[7]}),
                    std::max({p[0], p[2], p[4], p[6]}), std::max({p[1], p[3], p[5], p[7]})};
     }
     for (std::int64_t at = 0; at < head->points * head->point_values; at += head->point_values) {
       const auto value = [&](std::int64_t i) { return head->extra(data, c.index, at + i); };
-      thing.points.push_back({way.held_x(value(0)), way.held_y(value(1)), head->point_values > 2 ? value(2) : 1});
+      thing.points.push_back({way.x.held(value(0)), way.y.held(value(1)), head->point_values > 2 ? value(2) : 1});
     }
     if (head->task != detail::Task::segment || !masks) return thing;
     std::vector<float> shares;
     for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(head->extra(data, c.index, i));
-    thing.mask = mask_of(run.outputs.back(), shares, thing.box, way);
+    thing.mask = mask_of(outputs.back(), shares, thing.box, way);
     return thing;
   }
 };
@@ -117,35 +148,40 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   detail::require_consistent(photo);
   const detail::Head& head = *impl_->head;
   const Shape& input = impl_->input;
-  const detail::Letterbox letterbox(photo.width, photo.height, static_cast<int>(input[3]), static_cast<int>(input[2]),
-                                    head.layout.stretched, !head.layout.objectness);
-  Tensor photos({input[0], input[2], input[3], 3}, DType::u8);
+  const detail::Letterbox way(photo.width, photo.height, static_cast<int>(input[3]), static_cast<int>(input[2]),
+                              head.layout.stretched, !head.layout.objectness);
+  std::unique_lock<std::mutex> turn;
+  auto& [plan, photos, mutex] = impl_->place(turn);
   // A model of a fixed batch has the photograph in all of it.
   for (std::int64_t i = 0; i < input[0]; ++i) {
-    letterbox.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>(), impl_->threads);
+    way.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>(), impl_->threads);
   }
-  std::promise<PoolAnswer> promise;
-  impl_->pool->submit({photos}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
-  const PoolAnswer run = promise.get_future().get();
-  if (!run.error.empty()) throw Error(run.error);
-  std::vector<detail::Candidate> candidates =
-      candidates_of(head, run.outputs, options, letterbox.width, letterbox.height);
+  const auto start = std::chrono::steady_clock::now();
+  const std::span<const Tensor> outputs = plan.run({&photos, 1});
+  const std::chrono::duration<double, std::milli> ran = std::chrono::steady_clock::now() - start;
+  std::vector<detail::Candidate> candidates = candidates_of(head, outputs, options, way);
   std::ranges::stable_sort(candidates, std::ranges::greater(), &detail::Candidate::score);
   const auto most = static_cast<std::size_t>(options.most), all = candidates.size();
   candidates.resize(std::min(all, head.layout.nms ? capacity : most));
   Detections result;
-  result.device = run.device;
-  result.network_ms = std::chrono::duration<double, std::milli>(run.ran).count();
+  result.device = plan.options().device;
+  result.network_ms = ran.count();
   result.candidates = static_cast<std::int64_t>(all);
   if (head.layout.nms) {
     result.left_out = static_cast<std::int64_t>(all - candidates.size());
     candidates = suppressed(candidates, options.iou, options.across_classes, head.task == detail::Task::obb, most);
   }
   result.found.resize(candidates.size());
-  impl_->threads.parallel_for(std::ssize(candidates), [&](std::int64_t at, int) {
+  const auto fill = [&](std::int64_t at, int) {
     const auto i = static_cast<std::size_t>(at);
-    result.found[i] = impl_->detection(run, candidates[i], letterbox, options.masks);
-  });
+    result.found[i] = impl_->detection(outputs, candidates[i], way, options.masks);
+  };
+  const std::int64_t things = std::ssize(candidates);
+  if (head.task == detail::Task::segment && options.masks) {  // what threads are worth waking for
+    impl_->threads.parallel_for(things, fill);
+  } else {
+    for (std::int64_t i = 0; i < things; ++i) fill(i, 0);
+  }
   // What has no pixel, one run of zeros, the original leaves out too.
   std::erase_if(result.found, [](const Detection& thing) { return thing.mask && thing.mask->runs.size() == 1; });
   return result;

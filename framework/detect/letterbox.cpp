@@ -37,63 +37,74 @@ std::vector<Tap> taps_of(int in, int out, bool held) {
   return taps;
 }
 
+/// Of a row of the photograph the pixels that are wanted, times 2048, of which the last four bits are dropped.
+void squeeze(const std::uint8_t* pixels, std::span<const Tap> taps, std::int16_t* out) {
+  for (const Tap& tap : taps) {
+    const std::uint8_t* pixel = pixels + std::ptrdiff_t{tap.first} * 3;
+    const std::uint8_t* next = tap.next == 0 ? pixel : pixel + 3;
+    for (int c = 0; c < 3; ++c) *out++ = static_cast<std::int16_t>((pixel[c] * tap.weight + next[c] * tap.next) >> 4);
+  }
+}
+
+/// Two such rows, mixed in 16 bits. What is given by value stays in registers, whatever `out` may lie over.
+void mix(const std::int16_t* upper, const std::int16_t* lower, Tap tap, std::uint8_t* out, std::size_t count) {
+  const auto first = static_cast<std::int16_t>(tap.weight), second = static_cast<std::int16_t>(tap.next);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto above = static_cast<std::int16_t>((first * upper[i]) >> 16);
+    const auto below = static_cast<std::int16_t>((second * lower[i]) >> 16);
+    out[i] = static_cast<std::uint8_t>(static_cast<std::uint16_t>(above + below + 2) >> 2);
+  }
+}
+
 }  // namespace
 
-Letterbox::Letterbox(int photo_w, int photo_h, int w, int h, bool stretch, bool whole)
-    : width(w), height(h), photo_width(photo_w), photo_height(photo_h), stretched(stretch) {
-  inner_width = width, inner_height = height;
+Letterbox::Letterbox(int photo_width, int photo_height, int width, int height, bool stretched, bool whole) {
   const double gain = std::min(static_cast<double>(height) / photo_height, static_cast<double>(width) / photo_width);
-  // As Python rounds: halves to the even neighbour.
-  const auto inner = [&](int side) { return static_cast<int>(std::max(1LL, std::llrint(side * gain))); };
-  if (!stretched) inner_width = inner(photo_width), inner_height = inner(photo_height);
-  const auto before = [](int margin) { return static_cast<int>(std::lrint(margin / 2.0 - 0.1)); };
-  left = before(width - inner_width), top = before(height - inner_height);
-  gain_x = static_cast<float>(whole ? static_cast<double>(inner_width) / photo_width : gain);
-  gain_y = static_cast<float>(whole ? static_cast<double>(inner_height) / photo_height : gain);
-  zero_x = static_cast<float>(whole ? left : (width - photo_width * gain) / 2);
-  zero_y = static_cast<float>(whole ? top : (height - photo_height * gain) / 2);
+  const auto side = [&](int photo, int input) {
+    // As Python rounds: halves to the even neighbour.
+    const int inner = stretched ? input : static_cast<int>(std::max(1LL, std::llrint(photo * gain)));
+    const int before = static_cast<int>(std::lrint((input - inner) / 2.0 - 0.1));
+    return Side{.input = input,
+                .photo = photo,
+                .inner = inner,
+                .before = before,
+                .stretched = stretched,
+                .gain = static_cast<float>(whole ? static_cast<double>(inner) / photo : gain),
+                .zero = static_cast<float>(whole ? before : (input - photo * gain) / 2)};
+  };
+  x = side(photo_width, width), y = side(photo_height, height);
 }
 
 void Letterbox::draw(const ImageView& image, std::span<std::uint8_t> out, ThreadPool& threads) const {
-  const auto row_bytes = static_cast<std::size_t>(inner_width) * 3, stride = static_cast<std::size_t>(width) * 3;
-  const std::vector<Tap> columns = taps_of(photo_width, inner_width, true);
-  const std::vector<Tap> rows = taps_of(photo_height, inner_height, false);
-  constexpr int piece = 32;  // rows of the input
-  threads.parallel_for(ceil_div(height, piece), [&](std::int64_t index, int) {
-    const int first = static_cast<int>(index) * piece, last = std::min(height, first + piece);
+  const auto row_bytes = static_cast<std::size_t>(x.inner) * 3, stride = static_cast<std::size_t>(x.input) * 3;
+  const std::vector<Tap> columns = taps_of(x.photo, x.inner, true), rows = taps_of(y.photo, y.inner, false);
+  const bool same = x.inner == x.photo && y.inner == y.photo;  // then the bits are too, and no thread is worth waking
+  const int piece = same ? y.input : 16;                       // rows of the input
+  threads.parallel_for(ceil_div(y.input, piece), [&](std::int64_t index, int) {
+    const int first = static_cast<int>(index) * piece, last = std::min(y.input, first + piece);
     std::uint8_t* const begin = out.data() + static_cast<std::size_t>(first) * stride;
     std::fill_n(begin, static_cast<std::size_t>(last - first) * stride, grey);
-    RowReader reader(image, 0, static_cast<std::size_t>(photo_width));
-    std::array<std::vector<std::int32_t>, 2> lines;  // of neighbouring rows one in each
+    RowReader reader(image, 0, static_cast<std::size_t>(x.photo));
+    std::array<std::vector<std::int16_t>, 2> lines;  // of neighbouring rows one in each
+    lines.fill(std::vector<std::int16_t>(row_bytes));
     std::array<int, 2> held{-1, -1};
     const auto line_of = [&](int row) {
-      row = std::clamp(row, 0, photo_height - 1);
+      row = std::clamp(row, 0, y.photo - 1);
       const auto at = static_cast<std::size_t>(row % 2);
-      lines[at].resize(row_bytes);
-      std::int32_t* value = lines[at].data();
-      if (std::exchange(held[at], row) == row) return value;
-      const std::uint8_t* pixels = reader.row(static_cast<std::size_t>(row));
-      for (const Tap& tap : columns) {
-        const std::uint8_t* pixel = pixels + std::ptrdiff_t{tap.first} * 3;
-        const std::uint8_t* next = tap.next == 0 ? pixel : pixel + 3;
-        for (int c = 0; c < 3; ++c) *value++ = pixel[c] * tap.weight + next[c] * tap.next;
-      }
+      if (std::exchange(held[at], row) != row)
+        squeeze(reader.row(static_cast<std::size_t>(row)), columns, lines[at].data());
       return lines[at].data();
     };
-    for (int y = std::max(first, top); y < std::min(last, top + inner_height); ++y) {
+    for (int i = std::max(first, y.before); i < std::min(last, y.before + y.inner); ++i) {
       std::uint8_t* const row =
-          begin + static_cast<std::size_t>(y - first) * stride + static_cast<std::size_t>(left) * 3;
-      if (inner_width == photo_width && inner_height == photo_height) {  // the same bits
-        std::copy_n(reader.row(static_cast<std::size_t>(y - top)), row_bytes, row);
+          begin + static_cast<std::size_t>(i - first) * stride + static_cast<std::size_t>(x.before) * 3;
+      if (same) {
+        std::copy_n(reader.row(static_cast<std::size_t>(i - y.before)), row_bytes, row);
         continue;
       }
-      const Tap& tap = rows[static_cast<std::size_t>(y - top)];
-      const std::int32_t* upper = line_of(tap.first);
-      const std::int32_t* lower = line_of(tap.first + 1);
-      for (std::size_t x = 0; x < row_bytes; ++x) {
-        const int sum = ((tap.weight * (upper[x] >> 4)) >> 16) + ((tap.next * (lower[x] >> 4)) >> 16);
-        row[x] = static_cast<std::uint8_t>((sum + 2) >> 2);
-      }
+      const Tap& tap = rows[static_cast<std::size_t>(i - y.before)];
+      const std::int16_t* upper = line_of(tap.first);
+      mix(upper, line_of(tap.first + 1), tap, row, row_bytes);
     }
   });
 }

@@ -43,26 +43,27 @@ struct Axis {
 Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box& box, const Letterbox& letterbox) {
   const int plane_height = static_cast<int>(prototypes.shape()[2]),
             plane_width = static_cast<int>(prototypes.shape()[3]);
-  Mask mask{letterbox.photo_width, letterbox.photo_height, {}};
-  const auto side = [](float from, float to, int most) {
+  const Side &across = letterbox.x, &down = letterbox.y;
+  Mask mask{
+      across.photo, down.photo, {static_cast<std::uint32_t>(across.photo) * static_cast<std::uint32_t>(down.photo)}};
+  const auto within = [](float from, float to, int most) {
     return std::pair(static_cast<int>(std::clamp(std::ceil(from), 0.0f, static_cast<float>(most))),
                      static_cast<int>(std::clamp(std::ceil(to), 0.0f, static_cast<float>(most))));
   };
-  const auto [left, right] = side(box.left, box.right, mask.width);
-  const auto [top, bottom] = side(box.top, box.bottom, mask.height);
-  mask.runs = {static_cast<std::uint32_t>(mask.width) * static_cast<std::uint32_t>(mask.height)};
+  const auto [left, right] = within(box.left, box.right, across.photo);
+  const auto [top, bottom] = within(box.top, box.bottom, down.photo);
   if (left >= right || top >= bottom) return mask;
-  // A plane's pixels are `across` of the input's; enlarged until the padding is a whole number of them on either side.
-  const int across = std::max(1, letterbox.width / plane_width);
+  // A plane's pixels are `stride` of the input's; enlarged until the padding is a whole number of them on either side.
+  const int stride = std::max(1, across.input / plane_width);
   int zoom = 1;
-  for (const int margin : {letterbox.width - letterbox.inner_width, letterbox.height - letterbox.inner_height}) {
-    while (zoom < across && (margin * zoom % across != 0 || margin / 2 * zoom % across != 0)) zoom *= 2;
+  for (const int margin : {across.input - across.inner, down.input - down.inner}) {
+    while (zoom < stride && (margin * zoom % stride != 0 || margin / 2 * zoom % stride != 0)) zoom *= 2;
   }
-  const Letterbox inner(mask.width, mask.height, zoom * plane_width, zoom * plane_height, letterbox.stretched);
-  const Axis x2(inner.inner_width, mask.width, left, right, inner.left);
-  const Axis y2(inner.inner_height, mask.height, top, bottom, inner.top);
-  const Axis x1(plane_width, inner.width, x2.first, x2.first + x2.count);
-  const Axis y1(plane_height, inner.height, y2.first, y2.first + y2.count);
+  const Letterbox inner(across.photo, down.photo, zoom * plane_width, zoom * plane_height, across.stretched);
+  const Axis x2(inner.x.inner, across.photo, left, right, inner.x.before);
+  const Axis y2(inner.y.inner, down.photo, top, bottom, inner.y.before);
+  const Axis x1(plane_width, inner.x.input, x2.first, x2.first + x2.count);
+  const Axis y1(plane_height, inner.y.input, y2.first, y2.first + y2.count);
   std::vector<float> plane(static_cast<std::size_t>(x1.count) * static_cast<std::size_t>(y1.count));
   const float* from = prototypes.values<float>().data();
   for (const float share : shares) {
@@ -100,10 +101,10 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
     }
     const float* const value = column.data();
     for (int y = 0; y < bottom - top;) {
-      const Between& down = y2.pixels.data()[y];
-      const bool inside = value[down.first] > 0, same = inside == (value[down.second] > 0);
-      const int stop = same ? down.end : y + 1;  // all that lies between two of a mind is of theirs
-      if (same ? inside : down.mix(value) > 0) add(std::int64_t{x} * mask.height + top + y, stop - y);
+      const Between& two = y2.pixels.data()[y];
+      const bool inside = value[two.first] > 0, same = inside == (value[two.second] > 0);
+      const int stop = same ? two.end : y + 1;  // all that lies between two of a mind is of theirs
+      if (same ? inside : two.mix(value) > 0) add(std::int64_t{x} * mask.height + top + y, stop - y);
       y = stop;
     }
   }

@@ -13,29 +13,27 @@
 /// their numbers to the boxes that stay.
 namespace lamina::detail {
 
-/// Where a photograph lies in a network's input: whole and in the middle, or stretched over all of it.
-struct Letterbox {
-  int width = 0, height = 0;              // of the input
-  int photo_width = 0, photo_height = 0;  // of the photograph
-  int inner_width = 0, inner_height = 0;  // of the photograph within the input
-  int left = 0, top = 0;                  // of it
+/// Of a photograph in a network's input, one axis: whole and in the middle, or stretched over all of it.
+struct Side {
+  int input = 0, photo = 0;   // pixels
+  int inner = 0, before = 0;  // of the input's pixels those that the photograph fills, and those before them
   bool stretched = false;
-  // Of the way back: input pixels for one of the photograph, and where it begins.
-  float gain_x = 0, gain_y = 0, zero_x = 0, zero_y = 0;
+  float gain = 0, zero = 0;  // of the way back: input pixels for one of the photograph, and where it begins
+
+  /// From the input's pixels to the photograph's.
+  float back(float place) const { return (place - zero) / gain; }
+  /// The same, within the photograph; where it is stretched its detectors do not mind.
+  float held(float place) const {
+    return stretched ? back(place) : std::clamp(back(place), 0.0f, static_cast<float>(photo));
+  }
+};
+
+/// Where a photograph lies in a network's input.
+struct Letterbox {
+  Side x, y;
 
   /// `whole`: the way back is from the pixels that the photograph fills, not from where it would lie to the fraction.
   Letterbox(int photo_width, int photo_height, int width, int height, bool stretched, bool whole = true);
-
-  /// From the input's pixels to the photograph's.
-  float x(float place) const { return (place - zero_x) / gain_x; }
-  float y(float place) const { return (place - zero_y) / gain_y; }
-  /// The same, within the photograph; where it is stretched its detectors do not mind.
-  float held_x(float place) const {
-    return stretched ? x(place) : std::clamp(x(place), 0.0f, static_cast<float>(photo_width));
-  }
-  float held_y(float place) const {
-    return stretched ? y(place) : std::clamp(y(place), 0.0f, static_cast<float>(photo_height));
-  }
 
   /// Of a consistent view of the photograph's size: resized as OpenCV 4 and 5 do it with INTER_LINEAR, to the bit: two
   /// taps a side in fixed point, no antialias.
@@ -105,10 +103,10 @@ struct Candidate {
   std::int64_t index = 0;  // in the output
 };
 
-/// The boxes above the confidence that is asked for, of a wanted class, in the output's order; `width` and `height` are
-/// the input's. Throws Error where a score or such a box is no number.
+/// The boxes above the confidence that is asked for, of a wanted class, in the output's order. Throws Error where a
+/// score or such a box is no number.
 std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> outputs, const DetectOptions& options,
-                                     int width, int height);
+                                     const Letterbox& way);
 
 /// Of sorted candidates the first `most` that do not overlap better ones by more than `iou`: torchvision's `nms` with
 /// its order and its ties, of each class by itself or across all. Of turned boxes the overlap is that of their

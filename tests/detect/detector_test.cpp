@@ -68,12 +68,12 @@ TEST(Detect, ResizesAsOpenCVDoes) {
 
 TEST(Detect, OddPaddingHasItsOddPixelBehind) {
   const detail::Letterbox box(30, 64, 96, 65, false);  // 30.47 x 65
-  EXPECT_EQ(std::pair(box.inner_width, box.inner_height), std::pair(30, 65));
-  EXPECT_EQ(std::pair(box.left, box.top), std::pair(33, 0));
+  EXPECT_EQ(std::pair(box.x.inner, box.y.inner), std::pair(30, 65));
+  EXPECT_EQ(std::pair(box.x.before, box.y.before), std::pair(33, 0));
   const detail::Letterbox odd(31, 65, 96, 65, false);  // 65 over, of which 32.5 before
-  EXPECT_EQ(odd.left, 32);
+  EXPECT_EQ(odd.x.before, 32);
   const detail::Letterbox thin(1, 3000, 96, 64, false);
-  EXPECT_EQ(std::pair(thin.inner_width, thin.inner_height), std::pair(1, 64));
+  EXPECT_EQ(std::pair(thin.x.inner, thin.y.inner), std::pair(1, 64));
 }
 
 TEST(Detect, RawBoxesGoThroughNms) {
