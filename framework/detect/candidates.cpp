@@ -1,6 +1,5 @@
 #include "lamina/detect/parts.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "lamina/base/error.h"
@@ -37,34 +36,32 @@ float overlap(const Gaussian& p, const Gaussian& q) {
 }
 
 struct Corners {
-  float left, top, right, bottom, area;
+  float left, top, right, bottom;
 
   Corners(const Candidate& box, float offset)
-      : left(box.a + offset), top(box.b + offset), right(box.c + offset), bottom(box.d + offset) {
-    area = (right - left) * (bottom - top);
-  }
+      : left(box.a + offset), top(box.b + offset), right(box.c + offset), bottom(box.d + offset) {}
+  float area() const { return (right - left) * (bottom - top); }
 };
 
 float overlap(const Corners& p, const Corners& q) {
   const float width = std::max(0.0f, std::min(p.right, q.right) - std::max(p.left, q.left));
   const float height = std::max(0.0f, std::min(p.bottom, q.bottom) - std::max(p.top, q.top));
   const float common = width * height;
-  return common / (p.area + q.area - common);
+  return common / (p.area() + q.area() - common);
 }
 
-/// `Shape` is what a box's overlap is a function of. `all`: whether those that were left out keep others out too.
 template <class Outline>
-std::vector<Candidate> kept(const std::vector<Candidate>& candidates, double iou, bool across, std::size_t most,
-                            bool all) {
+std::vector<Candidate> kept(std::span<const Candidate> candidates, const DetectOptions& options) {
   constexpr float apart = 7680;  // classes are: boxes of two never meet. In f32, whose rounding decides about ties
   std::vector<Candidate> result;
   std::vector<Outline> rivals;
   for (const Candidate& candidate : candidates) {
-    if (result.size() == most) break;
-    const Outline outline(candidate, across ? 0 : static_cast<float>(candidate.label) * apart);
-    const bool clear = std::ranges::none_of(rivals, [&](const Outline& r) { return overlap(r, outline) > iou; });
+    if (std::ssize(result) == options.most) break;
+    const Outline outline(candidate, options.across_classes ? 0 : static_cast<float>(candidate.label) * apart);
+    const bool clear =
+        std::ranges::none_of(rivals, [&](const Outline& r) { return overlap(r, outline) > options.iou; });
     if (clear) result.push_back(candidate);
-    if (clear || all) rivals.push_back(outline);
+    if (clear || std::is_same_v<Outline, Gaussian>) rivals.push_back(outline);
   }
   return result;
 }
@@ -94,9 +91,9 @@ std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> o
                                      const Letterbox& way) {
   const float* const data = outputs[0].values<float>().data();
   const std::int64_t* const classes = head.layout.best ? nullptr : outputs[1].values<std::int64_t>().data();
-  const bool upright = head.task != Task::obb;
-  const float x = head.layout.relative ? static_cast<float>(way.x.input) : 1;
-  const float y = head.layout.relative ? static_cast<float>(way.y.input) : 1;
+  const bool upright = head.task != "obb";
+  const float x = head.layout.stretched ? static_cast<float>(way.x.input) : 1;
+  const float y = head.layout.stretched ? static_cast<float>(way.y.input) : 1;
   std::vector<Candidate> result;
   std::int64_t bad = 0;
   for (std::int64_t i = 0; i < head.boxes; ++i) {
@@ -121,10 +118,8 @@ std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> o
   return result;
 }
 
-std::vector<Candidate> suppressed(const std::vector<Candidate>& candidates, double iou, bool across_classes,
-                                  bool turned, std::size_t most) {
-  return turned ? kept<Gaussian>(candidates, iou, across_classes, most, true)
-                : kept<Corners>(candidates, iou, across_classes, most, false);
+std::vector<Candidate> suppressed(std::span<const Candidate> candidates, const DetectOptions& options, bool turned) {
+  return turned ? kept<Gaussian>(candidates, options) : kept<Corners>(candidates, options);
 }
 
 }  // namespace lamina::detail

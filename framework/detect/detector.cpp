@@ -1,10 +1,8 @@
 #include "lamina/detect/detector.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <mutex>
 
 #include "lamina/base/error.h"
@@ -25,13 +23,10 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
   Shape shape = *node.shape;
   const auto given = options.compile.input_shapes.find(node.name);
   if (given != options.compile.input_shapes.end()) shape = given->second;
-  const auto side = [&](std::int64_t extent, int noted) -> std::int64_t {
-    if (extent != open) return extent;
-    return options.size > 0 ? options.size : noted > 0 ? noted : usual_size;
-  };
-  if (shape.rank() == 4) {
-    shape = {std::max<std::int64_t>(shape[0], 1), shape[1] == open ? 3 : shape[1], side(shape[2], notes.height),
-             side(shape[3], notes.width)};
+  const auto side = [&](int noted) { return options.size > 0 ? options.size : noted > 0 ? noted : usual_size; };
+  const Shape usual = {1, 3, side(notes.imgsz[0]), side(notes.imgsz[1])};
+  for (int i = 0; i < 4 && shape.rank() == 4; ++i) {
+    if (shape[i] < 0) shape.set(i, usual[i]);
   }
   if (shape.rank() != 4 || shape[1] != 3 || shape[2] > 10000 || shape[3] > 10000 || node.dtype != DType::f32) {
     fail("expected a model with one input f32 [N, 3, H, W] for photographs, ", node.name, " is ",
@@ -60,16 +55,15 @@ struct Detector::Impl {
   struct Place {
     Plan plan;
     Tensor photos;
-    std::mutex mutex;
-
-    Place(Plan compiled, Tensor memory) : plan(std::move(compiled)), photos(std::move(memory)) {}
+    std::mutex mutex = {};
   };
 
   detail::ExportNotes notes;
   Shape input;
-  ThreadPool threads;  // of what is before and behind the network: few, as they have to wake up for little work
+  ThreadPool threads;   // of what is before and behind the network: few, as they have to wake up for little work
+  ThreadPool alone{1};  // for what is less than to wake them
   std::optional<detail::Head> head;
-  std::deque<Place> places;
+  std::vector<std::unique_ptr<Place>> places;
   std::atomic<std::size_t> next = 0;
 
   Impl(const Model& model, const DetectorOptions& options)
@@ -78,7 +72,6 @@ struct Detector::Impl {
         threads(std::min(8, options.compile.threads > 0 ? options.compile.threads : ThreadPool::default_threads())) {
     CompileOptions compile = options.compile;
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
-    compile.input_shapes.clear();  // the graph below has them
     Graph graph;
     for (const Graph::Node& node : model.graph.nodes()) {
       std::vector<Value> inputs;
@@ -96,21 +89,10 @@ struct Detector::Impl {
       compile.device = device;
       // Two on a GPU: one's photograph is drawn, or its masks are, while the other's network runs.
       for (int i = 0; i < (device.is_cuda() ? 2 : 1); ++i) {
-        places.emplace_back(graph.compile(compile),
-                            device.is_cuda() ? Tensor::pinned(photos, DType::u8) : Tensor(photos, DType::u8));
+        places.emplace_back(new Place{graph.compile(compile), device.is_cuda() ? Tensor::pinned(photos, DType::u8)
+                                                                               : Tensor::zeros(photos, DType::u8)});
       }
     }
-  }
-
-  /// A place that is free, or after waiting one in turn. `turn` holds it.
-  Place& place(std::unique_lock<std::mutex>& turn) {
-    for (Place& one : places) {
-      turn = std::unique_lock(one.mutex, std::try_to_lock);
-      if (turn) return one;
-    }
-    Place& one = places[next++ % places.size()];
-    turn = std::unique_lock(one.mutex);
-    return one;
   }
 
   /// All that is to know of a box that stays.
@@ -119,7 +101,7 @@ struct Detector::Impl {
     const float* data = outputs[0].values<float>().data();
     Detection thing{.label = c.label, .score = c.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
     thing.box = {way.x.held(c.a), way.y.held(c.b), way.x.held(c.c), way.y.held(c.d)};
-    if (head->task == detail::Task::obb) {
+    if (head->task == "obb") {
       thing.turned = {way.x.back(c.a), way.y.back(c.b), c.c / way.x.gain, c.d / way.y.gain, c.angle};
       const std::vector<float> p = thing.turned->corners();
       thing.box = {std::min({p[0], p[2], p[4], p[6]}), std::min({p[1], p[3], p[5], p[7]}),
@@ -129,7 +111,7 @@ struct Detector::Impl {
       const auto value = [&](std::int64_t i) { return head->extra(data, c.index, at + i); };
       thing.points.push_back({way.x.held(value(0)), way.y.held(value(1)), head->point_values > 2 ? value(2) : 1});
     }
-    if (head->task != detail::Task::segment || !masks) return thing;
+    if (!masks) return thing;
     std::vector<float> shares;
     for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(head->extra(data, c.index, i));
     thing.mask = mask_of(outputs.back(), shares, thing.box, way);
@@ -138,50 +120,37 @@ struct Detector::Impl {
 };
 
 Detector::Detector(const Model& model, const DetectorOptions& options)
-    : impl_(std::make_unique<Impl>(model, options)) {}
-Detector::~Detector() = default;
-Detector::Detector(Detector&&) noexcept = default;
-Detector& Detector::operator=(Detector&&) noexcept = default;
+    : impl_(std::make_shared<Impl>(model, options)) {}
 
 Detections Detector::detect(const ImageView& photo, const DetectOptions& options) const {
   validate(options);
   detail::require_consistent(photo);
   const detail::Head& head = *impl_->head;
-  const Shape& input = impl_->input;
-  const detail::Letterbox way(photo.width, photo.height, static_cast<int>(input[3]), static_cast<int>(input[2]),
-                              head.layout.stretched, !head.layout.objectness);
-  std::unique_lock<std::mutex> turn;
-  auto& [plan, photos, mutex] = impl_->place(turn);
-  // A model of a fixed batch has the photograph in all of it.
-  for (std::int64_t i = 0; i < input[0]; ++i) {
-    way.draw(photo, photos.slice(i, i + 1).values<std::uint8_t>(), impl_->threads);
-  }
+  const detail::Letterbox way(photo.width, photo.height, static_cast<int>(impl_->input[3]),
+                              static_cast<int>(impl_->input[2]), head.layout.stretched, !head.layout.objectness);
+  auto& [plan, photos, mutex] = *impl_->places[impl_->next++ % impl_->places.size()];
+  const std::scoped_lock turn(mutex);
+  way.draw(photo, photos.slice(0, 1).values<std::uint8_t>(), impl_->threads);  // the first of a batch
   const auto start = std::chrono::steady_clock::now();
   const std::span<const Tensor> outputs = plan.run({&photos, 1});
-  const std::chrono::duration<double, std::milli> ran = std::chrono::steady_clock::now() - start;
+  Detections result;
+  result.network_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  result.device = plan.options().device;
   std::vector<detail::Candidate> candidates = candidates_of(head, outputs, options, way);
   std::ranges::stable_sort(candidates, std::ranges::greater(), &detail::Candidate::score);
-  const auto most = static_cast<std::size_t>(options.most), all = candidates.size();
-  candidates.resize(std::min(all, head.layout.nms ? capacity : most));
-  Detections result;
-  result.device = plan.options().device;
-  result.network_ms = ran.count();
-  result.candidates = static_cast<std::int64_t>(all);
+  result.candidates = std::ssize(candidates);
+  candidates.resize(std::min(candidates.size(), head.layout.nms ? capacity : static_cast<std::size_t>(options.most)));
   if (head.layout.nms) {
-    result.left_out = static_cast<std::int64_t>(all - candidates.size());
-    candidates = suppressed(candidates, options.iou, options.across_classes, head.task == detail::Task::obb, most);
+    result.left_out = result.candidates - std::ssize(candidates);
+    candidates = suppressed(candidates, options, head.task == "obb");
   }
   result.found.resize(candidates.size());
-  const auto fill = [&](std::int64_t at, int) {
+  const bool masks = head.task == "segment" && options.masks;
+  ThreadPool& threads = masks ? impl_->threads : impl_->alone;
+  threads.parallel_for(std::ssize(candidates), [&](std::int64_t at, int) {
     const auto i = static_cast<std::size_t>(at);
-    result.found[i] = impl_->detection(outputs, candidates[i], way, options.masks);
-  };
-  const std::int64_t things = std::ssize(candidates);
-  if (head.task == detail::Task::segment && options.masks) {  // what threads are worth waking for
-    impl_->threads.parallel_for(things, fill);
-  } else {
-    for (std::int64_t i = 0; i < things; ++i) fill(i, 0);
-  }
+    result.found[i] = impl_->detection(outputs, candidates[i], way, masks);
+  });
   // What has no pixel, one run of zeros, the original leaves out too.
   std::erase_if(result.found, [](const Detection& thing) { return thing.mask && thing.mask->runs.size() == 1; });
   return result;
@@ -195,7 +164,7 @@ std::string Detector::name(int label) const {
 
 const std::vector<std::string>& Detector::names() const { return impl_->notes.names; }
 
-std::string Detector::task() const { return std::string(detail::name(impl_->head->task)); }
+std::string Detector::task() const { return impl_->head->task; }
 
 Shape Detector::input_shape() const { return impl_->input; }
 

@@ -78,14 +78,12 @@ struct DetectorOptions {
 
 /// Finds things in photographs with a network of the YOLO families or RT-DETR, as its own Python does: letterbox,
 /// network, non-maximum suppression and the way back to the photograph's pixels. Which of them it is is told by the
-/// shapes of its outputs and the metadata of its export. Any number of threads may use one.
+/// shapes of its outputs and the metadata of its export. Any number of threads may use one, and its copies, which are
+/// the same.
 class LAMINA_API Detector {
  public:
   /// Throws Error where the model is no detector, saying what it is.
   explicit Detector(const Model& model, const DetectorOptions& options = {});
-  ~Detector();
-  Detector(Detector&&) noexcept;
-  Detector& operator=(Detector&&) noexcept;
 
   /// Throws Error for options out of their range, and where the network answers with what is no number.
   Detections detect(const ImageView& photo, const DetectOptions& options = {}) const;
@@ -99,7 +97,7 @@ class LAMINA_API Detector {
  private:
   struct Impl;
 
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace lamina

@@ -1,10 +1,7 @@
 #include "lamina/detect/parts.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
-#include <vector>
 
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
@@ -64,13 +61,13 @@ Letterbox::Letterbox(int photo_width, int photo_height, int width, int height, b
     // As Python rounds: halves to the even neighbour.
     const int inner = stretched ? input : static_cast<int>(std::max(1LL, std::llrint(photo * gain)));
     const int before = static_cast<int>(std::lrint((input - inner) / 2.0 - 0.1));
-    return Side{.input = input,
-                .photo = photo,
-                .inner = inner,
-                .before = before,
-                .stretched = stretched,
-                .gain = static_cast<float>(whole ? static_cast<double>(inner) / photo : gain),
-                .zero = static_cast<float>(whole ? before : (input - photo * gain) / 2)};
+    return Side{input,
+                photo,
+                inner,
+                before,
+                stretched,
+                static_cast<float>(whole ? static_cast<double>(inner) / photo : gain),
+                static_cast<float>(whole ? before : (input - photo * gain) / 2)};
   };
   x = side(photo_width, width), y = side(photo_height, height);
 }
@@ -82,8 +79,6 @@ void Letterbox::draw(const ImageView& image, std::span<std::uint8_t> out, Thread
   const int piece = same ? y.input : 16;                       // rows of the input
   threads.parallel_for(ceil_div(y.input, piece), [&](std::int64_t index, int) {
     const int first = static_cast<int>(index) * piece, last = std::min(y.input, first + piece);
-    std::uint8_t* const begin = out.data() + static_cast<std::size_t>(first) * stride;
-    std::fill_n(begin, static_cast<std::size_t>(last - first) * stride, grey);
     RowReader reader(image, 0, static_cast<std::size_t>(x.photo));
     std::array<std::vector<std::int16_t>, 2> lines;  // of neighbouring rows one in each
     lines.fill(std::vector<std::int16_t>(row_bytes));
@@ -95,16 +90,17 @@ void Letterbox::draw(const ImageView& image, std::span<std::uint8_t> out, Thread
         squeeze(reader.row(static_cast<std::size_t>(row)), columns, lines[at].data());
       return lines[at].data();
     };
-    for (int i = std::max(first, y.before); i < std::min(last, y.before + y.inner); ++i) {
-      std::uint8_t* const row =
-          begin + static_cast<std::size_t>(i - first) * stride + static_cast<std::size_t>(x.before) * 3;
+    for (int i = first; i < last; ++i) {
+      std::uint8_t* row = out.data() + static_cast<std::size_t>(i) * stride;
+      std::fill_n(row, stride, grey);
+      if (i < y.before || i >= y.before + y.inner) continue;
+      row += std::ptrdiff_t{x.before} * 3;
       if (same) {
         std::copy_n(reader.row(static_cast<std::size_t>(i - y.before)), row_bytes, row);
         continue;
       }
       const Tap& tap = rows[static_cast<std::size_t>(i - y.before)];
-      const std::int16_t* upper = line_of(tap.first);
-      mix(upper, line_of(tap.first + 1), tap, row, row_bytes);
+      mix(line_of(tap.first), line_of(tap.first + 1), tap, row, row_bytes);
     }
   });
 }

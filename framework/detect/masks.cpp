@@ -1,7 +1,7 @@
 #include "lamina/detect/parts.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace lamina::detail {
 namespace {
@@ -41,38 +41,35 @@ struct Axis {
 }  // namespace
 
 Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box& box, const Letterbox& letterbox) {
-  const int plane_height = static_cast<int>(prototypes.shape()[2]),
-            plane_width = static_cast<int>(prototypes.shape()[3]);
+  const auto height = static_cast<int>(prototypes.shape()[2]), width = static_cast<int>(prototypes.shape()[3]);
   const Side &across = letterbox.x, &down = letterbox.y;
-  Mask mask{
-      across.photo, down.photo, {static_cast<std::uint32_t>(across.photo) * static_cast<std::uint32_t>(down.photo)}};
-  const auto within = [](float from, float to, int most) {
-    return std::pair(static_cast<int>(std::clamp(std::ceil(from), 0.0f, static_cast<float>(most))),
-                     static_cast<int>(std::clamp(std::ceil(to), 0.0f, static_cast<float>(most))));
+  Mask mask{across.photo, down.photo, {static_cast<std::uint32_t>(across.photo * down.photo)}};
+  const auto edge = [](float place, int most) {
+    return static_cast<int>(std::clamp(std::ceil(place), 0.0f, static_cast<float>(most)));
   };
-  const auto [left, right] = within(box.left, box.right, across.photo);
-  const auto [top, bottom] = within(box.top, box.bottom, down.photo);
+  const int left = edge(box.left, across.photo), right = edge(box.right, across.photo);
+  const int top = edge(box.top, down.photo), bottom = edge(box.bottom, down.photo);
   if (left >= right || top >= bottom) return mask;
   // A plane's pixels are `stride` of the input's; enlarged until the padding is a whole number of them on either side.
-  const int stride = std::max(1, across.input / plane_width);
+  const int stride = std::max(1, across.input / width);
   int zoom = 1;
   for (const int margin : {across.input - across.inner, down.input - down.inner}) {
     while (zoom < stride && (margin * zoom % stride != 0 || margin / 2 * zoom % stride != 0)) zoom *= 2;
   }
-  const Letterbox inner(across.photo, down.photo, zoom * plane_width, zoom * plane_height, across.stretched);
+  const Letterbox inner(across.photo, down.photo, zoom * width, zoom * height, across.stretched);
   const Axis x2(inner.x.inner, across.photo, left, right, inner.x.before);
   const Axis y2(inner.y.inner, down.photo, top, bottom, inner.y.before);
-  const Axis x1(plane_width, inner.x.input, x2.first, x2.first + x2.count);
-  const Axis y1(plane_height, inner.y.input, y2.first, y2.first + y2.count);
+  const Axis x1(width, inner.x.input, x2.first, x2.first + x2.count);
+  const Axis y1(height, inner.y.input, y2.first, y2.first + y2.count);
   std::vector<float> plane(static_cast<std::size_t>(x1.count) * static_cast<std::size_t>(y1.count));
   const float* from = prototypes.values<float>().data();
   for (const float share : shares) {
     float* sum = plane.data();
     for (int y = y1.first; y < y1.first + y1.count; ++y) {
-      const float* row = from + std::ptrdiff_t{y} * plane_width + x1.first;
+      const float* row = from + std::ptrdiff_t{y} * width + x1.first;
       for (int x = 0; x < x1.count; ++x) *sum++ += share * row[x];
     }
-    from += std::ptrdiff_t{plane_height} * plane_width;
+    from += std::ptrdiff_t{height} * width;
   }
   // Both planes lie column by column from here on, as the runs of a mask do.
   std::vector<float> enlarged, column(static_cast<std::size_t>(y1.count));
@@ -81,34 +78,29 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
     for (float& value : column) value = x.mix(row), row += x1.count;
     for (const Between& y : y1.pixels) enlarged.push_back(y.mix(column.data()));
   }
-  std::int64_t end = 0;  // of the run of ones that came last
-  mask.runs.clear();
-  const auto add = [&](std::int64_t at, int count) {
-    if (mask.runs.empty() || at != end) {
-      mask.runs.push_back(static_cast<std::uint32_t>(at - end));
-      mask.runs.push_back(0);
-    }
+  mask.runs = {0};
+  const auto add = [&](std::int64_t count, bool inside) {
+    if (inside == (mask.runs.size() % 2 == 1)) mask.runs.push_back(0);  // the first run is of what is not
     mask.runs.back() += static_cast<std::uint32_t>(count);
-    end = at + count;
   };
+  std::int64_t gap = std::int64_t{left} * mask.height + top;  // before a column
   column.resize(static_cast<std::size_t>(y2.count));
   for (int x = left; x < right; ++x) {
     const Between& between = x2.pixels[static_cast<std::size_t>(x - left)];
     const float* here = enlarged.data() + std::ptrdiff_t{between.first} * y2.count;
     const float* next = enlarged.data() + std::ptrdiff_t{between.second} * y2.count;
-    for (int y = 0; y < y2.count; ++y) {
-      column[static_cast<std::size_t>(y)] = (1 - between.part) * here[y] + between.part * next[y];
-    }
-    const float* const value = column.data();
+    float* const value = column.data();
+    for (int y = 0; y < y2.count; ++y) value[y] = (1 - between.part) * here[y] + between.part * next[y];
+    add(std::exchange(gap, mask.height - (bottom - top)), false);
     for (int y = 0; y < bottom - top;) {
       const Between& two = y2.pixels.data()[y];
       const bool inside = value[two.first] > 0, same = inside == (value[two.second] > 0);
       const int stop = same ? two.end : y + 1;  // all that lies between two of a mind is of theirs
-      if (same ? inside : two.mix(value) > 0) add(std::int64_t{x} * mask.height + top + y, stop - y);
+      add(stop - y, same ? inside : two.mix(value) > 0);
       y = stop;
     }
   }
-  mask.runs.push_back(static_cast<std::uint32_t>(std::int64_t{mask.width} * mask.height - end));
+  add(std::int64_t{mask.width - right} * mask.height + mask.height - bottom, false);
   return mask;
 }
 

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
+#include <array>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "lamina/detect/detector.h"
 
@@ -40,18 +38,15 @@ struct Letterbox {
   void draw(const ImageView& image, std::span<std::uint8_t> out, ThreadPool& threads) const;  // [height, width, 3]
 };
 
-enum class Task : std::uint8_t { detect, segment, pose, obb };
-
 /// How a family of exports lays out its first output. A row of a table.
 struct Layout {
   std::string_view name;
   bool columns = false;     ///< a box is a column of [N, values, boxes], not a row of [N, boxes, values]
   bool corners = false;     ///< x1 y1 x2 y2, not the middle, width and height (which turned boxes have anyway)
-  bool relative = false;    ///< to the photograph, 0 to 1, not pixels of the input
+  bool stretched = false;   ///< the photograph fills the input, whatever its proportions, and boxes are from 0 to 1
   bool objectness = false;  ///< a factor of all scores stands before them
   bool best = false;        ///< one score and its class, not a score for each class
   bool nms = false;         ///< overlapping boxes are the reader's to leave out
-  bool stretched = false;   ///< the photograph fills the input, whatever its proportions
 
   std::int64_t fixed() const { return 4 + (best ? 2 : 0) + (objectness ? 1 : 0); }
 };
@@ -60,8 +55,8 @@ struct Layout {
 struct ExportNotes {
   std::string task, head, layout;
   std::vector<std::string> names;
-  int points = 0, point_values = 0;  // of pose: how many, and 2 or 3 numbers of each
-  int height = 0, width = 0;         // imgsz
+  std::array<int, 2> imgsz{};      // height, width
+  std::array<int, 2> kpt_shape{};  // of pose: how many points, and 2 or 3 numbers of each
   bool nms = false;
 
   /// Throws Error, naming the key, where something is not what it should be.
@@ -71,9 +66,8 @@ struct ExportNotes {
 /// The meaning of all outputs.
 struct Head {
   Layout layout;
-  Task task = Task::detect;
+  std::string task;                    // detect, segment, pose or obb
   std::int64_t boxes = 0, values = 0;  // of the first output; and after `choose_best` of what comes in its place
-  std::int64_t classes = 0;            // 0: not known (end to end)
   std::int64_t extras = 0;             // numbers behind the scores
   std::int64_t points = 0, point_values = 0;
 
@@ -90,9 +84,6 @@ struct Head {
   }
   float extra(const float* data, std::int64_t box, std::int64_t i) const { return at(data, box, values - extras + i); }
 };
-
-/// "segment"
-std::string_view name(Task task);
 
 /// A box that may be a thing: x1 y1 x2 y2, of turned boxes its middle, width and height, in pixels of the input.
 struct Candidate {
@@ -111,8 +102,7 @@ std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> o
 /// Of sorted candidates the first `most` that do not overlap better ones by more than `iou`: torchvision's `nms` with
 /// its order and its ties, of each class by itself or across all. Of turned boxes the overlap is that of their
 /// Gaussians (ProbIoU, Murrugarra-Llerena et al. 2021), and a box that is left out still keeps others out.
-std::vector<Candidate> suppressed(const std::vector<Candidate>& candidates, double iou, bool across_classes,
-                                  bool turned, std::size_t most);
+std::vector<Candidate> suppressed(std::span<const Candidate> candidates, const DetectOptions& options, bool turned);
 
 /// The pixels within `box` where the mixture of prototypes is above 0, resized in two bilinear steps: to where whole
 /// pixels of padding can be cut off, and to the photograph.
