@@ -81,7 +81,7 @@ struct Detector::Impl {
     const std::vector<Shape> shapes = graph.shapes(input[0]);
     std::vector<Shape> outputs;
     for (const int node : model.graph.outputs()) outputs.push_back(shapes[static_cast<std::size_t>(node)]);
-    head.emplace(notes, outputs);
+    head.emplace(notes, input, outputs);
     head->choose_best(graph, {model.graph.outputs()[0]});
     for (const int node : std::span(model.graph.outputs()).subspan(1)) graph.output({node});
     const Shape photos = {input[0], input[2], input[3], 3};

@@ -88,7 +88,7 @@ ExportNotes::ExportNotes(const Model& model) {
   nms = noted<std::map<std::string, nlohmann::json>>(model, "args")["nms"] == true;
 }
 
-Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
+Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> outputs) {
   const auto refuse = [&](auto&&... why) {
     std::string text;
     for (const Shape& shape : outputs) text += (text.empty() ? "" : ", ") + shape.to_string();
@@ -106,8 +106,7 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
   const bool prototypes = outputs.size() > 1 && outputs[1].rank() == 4;
   task = !notes.task.empty() ? notes.task : prototypes ? "segment" : "detect";
   if (prototypes != (task == "segment")) refuse(" for the task ", task);
-  if (task == "segment") extras = outputs[1][1];
-  if (task == "obb") extras = 1;
+  extras = task == "segment" ? outputs[1][1] : task == "obb" ? 1 : 0;
   if (task == "pose") {
     const auto [count, each] = notes.kpt_shape == std::array{0, 0} ? std::array{17, 3} : notes.kpt_shape;  // COCO's
     if (count < 1 || each < 2 || each > 3) fail("expected points of 2 or 3 values, got [", count, ", ", each, "]");
@@ -126,12 +125,14 @@ Head::Head(const ExportNotes& notes, std::span<const Shape> outputs) {
     return given > known && (row.columns ? columns > rows : rows > columns);
   };
   const auto row = std::ranges::find_if(layouts, fits);
-  if (row == layouts.end())
-    refuse(" for the task ", task, notes.layout.empty() ? "" : " and the layout " + notes.layout);
+  if (row == layouts.end()) refuse(" for the task ", task, notes.layout.empty() ? "" : " as " + notes.layout);
   layout = *row;
   boxes = layout.columns ? columns : rows, values = layout.columns ? rows : columns;
-  const std::int64_t classes = layout.best ? 0 : values - layout.fixed() - extras;
-  if (values < layout.fixed() + extras || (!layout.best && classes < 1)) refuse(" for the layout ", layout.name);
+  const std::int64_t classes = values - layout.fixed() - extras;
+  if (classes < (layout.best ? 0 : 1)) refuse(" for the layout ", layout.name);
+  // Of three grids of cells, one box for each and not three.
+  const std::int64_t cells = input[2] * input[3] * 21 / 1024;
+  if (layout.objectness && boxes == cells) refuse(": YOLOX's, which wants other pixels in another place");
   if (!layout.best && named > 0 && named != classes) {
     fail("the model names ", named, " classes, its output ", outputs[0].to_string(), " has scores of ", classes);
   }

@@ -72,7 +72,7 @@ struct Head {
   std::int64_t points = 0, point_values = 0;
 
   /// Throws Error for outputs that are no detector's, saying what they may be, and where the notes contradict them.
-  Head(const ExportNotes& notes, std::span<const Shape> outputs);
+  Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> outputs);
 
   /// Adds to the graph what leaves of each box but the box, its best score, the extras, and in an output of its own its
   /// best class: the device that runs the network does that, and a fraction of the numbers comes down to the host.

@@ -187,21 +187,31 @@ TEST(Detect, WhatIsNoDetectorIsNamed) {
                {"[1, 10]", "scores of a classifier", "lamina classify"});
 }
 
-/// A detector of 32 x 32 pixels that answers so: `value(k)` of box i, [1, 5, boxes].
-template <class Value>
-Model answering(std::int64_t boxes, const Value& value) {
-  Tensor answer({1, 5, boxes});
-  for (std::int64_t i = 0; i < 5 * boxes; ++i) {
-    answer.values<float>()[static_cast<std::size_t>(i)] = value(i % boxes, i / boxes);
-  }
+/// A detector of photographs of that size that answers so, whatever it sees.
+Model answering(Tensor answer, std::int64_t size) {
   Model model;
-  const lamina::Value x = model.graph.input("images", {1, 3, 32, 32});
+  const lamina::Value x = model.graph.input("images", {1, 3, size, size});
   const lamina::Value none = model.graph.add("none", Op("ReduceMin", {{"keepdims", std::int64_t{0}}}), x);
   const lamina::Value constant = model.graph.add("answer", std::make_shared<Constant>(std::move(answer)), {});
   const lamina::Value zero = model.graph.add(
       "zero", Op("Mul"), {none, model.graph.add("0", std::make_shared<Constant>(Tensor::zeros({})), {})});
   model.graph.output(model.graph.add("sum", Op("Add"), {constant, zero}));
   return model;
+}
+
+/// Of 32 x 32 pixels: `value(k)` of box i, [1, 5, boxes].
+template <class Value>
+Model answering(std::int64_t boxes, const Value& value) {
+  Tensor answer({1, 5, boxes});
+  for (std::int64_t i = 0; i < 5 * boxes; ++i) {
+    answer.values<float>()[static_cast<std::size_t>(i)] = value(i % boxes, i / boxes);
+  }
+  return answering(std::move(answer), 32);
+}
+
+TEST(Detect, YoloxIsToldFromYolov5) {
+  EXPECT_EQ(Detector(answering(Tensor::zeros({1, 3 * 1344, 8}), 256)).task(), "detect");
+  expect_error([] { const Detector detector(answering(Tensor::zeros({1, 1344, 8}), 256)); }, {"[1, 1344, 8]", "YOLOX"});
 }
 
 TEST(Detect, ManyCandidatesAreBoundedAndCounted) {
