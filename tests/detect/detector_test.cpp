@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <future>
 #include <memory>
 
 #include "lamina/detect/parts.h"
@@ -249,6 +250,15 @@ TEST(Detect, PhotographsOfEveryFormAreTaken) {
     }
   }
   expect_error([&] { detector.detect(Image{}); }, {"image"});
+}
+
+TEST(Detect, ThreadsAndCopiesMayUseOne) {
+  const Detector detector(load_model(golden + "segment.onnx"));
+  const Image photo = picture("photo");
+  std::vector<std::future<Detections>> calls;
+  for (int i = 0; i < 8; ++i)
+    calls.push_back(std::async(std::launch::async, [&, detector] { return detector.detect(photo); }));
+  for (auto& call : calls) expect_things(call.get(), "segment");
 }
 
 TEST(Detect, OptionsOutOfTheirRangeAreRefused) {
