@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the source distribution and a wheel of the Python package into dist/, checks the wheel, and writes beside it
 # what is in it (CycloneDX). One wheel serves every Python from 3.11 on, and systems with glibc 2.35 or later: Debian 12,
-# Ubuntu 22.04, Fedora 36 and what came after them. It needs what scripts/install-deps.sh installs, Python 3.11 or later,
-# and PyPI, from which come the files that scripts/wheel names and no others.
+# Ubuntu 22.04, Fedora 36 and what came after them. It installs what is missing, as scripts/demo.sh does, and needs PyPI,
+# from which come the files that scripts/wheel names and no others.
 #   scripts/build_wheel.sh           for CPUs
 #   scripts/build_wheel.sh --cuda    also for the GPUs of every machine, which takes long to compile; it needs the driver
 #                                    alone, and runs on the CPU where there is none
@@ -35,6 +35,7 @@ for option in LIBJPEG WEBP SERVE; do settings+=("-Ccmake.define.LAMINA_$option=O
 build=build/python/$kind
 settings+=("-Cbuild-dir=$build")
 
+scripts/install-deps.sh --with-python
 tools=build/python/wheel-tools
 [ -x $tools/bin/python ] || python3 -m venv $tools
 $tools/bin/pip install -q --disable-pip-version-check --require-hashes -r scripts/wheel/build.txt \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Lamina needs to build, from the distribution. Does nothing where everything is there already.
-#   scripts/install-deps.sh [--with-tests] [--with-fuzzing]
+#   scripts/install-deps.sh [--with-tests] [--with-fuzzing] [--with-python]
 set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
@@ -11,6 +11,10 @@ for option in "$@"; do
   case $option in
     --with-tests) packages+=(libgtest-dev python3 clang "libclang-rt-${clang:-14}-dev") ;;
     --with-fuzzing) packages+=(clang "libclang-rt-${clang:-14}-dev") ;;
+    --with-python)  # what a wheel is built with, where the Python that runs has it not
+      python3 -c 'import ensurepip, os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+        packages+=(python3-dev python3-venv)
+      ;;
   esac
 done
 

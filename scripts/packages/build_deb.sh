@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds Debian packages of the library for C, of what programs in C and C++ are built with, and of the command, for CPUs,
-# into dist/; lintian looks at them where it is installed.
+# into dist/, and installs what is missing for that, as scripts/demo.sh does; lintian looks at them where it is installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+scripts/install-deps.sh
 build=build/deb
 # A distribution's programs link its shared libraries.
 shared=/usr/lib/$(gcc -print-multiarch)
