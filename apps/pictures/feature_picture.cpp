@@ -114,7 +114,7 @@ void draw_strongest(Canvas& canvas, int x, int y, int size, const FeaturePicture
       detail::concat(scale.negative        ? "above 0 at "
                      : p.filters.defined() ? "fits at "
                                            : "answers at ",
-                     places_of(s), ", mean ", number_of(s.mean), ", at best ", number_of(s.largest));
+                     places_of(s), ", on average ", number_of(s.mean));
   const int left = x + Canvas::text_width(name, text_size) + 10;
   canvas.text(left, y, Canvas::shortened(words, text_size, x + size - left), text_size, ink);
   draw_over_photo(canvas, x, y + heading_height, size, p.input, map, scale);

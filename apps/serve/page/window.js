@@ -63,6 +63,7 @@ const two = value => value.toFixed(Math.abs(value) >= 100 ? 0 : 2).replace(/^-(?
 function wordsFor(value, best) {
   const words = state.filters ? ["It fits very well here.", "It fits somewhat.", "It hardly fits.", "It does not fit here."]
     : ["It is very excited here.", "It is somewhat excited.", "It is hardly excited.", "It is silent here."];
+  if (value < 0) return state.filters ? "The opposite of the pattern is here." : "It is held back here: below zero.";
   return words[value >= 0.66 * best && value > 0 ? 0 : value >= 0.33 * best && value > 0 ? 1 : value > 0 ? 2 : 3];
 }
 
@@ -105,9 +106,13 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
 function showText() {
   const [, h, w] = state.shape, index = state.shown, [size] = [fieldOf().size.map(Math.round)], values = mapOf(index);
   const name = state.filters ? `filter ${index}` : `map ${index}`;
-  let some = 0;
-  for (const v of values) if (v > 0) ++some;
-  $("about").textContent = `${state.filters ? "Its map: bright where the pattern fits" : `Map ${index}: bright where it is excited`}, at ${Math.round(100 * some / values.length)} % of the ${h} × ${w} places`;
+  let some = 0, below = false;
+  for (const v of values) {
+    if (v > 0) ++some;
+    if (v < 0) below = true;
+  }
+  $("about").textContent = `${state.filters ? "Its map" : `Map ${index}`}: ${below ? "orange" : "bright"} where ${state.filters ? "the pattern fits" : "it is excited"} ` +
+    `(${Math.round(100 * some / values.length)} % of the ${h} × ${w} places)${below ? ", blue where it is below zero" : ""}`;
   $("map").setAttribute("aria-label", `The map of ${name}`);
   const [first, second] = $("explain").querySelectorAll("figcaption span");
   first.textContent = `${size[0]} × ${size[1]} pixels of the photograph`;
