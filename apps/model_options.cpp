@@ -55,7 +55,11 @@ std::vector<std::string> usual_labels(const Graph& graph) {
 
 }  // namespace
 
-Model open_model(const std::string& path) {
+Model open_model(const std::string& name) {
+  std::error_code ignored;
+  const bool is_name = name.find('/') == std::string::npos && !std::filesystem::exists(name, ignored);
+  const std::string shipped = is_name ? shipped_file(name + ".safetensors") : "";
+  const std::string& path = std::filesystem::exists(shipped, ignored) ? shipped : name;
   if (detail::is_onnx_file(path)) return load_model(path);
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
@@ -136,7 +140,8 @@ void set_labels(Model& model, std::vector<std::string> labels, const std::string
 }
 
 void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("--model", model, "model file: a .safetensors file that describes itself, or .onnx");
+  command.add_option("--model", model,
+                     "model file: a .safetensors file that describes itself, or .onnx; or digits, which ships");
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt, .npz");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
   add_open_to(command, open);
@@ -187,13 +192,17 @@ void ModelOptions::add_labels_to(CLI::App& command) {
 }
 
 Model ModelOptions::load() const {
+  constexpr std::string_view published =
+      "PyTorch's are https://download.pytorch.org/models/alexnet-owt-7be5be79.pth and the like";
   if (!model.empty() && !arch.empty()) throw Error("--model and --arch both say which network: give one of them");
   if (model.empty() && weights.empty() && !arch.empty()) {
-    throw Error(
-        fmt::format("--arch {} needs its weights, --weights FILE; weights/README.md tells which there are", arch));
+    throw Error(fmt::format("--arch {} needs its weights, --weights FILE; {}", arch, published));
   }
   if (model.empty() && arch.empty()) {
-    throw Error("expected --model FILE, or --arch NETWORK and --weights FILE; weights/README.md tells which there are");
+    throw Error(
+        fmt::format("expected --model FILE (--model digits, which ships, reads a handwritten digit), or --arch "
+                    "NETWORK and --weights FILE; {}",
+                    published));
   }
   if (weights.empty() && !(open.key + open.strip_prefix).empty()) {
     throw Error("--key and --strip-prefix say how --weights are read: there are none");

@@ -42,8 +42,9 @@ void add_open_to(CLI::App& command, OpenOptions& options);
 /// Weights::open; stderr tells what it chose.
 Weights open_weights(const std::string& path, const OpenOptions& options);
 
-/// A model file. Throws Error; where there are weights alone in it, says what to do with them.
-Model open_model(const std::string& path);
+/// A model file, or one that ships by its name. Throws Error; where there are weights alone in it, says what to do with
+/// them.
+Model open_model(const std::string& name);
 
 /// Accepts the names of ready-made networks.
 CLI::Validator network_name();

@@ -110,11 +110,10 @@ void draw_strongest(Canvas& canvas, int x, int y, int size, const FeaturePicture
   const ColourScale scale = ColourScale::of(map.values);
   const std::string name = detail::concat('#', s.map);
   canvas.text(x, y, name, text_size, accent);
-  const std::string words =
-      detail::concat(scale.negative        ? "above 0 at "
-                     : p.filters.defined() ? "fits at "
-                                           : "answers at ",
-                     places_of(s), ", on average ", number_of(s.mean));
+  const std::string words = detail::concat(scale.negative        ? "above 0 at "
+                                           : p.filters.defined() ? "fits at "
+                                                                 : "answers at ",
+                                           places_of(s), ", on average ", number_of(s.mean));
   const int left = x + Canvas::text_width(name, text_size) + 10;
   canvas.text(left, y, Canvas::shortened(words, text_size, x + size - left), text_size, ink);
   draw_over_photo(canvas, x, y + heading_height, size, p.input, map, scale);
