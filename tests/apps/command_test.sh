@@ -164,7 +164,7 @@ printf 'a\nb\n' >labels.txt
 expect 1 'expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
 expect 1 'preprocess' classify "$photo" --model "$golden/tiny-alexnet.safetensors"
 expect 1 'expected --model FILE.*which ships.*https://' classify "$photo"
-expect 0 '100.00 %  seven' classify "$(dirname "$model")/digits/7.png" --model digits
+expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png" --model digits
 expect 1 'cannot read ../digits' classify "$photo" --model ../digits
 expect 1 'arch alexnet needs its weights' classify "$photo" --arch alexnet
 expect 1 'and [0-9]+ more$' classify "$photo" --arch resnet18 --weights "$model"
