@@ -188,7 +188,7 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
 void ModelOptions::add_preprocess_to(CLI::App& command) { preprocess.add_to(command, size_help); }
 
 void ModelOptions::add_labels_to(CLI::App& command) {
-  command.add_option("--labels", labels, "class names, one on each line, in place of the model's or ImageNet's");
+  command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's");
 }
 
 Model ModelOptions::load() const {
@@ -214,7 +214,9 @@ Model ModelOptions::load() const {
     result = open_model(model);
     if (!weights.empty()) load_into(result, open_weights(weights, open), weights);
   }
-  if (!labels.empty()) set_labels(result, read_labels(labels), labels);
+  if (!labels.empty()) {
+    set_labels(result, read_labels(labels == "imagenet" ? shipped_file("imagenet_classes.txt") : labels), labels);
+  }
   return result;
 }
 

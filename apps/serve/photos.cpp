@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "lamina/base/content.h"
 #include "lamina/images/codecs/codec.h"
 #include "lamina/images/resize.h"
 #include "model_options.h"
@@ -83,7 +84,9 @@ auto Service::with_photo(const Call& call, const Use& use) {
   if (call.method != "POST") throw Refusal{405, fmt::format("{}: expected POST with a photograph", call.path)};
   const auto bytes = std::as_bytes(std::span(call.body));
   if (bytes.empty()) throw Refusal{400, "expected a photograph as the body, or as a file of a multipart form"};
-  if (!is_image(bytes)) throw Refusal{415, fmt::format("expected a photograph: {}", image_formats())};
+  if (!is_image(bytes)) {
+    throw Refusal{415, fmt::format("expected a photograph: {}{}", image_formats(), detail::found_content(bytes))};
+  }
   try {
     const ImageOptions options = {
         .orientation = Orientation::upright, .transparency = Transparency::on_white, .memory = memory_.whole()};

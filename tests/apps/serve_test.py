@@ -167,7 +167,7 @@ class Serve(unittest.TestCase):
             self.assertEqual(Path(f"{DIRECTORY}/maps.safetensors").read_bytes()[-len(maps):], maps)
         for path, body, status, words in (
                 ("/classify", b"", 400, "expected a photograph"),
-                ("/classify", b"hello", 415, "expected a photograph"),
+                ("/classify", b"hello", 415, "this is a text"),
                 ("/classify", DIGIT[:60], 422, ""),
                 ("/classify?model=alexnet-conv1", DIGIT, 400, "scores"),
                 ("/classify?model=no", DIGIT, 404, "no model"),
