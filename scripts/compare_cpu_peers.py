@@ -12,7 +12,8 @@ best round: on a machine that others use, the fairest figure there is. A row is 
 measured, and rows that are there already are not measured again. --memory prints a table of memory instead of times: the most that each
 process had resident, less what it had before it opened the network, weights in files that it mapped included. ONNX Runtime and OpenVINO run with the latency settings
 of their manuals; OpenVINO's bf16 is what it takes by default where the processor has it; PyTorch is frozen (prepacked
-oneDNN weights), in bf16 under autocast. Never needed to build, run or test Lamina.
+oneDNN weights), in bf16 under autocast. int8 is the file that ONNX Runtime's quantize_static makes of the network (QDQ), the
+rest of which is f32 in all engines. Never needed to build, run or test Lamina.
 """
 
 import argparse
@@ -26,11 +27,13 @@ import tempfile
 import time
 import warnings
 
-from race.networks import NETWORKS, build, export
+from race.networks import NETWORKS, build, export, quantize
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["lamina", "openvino", "pytorch"]}
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-1}  # of the largest answer, beside Lamina's fp32
+ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["lamina", "openvino", "pytorch"],
+           "int8": ["lamina", "onnxruntime", "openvino"]}
+# Codes that another order of operations rounds to a neighbour change many of a random network's.
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-1, "int8": 3e-1}  # of the largest answer, beside Lamina's fp32
 
 
 def picture(batch):
@@ -51,7 +54,7 @@ def openvino_call(options, x):
     import openvino
     core = openvino.Core()
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": options.threads}
-    if options.precision == "fp32":
+    if options.precision != "bf16":
         settings["INFERENCE_PRECISION_HINT"] = "f32"
     model = core.read_model(options.model)
     model.reshape(list(x.shape))
@@ -105,7 +108,8 @@ def child(options):
 def lamina(options, row, model, folder, seconds):
     """The same of Lamina: (answer, ms, bytes)."""
     import numpy as np
-    common = ["--model", model, "--device", "cpu", "--threads", str(options.threads), "--precision", row["precision"]]
+    common = ["--model", model, "--device", "cpu", "--threads", str(options.threads), "--precision",
+              row["precision"].replace("int8", "fp32")]
     answer = os.path.join(folder, "answer.safetensors")
     np.save(os.path.join(folder, "x.npy"), picture(row["batch"]))
     run = [options.lamina, "run", "--input", os.path.join(folder, "x.npy"), "--output", answer, *common]
@@ -205,7 +209,7 @@ def main():
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
     parser.add_argument("--networks", default=",".join(NETWORKS), help="names of torchvision, or timm:NAME")
     parser.add_argument("--batch", default="1,8")
-    parser.add_argument("--precision", default="fp32", help="fp32, bf16 or both, with a comma")
+    parser.add_argument("--precision", default="fp32", help="fp32, bf16, int8 or several, with commas")
     parser.add_argument("--engines", default=",".join(ENGINES["fp32"]), help="Lamina must be among them")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each engine in each round")
@@ -238,7 +242,10 @@ def main():
                     wanted = {"network": network, "batch": batch, "precision": precision, "threads": options.threads}
                     if any(same(wanted, row) for row in results["rows"]):
                         continue
-                    rows = race(options, network, batch, precision, model, folder)
+                    file = model.replace(".onnx", ".int8.onnx") if precision == "int8" else model
+                    if not os.path.exists(file):
+                        quantize(model, file)
+                    rows = race(options, network, batch, precision, file, folder)
                     for row in rows:
                         print(network, batch, precision, row["engine"], row.get("why") or f"{row['ms']:.2f} ms", flush=True)
                     results["rows"] += rows

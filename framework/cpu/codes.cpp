@@ -47,15 +47,13 @@ HWY_INLINE hn::Vec<Whole> nearest(Vector value) {
 #endif
 }
 
-/// The nearest whole numbers, between low and high, NaN to low, and `zero_point` more. The bounds are whole: to round
-/// first or last is the same.
-HWY_INLINE hn::Vec<Whole> bounded(Vector value, Vector low, Vector high, hn::Vec<Whole> zero_point) {
+/// NaN is low.
+HWY_INLINE Vector between(Vector value, Vector low, Vector high) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  const Vector there = hn::Max(value, low);  // x86's gives the second operand if either is NaN
+  return hn::Min(hn::Max(value, low), high);  // x86's gives the second operand if either is NaN
 #else
-  const Vector there = hn::IfThenElse(hn::Gt(value, low), value, low);  // NaN is not greater
+  return hn::Min(hn::IfThenElse(hn::Gt(value, low), value, low), high);  // NaN is not greater
 #endif
-  return hn::Add(nearest(hn::Min(there, high)), zero_point);
 }
 
 template <class T>
@@ -101,23 +99,42 @@ void read(DType type, const void* from, const Quantization& codes, float* to, st
   read_codes(static_cast<const std::int8_t*>(from), codes, to, count);
 }
 
+/// How numbers become codes. Where the scale is of ordinary size they are not divided by it: the quotient by way of
+/// 1 / scale in two words is one of the two floats beside the true one, and the remainder, which is exact, tells which
+/// (Brisebarre, Muller and Raina, "Accelerating correctly rounded floating-point division when the divisor is known in
+/// advance", 2004).
 struct Range {
-  Vector low, high;  // less the zero point
+  Vector low, high;  // less the zero point; by_inverse: of the numbers
   hn::Vec<Whole> zero_point;
-  explicit Range(DType type, std::int32_t zero)
-      : low(hn::Set(Tag(), static_cast<float>((type == DType::u8 ? 0 : -128) - zero))),
-        high(hn::Set(Tag(), static_cast<float>((type == DType::u8 ? 255 : 127) - zero))),
-        zero_point(hn::Set(Whole(), zero)) {}
+  Vector scale, inverse, rest;
+  bool by_inverse;
+
+  Range(DType type, const Quantization& codes) {
+    const Tag d;
+    const auto least = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
+    const float divisor = codes.scale, one = 1 / divisor;
+    by_inverse = HWY_TARGET != HWY_SCALAR && divisor > 1e-15f && divisor < 1e15f;
+    const float unit = by_inverse ? divisor : 1.0f;
+    low = hn::Set(d, least * unit), high = hn::Set(d, (least + 255) * unit);
+    zero_point = hn::Set(Whole(), codes.zero_point);
+    scale = hn::Set(d, divisor), inverse = hn::Set(d, one);
+    rest = hn::Set(d, static_cast<float>((1 - static_cast<double>(one) * static_cast<double>(divisor)) /
+                                         static_cast<double>(divisor)));
+  }
+
+  HWY_INLINE hn::Vec<Whole> operator()(Vector x) const {
+    if (!by_inverse) return hn::Add(nearest(between(hn::Div(x, scale), low, high)), zero_point);
+    const Vector there = between(x, low, high);
+    const Vector near = hn::MulAdd(there, inverse, hn::Mul(there, rest));
+    return hn::Add(nearest(hn::MulAdd(hn::NegMulAdd(near, scale, there), inverse, near)), zero_point);
+  }
 };
 
 template <class T>
 void write_codes(DType type, const float* from, const Quantization& codes, T* to, std::int64_t count) {
-  const Tag d;
-  const Range range(type, codes.zero_point);
-  const Vector scale = hn::Set(d, codes.scale);
-  const auto one = [&](const float* some, T* target, int there) HWY_ATTR {
-    put(bounded(hn::Div(hn::LoadU(d, some), scale), range.low, range.high, range.zero_point), target, there);
-  };
+  const Range range(type, codes);
+  const auto one = [&](const float* some, T* target, int there)
+                       HWY_ATTR { put(range(hn::LoadU(Tag(), some)), target, there); };
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) one(from + i, to + i, lanes);
   if (i == count) return;
@@ -147,21 +164,109 @@ HWY_INLINE void each(const Sums& s, const Finish& finish) {
   }
 }
 
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+using Halves = hn::Repartition<std::int16_t, Tag>;
+
+/// The bytes of four vectors, in their order: those that T has that are nearest to the numbers and `zero_point` more.
+template <class T>
+HWY_INLINE hn::Vec<hn::Repartition<T, Tag>> narrowed(const hn::Vec<Whole> (&whole)[4], hn::Vec<Halves> zero_point) {
+  constexpr int blocks = lanes / 4;  // of 128 bits, in which bytes stand as [block][vector][4]
+  HWY_ALIGN std::int32_t order[lanes];
+  for (int i = 0; i < lanes; ++i) order[i] = i % blocks * 4 + i / blocks;
+  const auto first = hn::SaturatedAdd(hn::ReorderDemote2To(Halves(), whole[0], whole[1]), zero_point).raw;
+  const auto second = hn::SaturatedAdd(hn::ReorderDemote2To(Halves(), whole[2], whole[3]), zero_point).raw;
+#if HWY_TARGET == HWY_AVX3
+  const hn::Vec<Whole> bytes = {std::is_signed_v<T> ? _mm512_packs_epi16(first, second)
+                                                    : _mm512_packus_epi16(first, second)};
+#else
+  const hn::Vec<Whole> bytes = {std::is_signed_v<T> ? _mm256_packs_epi16(first, second)
+                                                    : _mm256_packus_epi16(first, second)};
+#endif
+  return hn::BitCast(hn::Repartition<T, Tag>(), hn::TableLookupLanes(bytes, hn::SetTableIndices(Whole(), order)));
+}
+
+/// Of channels that V vectors hold, four vectors at a time. False, and nothing done, where a factor is more than a
+/// half: then sums times it might be none of i32. A number that i16 has not is beyond the bounds with any zero point.
+template <class T, int V>
+HWY_INLINE bool finish_vectors(const SumsEnd& end, const Sums& s) {
+  const Tag d;
+  const hn::Repartition<T, Tag> bytes;
+  const hn::CappedTag<T, V * lanes> some;
+  constexpr int P = 4 / V;
+  hn::Vec<Whole> offset[V];
+  Vector factor[V];
+  for (int v = 0; v < V; ++v) {
+    offset[v] = hn::LoadU(Whole(), s.offset + v * lanes);
+    factor[v] = hn::LoadU(d, s.factor + v * lanes);
+    if (!hn::AllTrue(d, hn::Le(hn::Abs(factor[v]), hn::Set(d, 0.5f)))) return false;
+  }
+  const std::int32_t zero = end.quantization.zero_point;
+  const auto bound = [&](float value)
+                         HWY_ATTR { return hn::Set(bytes, static_cast<T>(static_cast<int>(value) + zero)); };
+  const auto low = bound(end.low), high = bound(end.high);
+  const auto zero_point = hn::Set(Halves(), static_cast<std::int16_t>(zero));
+  HWY_ALIGN T codes[4 * lanes];
+  T* to = static_cast<T*>(s.output);
+  for (std::int64_t i = 0; i < s.count; i += P) {
+    hn::Vec<Whole> whole[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const std::int32_t* const sums = s.sums + std::min(i + k / V, s.count - 1) * s.row + k % V * lanes;
+      const auto sum = hn::Add(hn::LoadU(Whole(), sums), offset[k % V]);
+      whole[k] = nearest(hn::Mul(hn::ConvertTo(d, sum), factor[k % V]));
+    }
+    hn::Store(hn::Min(hn::Max(narrowed<T>(whole, zero_point), low), high), bytes, codes);
+#pragma GCC unroll 4
+    for (int k = 0; k < P && i + k < s.count; ++k, to += s.pixel) {
+      const T* const from = codes + k * V * lanes;
+      if (s.channels == V * lanes) {
+        hn::StoreU(hn::Load(some, from), some, to);
+#if HWY_TARGET == HWY_AVX3
+      } else {
+        hn::BlendedStore(hn::Load(some, from), hn::FirstN(some, static_cast<std::size_t>(s.channels)), some, to);
+#else
+      } else {
+        std::copy_n(from, s.channels, to);
+#endif
+      }
+    }
+  }
+  return true;
+}
+
+template <class T>
+bool finish_in_vectors(const SumsEnd& end, const Sums& s) {
+  return s.channels > lanes ? finish_vectors<T, 2>(end, s) : finish_vectors<T, 1>(end, s);
+}
+#else
+template <class T>
+bool finish_in_vectors(const SumsEnd&, const Sums&) {
+  return false;
+}
+#endif
+
 template <class T>
 void finish_codes(const SumsEnd& end, const Sums& s) {
   const Tag d;
-  const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high), scale = hn::Set(d, end.quantization.scale);
+  const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high);
   const auto zero = hn::Set(Whole(), end.quantization.zero_point);
-  if (end.codes) {
-    return each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
-      put(bounded(hn::Mul(hn::ConvertTo(d, sum), factor), low, high, zero), to, there);
+  for (int c = 0; end.codes && c < s.channels; c += 2 * lanes) {
+    Sums some = s;
+    some.sums += c, some.offset += c, some.factor += c, some.bias += c;
+    some.output = static_cast<T*>(s.output) + c;
+    some.channels = std::min(2 * lanes, s.channels - c);
+    if (finish_in_vectors<T>(end, some)) continue;
+    each<T>(some, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
+      // The bounds are whole: to round first or last is the same.
+      put(hn::Add(nearest(between(hn::Mul(hn::ConvertTo(d, sum), factor), low, high)), zero), to, there);
     });
   }
-  const Range range(end.type, end.quantization.zero_point);
+  if (end.codes) return;
+  const Range range(end.type, end.quantization);
   each<T>(s, [&](auto sum, Vector factor, Vector bias, T* to, int there) HWY_ATTR {
     using ::lamina::cpu::HWY_NAMESPACE::clamped;
     const Vector y = clamped(hn::Add(hn::Mul(hn::ConvertTo(d, sum), factor), bias), low, high);
-    put(bounded(hn::Div(y, scale), range.low, range.high, range.zero_point), to, there);
+    put(range(y), to, there);
   });
 }
 

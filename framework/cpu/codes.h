@@ -12,7 +12,8 @@ namespace lamina::cpu {
 
 using detail::SumsEnd;
 
-/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole vectors.
+/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole
+/// pairs of vectors.
 struct Sums {
   const std::int32_t* sums = nullptr;  ///< [count, row]
   std::int64_t row = 0;

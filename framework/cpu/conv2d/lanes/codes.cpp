@@ -10,22 +10,55 @@ namespace lamina::cpu {
 /// Sums are of codes: what the zero points come to is taken off together, and around an image is a row of them.
 void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
+  zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);
+  std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
+  if (kernel_.finishes) return pack_fours(problem, p);
   const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
-  const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
+  const auto all = static_cast<std::size_t>(g_.out_channels + 2 * kernel_.channels);  // read in pairs of vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
   std::ranges::copy(end.bias, codes_->offset.begin());
   std::ranges::copy(end.factor, codes_->factor.begin());
   std::ranges::copy(end.float_bias, codes_->bias.begin());
-  zeros_ = Tensor({std::int64_t{g_.in_width} * g_.in_channels}, input_);
-  std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
+}
+
+/// By block, as dot_lanes_kernel() wants them; i8 is taken for u8 that is 128 more.
+void LanesConv::pack_fours(const ConvProblem& problem, const Preparation& p) {
+  const int size = kernel_.channels, taps = g_.kernel_height * g_.kernel_width;
+  const std::int32_t more = input_ == DType::i8 ? 128 : 0;
+  const detail::ChannelEnd end = detail::channel_end(problem, p, p.input().quantization.zero_point + more);
+  codes_ = bf16::Int8End{.end = end.end};
+  codes_->offset.assign(blocks_.size() * static_cast<std::size_t>(size), 0);
+  codes_->factor.assign(codes_->offset.size(), 0);
+  const std::int8_t* const weight = problem.eight.weight.values<std::int8_t>().data();
+  std::memset(weights_.raw(), 0, weights_.bytes());
+  for (std::size_t block = 0; block < blocks_.size(); ++block) {
+    auto* const to = static_cast<std::int8_t*>(weights_.raw()) + block * static_cast<std::size_t>(taps * size) * 4;
+    for (int i = 0; i < std::min(size, g_.out_channels); ++i) {
+      const auto channel = static_cast<std::size_t>(blocks_[block].output + i);
+      const std::size_t at = block * static_cast<std::size_t>(size) + static_cast<std::size_t>(fours_place(i));
+      codes_->offset[at] = end.bias[channel], codes_->factor[at] = end.factor[channel];
+      for (int row = 0; row < g_.kernel_height; ++row) {
+        for (int k = 0; k < g_.kernel_width; ++k) {
+          to[((row / 4 * g_.kernel_width + k) * size + fours_place(i)) * 4 + row % 4] =
+              weight[static_cast<int>(channel) * taps + row * g_.kernel_width + k];
+        }
+      }
+    }
+  }
 }
 
 /// `output`: of channel 0 of the tile's first position.
 void LanesConv::finish_codes(LanesTile t, std::byte* output, std::int32_t* sums) const {
+  if (kernel_.finishes) {
+    const std::ptrdiff_t block = t.blocks - blocks_.data();
+    t.end = &codes_->end;
+    t.offset = codes_->offset.data() + block * kernel_.channels, t.factor = codes_->factor.data() + block * kernel_.channels;
+    return run_(t);
+  }
   const std::int64_t first = t.blocks[0].output, last = t.blocks[t.count - 1].output + t.channels;
   t.whole = sums;
-  t.whole_row = g_.out_channels + kernel_.channels;
+  t.whole_row = g_.out_channels + 2 * kernel_.channels;
   run_(t);
   codes_->kernel->finish(codes_->end, {.sums = sums,
                                        .row = t.whole_row,

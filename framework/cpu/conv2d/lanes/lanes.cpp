@@ -27,6 +27,22 @@ const LanesKernel& kernel_of(DType input, const DeviceDescription& device) {
   return best_kernel(lanes_kernels(input), device);
 }
 
+/// Whether that of fours has what becomes of the sums, and this machine its instruction.
+bool takes_fours(const ConvProblem& problem, DType input, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  if (!is_code(input) || !is_depthwise(g) || p.device.instructions != InstructionSet::avx512) return false;
+  if (!p.device.avx512_vnni || !describe(Device::cpu()).avx512_vnni) return false;
+  const int k = g.kernel_width, stride = g.stride_width;
+  const bool known = (k == 3 && stride <= 2) || (k == 5 && stride <= 2) || (k == 7 && stride == 1);
+  if (!known || g.kernel_height != k || g.dilation_height != 1 || g.dilation_width != 1) return false;
+  const detail::ChannelEnd end = detail::channel_end(problem, p);
+  return end.end.codes && std::ranges::all_of(end.factor, [](float factor) { return factor <= 0.5f; });
+}
+
+const LanesKernel& kernel_of(const ConvProblem& problem, DType input, const Preparation& p) {
+  return takes_fours(problem, input, p) ? *dot_lanes_kernel(input) : kernel_of(input, p.device);
+}
+
 std::int64_t part_begin(std::int64_t count, std::int64_t n, std::int64_t index) { return count * index / n; }
 
 }  // namespace
@@ -35,7 +51,7 @@ LanesConv::LanesConv(const ConvProblem& problem, DType input, const Preparation&
     : g_(problem.geometry),
       input_(input),
       output_(p.output().format.dtype),
-      kernel_(kernel_of(input, p.device)),
+      kernel_(kernel_of(problem, input, p)),
       moves_(bf16::moves_of(p.device.instructions, true)),
       epilogue_(row_epilogue(problem.epilogue, p.device)),
       adds_(problem.epilogue.reads_operands()) {
@@ -88,7 +104,7 @@ std::size_t LanesConv::pointer_bytes() const {
 }
 
 std::size_t LanesConv::tile_floats() const {
-  const int channels = is_code(input_) ? round_up(g_.out_channels + kernel_.channels, 16) : kernel_.channels;
+  const int channels = is_code(input_) ? round_up(g_.out_channels + 2 * kernel_.channels, 16) : kernel_.channels;
   return static_cast<std::size_t>(round_up(kernel_.positions * channels, 16));
 }
 
@@ -231,7 +247,8 @@ void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std
 }
 
 std::string LanesConv::description() const {
-  return detail::concat(codes_                  ? "int8_lanes: "
+  return detail::concat(kernel_.finishes        ? "int8_lanes: AVX512-VNNI, "
+                        : codes_                ? "int8_lanes: "
                         : input_ == DType::bf16 ? "bf16_lanes: "
                         : depthwise()           ? "depthwise: "
                                                 : "grouped: ",

@@ -52,6 +52,7 @@ class LanesConv {
   void divide(int threads);
   void pack(const ConvProblem& problem);
   void pack_codes(const ConvProblem& problem, const Preparation& p);
+  void pack_fours(const ConvProblem& problem, const Preparation& p);
   void finish_codes(LanesTile tile, std::byte* output, std::int32_t* sums) const;
   void run_row(const Tensors& tensors, std::int64_t image, std::int64_t row, int first_block, int last_block,
                std::byte* workspace) const;

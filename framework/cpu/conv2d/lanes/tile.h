@@ -5,6 +5,7 @@
 
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/pointwise.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/tensor/dtype.h"
 
 namespace lamina::cpu {
@@ -46,6 +47,10 @@ struct LanesTile {
   /// Of codes, instead: the sums [positions, whole_row], at the channels of the blocks less the first's.
   std::int32_t* whole = nullptr;
   std::int64_t whole_row = 0;
+  /// Of codes and a kernel that `finishes`: codes again. The arrays are [blocks][channels], by fours_place().
+  const detail::SumsEnd* end = nullptr;
+  const std::int32_t* offset = nullptr;
+  const float* factor = nullptr;
 };
 
 /// Compiled for one instruction set. Blocks are of `channels`, whose order in a vector is lane_place()'s.
@@ -56,10 +61,19 @@ struct LanesKernel {
   void (*run)(const LanesTile& tile);
   void (*run_rounding)(const LanesTile& tile) = nullptr;  // with AVX512-BF16's instruction, or null
   void (*run_grouped)(const LanesTile& tile) = nullptr;   // by `places`, or null
+  bool finishes = false;                                  // of codes, to codes
 };
 
 /// Of inputs of f32, bf16, or u8 and i8, whose kernels give `whole` alone.
 std::span<const LanesKernel> lanes_kernels(DType input);
+
+/// Of u8 or i8, for AVX512-VNNI: depthwise, dilation 1, 3x3 and 5x5 of stride 1 and 2, 7x7 of stride 1, to codes by
+/// factors of a half at most. Weights are i8, [blocks][fours of rows][columns][fours_place()][4 rows]. Null where
+/// nobody could.
+const LanesKernel* dot_lanes_kernel(DType input);
+
+/// Where a block's channel stands in a dot_lanes_kernel's weights.
+constexpr int fours_place(int channel) { return channel / 4 % 4 * 16 + channel / 16 * 4 + channel % 4; }
 
 /// Where a block's channel stands in its weights and biases: a shift and a mask make vectors of floats of the even and
 /// the odd channels of one load of bf16.
