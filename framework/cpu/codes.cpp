@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "lamina/cpu/codes.h"
 #include "lamina/cpu/vectors-inl.h"
@@ -113,7 +114,7 @@ struct Range {
     const Tag d;
     const auto least = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
     const float divisor = codes.scale, one = 1 / divisor;
-    by_inverse = HWY_TARGET != HWY_SCALAR && divisor > 1e-15f && divisor < 1e15f;
+    by_inverse = HWY_TARGET != HWY_SCALAR && is_ordinary(codes);
     const float unit = by_inverse ? divisor : 1.0f;
     low = hn::Set(d, least * unit), high = hn::Set(d, (least + 255) * unit);
     zero_point = hn::Set(Whole(), codes.zero_point);
@@ -122,11 +123,14 @@ struct Range {
                                          static_cast<double>(divisor)));
   }
 
-  HWY_INLINE hn::Vec<Whole> operator()(Vector x) const {
-    if (!by_inverse) return hn::Add(nearest(between(hn::Div(x, scale), low, high)), zero_point);
+  /// Of an ordinary scale.
+  HWY_INLINE hn::Vec<Whole> less_zero(Vector x) const {
     const Vector there = between(x, low, high);
     const Vector near = hn::MulAdd(there, inverse, hn::Mul(there, rest));
-    return hn::Add(nearest(hn::MulAdd(hn::NegMulAdd(near, scale, there), inverse, near)), zero_point);
+    return nearest(hn::MulAdd(hn::NegMulAdd(near, scale, there), inverse, near));
+  }
+  HWY_INLINE hn::Vec<Whole> operator()(Vector x) const {
+    return hn::Add(by_inverse ? less_zero(x) : nearest(between(hn::Div(x, scale), low, high)), zero_point);
   }
 };
 
@@ -292,7 +296,70 @@ void finish(const SumsEnd& end, const Sums& s) {
   }
 }
 
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+/// What codes stand for. i8 is u8 with another upper bit, 128 more.
+struct Meaning {
+  std::uint8_t flip;
+  Vector zero_point, scale;
+
+  Meaning(DType type, const Quantization& codes)
+      : flip(type == DType::i8 ? 128 : 0),
+        zero_point(hn::Set(Tag(), static_cast<float>(codes.zero_point + flip))),
+        scale(hn::Set(Tag(), codes.scale)) {}
+
+  HWY_INLINE Vector operator()(const std::uint8_t* from) const {
+    const hn::Rebind<std::uint8_t, Tag> narrow;
+    const auto bytes = hn::Xor(hn::LoadU(narrow, from), hn::Set(narrow, flip));
+    return hn::Mul(hn::Sub(hn::ConvertTo(Tag(), hn::PromoteTo(Whole(), bytes)), zero_point), scale);
+  }
+};
+
+template <bool product, bool repeats>
+HWY_INLINE void combine(const TwoCodes& t) {
+  const Tag d;
+  const hn::Repartition<std::uint8_t, Tag> bytes;
+  constexpr std::int64_t step = 4 * lanes;
+  const Meaning first(t.first_type, t.first_codes), second(t.second_type, t.second_codes);
+  const Range range(t.type, t.codes);
+  const Vector low = hn::Set(d, t.low), high = hn::Set(d, t.high);
+  const std::uint8_t flip = t.type == DType::i8 ? 128 : 0;
+  const auto four = [&](const std::uint8_t* x, const std::uint8_t* y, const float* repeated,
+                        std::uint8_t* to) HWY_ATTR {
+    hn::Vec<Whole> whole[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const Vector a = first(x + k * lanes), b = repeats ? hn::LoadU(d, repeated + k * lanes) : second(y + k * lanes);
+      whole[k] = range.less_zero(hn::Min(hn::Max(product ? hn::Mul(a, b) : hn::Add(a, b), low), high));
+    }
+    hn::StoreU(
+        hn::Xor(narrowed<std::uint8_t>(whole, hn::Set(Halves(), static_cast<std::int16_t>(t.codes.zero_point + flip))),
+                hn::Set(bytes, flip)),
+        bytes, to);
+  };
+  const auto *x = static_cast<const std::uint8_t*>(t.first), *y = static_cast<const std::uint8_t*>(t.second);
+  auto* to = static_cast<std::uint8_t*>(t.output);
+  std::int64_t at = t.phase, left = t.count;
+  for (; left >= step; left -= step, x += step, to += step) {
+    four(x, y, t.repeated + at, to);
+    if (!repeats) y += step;
+    for (at += repeats ? step : 0; at >= t.period && repeats;) at -= t.period;
+  }
+  if (left == 0) return;
+  HWY_ALIGN std::uint8_t some[3][step] = {};
+  std::memcpy(some[0], x, static_cast<std::size_t>(left));
+  if (!repeats) std::memcpy(some[1], y, static_cast<std::size_t>(left));
+  four(some[0], some[1], t.repeated + at, some[2]);
+  std::memcpy(to, some[2], static_cast<std::size_t>(left));
+}
+
+void combine(const TwoCodes& t) {
+  if (t.product) return t.repeated != nullptr ? combine<true, true>(t) : combine<true, false>(t);
+  t.repeated != nullptr ? combine<false, true>(t) : combine<false, false>(t);
+}
+constexpr CodesKernel kernel = {LAMINA_SIMD_SET, read, write, finish, combine};
+#else
 constexpr CodesKernel kernel = {LAMINA_SIMD_SET, read, write, finish};
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace

@@ -26,6 +26,22 @@ struct Sums {
   int channels = 0;
 };
 
+/// Sums or products of what two arrays stand for, between two bounds, as codes again. Scales are ordinary
+/// (is_ordinary).
+struct TwoCodes {
+  bool product = false;
+  float low = 0, high = 0;
+  DType first_type = DType::u8, second_type = DType::u8, type = DType::u8;
+  Quantization first_codes = {}, second_codes = {}, codes = {};
+  const void* first = nullptr;
+  const void* second = nullptr;     ///< of as many elements, or
+  const float* repeated = nullptr;  ///< what it stands for, [period] and once more up to 4 vectors, from `phase` on
+  std::int64_t period = 0, phase = 0;
+  void* output = nullptr;
+  std::int64_t count = 0;
+};
+inline bool is_ordinary(const Quantization& codes) { return codes.scale > 1e-15f && codes.scale < 1e15f; }
+
 /// Compiled for one instruction set.
 struct CodesKernel {
   InstructionSet set;
@@ -34,6 +50,7 @@ struct CodesKernel {
   /// clamp(round(x / scale) + zero_point), NaN to the lowest.
   void (*write)(DType type, const float* from, const Quantization& codes, void* to, std::int64_t count);
   void (*finish)(const SumsEnd& end, const Sums& sums);
+  void (*combine)(const TwoCodes& task) = nullptr;  ///< null: read, and write
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.

@@ -6,6 +6,8 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/array/blocks.h"
+#include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/walk.h"
 
 namespace lamina::cpu {
@@ -13,6 +15,8 @@ namespace {
 
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
 constexpr std::int64_t chunk = 16384;
+// Of channels that have factors of their own, and elements that a step of their kernel reads.
+constexpr std::int64_t most_channels = 8192, vectors = 64;
 
 template <class T>
 struct alignas(64) Block {
@@ -38,6 +42,59 @@ PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation&
     // Where there is but one element, both are so; that of an empty output is never read.
     kinds_.push_back(is(0) ? Kind::contiguous : is(1) ? Kind::one_for_all : Kind::strided);
   }
+  find_two_codes(p);
+}
+
+/// A sum or product of two arrays, or of one and a factor or addend for each of the channels of an image, that lie side
+/// by side.
+void PointwiseLoop::find_two_codes(const Preparation& p) {
+  const PointwiseChain& chain = problem_.chain;
+  const auto known = [](const View& view) { return detail::is_code(view) && is_ordinary(view.quantization); };
+  if (codes_->combine == nullptr || p.inputs.size() != 2 || chain.size() > 2 || chain[0].operand != 1) return;
+  if (!std::ranges::all_of(p.inputs, known) || !known(p.output())) return;
+  const bool product = chain[0].function == Pointwise::mul;
+  const auto bounds = chain.size() == 1 ? detail::Bounds() : detail::clamp_of(chain[1]);
+  if ((!product && chain[0].function != Pointwise::add) || !bounds) return;
+  whole_ = kinds_[0] == Kind::contiguous ? 0 : 1;
+  const std::size_t other = 1 - whole_, rank = axes_.size();
+  if (kinds_[whole_] != Kind::contiguous) return;
+  TwoCodes two = {.product = product, .low = bounds->low, .high = bounds->high};
+  if (kinds_[other] != Kind::contiguous) {  // images, pixels, channels; or, of one image, the last two
+    const auto stride = [&](std::size_t axis) { return axes_[axis].strides[other + 1]; };
+    if (rank < 2 || rank > 3 || stride(rank - 1) != 1 || stride(rank - 2) != 0) return;
+    if (axes_.back().extent > most_channels) return;
+    two.period = axes_.back().extent;
+    image_ = rank == 3 ? axes_[0].strides[0] : p.output().shape.numel();
+    image_step_ = rank == 3 ? stride(0) : 0;
+  }
+  const View &first = p.inputs[whole_], &second = p.inputs[other];
+  two.first_type = first.format.dtype, two.second_type = second.format.dtype, two.type = p.output().format.dtype;
+  two.first_codes = first.quantization, two.second_codes = second.quantization, two.codes = p.output().quantization;
+  two_ = two;
+}
+
+void PointwiseLoop::run_two_codes(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
+  const std::int64_t count = output.numel(), image = two_->period > 0 ? image_ : count;
+  const std::int64_t pieces = detail::ceil_div(image, chunk);
+  pool.parallel_for(image == 0 ? 0 : count / image * pieces, [&](std::int64_t index, int) {
+    const std::int64_t piece = index % pieces * chunk, first = index / pieces * image + piece;
+    const auto at = [&](std::size_t input, std::int64_t element) {
+      return static_cast<const std::byte*>(inputs[input].raw()) + element;
+    };
+    TwoCodes task = *two_;
+    alignas(64) float repeated[most_channels + vectors];
+    if (task.period > 0) {
+      codes_->read(task.second_type, at(1 - whole_, index / pieces * image_step_), task.second_codes, repeated,
+                   task.period);
+      for (std::int64_t i = 0; i < vectors; ++i) repeated[task.period + i] = repeated[i];
+      task.repeated = repeated, task.phase = piece % task.period;
+    } else {
+      task.second = at(1 - whole_, first);
+    }
+    task.first = at(whole_, first), task.output = static_cast<std::byte*>(output.raw()) + first;
+    task.count = std::min(chunk, image - piece);
+    codes_->combine(task);
+  });
 }
 
 /// One thread's part of a run.
@@ -145,6 +202,7 @@ void PointwiseLoop::run(std::span<const Tensor> inputs, Tensor& output, ThreadPo
 }
 
 void PointwiseLoop::operator()(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
+  if (two_) return run_two_codes(inputs, output, pool);
   switch (problem_.compute) {
     case DType::f64: return run<double>(inputs, output, pool);
     case DType::i64: return run<std::int64_t>(inputs, output, pool);

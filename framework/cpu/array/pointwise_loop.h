@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,8 @@ class PointwiseLoop {
   template <class T>
   class Worker;
 
+  void find_two_codes(const Preparation& preparation);
+  void run_two_codes(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
   template <class T>
   void run(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
 
@@ -39,7 +42,10 @@ class PointwiseLoop {
   const CodesKernel* codes_;
   std::vector<Quantization> quantizations_;  // by input, and then the output's
   std::vector<detail::WalkAxis> axes_;
-  std::vector<Kind> kinds_;  // by input
+  std::vector<Kind> kinds_;                  // by input
+  std::optional<TwoCodes> two_;              // all that is done
+  std::size_t whole_ = 0;                    // of its operands, the one of the output's shape
+  std::int64_t image_ = 0, image_step_ = 0;  // elements of the output with the same factors, and of these to the next
 };
 
 }  // namespace lamina::cpu
