@@ -108,11 +108,19 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
       });
 }
 
+/// Rows lie one after the other.
+bool are_in_order(const Preparation& p) {
+  const auto in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
+  return std::ranges::all_of(p.inputs, in_order) && in_order(p.output());
+}
+
+bool takes_codes(const LinearProblem& problem, const Preparation& p) {
+  return are_in_order(p) && detail::is_eight_bits(problem, p);
+}
+
 /// As a 1x1 convolution, which packs its weights, by whichever row takes that.
 bool takes_product(const LinearProblem& problem, const Preparation& p) {
-  const auto in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
-  const bool stored = std::ranges::all_of(p.inputs, in_order) && in_order(p.output()) &&
-                      (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
+  const bool stored = are_in_order(p) && (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
   return problem.rows <= std::numeric_limits<int>::max() / 4 && stored && detail::takes_by_convolution(problem, p);
 }
 
@@ -128,7 +136,7 @@ constexpr Kernel<LinearProblem> table[] = {
     {"product", takes_product, detail::prepare_by_convolution, product_pays},
     {"dot", takes, prepare},
     {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
-    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
+    {"int8", takes_codes, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace
 

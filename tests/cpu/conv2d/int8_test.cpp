@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
+#include "lamina/cpu/conv2d/lanes/lanes.h"
 #include "support/conv_cases.h"
 #include "support/guarded.h"
 #include "support/problem_data.h"
@@ -61,6 +63,53 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
             EXPECT_EQ(std::memcmp(y.raw(), expected.raw(), y.bytes()), 0)
                 << g.in_channels << " to " << g.out_channels << ", " << g.kernel_height << ", " << type << " to "
                 << result << ", " << engine.what << ' ' << name(engine.set);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// By fours of rows where there is AVX512-VNNI, by multiply-adds of f32 elsewhere.
+TEST(Int8Engines, DepthwiseLayersHaveTheBitsOfThePlainLoops) {
+  ThreadPool pool(2);
+  for (const int channels : {5, 32, 64, 96, 131}) {
+    for (const auto& [kernel, stride, width] : {std::array{3, 1, 1}, std::array{3, 1, 14}, std::array{3, 2, 13},
+                                                std::array{5, 1, 9}, std::array{5, 2, 15}, std::array{7, 1, 11}}) {
+      ConvCase layer = square(2, channels, 7, width, channels, kernel, stride, kernel / 2, 1, channels);
+      const ConvGeometry g = geometry_of(layer);
+      ConvProblem problem = {.geometry = g};
+      problem.eight.weight = random_codes({channels, 1, kernel, kernel}, DType::i8, 1);
+      problem.eight.scale = Tensor({channels});
+      for (float& scale : problem.eight.scale.values<float>()) scale = 0.0013f;
+      for (const DType type : {DType::u8, DType::i8}) {
+        for (const float out_scale : {0.02f, 1e-5f}) {  // by a factor of more than a half, too
+          const View input = {.shape = {2, channels, g.in_height, g.in_width},
+                              .format = {type, Layout::nhwc},
+                              .quantization = {0.02f, type == DType::u8 ? 119 : -11}};
+          const View output = {.shape = {2, channels, g.out_height, g.out_width},
+                               .format = {type, Layout::nhwc},
+                               .quantization = {out_scale, type == DType::u8 ? 9 : -5}};
+          Preparation p = {
+              .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
+          const Tensor bytes = random_codes(input.shape, type, 2);
+          cpu::Guarded<std::uint8_t> input_memory(input.shape.numel());
+          const Tensor x = Tensor::borrow(input_memory.data(), input.shape, type);
+          std::memcpy(input_memory.data(), bytes.raw(), bytes.bytes());
+          const auto run = [&](const Operator& op) {
+            cpu::Guarded<float> workspace(cpu::whole_lines(static_cast<std::int64_t>(op.workspace_bytes()) / 4 + 1));
+            cpu::Guarded<std::uint8_t> memory(output.shape.numel());
+            Tensor y = Tensor::borrow(memory.data(), output.shape, type);
+            op.run({&x, 1}, {&y, 1}, {.pool = &pool, .workspace = workspace.data()});
+            return y.clone();
+          };
+          const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
+          for (const bool fours : {true, false}) {
+            p.device.avx512_vnni &= fours;
+            const Tensor y = run(*cpu::prepare_lanes(type, problem, p));
+            EXPECT_EQ(std::memcmp(y.raw(), expected.raw(), y.bytes()), 0)
+                << channels << " channels, " << kernel << ", stride " << stride << ", " << width << " columns, "
+                << type;
           }
         }
       }
