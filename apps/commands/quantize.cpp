@@ -2,6 +2,7 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
@@ -9,6 +10,7 @@
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
+#include "lamina/onnx/onnx.h"
 #include "lamina/quantize/quantizer.h"
 #include "model_options.h"
 #include "options.h"
@@ -83,7 +85,8 @@ nlohmann::ordered_json json_of(const Quantized& quantized) {
 }
 
 void quantize_model(const QuantizeCommand& command) {
-  require_safetensors_name(command.out);
+  const bool onnx = std::filesystem::path(command.out).extension() == ".onnx";
+  if (!onnx) require_safetensors_name(command.out);
   auto [photos, failed] = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
@@ -113,7 +116,7 @@ void quantize_model(const QuantizeCommand& command) {
   }();
   if (progress) progress->clear();
   if (!quantized.model.preprocess) quantized.model.preprocess = preprocess;
-  save_model(command.out, quantized.model);
+  onnx ? save_onnx(command.out, quantized.model.graph) : save_model(command.out, quantized.model);
   if (!command.json.to_stdout()) {
     const auto in_eight = std::ranges::count_if(quantized.layers, &QuantizedLayer::quantized);
     fmt::print(
@@ -136,7 +139,10 @@ void add_quantize(CLI::App& app) {
   command->add_option("net", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
       ->required();
   options->photos.add_to(*command);
-  writes(command->add_option("--out", options->out, "the .safetensors file to write"))->required();
+  writes(command->add_option(
+             "--out", options->out,
+             "the .safetensors file to write, or the .onnx file, without what the model says of photographs"))
+      ->required();
   command
       ->add_option("--max-error", options->how.max_error,
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")

@@ -5,6 +5,14 @@
 #include "lamina/base/export.h"
 #include "lamina/graph/model.h"
 
+namespace lamina {
+
+/// Writes a network of ops that ONNX has too, values by the names of their nodes, whose outputs are f32. Throws Error,
+/// naming the node, for others, and if the file cannot be written.
+LAMINA_API void save_onnx(const std::filesystem::path& path, const Graph& network);
+
+}  // namespace lamina
+
 namespace lamina::detail {
 
 /// Whether there is an .onnx file, by its content. Throws Error if the file cannot be read.

@@ -1,11 +1,14 @@
 // Channels of one value have one scale in eight bits: one that is a hundred times smaller than another keeps two bits
 // of its eight. What computes a channel divides it by a power of two, and those who read it multiply by it: no answer
-// changes, as what lies between, sums and pools and ReLUs, passes factors on.
+// changes, as what lies between, sums and pools and ReLUs, passes factors on. A Clip does for channels that stay below
+// its bound, which may become as large as that; those that it cuts stay as they are.
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "lamina/ops/op.h"
 #include "lamina/quantize/calibrate.h"
 
 namespace lamina::detail {
@@ -16,7 +19,19 @@ constexpr std::string_view passing[] = {
     "Relu", "adaptive_avg_pool2d", "add",     "avg_pool2d", "dropout",           "flatten",  "max_pool2d", "relu"};
 constexpr double worth_it = 4;  // of the largest factor to the smallest
 
-bool passes(const Item& item) {
+/// The upper bound of a Clip whose lower one is 0; 0 of whatever else.
+double bound_of(const Draft& draft, const Item& item) {
+  if (item.module == nullptr || item.module->op() != "Clip" || item.inputs.size() != 3) return 0;
+  const auto number = [&](int input) {
+    const auto* const found = input < 0 ? nullptr : dynamic_cast<const Constant*>(draft.at(input).module.get());
+    const bool one = found != nullptr && found->value().dtype() == DType::f32 && found->value().numel() == 1;
+    return one ? static_cast<double>(found->value().values<float>()[0]) : -1.0;
+  };
+  return number(item.inputs[1]) == 0 ? std::max(0.0, number(item.inputs[2])) : 0;
+}
+
+bool passes(const Draft& draft, const Item& item) {
+  if (bound_of(draft, item) > 0) return true;
   if (item.module == nullptr || item.product || std::ranges::find(passing, item.module->op()) == std::end(passing))
     return false;
   // What is added as a constant would have to be divided too.
@@ -29,7 +44,7 @@ class Equalizer {
       : draft_(draft), observed_(observed), group_(draft.items.size()) {
     std::iota(group_.begin(), group_.end(), 0);
     for (std::size_t i = 0; i < draft.items.size(); ++i) {
-      if (!passes(draft.items[i])) continue;
+      if (!passes(draft, draft.items[i])) continue;
       for (const int input : draft.items[i].inputs) {
         if (input >= 0 && channels(input) > 0) group_[root(input)] = static_cast<int>(root(static_cast<int>(i)));
       }
@@ -60,7 +75,7 @@ class Equalizer {
     const std::size_t count = channels(group[0]);
     return count > 1 && std::ranges::all_of(group, [&](int i) {
              const Item& item = draft_.at(i);
-             if (channels(i) != count || (!item.product && !passes(item))) return false;
+             if (channels(i) != count || (!item.product && !passes(draft_, item))) return false;
              if (item.product && item.product->out() != count) return false;
              const bool alone = item.product || std::ranges::all_of(item.inputs, [&](int input) {
                                   return input < 0 || draft_.at(input).is_constant() || root(input) == root(i);
@@ -85,8 +100,13 @@ class Equalizer {
     const std::size_t count = channels(group[0]);
     std::vector<double> most(count, 0), weights(count, 0);
     bool mixes = false;  // somebody reads several channels into one
+    double bound = std::numeric_limits<double>::infinity();
     for (const int i : group) {
-      for (std::size_t c = 0; c < count; ++c)
+      if (const double own = bound_of(draft_, draft_.at(i)); own > 0) bound = std::min(bound, own);
+      // What a Clip reads is not what is stored.
+      const bool cut = std::ranges::any_of(readers[static_cast<std::size_t>(i)],
+                                           [&](int reader) { return bound_of(draft_, draft_.at(reader)) > 0; });
+      for (std::size_t c = 0; c < count && !cut; ++c)
         most[c] = std::max(most[c], static_cast<double>(observed_[static_cast<std::size_t>(i)].most[c]));
       for (const int reader : readers[static_cast<std::size_t>(i)]) {
         if (!draft_.at(reader).product || draft_.at(reader).product->in() == 1) continue;
@@ -109,8 +129,15 @@ class Equalizer {
     for (std::size_t c = 0; c < count; ++c) {
       if (counts(c)) sum += power(c), ++used;
     }
+    double top = -std::numeric_limits<double>::infinity();
+    for (std::size_t c = 0; c < count; ++c) top = counts(c) ? std::max(top, power(c)) : top;
     for (std::size_t c = 0; c < count; ++c) {
-      if (counts(c)) powers[c] = static_cast<int>(std::nearbyint(power(c) - sum / used));
+      if (!counts(c)) continue;
+      if (std::isinf(bound)) {
+        powers[c] = static_cast<int>(std::nearbyint(power(c) - sum / used));
+      } else {
+        powers[c] = static_cast<int>(std::min(0.0, std::ceil(std::max(power(c) - top, std::log2(most[c] / bound)))));
+      }
     }
     const auto [low, high] = std::ranges::minmax(powers);
     if (high - low < std::log2(worth_it)) return false;
@@ -157,7 +184,7 @@ std::size_t equalize(Draft& draft, const std::vector<Observed>& observed) {
 std::vector<bool> computed_by_products(const Draft& draft) {
   std::vector<bool> result;
   for (const Item& item : draft.items) {
-    const bool passed = passes(item) && std::ranges::any_of(item.inputs, [&](int input) {
+    const bool passed = passes(draft, item) && std::ranges::any_of(item.inputs, [&](int input) {
                           return input >= 0 && result[static_cast<std::size_t>(input)];
                         });
     result.push_back(item.product || passed);

@@ -3,6 +3,7 @@
 #include "lamina/base/error.h"
 #include "lamina/onnx/file/decode_tensor.h"
 #include "lamina/onnx/file/proto.h"
+#include "lamina/onnx/onnx.h"
 
 namespace lamina::detail::onnx {
 
@@ -15,3 +16,7 @@ void decode_elements(const TensorProto&, std::span<std::byte>, const std::string
 }
 
 }  // namespace lamina::detail::onnx
+
+void lamina::save_onnx(const std::filesystem::path& path, const Graph&) {
+  detail::fail(path.string(), ": this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
+}
