@@ -45,8 +45,8 @@ Conv2d conv(Conv2dOptions options, unsigned seed) {
 }
 
 /// conv, norm, ReLU, depthwise, ReLU, conv, a sum with what the first part gave, mean, linear. The channels within are
-/// `factor` to 1 times as large as each other; the answers are not.
-Model network(float factor = 1) {
+/// `factor` to 1 times as large as each other; the answers are not. With a bound, the first ReLU is a Clip.
+Model network(float factor = 1, float bound = 0) {
   Model model;
   Graph& g = model.graph;
   const Value x = g.input("x", {batch, 3, 12, 12});
@@ -68,7 +68,15 @@ Model network(float factor = 1) {
   norm.set_parameter("running_mean", Tensor::from(std::vector<float>(8, 0), {8}));
   norm.set_parameter("running_var", Tensor::from(std::vector<float>(8, 2), {8}));
   y = g.add("norm", std::move(norm), y);
-  y = g.add("relu", ReLU(), y);
+  if (bound > 0) {
+    const auto number = [&](const char* name, float value) {
+      return g.add(name, std::make_shared<Constant>(Tensor::from(std::vector<float>{value}, Shape{})), {});
+    };
+    const Value low = number("low", 0), high = number("high", bound);
+    y = g.add("clip", std::make_shared<Op>("Clip"), std::vector<Value>{y, low, high});
+  } else {
+    y = g.add("relu", ReLU(), y);
+  }
   y = g.add("depthwise", std::move(depthwise), y);
   const Value between = g.add("relu2", ReLU(), y);
   y = g.add("last", std::move(last), between);
@@ -135,6 +143,18 @@ TEST(Quantize, ChannelsOfDifferentSizesAreBroughtToOne) {
   EXPECT_EQ(with.equalized, 1u);
   EXPECT_LT(4 * with.error, without.error);
   EXPECT_LT(with.error, 0.05);
+}
+
+/// Those that a Clip cuts stay as they are, the others become as large as its bound allows: no answer changes.
+TEST(Quantize, ChannelsPassAClipThatDoesNotCutThem) {
+  const Model model = network(1000, 400);
+  detail::Draft draft(model.graph);
+  const std::vector<Tensor> some = samples(12);
+  const auto seen = detail::observe(draft, detail::computed_by_products(draft), some, {});
+  EXPECT_EQ(detail::equalize(draft, seen), 1u);
+  for (const Tensor& x : some) EXPECT_LT(distance(draft.graph(), model.graph, x), 1e-6);
+  const Quantized with = quantize(model, some), without = quantize(model, some, {.equalize = false});
+  EXPECT_LT(2 * with.error, without.error);
 }
 
 TEST(Quantize, CorrectingBiasesTakesOffWhatRoundingAddsOnAverage) {
