@@ -6,6 +6,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
+#include "lamina/graph/order.h"
 #include "lamina/graph/resolve.h"
 #include "lamina/layers/op_table.h"
 #include "lamina/ops/op.h"
@@ -158,57 +159,38 @@ void add_node(Graph& graph, const std::string& name, const NodeText& node, const
 struct Waiting {
   std::string name;
   NodeText text;
-  std::vector<std::size_t> users;  // nodes that take its output, once for each time
-  std::size_t missing = 0;         // inputs that no round is known of
-  std::size_t round = 0;           // see in_order
 };
-
-/// The nodes' places in an order in which every input comes before its users. Going over the file again and again, and
-/// each time taking every node whose inputs are there, a node would be taken in this round:
-std::vector<std::size_t> in_order(std::vector<Waiting>& nodes) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].missing == 0) order.push_back(i);
-  }
-  for (std::size_t done = 0; done < order.size(); ++done) {
-    const Waiting& node = nodes[order[done]];
-    for (const std::size_t user : node.users) {
-      // An input that stands further down in the file is there one round later.
-      nodes[user].round = std::max(nodes[user].round, node.round + (order[done] > user ? 1 : 0));
-      if (--nodes[user].missing == 0) order.push_back(user);
-    }
-  }
-  for (const Waiting& node : nodes) {
-    if (node.missing > 0) fail(node.name, ": is part of a cycle or depends on one");
-  }
-  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(nodes[i].round, i); });
-  return order;
-}
 
 /// A file may list its nodes in any order.
 void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<std::string, Value>& values) {
   const Json& list = member(root, "nodes", Json::value_t::array, "lamina.graph");
   if (list.size() > max_nodes) fail("lamina.graph: expected at most ", max_nodes, " nodes, got ", list.size());
   std::vector<Waiting> nodes;
-  std::map<std::string, std::size_t> places;
+  std::map<std::string, int> places;
   for (const Json& node : list) {
     if (!node.is_object()) fail("lamina.graph nodes: expected objects, got ", shortened(node.dump()));
     const std::string name = text(node, "name", "lamina.graph nodes");
-    if (values.contains(name) || !places.emplace(name, nodes.size()).second) {
+    if (values.contains(name) || !places.emplace(name, static_cast<int>(nodes.size())).second) {
       fail(quote(name), ": there is a node of this name already");
     }
-    nodes.push_back({.name = name, .text = node_text(node, name), .users = {}});
+    nodes.push_back({name, node_text(node, name)});
   }
+  std::vector<std::vector<int>> needed(nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     for (const std::string& input : nodes[i].text.inputs) {
       if (input.empty() || values.contains(input)) continue;  // left out, or of the graph itself
       const auto place = places.find(input);
       if (place == places.end()) fail(nodes[i].name, ": there is no node ", quote(input), " to take as input");
-      nodes[place->second].users.push_back(i);
-      ++nodes[i].missing;
+      needed[i].push_back(place->second);
     }
   }
-  for (const std::size_t i : in_order(nodes)) add_node(graph, nodes[i].name, nodes[i].text, weights, values);
+  for (const int i : in_order(needed)) {
+    const Waiting& node = nodes[static_cast<std::size_t>(i)];
+    add_node(graph, node.name, node.text, weights, values);
+  }
+  for (const Waiting& node : nodes) {
+    if (!values.contains(node.name)) fail(node.name, ": is part of a cycle or depends on one");
+  }
 }
 
 Json to_json(const Attribute& attribute) {

@@ -1,10 +1,11 @@
 #include "lamina/onnx/flatten.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lamina/base/names.h"
+#include "lamina/graph/order.h"
 #include "lamina/onnx/flattener.h"
-#include "lamina/onnx/sort.h"
 
 namespace lamina::detail::onnx {
 namespace {
@@ -15,6 +16,37 @@ constexpr std::size_t longest_name = 200;  // of a value within a body: with the
 std::string title(const NodeProto& node) {
   const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
   return concat(std::string_view(node.op_type).substr(0, longest_name), ' ', quote(name));
+}
+
+/// The nodes that the outputs need, each after those whose outputs it needs, otherwise as they stand.
+std::vector<int> needed_nodes(const FlatGraph& graph, const std::string& path) {
+  std::vector<bool> needed(graph.nodes.size(), false);
+  std::vector<std::vector<int>> inputs(graph.nodes.size());
+  std::vector<int> left;
+  const auto need = [&](int value) {
+    const int maker = value < 0 ? -1 : graph.values[static_cast<std::size_t>(value)].node;
+    if (maker >= 0 && !needed[static_cast<std::size_t>(maker)]) {
+      needed[static_cast<std::size_t>(maker)] = true;
+      left.push_back(maker);
+    }
+    return maker;
+  };
+  for (const int output : graph.outputs) need(output);
+  while (!left.empty()) {
+    const auto node = static_cast<std::size_t>(left.back());
+    left.pop_back();
+    for (const int input : graph.nodes[node].inputs) {
+      if (const int maker = need(input); maker >= 0) inputs[node].push_back(maker);
+    }
+  }
+  std::vector<int> order = in_order(inputs);
+  std::erase_if(order, [&](int node) { return !needed[static_cast<std::size_t>(node)]; });
+  for (const int node : order) needed[static_cast<std::size_t>(node)] = false;
+  if (const auto lost = std::ranges::find(needed, true); lost != needed.end()) {
+    const FlatNode& node = graph.nodes[static_cast<std::size_t>(lost - needed.begin())];
+    fail(path, ": graph: ", node.name, " is part of a cycle or depends on one");
+  }
+  return order;
 }
 
 std::uint64_t cost_of(const NodeProto& node) {
@@ -195,7 +227,7 @@ FlatGraph Flattener::run() {
     graph_.outputs.push_back(id);
   }
   if (graph_.outputs.empty()) refuse(scope, "there are no outputs");
-  graph_.order = sorted(graph_, model_.file->path());
+  graph_.order = needed_nodes(graph_, model_.file->path());
   return std::move(graph_);
 }
 

@@ -96,7 +96,7 @@ TEST(Model, NodesKeepTheOrderOfTheFileAsFarAsTheyCan) {
   std::vector<std::string> names;
   const Graph graph = model_from(weights).graph;
   for (const Graph::Node& node : graph.nodes()) names.push_back(node.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"input", "a", "b", "e", "c", "d"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"input", "a", "b", "c", "d", "e"}));
 }
 
 TEST(Model, HasLimits) {
