@@ -27,7 +27,6 @@ OperatorSetIdProto decode_opset(std::span<std::byte> bytes, const Place& place) 
     switch (message.field()) {
       case 1: opset.domain = message.text(); break;
       case 2: opset.version = message.integer(); break;
-      default: message.skip();
     }
   }
   return opset;
@@ -40,7 +39,6 @@ ValueInfoProto::Dimension decode_dimension(std::span<std::byte> bytes, const Pla
     switch (message.field()) {
       case 1: dimension = {.value = message.integer(), .known = true, .param = {}}; break;
       case 2: dimension = {.value = 0, .known = false, .param = message.text()}; break;
-      default: message.skip();
     }
   }
   return dimension;
@@ -57,15 +55,10 @@ void decode_tensor_type(std::span<std::byte> bytes, const Place& place, ValueInf
       const Place shape_place{place.source, &place, "shape"};
       Message shape(message.bytes(), shape_place);
       while (shape.next()) {
-        if (shape.field() != 1) {
-          shape.skip();
-          continue;
-        }
+        if (shape.field() != 1) continue;
         const Place dim_place{place.source, &shape_place, "dimension", count(value.dims)};
         value.dims.push_back(decode_dimension(shape.bytes(), dim_place));
       }
-    } else {
-      message.skip();
     }
   }
 }
@@ -73,8 +66,7 @@ void decode_tensor_type(std::span<std::byte> bytes, const Place& place, ValueInf
 void decode_type(std::span<std::byte> bytes, const Place& place, ValueInfoProto& value) {
   Message message(bytes, place);
   while (message.next()) {
-    const std::uint32_t field = message.field();
-    switch (field) {
+    switch (message.field()) {
       case 1:
         value.kind = "tensor";
         decode_tensor_type(message.bytes(), place, value);
@@ -83,9 +75,7 @@ void decode_type(std::span<std::byte> bytes, const Place& place, ValueInfoProto&
       case 5: value.kind = "map"; break;
       case 8: value.kind = "sparse tensor"; break;
       case 9: value.kind = "optional"; break;
-      default: break;
     }
-    if (field != 1) message.skip();
   }
 }
 
@@ -96,82 +86,70 @@ ValueInfoProto decode_value_info(std::span<std::byte> bytes, const Place& place)
     switch (message.field()) {
       case 1: value.name = message.text(); break;
       case 2: decode_type(message.bytes(), {place.source, &place, "type"}, value); break;
-      default: message.skip();
     }
   }
   return value;
 }
 
-/// Every field that an AttributeProto may carry its value in; `type` says which one counts.
-struct AttributeFields {
-  float f = 0;
-  std::int64_t i = 0;
-  std::string s;
-  std::shared_ptr<const TensorProto> t;
-  std::shared_ptr<const GraphProto> g;
-  std::vector<float> floats;
-  std::vector<std::int64_t> ints;
-  std::vector<std::string> strings;
-};
-
+// Also the alternatives of AttributeProto::Value, in their order.
 enum AttributeType : std::int32_t { FLOAT = 1, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS };
 
-/// The type that the field of this number holds; 0: one that Lamina does not read.
-std::int32_t type_of_field(std::uint32_t field) { return field >= 2 && field <= 9 ? static_cast<int>(field) - 1 : 0; }
-
-void set_value(AttributeProto& attribute, AttributeFields&& fields, const Place& place) {
+/// What an attribute of that type is whose value was left out.
+AttributeProto::Value empty_value(const AttributeProto& attribute, const Place& place) {
   switch (attribute.type) {
-    case FLOAT: attribute.value = fields.f; break;
-    case INT: attribute.value = fields.i; break;
-    case STRING: attribute.value = std::move(fields.s); break;
-    case FLOATS: attribute.value = std::move(fields.floats); break;
-    case INTS: attribute.value = std::move(fields.ints); break;
-    case STRINGS: attribute.value = std::move(fields.strings); break;
-    case TENSOR:
-      if (fields.t == nullptr) fail(place.text(), ": expected a tensor for attribute ", quote(attribute.name));
-      attribute.value = std::move(fields.t);
-      break;
-    case GRAPH:
-      if (fields.g == nullptr) fail(place.text(), ": expected a graph for attribute ", quote(attribute.name));
-      attribute.value = std::move(fields.g);
-      break;
-    default: break;
+    case FLOAT: return 0.0f;
+    case INT: return std::int64_t{0};
+    case STRING: return std::string();
+    case FLOATS: return std::vector<float>();
+    case INTS: return std::vector<std::int64_t>();
+    case STRINGS: return std::vector<std::string>();
+    case TENSOR: fail(place.text(), ": expected a tensor for attribute ", quote(attribute.name));
+    case GRAPH: fail(place.text(), ": expected a graph for attribute ", quote(attribute.name));
+    default: return {};
   }
+}
+
+/// The list that a value is, or becomes.
+template <class T>
+std::vector<T>& list_in(AttributeProto::Value& value) {
+  auto* const list = std::get_if<std::vector<T>>(&value);
+  return list != nullptr ? *list : value.emplace<std::vector<T>>();
 }
 
 AttributeProto decode_attribute(std::span<std::byte> bytes, const Place& place) {
   AttributeProto attribute;
-  AttributeFields fields;
-  std::int32_t found = 0;  // the type of what was there; files of 2017 do not say `type`
+  AttributeProto::Value& value = attribute.value;
   Message message(bytes, place);
   while (message.next()) {
-    const std::uint32_t field = message.field();
-    if (const std::int32_t type = type_of_field(field); type != 0) found = type;
-    switch (field) {
+    switch (message.field()) {
       case 1: attribute.name = message.text(); break;
-      case 2: fields.f = message.number(); break;
-      case 3: fields.i = message.integer(); break;
-      case 4: fields.s = message.text(); break;
+      case 2: value = message.number(); break;
+      case 3: value = message.integer(); break;
+      case 4: value = message.text(); break;
       case 5:
-        fields.t = std::make_shared<TensorProto>(decode_tensor(message.bytes(), Place{place.source, &place, "tensor"}));
+        value = std::make_shared<const TensorProto>(decode_tensor(message.bytes(), {place.source, &place, "tensor"}));
         break;
       case 6:
-        fields.g = std::make_shared<GraphProto>(decode_graph(message.bytes(), {place.source, &place, "graph"}));
+        value = std::make_shared<const GraphProto>(decode_graph(message.bytes(), {place.source, &place, "graph"}));
         break;
-      case 7: each_number<float>(message, [&](float value) { fields.floats.push_back(value); }); break;
-      case 8: each_integer(message, [&](std::int64_t value) { fields.ints.push_back(value); }); break;
-      case 9: fields.strings.push_back(message.text()); break;
+      case 7: each_number<float>(message, [&](float one) { list_in<float>(value).push_back(one); }); break;
+      case 8: each_integer(message, [&](std::int64_t one) { list_in<std::int64_t>(value).push_back(one); }); break;
+      case 9: list_in<std::string>(value).push_back(message.text()); break;
       case 20: attribute.type = message.integer32(); break;
       case 21: attribute.ref_attr_name = message.text(); break;
-      default: message.skip();
     }
   }
-  if (attribute.type == 0) attribute.type = found;
+  const auto found = static_cast<std::int32_t>(value.index());
+  if (attribute.type == 0) attribute.type = found;  // files of 2017 do not say it
   if (found != 0 && attribute.type != found && attribute.type <= STRINGS) {
     fail(place.text(), ": attribute ", quote(attribute.name), " says that it is of type ", attribute.type,
          " and holds a value of type ", found);
   }
-  if (attribute.ref_attr_name.empty()) set_value(attribute, std::move(fields), place);
+  if (!attribute.ref_attr_name.empty()) {
+    value = {};
+  } else if (attribute.type != found) {
+    value = empty_value(attribute, place);
+  }
   return attribute;
 }
 
@@ -191,7 +169,6 @@ NodeProto decode_node(std::span<std::byte> bytes, const Place& place) {
       }
       case 7: node.domain = message.text(); break;
       case 8: node.overload = message.text(); break;
-      default: message.skip();
     }
   }
   if (node.op_type.empty()) fail(place.text(), ": expected an op_type, got none");
@@ -215,8 +192,7 @@ GraphProto decode_graph(std::span<std::byte> bytes, const Place& place) {
       case 5: append(graph.initializers, message, "initializer", decode_tensor); break;
       case 11: append(graph.inputs, message, "input", decode_value_info); break;
       case 12: append(graph.outputs, message, "output", decode_value_info); break;
-      case 15: ++graph.sparse_initializers; [[fallthrough]];
-      default: message.skip();
+      case 15: ++graph.sparse_initializers; break;
     }
   }
   return graph;
@@ -236,7 +212,6 @@ FunctionProto decode_function(std::span<std::byte> bytes, const Place& place) {
       case 10: function.domain = message.text(); break;
       case 11: append(function.defaults, message, "attribute", decode_attribute); break;
       case 13: function.overload = message.text(); break;
-      default: message.skip();
     }
   }
   if (function.name.empty()) fail(place.text(), ": expected a name, got none");
@@ -250,7 +225,6 @@ std::pair<std::string, std::string> decode_entry(std::span<std::byte> bytes, con
     switch (message.field()) {
       case 1: entry.first = message.text(); break;
       case 2: entry.second = message.text(); break;
-      default: message.skip();
     }
   }
   return entry;
@@ -278,8 +252,7 @@ ModelProto decode(std::shared_ptr<const MappedFile> file) {
         break;
       case 8: append(model.opsets, message, "opset_import", decode_opset); break;
       case 14: append(model.metadata, message, "metadata_props", decode_entry); break;
-      case 20: model.training = true; [[fallthrough]];
-      default: message.skip(); break;
+      case 20: model.training = true; break;
       case 25: append(model.functions, message, "function", decode_function); break;
     }
   }

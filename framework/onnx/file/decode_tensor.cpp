@@ -22,7 +22,6 @@ void decode_external(std::span<std::byte> bytes, const Place& place, TensorProto
     switch (message.field()) {
       case 1: key = message.text(); break;
       case 2: value = message.text(); break;
-      default: message.skip();
     }
   }
   if (key == "location") tensor.location = value;
@@ -33,10 +32,7 @@ void decode_external(std::span<std::byte> bytes, const Place& place, TensorProto
 /// Elements of the typed field that `message` stands at, counted without being kept.
 std::uint64_t count_elements(Message& message) {
   const int field = static_cast<int>(message.field());
-  if (!message.packed() || field == 6) {
-    message.skip();
-    return 1;
-  }
+  if (!message.packed() || field == 6) return 1;
   const std::span<std::byte> bytes = message.bytes();
   if (field == 4 || field == 10) {
     const std::size_t size = field == 4 ? 4 : 8;
@@ -124,9 +120,8 @@ void decode_as(const TensorProto& tensor, std::span<std::byte> out, const std::s
   Sink<T> sink(tensor, out, path);
   Message message(tensor.encoded, place);
   while (message.next()) {
-    if (static_cast<int>(message.field()) != tensor.data_field) {
-      message.skip();
-    } else if constexpr (std::is_floating_point_v<T>) {
+    if (static_cast<int>(message.field()) != tensor.data_field) continue;
+    if constexpr (std::is_floating_point_v<T>) {
       each_number<T>(message, [&](T value) { sink.store(value); });
     } else {
       each_integer(message, [&](std::int64_t value) { sink.put(value); });
@@ -145,10 +140,7 @@ TensorProto decode_tensor(std::span<std::byte> bytes, const Place& place) {
     switch (field) {
       case 1: each_integer(message, [&](std::int64_t extent) { tensor.dims.push_back(extent); }); break;
       case 2: tensor.data_type = message.integer32(); break;
-      case 3:
-        tensor.segment = true;
-        message.skip();
-        break;
+      case 3: tensor.segment = true; break;
       case 4:
       case 5:
       case 6:
@@ -174,7 +166,6 @@ TensorProto decode_tensor(std::span<std::byte> bytes, const Place& place) {
       case 8: tensor.name = message.text(); break;
       case 13: decode_external(message.bytes(), {place.source, &place, "external_data"}, tensor); break;
       case 14: tensor.external = message.integer() == 1; break;
-      default: message.skip();
     }
   }
   check(tensor, place);

@@ -72,22 +72,18 @@ void Message::take(std::uint64_t& left) const {
 void Message::refuse(std::string_view why) const { fail(place_.text(), ": field ", field_, ": ", why); }
 
 bool Message::next() {
+  if (!taken_ && packed()) bytes();  // which looks at the length
   return guarded([&] {
+    if (!taken_) reader_.skip();
     if (!reader_.next()) return false;
     field_ = reader_.tag();
+    taken_ = false;
     return true;
   });
 }
 
-void Message::skip() {
-  if (packed()) {
-    bytes();
-  } else {
-    guarded([&] { reader_.skip(); });
-  }
-}
-
-void Message::require(pbf_wire_type type) const {
+void Message::require(pbf_wire_type type) {
+  taken_ = true;
   if (reader_.wire_type() == type) return;
   fail(place_.text(), ": field ", field_, ": expected ", name_of(type), ", got ", name_of(reader_.wire_type()));
 }

@@ -31,8 +31,8 @@ struct Place {
   int depth() const { return outer == nullptr ? 0 : 1 + outer->depth(); }
 };
 
-/// The fields of one message in order: `while (message.next()) switch (message.field())`. Each must be taken by the
-/// getter of its type, or skipped. Getters throw Error where the file has another wire type.
+/// The fields of one message in order: `while (message.next()) switch (message.field())`. Each is taken by the getter
+/// of its type, or passed over. Getters throw Error where the file has another wire type.
 class Message {
  public:
   /// Throws Error if the file has more messages than any honest one. `place` must outlive this.
@@ -40,7 +40,6 @@ class Message {
 
   bool next();
   std::uint32_t field() const { return field_; }
-  void skip();
 
   std::int64_t integer();  // int64, uint64, int32, enum
   std::int32_t integer32();
@@ -54,7 +53,7 @@ class Message {
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:
-  void require(protozero::pbf_wire_type type) const;
+  void require(protozero::pbf_wire_type type);
   void take(std::uint64_t& left) const;
   template <class F>
   auto guarded(const F& f) const;
@@ -62,6 +61,7 @@ class Message {
   protozero::pbf_reader reader_;
   const Place& place_;
   std::uint32_t field_ = 0;
+  bool taken_ = true;  // what it holds
 };
 
 /// Calls `f` with every element of a repeated field of varints, packed or not.
