@@ -25,6 +25,22 @@ const detail::Codec& required_codec(const detail::EncodedImage& file) {
   file.fail("not an image Lamina reads (", image_formats(), ')', detail::found_content(bytes));
 }
 
+/// What a picture is, and what it takes to decode it.
+struct Look {
+  const detail::Codec& codec;
+  detail::ImageSize size;
+  int orientation;
+  std::uint64_t memory;
+};
+
+Look look_at(const detail::EncodedImage& file, const ImageOptions& options) {
+  const detail::Codec& codec = required_codec(file);
+  const detail::ImageSize size = codec.check(file);
+  const int orientation = options.orientation == Orientation::upright ? detail::exif_orientation(file.bytes()) : 1;
+  const std::uint64_t both = 6 * static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
+  return {codec, size, orientation, orientation == 1 ? size.memory : std::max(size.memory, both)};
+}
+
 }  // namespace
 
 bool is_image(std::span<const std::byte> bytes) { return detail::codec_of(bytes) != nullptr; }
@@ -45,24 +61,20 @@ bool detail::is_named_like_image(const std::string& path) {
 
 Image decode_image(std::span<const std::byte> bytes, std::string_view name, const ImageOptions& options) {
   const detail::EncodedImage file(bytes, name);
-  const std::uint64_t memory = decoding_memory(bytes, name, options);
+  const auto [codec, size, orientation, memory] = look_at(file, options);
   if (memory > options.memory) {
     file.fail("decoding it takes ", memory, " bytes of memory, more than the ", options.memory, " that it may take");
   }
-  const int orientation = options.orientation == Orientation::upright ? detail::exif_orientation(bytes) : 1;
+  const bool on_white = size.alpha && options.transparency == Transparency::on_white;
   try {
-    return detail::oriented(required_codec(file).decode(file, options.transparency), orientation);
+    return detail::oriented(codec.decode(file, size, on_white), orientation);
   } catch (const std::bad_alloc&) {
     file.fail("out of memory: decoding it takes about ", memory, " bytes");
   }
 }
 
 std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view name, const ImageOptions& options) {
-  const detail::EncodedImage file(bytes, name);
-  const detail::ImageSize size = required_codec(file).check(file);
-  const bool turned = options.orientation == Orientation::upright && detail::exif_orientation(bytes) != 1;
-  const std::uint64_t both = 6 * static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
-  return turned ? std::max(size.memory, both) : size.memory;
+  return look_at(detail::EncodedImage(bytes, name), options).memory;
 }
 
 std::vector<std::byte> detail::read_image_file(const std::string& path) {
@@ -132,11 +144,9 @@ ImageSize plain_size(const EncodedImage& file, std::int64_t width, std::int64_t 
   return {static_cast<int>(width), static_cast<int>(height), static_cast<std::uint64_t>(width * height * 3)};
 }
 
-Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t height) {
-  file.require_size(width, height);
-  Image image{static_cast<int>(width), static_cast<int>(height), {}};
-  image.rgb.resize(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3);
-  return image;
+Image blank_image(const ImageSize& size) {
+  return {size.width, size.height,
+          std::vector<std::uint8_t>(3 * static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height))};
 }
 
 void lay_on_white(const std::uint8_t* rgba, std::size_t count, std::uint8_t* rgb) {

@@ -97,7 +97,7 @@ ImageSize check_bmp(const EncodedImage& file) {
   return plain_size(file, bmp.width, bmp.height);
 }
 
-Image decode_bmp(const EncodedImage& file) {
+Image decode_bmp(const EncodedImage& file, const ImageSize& size, bool) {
   const Bmp bmp = read_header(file);
   const auto width = static_cast<std::size_t>(bmp.width);
   const auto height = static_cast<std::size_t>(bmp.height);
@@ -110,7 +110,7 @@ Image decode_bmp(const EncodedImage& file) {
   const Palette palette = indexed ? read_palette(file, bmp) : Palette{};
   const std::array<Channel, 3> masks = indexed ? std::array<Channel, 3>{} : read_masks(file, bmp);
 
-  Image image = blank_image(file, bmp.width, bmp.height);
+  Image image = blank_image(size);
   for (std::size_t y = 0; y < height; ++y) {
     const std::uint8_t* row = file.data(bmp.pixels_at + stride * (bmp.top_down ? y : height - 1 - y), row_bytes);
     std::uint8_t* out = image.rgb.data() + y * width * 3;

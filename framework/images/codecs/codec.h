@@ -50,19 +50,6 @@ class EncodedImage {
   std::string_view name_;
 };
 
-/// All zero; throws Error as `require_size` does.
-Image blank_image(const EncodedImage& file, std::int64_t width, std::int64_t height);
-
-Image decode_bmp(const EncodedImage& file);
-Image decode_tga(const EncodedImage& file);
-Image decode_pnm(const EncodedImage& file);
-Image decode_png(const EncodedImage& file, Transparency transparency = Transparency::ignored);
-Image decode_gif(const EncodedImage& file, Transparency transparency);  // the first frame
-Image decode_jpeg(const EncodedImage& file);                            // these four where their libraries were found
-Image decode_webp(const EncodedImage& file, Transparency transparency);
-Image decode_tiff(const EncodedImage& file, Transparency transparency);
-Image decode_heic(const EncodedImage& file, Transparency transparency);
-
 /// Lays pixels [count, 4], whose last byte is their opacity, on white: [count, 3], rounded as Pillow's `paste` does.
 void lay_on_white(const std::uint8_t* rgba, std::size_t count, std::uint8_t* rgb);
 
@@ -73,6 +60,9 @@ struct ImageSize {
   std::uint64_t memory = 0;  // bytes that decoding takes at its height, the result included
   bool alpha = false;        // whether pixels may be transparent, of formats that can lay them on white
 };
+
+/// All zero.
+Image blank_image(const ImageSize& size);
 
 /// Of a format that is decoded straight into the result. Throws Error as `require_size` does.
 ImageSize plain_size(const EncodedImage& file, std::int64_t width, std::int64_t height);
@@ -91,6 +81,17 @@ ImageSize check_webp(const EncodedImage& file);
 ImageSize check_tiff(const EncodedImage& file);
 ImageSize check_heic(const EncodedImage& file);
 
+/// What the check gave is `size`. `on_white`: where pixels may be transparent, and are to be laid on white.
+Image decode_bmp(const EncodedImage& file, const ImageSize& size, bool on_white);
+Image decode_tga(const EncodedImage& file, const ImageSize& size, bool on_white);
+Image decode_pnm(const EncodedImage& file, const ImageSize& size, bool on_white);
+Image decode_png(const EncodedImage& file, const ImageSize& size, bool on_white);
+Image decode_gif(const EncodedImage& file, const ImageSize& size, bool on_white);   // the first frame
+Image decode_jpeg(const EncodedImage& file, const ImageSize& size, bool on_white);  // these four where their libraries
+Image decode_webp(const EncodedImage& file, const ImageSize& size, bool on_white);  // were found
+Image decode_tiff(const EncodedImage& file, const ImageSize& size, bool on_white);
+Image decode_heic(const EncodedImage& file, const ImageSize& size, bool on_white);
+
 /// PNG files as bytes.
 std::string encode_png(const Image& image);
 
@@ -100,7 +101,7 @@ struct Codec {
   std::string_view extensions;                          // of its files' names: ".jpg.jpeg."
   bool (*recognises)(std::span<const std::byte> head);  // by the first 32 bytes at most
   ImageSize (*check)(const EncodedImage& file);
-  Image (*decode)(const EncodedImage& file, Transparency transparency);
+  Image (*decode)(const EncodedImage& file, const ImageSize& size, bool on_white);
 };
 
 /// The formats of this build. TGA, which has no signature, is the last.

@@ -46,45 +46,33 @@ bool is_tga(Bytes bytes) {
   return (palette || colour || grey) && pixels && !interleaved;
 }
 
-/// Of a format without transparency, or whose transparency nobody asks to see.
-template <Image (*decode)(const EncodedImage&)>
-Image opaque(const EncodedImage& file, Transparency) {
-  return decode(file);
-}
-
 constexpr auto gif = [](Bytes bytes) { return starts(bytes, "GIF87a") || starts(bytes, "GIF89a"); };
 constexpr auto pgm = [](Bytes bytes) { return is_pnm(bytes, '5'); };
 constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
-
-#ifdef LAMINA_WITH_LIBJPEG
-constexpr auto jpeg = [](Bytes bytes) { return starts(bytes, "\xff\xd8\xff"); };
-#endif
-#ifdef LAMINA_WITH_WEBP
-constexpr auto webp = [](Bytes bytes) { return starts(bytes, "RIFF") && starts(bytes, "WEBP", 8); };
-#endif
-#ifdef LAMINA_WITH_HEIF
+// Those below are of formats that a build may be without.
+[[maybe_unused]] constexpr auto jpeg = [](Bytes bytes) { return starts(bytes, "\xff\xd8\xff"); };
+[[maybe_unused]] constexpr auto webp = [](Bytes bytes) { return starts(bytes, "RIFF") && starts(bytes, "WEBP", 8); };
 /// The major brand of what phones write, and of files that leave it to the list behind it.
-constexpr auto heic = [](Bytes bytes) {
+[[maybe_unused]] constexpr auto heic = [](Bytes bytes) {
   return starts(bytes, "ftyphe", 4) || starts(bytes, "ftypmif1", 4) || starts(bytes, "ftypmsf1", 4);
 };
-constexpr auto avif = [](Bytes bytes) { return starts(bytes, "ftypavif", 4) || starts(bytes, "ftypavis", 4); };
-#endif
-#ifdef LAMINA_WITH_TIFF
-constexpr auto tiff = [](Bytes bytes) {
+[[maybe_unused]] constexpr auto avif = [](Bytes bytes) {
+  return starts(bytes, "ftypavif", 4) || starts(bytes, "ftypavis", 4);
+};
+[[maybe_unused]] constexpr auto tiff = [](Bytes bytes) {
   using namespace std::string_view_literals;
   return starts(bytes, "II*\0"sv) || starts(bytes, "MM\0*"sv);
 };
-#endif
 
 constexpr auto table = std::to_array<Codec>({
     {"PNG", ".png.", is_png, check_png, decode_png},
 #ifdef LAMINA_WITH_LIBJPEG
-    {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, opaque<decode_jpeg>},
+    {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, decode_jpeg},
 #endif
     {"GIF", ".gif.", gif, check_gif, decode_gif},
-    {"BMP", ".bmp.", is_bmp, check_bmp, opaque<decode_bmp>},
-    {"PGM", ".pgm.", pgm, check_pnm, opaque<decode_pnm>},
-    {"PPM", ".ppm.", ppm, check_pnm, opaque<decode_pnm>},
+    {"BMP", ".bmp.", is_bmp, check_bmp, decode_bmp},
+    {"PGM", ".pgm.", pgm, check_pnm, decode_pnm},
+    {"PPM", ".ppm.", ppm, check_pnm, decode_pnm},
 #ifdef LAMINA_WITH_WEBP
     {"WebP", ".webp.", webp, check_webp, decode_webp},
 #endif
@@ -95,7 +83,7 @@ constexpr auto table = std::to_array<Codec>({
 #ifdef LAMINA_WITH_TIFF
     {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
 #endif
-    {"TGA", ".tga.", is_tga, check_tga, opaque<decode_tga>},
+    {"TGA", ".tga.", is_tga, check_tga, decode_tga},
 });
 
 }  // namespace

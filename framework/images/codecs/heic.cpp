@@ -78,11 +78,9 @@ ImageSize check_heic(const EncodedImage& file) {
   return guarded(file, [&] { return size_of(open(file).picture.get()); });
 }
 
-Image decode_heic(const EncodedImage& file, Transparency transparency) {
+Image decode_heic(const EncodedImage& file, const ImageSize& size, bool on_white) {
   return guarded(file, [&] {
     const Opened opened = open(file);
-    const ImageSize size = size_of(opened.picture.get());
-    const bool on_white = transparency == Transparency::on_white && size.alpha;
     const Options options(heif_decoding_options_alloc());
     if (options == nullptr) throw std::bad_alloc();
     options->convert_hdr_to_8bit = 1;
@@ -97,7 +95,7 @@ Image decode_heic(const EncodedImage& file, Transparency transparency) {
         heif_image_get_height(decoded, heif_channel_interleaved) != size.height) {
       file.fail("damaged HEIC: it states two sizes");
     }
-    Image image = blank_image(file, size.width, size.height);
+    Image image = blank_image(size);
     const auto width = static_cast<std::size_t>(size.width);
     for (std::uint8_t* out = image.rgb.data(); out != image.rgb.data() + image.rgb.size(); out += 3 * width) {
       if (on_white) {

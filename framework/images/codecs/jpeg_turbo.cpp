@@ -97,9 +97,8 @@ class Decoder {
 
 }  // namespace
 
-Image decode_jpeg(const EncodedImage& file) {
-  const ImageSize size = check_jpeg(file);
-  Image image = blank_image(file, size.width, size.height);
+Image decode_jpeg(const EncodedImage& file, const ImageSize& size, bool) {
+  Image image = blank_image(size);
   std::vector<JSAMPLE> inks(4 * static_cast<std::size_t>(size.width));
   Decoder decoder;
   if (const char* problem = decoder.decode(file, image, inks)) file.fail("damaged JPEG: ", problem);

@@ -48,22 +48,22 @@ ImageSize check_pnm(const EncodedImage& file) {
   return plain_size(file, width, read_number(file, at, "height"));
 }
 
-Image decode_pnm(const EncodedImage& file) {
+Image decode_pnm(const EncodedImage& file, const ImageSize& size, bool) {
   const bool grey = file.u8(1) == '5';
   std::size_t at = 2;
-  const std::int64_t width = read_number(file, at, "width");
-  const std::int64_t height = read_number(file, at, "height");
+  (void)read_number(file, at, "width");
+  (void)read_number(file, at, "height");
   const std::int64_t largest = read_number(file, at, "largest value");
   ++at;  // exactly one white space: the next byte may be a pixel that looks like one
-  file.require_size(width, height);
   if (largest < 1 || largest > 65535) file.fail("damaged: the largest value is ", largest, "; expected 1 to 65535");
 
-  const std::size_t samples = static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * (grey ? 1 : 3);
+  const std::size_t samples =
+      static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) * (grey ? 1 : 3);
   const std::size_t sample_bytes = largest > 255 ? 2 : 1;
   const std::uint8_t* source = file.data(at, samples * sample_bytes);
   const std::vector<std::uint8_t> level = levels(largest, grey);
 
-  Image image = blank_image(file, width, height);
+  Image image = blank_image(size);
   std::uint8_t* out = image.rgb.data();
   for (std::size_t i = 0; i < samples; ++i, source += sample_bytes) {
     const std::uint8_t value = level[sample_bytes == 2 ? std::size_t{source[0]} << 8 | source[1] : source[0]];

@@ -92,7 +92,7 @@ thread_local Blocks* Blocks::current = nullptr;
 namespace lamina::detail {
 namespace {
 
-Image decode(const EncodedImage& file, ImageSize size, std::string_view format, Transparency transparency) {
+Image decode(const EncodedImage& file, const ImageSize& size, std::string_view format, bool on_white) {
   // 8 bytes per pixel at most (16-bit RGBA), doubled once when a PNG carries more than its pixels; the file's own
   // bytes, doubled while they are collected.
   const auto area = static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height);
@@ -101,7 +101,6 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format, 
   // An opaque picture has no fourth channel; asking for one would only cost memory.
   int width = 0, height = 0, channels = 0;
   stbi__g_failure_reason = nullptr;  // of the picture before
-  const bool on_white = transparency == Transparency::on_white && size.alpha;
   const stbi_uc* const pixels = stbi_load_from_memory(file.data(0, file.size()), static_cast<int>(file.size()), &width,
                                                       &height, &channels, on_white ? 4 : 3);
   if (pixels == nullptr) {
@@ -125,12 +124,12 @@ Image decode(const EncodedImage& file, ImageSize size, std::string_view format, 
 
 }  // namespace
 
-Image decode_png(const EncodedImage& file, Transparency transparency) {
-  return decode(file, check_png(file), "PNG", transparency);
+Image decode_png(const EncodedImage& file, const ImageSize& size, bool on_white) {
+  return decode(file, size, "PNG", on_white);
 }
 
-Image decode_gif(const EncodedImage& file, Transparency transparency) {
-  return decode(file, check_gif(file), "GIF", transparency);
+Image decode_gif(const EncodedImage& file, const ImageSize& size, bool on_white) {
+  return decode(file, size, "GIF", on_white);
 }
 
 std::string encode_png(const Image& image) {

@@ -47,18 +47,16 @@ ColourMap read_colour_map(const EncodedImage& file, std::size_t at, std::size_t 
 
 ImageSize check_tga(const EncodedImage& file) { return plain_size(file, file.le16(12), file.le16(14)); }
 
-Image decode_tga(const EncodedImage& file) {
+Image decode_tga(const EncodedImage& file, const ImageSize& size, bool) {
   const std::uint32_t type = file.u8(2) & ~8u;
   const bool run_length = (file.u8(2) & 8) != 0;
   const bool indexed = type == 1;
   const bool grey = type == 3;
-  const auto width = std::size_t{file.le16(12)};
-  const auto height = std::size_t{file.le16(14)};
+  const auto width = static_cast<std::size_t>(size.width), height = static_cast<std::size_t>(size.height);
   const std::uint32_t bits = file.u8(16);
   const std::size_t pixel_bytes = (bits + 7) / 8;
   const bool right_to_left = (file.u8(17) & 0x10) != 0;
   const bool top_down = (file.u8(17) & 0x20) != 0;
-  file.require_size(static_cast<std::int64_t>(width), static_cast<std::int64_t>(height));
 
   std::size_t at = 18 + file.u8(0);
   const std::size_t entry_bytes = indexed ? (file.u8(7) + 7) / 8 : 0;
@@ -69,7 +67,7 @@ Image decode_tga(const EncodedImage& file) {
   const std::size_t pixels = width * height;
   file.require(at + (run_length ? (pixels + 127) / 128 * (1 + pixel_bytes) : pixels * pixel_bytes));
 
-  Image image = blank_image(file, static_cast<std::int64_t>(width), static_cast<std::int64_t>(height));
+  Image image = blank_image(size);
   for (std::size_t done = 0; done < pixels;) {
     std::size_t count = pixels;
     bool repeat = false;

@@ -87,9 +87,8 @@ ImageSize check_tiff(const EncodedImage& file) {
           extra > 0};
 }
 
-Image decode_tiff(const EncodedImage& file, Transparency transparency) {
-  const ImageSize size = check_tiff(file);
-  Image image = blank_image(file, size.width, size.height);
+Image decode_tiff(const EncodedImage& file, const ImageSize& size, bool on_white) {
+  Image image = blank_image(size);
   const std::size_t pixels = image.rgb.size() / 3;
   TiffSource source{file};
   const Tiff tiff = open_tiff(source, most_tiff_memory(pixels));
@@ -102,7 +101,6 @@ Image decode_tiff(const EncodedImage& file, Transparency transparency) {
                                 static_cast<std::uint32_t>(size.height), raster.data(), ORIENTATION_TOPLEFT, 1) == 0) {
     file.fail("damaged TIFF: ", source.problem.data());
   }
-  const bool on_white = transparency == Transparency::on_white && size.alpha;
   std::uint8_t* out = image.rgb.data();
   for (const std::uint32_t pixel : raster) {  // colours are multiplied by their opacity already
     const std::uint32_t white = on_white ? 255 - TIFFGetA(pixel) : 0;

@@ -47,10 +47,8 @@ ImageSize check_webp(const EncodedImage& file) {
   return {features.width, features.height, bytes * pixels, alpha};
 }
 
-Image decode_webp(const EncodedImage& file, Transparency transparency) {
-  const ImageSize size = check_webp(file);
-  const bool on_white = transparency == Transparency::on_white && size.alpha;
-  Image image = blank_image(file, size.width, size.height);
+Image decode_webp(const EncodedImage& file, const ImageSize& size, bool on_white) {
+  Image image = blank_image(size);
   std::vector<std::uint8_t> rgba(on_white ? image.rgb.size() / 3 * 4 : 0);
   std::vector<std::uint8_t>& target = on_white ? rgba : image.rgb;
 
