@@ -37,11 +37,9 @@ Shape required_shape(const NodeSpec& spec, std::string_view op, std::string_view
   return *shape;
 }
 
-std::shared_ptr<Module> make_conv2d(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
+std::shared_ptr<Module> make_conv2d(const NodeSpec& spec, AttributeReader& attributes) {
   const Shape weight = required_shape(spec, "conv2d", "weight", "[out, in / groups, KH, KW]", 4);
   const auto extent = [&](int i) { return static_cast<int>(weight[i]); };
-
   Conv2dOptions options;
   options.stride = attributes.size("stride", 1);
   options.padding = attributes.size("padding", 0);
@@ -54,89 +52,71 @@ std::shared_ptr<Module> make_conv2d(const NodeSpec& spec) {
   options.out = extent(0);
   options.kernel = {extent(2), extent(3)};
   options.bias = spec.parameter_shape("bias").has_value();
-  attributes.finish();
   return std::make_shared<Conv2d>(options);
 }
 
-std::shared_ptr<Module> make_linear(const NodeSpec& spec) {
-  AttributeReader(spec.attributes).finish();
+std::shared_ptr<Module> make_linear(const NodeSpec& spec, AttributeReader&) {
   const Shape weight = required_shape(spec, "linear", "weight", "[out, in]", 2);
   return std::make_shared<Linear>(LinearOptions{.in = static_cast<int>(weight[1]),
                                                 .out = static_cast<int>(weight[0]),
                                                 .bias = spec.parameter_shape("bias").has_value()});
 }
 
-std::shared_ptr<Module> make_batch_norm2d(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
+std::shared_ptr<Module> make_batch_norm2d(const NodeSpec& spec, AttributeReader& attributes) {
   const Shape mean = required_shape(spec, "batch_norm2d", "running_mean", "[channels]", 1);
-  const BatchNorm2dOptions options = {
+  return std::make_shared<BatchNorm2d>(BatchNorm2dOptions{
       .channels = static_cast<int>(mean[0]),
       .eps = attributes.number("eps", 1e-5),
-      .affine = spec.parameter_shape("weight").has_value() || spec.parameter_shape("bias").has_value()};
-  attributes.finish();
-  return std::make_shared<BatchNorm2d>(options);
+      .affine = spec.parameter_shape("weight").has_value() || spec.parameter_shape("bias").has_value()});
 }
 
-std::shared_ptr<Module> make_max_pool2d(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
+std::shared_ptr<Module> make_max_pool2d(const NodeSpec&, AttributeReader& attributes) {
   MaxPool2dOptions options;
   options.kernel = attributes.size("kernel");
   options.stride = attributes.size("stride", options.kernel);
   options.padding = attributes.size("padding", 0);
   options.dilation = attributes.size("dilation", 1);
   options.ceil_mode = attributes.boolean("ceil_mode", false);
-  attributes.finish();
   return std::make_shared<MaxPool2d>(options);
 }
 
-std::shared_ptr<Module> make_avg_pool2d(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
+std::shared_ptr<Module> make_avg_pool2d(const NodeSpec&, AttributeReader& attributes) {
   AvgPool2dOptions options;
   options.kernel = attributes.size("kernel");
   options.stride = attributes.size("stride", options.kernel);
   options.padding = attributes.size("padding", 0);
   options.ceil_mode = attributes.boolean("ceil_mode", false);
   options.count_include_pad = attributes.boolean("count_include_pad", true);
-  attributes.finish();
   return std::make_shared<AvgPool2d>(options);
 }
 
-std::shared_ptr<Module> make_adaptive_avg_pool2d(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
-  const Size2d output = attributes.size("output");
-  attributes.finish();
-  return std::make_shared<AdaptiveAvgPool2d>(output);
+std::shared_ptr<Module> make_adaptive_avg_pool2d(const NodeSpec&, AttributeReader& attributes) {
+  return std::make_shared<AdaptiveAvgPool2d>(attributes.size("output"));
 }
 
-std::shared_ptr<Module> make_local_response_norm(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
+std::shared_ptr<Module> make_local_response_norm(const NodeSpec&, AttributeReader& attributes) {
   LocalResponseNormOptions options;
   options.size = attributes.integer("size", options.size);
   options.alpha = attributes.number("alpha", options.alpha);
   options.beta = attributes.number("beta", options.beta);
   options.k = attributes.number("k", options.k);
-  attributes.finish();
   return std::make_shared<LocalResponseNorm>(options);
 }
 
 /// A module whose one attribute is a dimension.
 template <class M, int fallback>
-std::shared_ptr<Module> make_along(const NodeSpec& spec) {
-  AttributeReader attributes(spec.attributes);
-  const int dim = attributes.integer("dim", fallback);
-  attributes.finish();
-  return std::make_shared<M>(dim);
+std::shared_ptr<Module> make_along(const NodeSpec&, AttributeReader& attributes) {
+  return std::make_shared<M>(attributes.integer("dim", fallback));
 }
 
 template <class M>
-std::shared_ptr<Module> make_plain(const NodeSpec& spec) {
-  AttributeReader(spec.attributes).finish();
+std::shared_ptr<Module> make_plain(const NodeSpec&, AttributeReader&) {
   return std::make_shared<M>();
 }
 
 struct Row {
   std::string_view op;
-  std::shared_ptr<Module> (*make)(const NodeSpec&);
+  std::shared_ptr<Module> (*make)(const NodeSpec&, AttributeReader& attributes);
 };
 
 // A new layer adds its line here.
@@ -180,7 +160,12 @@ std::shared_ptr<Module> made(std::string_view op, const MakeModule& make, const 
 std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
   std::string known;
   for (const Row& row : table) {
-    if (row.op == op) return row.make(spec);
+    if (row.op == op) {
+      AttributeReader attributes(spec.attributes);
+      std::shared_ptr<Module> module = row.make(spec, attributes);
+      attributes.finish();
+      return module;
+    }
     known += (known.empty() ? "" : ", ") + std::string(row.op);
   }
   MakeModule make;
