@@ -9,9 +9,8 @@
 #include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
 #include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/kernel.h"
@@ -29,12 +28,6 @@ constexpr std::size_t least_gemm_workspace = 16u << 10;
 /// Terms that cuBLAS adds one after another at most, as in 5_im2col.cpp.
 constexpr int product_depth = max_chain;
 
-Constant upload(int device, const Tensor& values, DType type) {
-  if (!values.defined()) return {};
-  const Tensor host = values.to(type);
-  return Constant(device, host.raw(), host.bytes());
-}
-
 LinearArguments arguments_of(const LinearProblem& problem, const Preparation& p) {
   return {.storage = storage_type(p.precision),
           .output_type = p.output().format.dtype,
@@ -45,61 +38,40 @@ LinearArguments arguments_of(const LinearProblem& problem, const Preparation& p)
 }
 
 /// Few rows: the weights stream once for every 8 of them. How a sum is cut depends on how many there are at once.
-class Rows final : public Operator {
- public:
-  Rows(const LinearProblem& problem, const Preparation& p)
-      : device_(p.device.device.index),
-        arguments_(arguments_of(problem, p)),
-        at_once_(p.batch_invariant ? 1 : linear_rows_at_once),
-        bias_(upload(device_, problem.bias, DType::f32)) {
-    arguments_.packed = problem.rows == 1 && linear_stream_takes(problem, p);  // to share the copy with more rows
-    // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
-    const auto scaled =
-        arguments_.packed && p.precision == Precision::tf32 ? pack_scaled_linear(problem) : std::nullopt;
-    if (scaled) {
-      weight_ = Constant(device_, scaled->weights.raw(), scaled->weights.bytes());
-      scales_ = Constant(device_, scaled->scales.data(), scaled->scales.size() * sizeof(float));
-    } else {
-      weight_ = arguments_.packed ? upload(device_, pack_linear(problem, p.precision), DType::u8)
-                                  : upload(device_, problem.weight, arguments_.storage);
-    }
-    arguments_.weight = weight_.data();
-    arguments_.scales = scales_.as<float>();
-    arguments_.bias = bias_.as<float>();
+std::unique_ptr<Operator> prepare_rows(const LinearProblem& problem, const Preparation& p) {
+  const std::int64_t at_once = p.batch_invariant ? 1 : linear_rows_at_once;  // of a launch
+  Constants constants(p.device.device.index);
+  LinearArguments a = arguments_of(problem, p);
+  a.packed = problem.rows == 1 && linear_stream_takes(problem, p);  // to share the copy with more rows
+  // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
+  if (const auto scaled = a.packed && p.precision == Precision::tf32 ? pack_scaled_linear(problem) : std::nullopt) {
+    a.weight = constants.add(scaled->weights);
+    a.scales = constants.add(scaled->scales);
+  } else {
+    a.weight = constants.add(a.packed ? pack_linear(problem, p.precision) : problem.weight.to(a.storage));
   }
+  if (problem.bias.defined()) a.bias = static_cast<const float*>(constants.add(problem.bias));
+  const int outputs = linear_block_outputs(std::min(a.rows, at_once), a.out);
+  return detail::make_operator(
+      detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
+                     a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
+                     outputs == 1 ? " output" : " outputs"),
+      {.parameters = constants.bytes()},
+      [=](std::span<const Tensor> inputs, std::span<Tensor> results, const Execution& execution) {
+        const DeviceGuard guard(constants.device());
+        const std::size_t input_row = static_cast<std::size_t>(a.in) * size_of(a.storage),
+                          output_row = static_cast<std::size_t>(a.out) * size_of(a.output_type);
+        for (std::int64_t row = 0; row < a.rows; row += at_once) {
+          LinearArguments part = a;
+          part.input = static_cast<const std::byte*>(inputs[0].raw()) + static_cast<std::size_t>(row) * input_row;
+          part.output = static_cast<std::byte*>(results[0].raw()) + static_cast<std::size_t>(row) * output_row;
+          part.rows = std::min(at_once, a.rows - row);
+          linear_few_rows(part, execution.stream);
+        }
+      });
+}
 
-  std::string description() const override {
-    const LinearArguments& a = arguments_;
-    const int outputs = linear_block_outputs(std::min<std::int64_t>(a.rows, at_once_), a.out);
-    return detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
-                          a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
-                          outputs == 1 ? " output" : " outputs");
-  }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + scales_.bytes(); }
-
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
-    const DeviceGuard guard(device_);
-    const std::size_t input_row = static_cast<std::size_t>(arguments_.in) * size_of(arguments_.storage),
-                      output_row = static_cast<std::size_t>(arguments_.out) * size_of(arguments_.output_type);
-    for (std::int64_t row = 0; row < arguments_.rows; row += at_once_) {
-      LinearArguments part = arguments_;
-      part.input = static_cast<const std::byte*>(inputs[0].raw()) + static_cast<std::size_t>(row) * input_row;
-      part.output = static_cast<std::byte*>(outputs[0].raw()) + static_cast<std::size_t>(row) * output_row;
-      part.rows = std::min<std::int64_t>(at_once_, arguments_.rows - row);
-      linear_few_rows(part, execution.stream);
-    }
-  }
-
- private:
-  int device_;
-  LinearArguments arguments_;
-  std::int64_t at_once_;  // rows of a launch
-  Constant weight_;       // [out, in]
-  Constant bias_;         // [out]
-  Constant scales_;       // [out] of weights in scaled f16, or nothing
-};
-
-/// Rows up to which Rows is the fastest, by measurement (docs/inside/plans.md): on Hopper `stream` takes over early.
+/// Rows up to which `rows` is the fastest, by measurement (docs/inside/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
   if (problem.in > linear_max_terms || p.batch_invariant) return false;
@@ -114,67 +86,48 @@ bool rows_take(const LinearProblem& problem, const Preparation& p) {
 }
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
-class Product final : public Operator {
- public:
-  Product(const LinearProblem& problem, const Preparation& p)
-      : device_(p.device.device.index),
-        precision_(p.precision),
-        arguments_(arguments_of(problem, p)),
-        depth_(arguments_.storage == DType::f32 ? product_depth : problem.in),
-        gemm_bytes_(std::clamp(detail::round_up(p.workspace_limit / 16, alignment), least_gemm_workspace,
-                               usual_gemm_workspace)),
-        cublas_(Cublas::on_device(device_)),
-        weight_(upload(device_, problem.weight, arguments_.storage)),
-        bias_(upload(device_, problem.bias, DType::f32)) {
-    arguments_.bias = bias_.as<float>();
-  }
-
-  std::string description() const override {
-    const std::int64_t parts = detail::ceil_div(arguments_.in, depth_);
-    return detail::concat("cuBLAS in ", name(precision_), ", the sum in ", parts, parts == 1 ? " part" : " parts");
-  }
-  std::size_t workspace_bytes() const override { return alignment + gemm_bytes_; }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
-
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
-    const DeviceGuard guard(device_);
-    auto* aligned = reinterpret_cast<char*>(
-        detail::round_up(reinterpret_cast<std::uintptr_t>(execution.workspace), std::uintptr_t{alignment}));
-    LinearArguments a = arguments_;
-    a.input = inputs[0].raw();
-    a.output = outputs[0].raw();
-    // Row-major output [rows, out] = input [rows, in] * weight' is, column-major as cuBLAS reads memory,
-    // output' [out, rows] = (weight' [in, out])' * input' [in, rows].
-    for (int first = 0; first < a.in; first += depth_) {
-      const std::size_t skipped = static_cast<std::size_t>(first) * size_of(a.storage);
-      cublas_->gemm({.operands = a.storage,
-                     .result = a.output_type,
-                     .m = a.out,
-                     .n = a.rows,
-                     .k = std::min(depth_, a.in - first),
-                     .transpose_a = true,
-                     .a = weight_.as<std::byte>() + skipped,
-                     .lda = a.in,
-                     .b = static_cast<const std::byte*>(a.input) + skipped,
-                     .ldb = a.in,
-                     .beta = first == 0 ? 0.0f : 1.0f,
-                     .c = a.output,
-                     .ldc = a.out},
-                    precision_, aligned, gemm_bytes_, execution.stream);
-    }
-    if (a.bias != nullptr || a.finish.steps > 0) linear_epilogue(a, execution.stream);
-  }
-
- private:
-  int device_;
-  Precision precision_;
-  LinearArguments arguments_;
-  int depth_;  // terms of one product
-  std::size_t gemm_bytes_;
-  std::shared_ptr<Cublas> cublas_;
-  Constant weight_;  // [out, in]
-  Constant bias_;    // [out]
-};
+std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Preparation& p) {
+  Constants constants(p.device.device.index);
+  LinearArguments arguments = arguments_of(problem, p);
+  arguments.weight = constants.add(problem.weight.to(arguments.storage));  // [out, in]
+  if (problem.bias.defined()) arguments.bias = static_cast<const float*>(constants.add(problem.bias));
+  const int depth = arguments.storage == DType::f32 ? product_depth : problem.in;  // terms of one product
+  const std::size_t gemm_bytes =
+      std::clamp(detail::round_up(p.workspace_limit / 16, alignment), least_gemm_workspace, usual_gemm_workspace);
+  const int parts = detail::ceil_div(problem.in, depth);
+  return detail::make_operator(
+      detail::concat("cuBLAS in ", name(p.precision), ", the sum in ", parts, parts == 1 ? " part" : " parts"),
+      {.workspace = alignment + gemm_bytes, .parameters = constants.bytes()},
+      [=, precision = p.precision, cublas = Cublas::on_device(constants.device())](
+          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        const DeviceGuard guard(constants.device());
+        auto* aligned = reinterpret_cast<char*>(
+            detail::round_up(reinterpret_cast<std::uintptr_t>(execution.workspace), std::uintptr_t{alignment}));
+        LinearArguments a = arguments;
+        a.input = inputs[0].raw();
+        a.output = outputs[0].raw();
+        // Row-major output [rows, out] = input [rows, in] * weight' is, column-major as cuBLAS reads memory,
+        // output' [out, rows] = (weight' [in, out])' * input' [in, rows].
+        for (int first = 0; first < a.in; first += depth) {
+          const std::size_t skipped = static_cast<std::size_t>(first) * size_of(a.storage);
+          cublas->gemm({.operands = a.storage,
+                        .result = a.output_type,
+                        .m = a.out,
+                        .n = a.rows,
+                        .k = std::min(depth, a.in - first),
+                        .transpose_a = true,
+                        .a = static_cast<const std::byte*>(a.weight) + skipped,
+                        .lda = a.in,
+                        .b = static_cast<const std::byte*>(a.input) + skipped,
+                        .ldb = a.in,
+                        .beta = first == 0 ? 0.0f : 1.0f,
+                        .c = a.output,
+                        .ldc = a.out},
+                       precision, aligned, gemm_bytes, execution.stream);
+        }
+        if (a.bias != nullptr || a.finish.steps > 0) linear_epilogue(a, execution.stream);
+      });
+}
 
 bool product_takes(const LinearProblem& problem, const Preparation& p) {
   // Which of its kernels cuBLAS takes, and how that adds, follows the number of rows.
@@ -198,11 +151,6 @@ template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Prepara
 std::unique_ptr<Operator> prepare_convolution(const LinearProblem& problem, const Preparation& p) {
   const detail::LinearAsConvolution convolution(problem, p, layout);
   return prepare(convolution.problem, convolution.preparation);
-}
-
-template <class O>
-std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& p) {
-  return std::make_unique<O>(problem, p);
 }
 
 /// Where no bit may depend on the number of rows, the convolutions have all of them: each of the others adds in an
@@ -233,8 +181,8 @@ constexpr Kernel<LinearProblem> table[] = {
      many_rows},
     {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
      convolution_pays<many_rows, preference::implicit_gemm>},
-    {"rows", rows_take, prepare<Rows>, rows_pay},
-    {"cublas", product_takes, prepare<Product>, many_rows},
+    {"rows", rows_take, prepare_rows, rows_pay},
+    {"cublas", product_takes, prepare_product, many_rows},
     {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace

@@ -11,12 +11,10 @@
 #include "lamina/base/math.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream_arguments.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/cuda/tensor_core/tensor_map.h"
 #include "lamina/cuda/tensor_core/weights.h"
-#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda {
 namespace {
@@ -155,78 +153,6 @@ std::optional<ScaledLinear> pack_scaled_linear(const LinearProblem& o) {
   return result;
 }
 
-namespace {
-
-class LinearStream final : public Operator {
- public:
-  LinearStream(const LinearProblem& problem, const Preparation& preparation)
-      : device_(preparation.device.device.index),
-        precision_(preparation.precision),
-        choice_(choose(problem, preparation)) {
-    if (choice_.tiles == 0) lamina::detail::fail("linear: no tile of stream fits what was asked for");
-    const int blocks = packed_blocks(problem);
-    const auto packed = pack_linear(problem, precision_);
-    std::vector<float> biases(static_cast<std::size_t>(blocks * block_outputs));
-    if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
-    weight_ = Constant(device_, packed.raw(), packed.bytes());
-    bias_ = Constant(device_, biases.data(), biases.size() * sizeof(float));
-    args_ = {.weight = weight_.data(),
-             .bias = bias_.as<float>(),
-             .output_type = preparation.output().format.dtype,
-             .relu = problem.epilogue.relu(),
-             .rows = static_cast<int>(problem.rows),
-             .in = problem.in,
-             .out = problem.out,
-             .blocks = blocks,
-             .steps = ceil_div(problem.in, step_terms(precision_)),
-             .stages = choice_.stages,
-             .splits = choice_.splits};
-    reserve_shared_memory(device_, choice_.tile.kernel, max_shared_bytes(preparation.device, choice_.tile));
-  }
-
-  std::string description() const override {
-    return lamina::detail::concat(
-        "stream: weights in ", name(storage_type(precision_)), " by TMA, ", choice_.tile.outputs, " outputs x ",
-        choice_.tile.rows, " rows per block",
-        precision_ == Precision::fp32 ? "" : lamina::detail::concat(" (wgmma, ", name(precision_), ")"),
-        choice_.splits > 1 ? lamina::detail::concat(", over ", choice_.splits, " splits") : std::string(), ", ring of ",
-        choice_.stages, ", ", blocks(), " blocks");
-  }
-  std::size_t workspace_bytes() const override { return 0; }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
-
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
-    const DeviceGuard guard(device_);
-    linear_stream::Arguments args = args_;
-    args.input = inputs[0].raw();
-    args.output = outputs[0].raw();
-    CUtensorMap map = matrix_map({.type = tensor_map_type(storage_type(precision_), precision_ == Precision::tf32),
-                                  .rows = args.rows,
-                                  .columns = args.in,
-                                  .box_rows = choice_.tile.rows,
-                                  .swizzled = choice_.tile.swizzled},
-                                 args.input);
-    void* arguments[] = {&args, &map};
-    launch_kernel(choice_.tile.kernel,
-                  {.grid = dim3(static_cast<unsigned>(blocks())),
-                   .block = dim3(static_cast<unsigned>(choice_.tile.threads)),
-                   .shared_bytes = static_cast<std::size_t>(choice_.tile.shared_bytes(choice_.stages, choice_.splits)),
-                   .cluster = choice_.splits},
-                  execution.stream, arguments);
-  }
-
- private:
-  int blocks() const { return choice_.tiles * choice_.splits; }
-
-  int device_;
-  Precision precision_;
-  Choice choice_;
-  linear_stream::Arguments args_;
-  Constant weight_, bias_;
-};
-
-}  // namespace
-
 bool linear_stream_takes(const LinearProblem& o, const Preparation& p) {
   const DType storage = storage_type(p.precision), output = p.output().format.dtype;
   const int max_rows = p.precision == Precision::fp32 ? 8 : 32;
@@ -236,7 +162,45 @@ bool linear_stream_takes(const LinearProblem& o, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_linear_stream(const LinearProblem& problem, const Preparation& preparation) {
-  return std::make_unique<LinearStream>(problem, preparation);
+  const Precision precision = preparation.precision;
+  const DType storage = storage_type(precision);
+  const Choice choice = choose(problem, preparation);
+  const Tile& tile = choice.tile;
+  if (choice.tiles == 0) lamina::detail::fail("linear: no tile of stream fits what was asked for");
+  const int packed = packed_blocks(problem), blocks = choice.tiles * choice.splits;
+  Constants constants(preparation.device.device.index);
+  const linear_stream::Arguments args = {
+      .weight = constants.add(pack_linear(problem, precision)),
+      .bias = constants.add(padded_biases(problem.bias, std::int64_t{packed} * block_outputs)),
+      .output_type = preparation.output().format.dtype,
+      .relu = problem.epilogue.relu(),
+      .rows = static_cast<int>(problem.rows),
+      .in = problem.in,
+      .out = problem.out,
+      .blocks = packed,
+      .steps = ceil_div(problem.in, step_terms(precision)),
+      .stages = choice.stages,
+      .splits = choice.splits};
+  reserve_shared_memory(constants.device(), tile.kernel, max_shared_bytes(preparation.device, tile));
+  return make_launched(
+      Launched<linear_stream::Arguments>{
+          .description = lamina::detail::concat(
+              "stream: weights in ", name(storage), " by TMA, ", tile.outputs, " outputs x ", tile.rows,
+              " rows per block",
+              precision == Precision::fp32 ? "" : lamina::detail::concat(" (wgmma, ", name(precision), ")"),
+              choice.splits > 1 ? lamina::detail::concat(", over ", choice.splits, " splits") : "", ", ring of ",
+              choice.stages, ", ", blocks, " blocks"),
+          .kernel = tile.kernel,
+          .how = of_blocks(blocks, tile.threads, tile.shared_bytes(choice.stages, choice.splits), choice.splits),
+          .args = args,
+          .constants = std::move(constants)},
+      [input = MatrixMap{.type = tensor_map_type(storage, precision == Precision::tf32),
+                         .rows = problem.rows,
+                         .columns = problem.in,
+                         .box_rows = tile.rows,
+                         .swizzled = tile.swizzled}](const auto& arguments, auto, auto) {
+        return std::tuple(matrix_map(input, arguments.input));
+      });
 }
 
 }  // namespace lamina::cuda

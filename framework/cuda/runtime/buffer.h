@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
+#include <memory>
 
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::cuda {
+
+struct FreeMemory {
+  Device device;
+  void operator()(void* memory) const noexcept { detail::device_free(device, memory); }
+};
 
 /// Device memory that frees itself. Move-only.
 class Buffer {
@@ -13,39 +18,22 @@ class Buffer {
   Buffer() = default;
   /// Throws Error saying how much was asked for and how much was free.
   Buffer(int device, std::size_t bytes)
-      : device_(Device::cuda(device)),
-        data_(bytes == 0 ? nullptr : detail::device_allocate(device_, bytes)),
+      : data_(bytes == 0 ? nullptr : detail::device_allocate(Device::cuda(device), bytes), {Device::cuda(device)}),
         bytes_(bytes) {}
   /// A copy of `bytes` of host memory.
   Buffer(int device, const void* host, std::size_t bytes) : Buffer(device, bytes) {
-    if (bytes != 0) detail::copy_bytes(data_, device_, host, Device::cpu(), bytes);
-  }
-  Buffer(Buffer&& other) noexcept { swap(other); }
-  Buffer& operator=(Buffer&& other) noexcept {
-    Buffer taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Buffer() {
-    if (data_ != nullptr) detail::device_free(device_, data_);
+    if (bytes != 0) detail::copy_bytes(data(), Device::cuda(device), host, Device::cpu(), bytes);
   }
 
-  void* data() const { return data_; }
+  void* data() const { return data_.get(); }
   template <class T>
   T* as() const {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(data());
   }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  void swap(Buffer& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-  }
-
-  Device device_;
-  void* data_ = nullptr;
+  std::unique_ptr<void, FreeMemory> data_;
   std::size_t bytes_ = 0;
 };
 

@@ -34,6 +34,7 @@ class Constants {
     return all_.emplace_back(device_, values.data(), values.size() * sizeof(Value)).template as<Value>();
   }
 
+  const void* add(const Tensor& host) { return all_.emplace_back(device_, host.raw(), host.bytes()).data(); }
   int device() const { return device_; }
   std::size_t bytes() const {
     std::size_t sum = 0;
