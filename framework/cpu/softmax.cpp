@@ -94,16 +94,6 @@ void columns(SoftmaxKind kind, const float* x, float* y, std::int64_t extent, st
   }
 }
 
-/// The first of the largest, the first NaN if there is one.
-void hardmax(const float* x, float* y, std::int64_t extent, std::int64_t pitch) {
-  std::int64_t place = 0;
-  for (std::int64_t i = 1; i < extent; ++i) {
-    const float one = x[i * pitch], best = x[place * pitch];
-    if (one > best || (one != one && best == best)) place = i;
-  }
-  for (std::int64_t i = 0; i < extent; ++i) y[i * pitch] = i == place ? 1.0f : 0.0f;
-}
-
 }  // namespace
 
 void softmax(SoftmaxKind kind, const float* input, float* output, std::int64_t outer, std::int64_t extent,
@@ -113,13 +103,7 @@ void softmax(SoftmaxKind kind, const float* input, float* output, std::int64_t o
     const std::int64_t column = task % pieces * width, count = std::min(width, inner - column);
     const float* const x = input + task / pieces * extent * inner + column;
     float* const y = output + task / pieces * extent * inner + column;
-    if (kind == SoftmaxKind::hardmax) {
-      for (std::int64_t j = 0; j < count; ++j) hardmax(x + j, y + j, extent, inner);
-    } else if (inner == 1) {
-      row(kind, x, y, extent);
-    } else {
-      columns(kind, x, y, extent, inner, count);
-    }
+    inner == 1 ? row(kind, x, y, extent) : columns(kind, x, y, extent, inner, count);
   });
 }
 

@@ -7,8 +7,8 @@
 
 namespace lamina::cpu {
 
-/// Along `extent`: exp(input) / the sum of exp(input), its logarithm, neither of which overflows, or 1 for the first of
-/// the largest and 0 for the others. The output may be the input.
+/// Along `extent`: exp(input) / the sum of exp(input), or its logarithm, neither of which overflows. The output may be
+/// the input.
 void softmax(SoftmaxKind kind,
              const float* input,  // [outer, extent, inner]
              float* output,       // [outer, extent, inner]

@@ -1,4 +1,4 @@
-// Softmax along one dimension of [outer, extent, inner], its logarithm, and the first of the largest.
+// Softmax along one dimension of [outer, extent, inner], and its logarithm.
 //
 // inner = 1 (logits): a block owns one row, its 256 threads take every 256th class, and meet in shared memory (2 KB)
 // for the row's maximum and sum. Rows of up to 512 classes: a warp owns one and holds it in registers. inner > 1: a
@@ -28,23 +28,6 @@ struct Largest {
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
-
-/// A class and its logit, for hardmax. NaN is more than any number; of equals the first is taken.
-struct Candidate {
-  float value;
-  std::int64_t place;
-};
-
-struct First {
-  __device__ Candidate operator()(Candidate a, Candidate b) const {
-    const bool equal = a.value == b.value || (isnan(a.value) && isnan(b.value));
-    if (equal) return a.place <= b.place ? a : b;
-    return a.value > b.value || isnan(a.value) ? a : b;
-  }
-};
-
-/// Of nothing: less than any class.
-__device__ inline Candidate no_candidate() { return {-INFINITY, INT64_MAX}; }
 
 /// The combination of every thread's value, for all threads of the block.
 template <class T, class Combine>
@@ -194,49 +177,13 @@ int column_width(std::int64_t positions, std::int64_t extent) {
   return width;
 }
 
-template <class T>
-__global__ void __launch_bounds__(threads) hardmax_rows_kernel(const T* __restrict__ input,  // [outer, extent]
-                                                               T* __restrict__ output,       // [outer, extent]
-                                                               std::int64_t outer, std::int64_t extent) {
-  __shared__ Candidate shared[threads];
-  let_successor_start();
-  wait_for_predecessor();
-  for (std::int64_t row = blockIdx.x; row < outer; row += gridDim.x) {
-    const T* x = input + row * extent;
-    Candidate best = no_candidate();
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) best = First{}(best, {to_f32(x[i]), i});
-    best = combine_block(best, shared, First{});
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) {
-      output[row * extent + i] = from_f32<T>(i == best.place ? 1.0f : 0.0f);
-    }
-  }
-}
-
-template <class T>
-__global__ void __launch_bounds__(threads)
-    hardmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
-                           T* __restrict__ output,       // [outer, extent, inner]
-                           std::int64_t outer, std::int64_t extent, std::int64_t inner) {
-  let_successor_start();
-  wait_for_predecessor();
-  const std::int64_t step = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t p = std::int64_t{blockIdx.x} * threads + threadIdx.x; p < outer * inner; p += step) {
-    const std::int64_t first = p / inner * extent * inner + p % inner;
-    Candidate best = no_candidate();
-    for (std::int64_t i = 0; i < extent; ++i) best = First{}(best, {to_f32(input[first + i * inner]), i});
-    for (std::int64_t i = 0; i < extent; ++i) {
-      output[first + i * inner] = from_f32<T>(i == best.place ? 1.0f : 0.0f);
-    }
-  }
-}
-
 }  // namespace
 
 void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void* output, std::int64_t outer,
              std::int64_t extent, std::int64_t inner, std::int64_t usual_positions, Stream stream) {
   if (outer == 0 || extent == 0 || inner == 0) return;
   const DeviceGuard guard(device);
-  const bool log = kind == SoftmaxKind::log_softmax, hard = kind == SoftmaxKind::hardmax;
+  const bool log = kind == SoftmaxKind::log_softmax;
   const int width = column_width(usual_positions, extent);
   with_element_type(dtype, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
@@ -245,20 +192,15 @@ void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void*
     const auto launch = [&](auto kernel, unsigned grid, auto... arguments) {
       launch_kernel(kernel, {dim3(grid), dim3(threads)}, stream, in, out, outer, arguments...);
     };
-    const unsigned rows = grid_for(outer, 1), positions = inner == 1 ? 0 : grid_for(outer * inner, threads);
     const unsigned warps = grid_for(outer, threads / warp);
-    if (hard && inner == 1) {
-      launch(hardmax_rows_kernel<T>, rows, extent);
-    } else if (hard) {
-      launch(hardmax_columns_kernel<T>, positions, extent, inner);
-    } else if (inner > 1) {
+    if (inner > 1) {
       launch(softmax_columns_kernel<T>, grid_for(outer * inner, width), extent, inner, width, log);
     } else if (extent <= 8 * warp) {
       launch(softmax_short_rows_kernel<T, 8>, warps, static_cast<int>(extent), log);
     } else if (extent <= held_classes * warp) {
       launch(softmax_short_rows_kernel<T, held_classes>, warps, static_cast<int>(extent), log);
     } else {
-      launch(softmax_rows_kernel<T>, rows, extent, log);
+      launch(softmax_rows_kernel<T>, grid_for(outer, 1), extent, log);
     }
   });
 }

@@ -90,9 +90,8 @@ struct AffineProblem {
   Epilogue epilogue = {};
 };
 
-/// exp(x) / the sum of exp(x) along a dimension of the logical shape; its logarithm; or 1 for the first largest element
-/// and 0 for the others.
-enum class SoftmaxKind { softmax, log_softmax, hardmax };
+/// exp(x) / the sum of exp(x) along a dimension of the logical shape, or its logarithm.
+enum class SoftmaxKind { softmax, log_softmax };
 
 struct SoftmaxProblem {
   static constexpr std::string_view what = "softmax";

@@ -7,9 +7,9 @@
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
 #include "lamina/onnx/call.h"
-#include "lamina/onnx/file/element_type.h"
 #include "lamina/onnx/flatten.h"
 #include "lamina/onnx/refusals.h"
+#include "lamina/ops/element_type.h"
 
 namespace lamina::detail::onnx {
 namespace {

@@ -1,7 +1,6 @@
 #include "lamina/ops/expansion.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "lamina/base/error.h"
@@ -9,6 +8,7 @@
 #include "lamina/layers/concat.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/views.h"
+#include "lamina/ops/element_type.h"
 #include "lamina/ops/parts.h"
 #include "lamina/tensor/visit.h"
 
@@ -93,23 +93,9 @@ int Expansion::reshape(int node, Shape shape) {
 }
 
 DType onnx_dtype(std::string_view op, int number) {
-  constexpr std::array<std::pair<int, DType>, 13> numbers = {{{1, DType::f32},
-                                                              {2, DType::u8},
-                                                              {3, DType::i8},
-                                                              {4, DType::u16},
-                                                              {5, DType::i16},
-                                                              {6, DType::i32},
-                                                              {7, DType::i64},
-                                                              {9, DType::boolean},
-                                                              {10, DType::f16},
-                                                              {11, DType::f64},
-                                                              {12, DType::u32},
-                                                              {13, DType::u64},
-                                                              {16, DType::bf16}}};
-  for (const auto& [known, dtype] : numbers) {
-    if (known == number) return dtype;
-  }
-  fail(op, ": elements of ONNX's type ", number, " are not supported");
+  const ElementType* type = find_element_type(number);
+  if (type != nullptr && type->dtype) return *type->dtype;
+  fail(op, ": Lamina has no element type ", element_type_name(number));
 }
 
 DType compute_type(DType dtype) {

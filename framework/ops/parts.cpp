@@ -1,6 +1,7 @@
 #include "lamina/ops/parts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lamina/base/error.h"
@@ -58,6 +59,14 @@ Picks places_of(const Expansion& e, int axis, std::int64_t begin, std::int64_t l
 
 int constant_of(Expansion& e, const std::vector<double>& values, Shape shape, DType dtype) {
   return e.constant_node(Tensor::from(values, shape).to(dtype));
+}
+
+int places_along(Expansion& e, int axis, int rank, std::int64_t count) {
+  if (count > longest_list) e.refuse("an extent of ", count, " is too large");
+  std::vector<std::int64_t> places(static_cast<std::size_t>(count)), shape(static_cast<std::size_t>(rank), 1);
+  std::iota(places.begin(), places.end(), std::int64_t{0});
+  shape[static_cast<std::size_t>(axis)] = count;
+  return e.constant_node(Tensor::from(places, to_shape(shape)));
 }
 
 std::vector<int> axes_of(const Expansion& e, const std::vector<std::int64_t>& listed, int rank) {

@@ -43,6 +43,9 @@ Picks places_of(const Expansion& e, int axis, std::int64_t begin, std::int64_t l
 /// A number for each element of `shape`, in the type of others.
 int constant_of(Expansion& e, const std::vector<double>& values, Shape shape, DType dtype);
 
+/// The places 0, 1, ... along dimension `axis` of so many, i64, to broadcast over `rank` dimensions.
+int places_along(Expansion& e, int axis, int rank, std::int64_t count);
+
 /// All dimensions that the attribute or operand lists, counted from the front. Throws Error for one that is there
 /// twice.
 std::vector<int> axes_of(const Expansion& e, const std::vector<std::int64_t>& listed, int rank);

@@ -21,18 +21,11 @@ void expect_softmax(SoftmaxKind kind, const Tensor& input, int dim, Device devic
       return static_cast<std::size_t>((column / inner * extent + i) * inner + column % inner);
     };
     double largest = -INFINITY, sum = 0;
-    std::int64_t place = 0;
-    for (std::int64_t i = 0; i < extent; ++i) {
-      largest = std::max(largest, x[at(i)]);
-      const double best = x[at(place)];
-      if (x[at(i)] > best || (std::isnan(x[at(i)]) && !std::isnan(best))) place = i;
-    }
+    for (std::int64_t i = 0; i < extent; ++i) largest = std::max(largest, x[at(i)]);
     for (std::int64_t i = 0; i < extent; ++i) sum += std::exp(x[at(i)] - largest);
     for (std::int64_t i = 0; i < extent; ++i) {
       const double log = x[at(i)] - largest - std::log(sum);
-      const double want = kind == SoftmaxKind::hardmax   ? i == place
-                          : kind == SoftmaxKind::softmax ? std::exp(x[at(i)] - largest) / sum
-                                                         : log;
+      const double want = kind == SoftmaxKind::softmax ? std::exp(x[at(i)] - largest) / sum : log;
       const std::string what = detail::concat("element ", i, " of column ", column, " of ", shape, ", dim ", dim,
                                               ", kind ", static_cast<int>(kind), ", ", input.dtype(), " on ", device);
       if (std::isnan(want)) {
@@ -49,7 +42,7 @@ void expect_softmax(SoftmaxKind kind, const Tensor& input, int dim, Device devic
   }
 }
 
-constexpr SoftmaxKind kinds[] = {SoftmaxKind::softmax, SoftmaxKind::log_softmax, SoftmaxKind::hardmax};
+constexpr SoftmaxKind kinds[] = {SoftmaxKind::softmax, SoftmaxKind::log_softmax};
 
 TEST(Softmax, OfEveryKindAlongEveryDimension) {
   const std::vector<Shape> shapes = {{1},       {7},    {3, 1000},  {2, 3, 5, 7}, {2, 19, 130}, {4, 8, 16, 300},

@@ -166,8 +166,28 @@ TEST(NormOps, SoftmaxOverAnAxisOrAllFromIt) {
                          for (double& value : line) value = std::log(value);
                        }),
                tolerance, "log");
-  const Tensor equal = Tensor::from(std::vector<float>{1, 3, 3, 2}, {1, 4});
-  expect_equal(evaluate(Op("Hardmax"), {equal}), {0, 1, 0, 0}, "the first of equals");
+}
+
+TEST(NormOps, HardmaxIsOneForTheFirstOfTheLargest) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const Tensor lines = Tensor::from(std::vector<float>{1, 3, 3, 2,  //
+                                                       nan, inf, nan, 5, -inf, -inf, -inf, -inf},
+                                    {3, 4});
+  expect_equal(evaluate(Op("Hardmax"), {lines}), {0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, "the first of equals, NaN");
+  const Tensor x = draw_floats({2, 3, 4}, 1);
+  const auto hardmax = [](std::vector<double>& line) {
+    const auto largest = std::ranges::max_element(line) - line.begin();
+    std::ranges::fill(line, 0);
+    line[static_cast<std::size_t>(largest)] = 1;
+  };
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const Tensor from = x.to(dtype);
+    expect_close(evaluate(Op("Hardmax", {{"axis", std::int64_t{1}}}), {from}), x.shape(),
+                 by_line(from.to(DType::f32), 2, 3, 4, hardmax), 0, "axis 1");
+  }
+  expect_close(evaluate(Op("Hardmax", {{"flatten", std::int64_t{1}}}), {x}), x.shape(), by_line(x, 2, 12, 1, hardmax),
+               0, "from 1 by default");
+  EXPECT_EQ(evaluate(Op("Hardmax"), {Tensor({2, 0})}).numel(), 0);
 }
 
 TEST(NormOps, LpNormOfNothingIsNothing) {

@@ -9,8 +9,8 @@
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
 #include "lamina/files/stored_tensor.h"
-#include "lamina/onnx/file/element_type.h"
 #include "lamina/onnx/file/wire.h"
+#include "lamina/ops/element_type.h"
 
 namespace lamina::detail::onnx {
 namespace {

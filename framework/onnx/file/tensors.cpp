@@ -12,7 +12,7 @@
 #include "lamina/base/names.h"
 #include "lamina/files/stored_tensor.h"
 #include "lamina/onnx/file/decode_tensor.h"
-#include "lamina/onnx/file/element_type.h"
+#include "lamina/ops/element_type.h"
 
 namespace lamina::detail::onnx {
 namespace {

@@ -37,10 +37,7 @@ int as_summand(Expansion& e, int mask, std::int64_t positions) {
 /// Of a batch's `lengths` [N] the positions that are there: [N, 1, 1, S].
 int length_summand(Expansion& e, int lengths, std::int64_t batch, std::int64_t positions) {
   if (e.shape(lengths) != Shape{batch}) e.refuse("expected ", batch, " nonpad_kv_seqlen, got ", e.shape(lengths));
-  if (positions > longest_list) e.refuse("too many positions");
-  std::vector<double> places(static_cast<std::size_t>(positions));
-  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<double>(i);
-  const int place = constant_of(e, places, {1, 1, 1, positions}, DType::i64);
+  const int place = places_along(e, 3, 4, positions);
   const int length = e.reshape(e.cast(lengths, DType::i64), {batch, 1, 1, 1});
   return as_summand(e, e.pointwise(Pointwise::greater, {length, place}), positions);
 }

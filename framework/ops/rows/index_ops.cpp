@@ -193,15 +193,13 @@ int one_hot(Expansion& e) {
   const double depth = e.number(1);
   if (!(depth >= 0 && depth <= static_cast<double>(longest_list))) e.refuse("cannot have a depth of ", depth);
   if (e.shape(values) != Shape{2}) e.refuse("expected values [off, on], got ", e.shape(values));
-  std::vector<double> places(static_cast<std::size_t>(depth));
-  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<double>(i);
-  std::vector<std::int64_t> along(static_cast<std::size_t>(rank) + 1, 1), one = extents_of(e.shape(indices));
-  along[static_cast<std::size_t>(axis)] = static_cast<std::int64_t>(places.size());
+  std::vector<std::int64_t> one = extents_of(e.shape(indices));
   one.insert(one.begin() + axis, 1);
-  const int place = constant_of(e, places, to_shape(along), DType::i64);
+  const auto count = static_cast<std::int64_t>(depth);
+  const int place = places_along(e, axis, rank + 1, count);
   const int index = e.reshape(indices, to_shape(one));
   // Negative indices count from the end, others that are outside are nowhere.
-  const int from_end = e.pointwise(Pointwise::add, index, static_cast<double>(places.size()));
+  const int from_end = e.pointwise(Pointwise::add, index, static_cast<double>(count));
   const int hot = e.pointwise(Pointwise::logical_or, {e.pointwise(Pointwise::equal, {index, place}),
                                                       e.pointwise(Pointwise::equal, {from_end, place})});
   return e.pointwise(Pointwise::where, {hot, e.slice(values, 0, 1, 2), e.slice(values, 0, 0, 1)});

@@ -205,9 +205,23 @@ int lrn(Expansion& e) {
   return e.cast(e.reshape(y, e.shape(x)), e.dtype(x));
 }
 
+int softmax(Expansion& e, int x, int axis) { return e.add(Softmax(axis), {x}); }
+
+int log_softmax(Expansion& e, int x, int axis) {
+  return e.solve(SoftmaxProblem{.dim = axis, .kind = SoftmaxKind::log_softmax}, e.shape(x), DType::f32, {x});
+}
+
+/// 1 for the first of the largest along the axis, 0 for the others.
+int hardmax(Expansion& e, int x, int axis) {
+  const std::int64_t extent = e.shape(x)[axis];
+  if (extent == 0) return x;
+  const int largest = e.reduce(Reduction::arg_max, x, {axis}, true);
+  return e.cast(e.pointwise(Pointwise::equal, {largest, places_along(e, axis, e.rank(x), extent)}), DType::f32);
+}
+
 /// `flatten`: as before operator set 13, all from the axis on is one.
-template <SoftmaxKind kind>
-int softmax(Expansion& e) {
+template <int (*along)(Expansion& e, int x, int axis)>
+int of_lines(Expansion& e) {
   const bool flatten = e.attributes().boolean("flatten", false);
   const std::int64_t wanted = e.attributes().long_integer("axis", flatten ? 1 : -1);
   const int operand = e.input(0);
@@ -220,23 +234,20 @@ int softmax(Expansion& e) {
     x = e.reshape(x, {count_of(shape, 0, axis), count_of(shape, axis, rank)});
     axis = 1;
   }
-  const int y = kind == SoftmaxKind::softmax
-                    ? e.add(Softmax(axis), {x})
-                    : e.solve(SoftmaxProblem{.dim = axis, .kind = kind}, e.shape(x), DType::f32, {x});
-  return e.cast(e.reshape(y, shape), e.dtype(operand));
+  return e.cast(e.reshape(along(e, x, axis), shape), e.dtype(operand));
 }
 
 constexpr OpRow norm_rows[] = {{"BatchNormalization", batch_normalization},
                                {"GroupNormalization", group_normalization},
-                               {"Hardmax", softmax<SoftmaxKind::hardmax>},
+                               {"Hardmax", of_lines<hardmax>},
                                {"InstanceNormalization", instance_normalization},
                                {"LRN", lrn},
                                {"LayerNormalization", layer_normalization<true>},
-                               {"LogSoftmax", softmax<SoftmaxKind::log_softmax>},
+                               {"LogSoftmax", of_lines<log_softmax>},
                                {"LpNormalization", lp_normalization},
                                {"MeanVarianceNormalization", mean_variance_normalization},
                                {"RMSNormalization", layer_normalization<false>},
-                               {"Softmax", softmax<SoftmaxKind::softmax>}};
+                               {"Softmax", of_lines<softmax>}};
 
 }  // namespace
 

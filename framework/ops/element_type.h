@@ -7,7 +7,7 @@
 
 #include "lamina/tensor/dtype.h"
 
-namespace lamina::detail::onnx {
+namespace lamina::detail {
 
 /// A row of TensorProto.DataType.
 struct ElementType {
@@ -22,7 +22,4 @@ const ElementType* find_element_type(std::int32_t data_type);
 /// "FLOAT8E4M3FN", or "data_type 99".
 std::string element_type_name(std::int32_t data_type);
 
-/// The number that ONNX gives to a dtype.
-std::int32_t data_type_of(DType dtype);
-
-}  // namespace lamina::detail::onnx
+}  // namespace lamina::detail

@@ -1,10 +1,10 @@
-#include "lamina/onnx/file/element_type.h"
+#include "lamina/ops/element_type.h"
 
 #include <array>
 
 #include "lamina/base/error.h"
 
-namespace lamina::detail::onnx {
+namespace lamina::detail {
 namespace {
 
 // Fields of TensorProto: float_data 4, int32_data 5, string_data 6, int64_data 7, double_data 10, uint64_data 11.
@@ -50,11 +50,4 @@ std::string element_type_name(std::int32_t data_type) {
   return type == nullptr ? concat("data_type ", data_type) : std::string(type->name);
 }
 
-std::int32_t data_type_of(DType dtype) {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].dtype == dtype) return static_cast<std::int32_t>(i);
-  }
-  fail("ONNX has no element type ", dtype);
-}
-
-}  // namespace lamina::detail::onnx
+}  // namespace lamina::detail
