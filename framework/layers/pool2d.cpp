@@ -79,15 +79,17 @@ PoolGeometry window_geometry(std::string_view op, const Shape& input, Size2d ker
   return g;
 }
 
-Shape pooled_shape(const Shape& input, const PoolGeometry& g) {
-  return {input[0], input[1], g.out_height, g.out_width};
-}
-
 std::vector<std::int64_t> pair(Size2d size) { return {size.height, size.width}; }
 
 }  // namespace
 
-MaxPool2d::MaxPool2d(const MaxPool2dOptions& options) : options_(options) {
+Shape Pool2d::output_shape(std::span<const Shape> inputs) const {
+  const Shape& input = detail::lone_input(op(), inputs);
+  const PoolGeometry g = geometry(input);
+  return {input[0], input[1], g.out_height, g.out_width};
+}
+
+MaxPool2d::MaxPool2d(const MaxPool2dOptions& options) : Pool2d(PoolKind::largest), options_(options) {
   if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
   require_window(op(), options_.kernel, options_.stride, options_.padding, options_.dilation);
 }
@@ -106,14 +108,7 @@ Attributes MaxPool2d::attributes() const {
           {"ceil_mode", o.ceil_mode}};
 }
 
-Shape MaxPool2d::output_shape(std::span<const Shape> inputs) const {
-  const Shape& input = detail::lone_input(op(), inputs);
-  return pooled_shape(input, geometry(input));
-}
-
-PoolProblem MaxPool2d::problem(std::span<const Shape> inputs) const { return {PoolKind::largest, geometry(inputs[0])}; }
-
-AvgPool2d::AvgPool2d(const AvgPool2dOptions& options) : options_(options) {
+AvgPool2d::AvgPool2d(const AvgPool2dOptions& options) : Pool2d(PoolKind::average), options_(options) {
   if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
   require_window(op(), options_.kernel, options_.stride, options_.padding, 1);
 }
@@ -134,14 +129,9 @@ Attributes AvgPool2d::attributes() const {
           {"count_include_pad", o.count_include_pad}};
 }
 
-Shape AvgPool2d::output_shape(std::span<const Shape> inputs) const {
-  const Shape& input = detail::lone_input(op(), inputs);
-  return pooled_shape(input, geometry(input));
+AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : Pool2d(PoolKind::adaptive), output_(output) {
+  require_at_least(op(), 1, output, "output");
 }
-
-PoolProblem AvgPool2d::problem(std::span<const Shape> inputs) const { return {PoolKind::average, geometry(inputs[0])}; }
-
-AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : output_(output) { require_at_least(op(), 1, output, "output"); }
 
 PoolGeometry AdaptiveAvgPool2d::geometry(const Shape& input) const {
   PoolGeometry g = window_geometry(op(), input, 1, 1, 0, 1, false);
@@ -156,21 +146,12 @@ PoolGeometry AdaptiveAvgPool2d::geometry(const Shape& input) const {
 
 Attributes AdaptiveAvgPool2d::attributes() const { return {{"output", pair(output_)}}; }
 
-Shape AdaptiveAvgPool2d::output_shape(std::span<const Shape> inputs) const {
-  const Shape& input = detail::lone_input(op(), inputs);
-  return pooled_shape(input, geometry(input));
-}
-
 bool AdaptiveAvgPool2d::is_view(std::span<const Shape> inputs) const {
   return inputs[0][2] == output_.height && inputs[0][3] == output_.width;
 }
 
 bool AdaptiveAvgPool2d::takes(const Preparation& preparation) const {
   return is_view({&preparation.input().shape, 1}) ? preparation.keeps_format() : Layer::takes(preparation);
-}
-
-PoolProblem AdaptiveAvgPool2d::problem(std::span<const Shape> inputs) const {
-  return {PoolKind::adaptive, geometry(inputs[0])};
 }
 
 }  // namespace lamina
