@@ -4,8 +4,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace lamina::detail {
+
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// A file's bytes as memory. The mapping is private: a write to it changes this process's copy of the page and never
 /// the file. Tensors that view it share ownership, so it lives as long as the last of them.

@@ -40,10 +40,6 @@ constexpr std::array<NpyType, 12> npy_types = {{{"b1", DType::boolean},
                                                 {"f4", DType::f32},
                                                 {"f8", DType::f64}}};
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 /// Finds the header's text and where the data begins.
 std::pair<std::string_view, std::size_t> locate_header(std::span<const std::byte> bytes, const std::string& path) {
   if (bytes.size() < prelude) fail(path, ": truncated .npy file of ", bytes.size(), " bytes");
@@ -70,7 +66,7 @@ void read_descr(const std::string& descr, StoredTensor& stored, const std::strin
   if (!code.empty() && code[0] == 'O') {
     fail(path, ": dtype ", quote(descr), " holds pickled Python objects, which Lamina never unpickles");
   }
-  const auto row = std::find_if(npy_types.begin(), npy_types.end(), [&](const NpyType& r) { return r.code == code; });
+  const auto row = std::ranges::find(npy_types, code, &NpyType::code);
   if (row == npy_types.end()) {
     fail(path, ": dtype ", quote(descr), " cannot be read; expected a boolean, integer or float of up to 64 bits");
   }
@@ -154,8 +150,7 @@ Tensor load_npy(const std::filesystem::path& path) {
 }
 
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  const auto row = std::find_if(detail::npy_types.begin(), detail::npy_types.end(),
-                                [&](const detail::NpyType& r) { return r.dtype == tensor.dtype(); });
+  const auto row = std::ranges::find(detail::npy_types, tensor.dtype(), &detail::NpyType::dtype);
   if (!tensor.defined()) detail::fail("cannot write ", path.string(), ": the tensor is undefined");
   if (row == detail::npy_types.end()) {
     detail::fail("cannot write ", path.string(), ": .npy has no ", tensor.dtype(), "; convert it to f32 first");

@@ -59,8 +59,7 @@ std::uint64_t header_length(const MappedFile& file) {
 /// Checks one entry on its own and turns it into a StoredTensor. `data` is the whole data section.
 StoredTensor check_entry(SafetensorsEntry entry, std::span<std::byte> data, const std::string& path) {
   const auto reject = [&](const auto&... parts) { fail(path, ": tensor ", quote(entry.name), ": ", parts...); };
-  const auto row = std::find_if(safetensors_types.begin(), safetensors_types.end(),
-                                [&](const SafetensorsType& r) { return r.name == entry.dtype; });
+  const auto row = std::ranges::find(safetensors_types, entry.dtype, &SafetensorsType::name);
   if (row == safetensors_types.end()) reject("unknown dtype ", quote(entry.dtype));
 
   std::vector<std::int64_t> shape;
@@ -136,7 +135,7 @@ StoredTensors read_safetensors(std::shared_ptr<const MappedFile> file) {
   }
   const auto json = bytes.subspan(prefix_bytes, static_cast<std::size_t>(length));
   const auto data = bytes.subspan(prefix_bytes + static_cast<std::size_t>(length));
-  SafetensorsHeader header = parse_safetensors_header({reinterpret_cast<const char*>(json.data()), json.size()}, path);
+  SafetensorsHeader header = parse_safetensors_header(text_of(json), path);
 
   StoredTensors result;
   result.metadata = std::move(header.metadata);
@@ -159,8 +158,7 @@ void write_safetensors(const std::filesystem::path& path, std::vector<OutputTens
     if (tensor.name == safetensors_metadata_key) {
       fail("cannot write ", path.string(), ": a tensor may not be named ", safetensors_metadata_key);
     }
-    const auto row = std::find_if(safetensors_types.begin(), safetensors_types.end(),
-                                  [&](const auto& r) { return r.dtype == tensor.dtype; });
+    const auto row = std::ranges::find(safetensors_types, tensor.dtype, &SafetensorsType::dtype);
     const std::uint64_t begin = end;
     end += static_cast<std::uint64_t>(tensor.shape.numel()) * size_of(tensor.dtype);
     header.entries.push_back(

@@ -34,15 +34,11 @@ constexpr std::uint16_t zip64_extra = 0x0001;
 constexpr std::uint16_t method_stored = 0;
 constexpr std::uint16_t flag_encrypted = 1;
 
-std::string characters_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 bool looks_like_zip(const MappedFile& file) {
-  const std::string start = characters_of(file.bytes().first(std::min<std::size_t>(4, file.bytes().size())));
-  return start == "PK\3\4" || start == "PK\5\6";  // the latter: an archive of nothing
+  const std::string_view text = text_of(file.bytes());
+  return text.starts_with("PK\3\4") || text.starts_with("PK\5\6");  // the latter: an archive of nothing
 }
 
 std::span<std::byte> ZipArchive::range(std::uint64_t at, std::uint64_t size, std::string_view what) const {
@@ -80,7 +76,7 @@ ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : file_(std::move
     const std::uint64_t extra_bytes = number<std::uint16_t>(at + 30);
     const std::uint64_t record = central_bytes + name_bytes + extra_bytes + number<std::uint16_t>(at + 32);
     if (record > left) fail(file_->path(), ": damaged zip archive: entry ", i, " overruns its directory");
-    const std::string name = characters_of(range(at + central_bytes, name_bytes, "a name"));
+    const std::string name(text_of(range(at + central_bytes, name_bytes, "a name")));
     read_zip64(range(at + central_bytes + name_bytes, extra_bytes, "an extra field"), entry, name);
     if (!entries_.emplace(name, entry).second) {
       fail(file_->path(), ": damaged zip archive: two entries are named ", quote(name));
@@ -193,7 +189,7 @@ std::span<std::byte> ZipArchive::entry(std::string_view name) const {
     fail(file_->path(), ": damaged zip archive: ", what, " has no local header where the directory says");
   }
   const std::uint64_t name_bytes = number<std::uint16_t>(entry.header + 26);
-  const std::string local = characters_of(range(entry.header + local_bytes, name_bytes, what));
+  const std::string_view local = text_of(range(entry.header + local_bytes, name_bytes, what));
   if (local != name) {
     fail(file_->path(), ": damaged zip archive: ", what, " is called ", quote(local), " in its local header");
   }

@@ -25,10 +25,6 @@ constexpr std::int64_t legacy_version = 1001;
 constexpr std::size_t tar_magic_offset = 257;
 constexpr std::string_view tar_magic = "ustar";
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 bool looks_like_tar(const MappedFile& file) {
   const std::string_view text = text_of(file.bytes());
   return text.size() > tar_magic_offset && text.substr(tar_magic_offset).starts_with(tar_magic);

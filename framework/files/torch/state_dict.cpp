@@ -145,8 +145,7 @@ TorchStorage read_torch_storage(const PicklePersistent& persistent, const std::s
   if (key == nullptr) reject("expected a string for its key, got ", kind_of(tuple->items[2]));
   if (key->size() > longest_storage_key) reject("its key ", quote(*key), " is too long");
   if (!numel) reject("expected a number of elements of 0 or more");
-  const auto row =
-      std::find_if(storages.begin(), storages.end(), [&](const StorageRow& r) { return r.class_name == type->name; });
+  const auto row = std::ranges::find(storages, type->name, &StorageRow::class_name);
   if (row == storages.end()) reject("unknown class ", quote(concat(type->module, '.', type->name)));
 
   TorchStorage storage{std::string(*key), std::string(row->dtype_name), row->dtype, row->bytes, 0, 0, 0};
