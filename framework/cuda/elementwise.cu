@@ -160,8 +160,7 @@ void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<c
                std::int64_t count, Stream stream) {
   if (count == 0) return;
   const DeviceGuard guard(device);
-  with_element_type(dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     Interpreter<T> interpreter{};
     for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step_as<float>(step);
     bool aligned = aligned_to_16(output);
@@ -179,8 +178,7 @@ void scale_and_shift(int device, Format format, const Activation& a, const void*
   const DeviceGuard guard(device);
   const std::int64_t run = format.layout == Layout::nhwc ? 1 : a.pixels;
   const bool aligned = aligned_to_16(input) && aligned_to_16(output);
-  with_element_type(format.dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(format.dtype, [&]<class T>(T*) {
     if (run == 1 && aligned && a.channels % Pack<T>::size == 0 && a.size() < std::int64_t{1} << 31) {
       start<T>(input, output, a.size(), true, stream,
                ScaleAndShiftSideBySide{scale, shift, Divider(a.channels), static_cast<std::uint32_t>(a.channels),

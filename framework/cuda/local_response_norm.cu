@@ -46,8 +46,7 @@ void local_response_norm(int device, const LocalResponse& settings, Format forma
   if (count == 0) return;
   const DeviceGuard guard(device);
   const std::int64_t pitch = format.layout == Layout::nhwc ? 1 : settings.pixels;
-  with_element_type(format.dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(format.dtype, [&]<class T>(T*) {
     launch_kernel(local_response_norm_kernel<T>, {dim3(grid_for(count, threads)), dim3(threads)},
                   static_cast<cudaStream_t>(stream), settings, pitch, static_cast<const T*>(input),
                   static_cast<T*>(output));

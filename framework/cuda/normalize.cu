@@ -62,8 +62,7 @@ void normalize(int device, const Activation& a, const void* input, const float* 
   const std::int64_t share = std::clamp<std::int64_t>(once * a.images / enough_blocks, 1, rounds);
   const dim3 grid(grid_for(detail::ceil_div(once, share), 1),
                   static_cast<unsigned>(std::min<std::int64_t>(a.images, 65535)));
-  with_element_type(to.dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(to.dtype, [&]<class T>(T*) {
     launch_kernel(normalize_kernel<T>, {grid, dim3(threads)}, static_cast<cudaStream_t>(stream),
                   static_cast<const std::uint8_t*>(input), table, static_cast<T*>(output), a.images, a.pixels, stride,
                   bgr);

@@ -86,8 +86,7 @@ void start(std::int64_t images, std::int64_t pixels, std::int64_t packs, const T
 
 void global_average(DType dtype, std::int64_t images, std::int64_t pixels, std::int64_t channels, const void* input,
                     void* output, Stream stream) {
-  with_element_type(dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     const auto* in = static_cast<const T*>(input);
     auto* out = static_cast<T*>(output);
     if (channels % Pack<T>::size == 0 && aligned_to_16(input) && aligned_to_16(output)) {

@@ -185,8 +185,7 @@ void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void*
   const DeviceGuard guard(device);
   const bool log = kind == SoftmaxKind::log_softmax;
   const int width = column_width(usual_positions, extent);
-  with_element_type(dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     const auto* in = static_cast<const T*>(input);
     auto* out = static_cast<T*>(output);
     const auto launch = [&](auto kernel, unsigned grid, auto... arguments) {

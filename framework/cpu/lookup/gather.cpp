@@ -48,9 +48,7 @@ void elements(const IndexExtents& e, const T* data, const Index* indices, T* out
 
 void gather(const IndexExtents& e, std::size_t size, DType index_type, const void* data, const void* indices,
             void* output, ThreadPool& pool) {
-  with_index_type(index_type, [&](auto* type) {
-    using Index = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
-    const auto* at = static_cast<const Index*>(indices);
+  with_index_type(index_type, indices, [&](const auto* at) {
     if (e.kind != GatherKind::elements) {
       return slices(e, size, static_cast<const std::byte*>(data), at, static_cast<std::byte*>(output), pool);
     }

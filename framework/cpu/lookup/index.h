@@ -27,10 +27,10 @@ std::int64_t slice_of(const detail::IndexExtents& e, const Index* indices) {
   return slice;
 }
 
-/// Calls f with a null pointer to the type of indices.
+/// Calls f with the indices as what they are.
 template <class F>
-void with_index_type(DType dtype, F&& f) {
-  dtype == DType::i32 ? f(static_cast<const std::int32_t*>(nullptr)) : f(static_cast<const std::int64_t*>(nullptr));
+void with_index_type(DType dtype, const void* indices, F&& f) {
+  dtype == DType::i32 ? f(static_cast<const std::int32_t*>(indices)) : f(static_cast<const std::int64_t*>(indices));
 }
 
 /// Coordinates in row-major order, with the offset of the data that they name but for dimension `dim`.

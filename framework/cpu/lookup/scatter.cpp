@@ -75,12 +75,9 @@ void scatter(const IndexExtents& e, ScatterReduction reduction, DType dtype, DTy
              std::int64_t size, const void* indices, const void* updates, void* output, ThreadPool& pool) {
   if (size == 0) return;
   if (output != data) std::memcpy(output, data, static_cast<std::size_t>(size) * size_of(dtype));
-  with_index_type(index_type, [&](auto* index) {
-    detail::visit(dtype, [&](auto type) {
-      using T = typename decltype(type)::type;
-      const auto* at = static_cast<decltype(index)>(indices);
-      const auto run = e.kind == GatherKind::elements ? scatter_elements<std::remove_cvref_t<decltype(*index)>, T>
-                                                      : scatter_slices<std::remove_cvref_t<decltype(*index)>, T>;
+  with_index_type(index_type, indices, [&]<class Index>(const Index* at) {
+    detail::visit(dtype, [&]<class T>(std::type_identity<T>) {
+      const auto run = e.kind == GatherKind::elements ? scatter_elements<Index, T> : scatter_slices<Index, T>;
       run(e, reduction, at, static_cast<const T*>(updates), static_cast<T*>(output), pool);
     });
   });

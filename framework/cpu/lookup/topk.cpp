@@ -77,8 +77,7 @@ std::size_t topk_workspace(const LineExtents& e, int threads) {
 
 void topk(const TopKProblem& problem, const LineExtents& extents, DType dtype, const void* input, void* output,
           ThreadPool& pool, void* workspace) {
-  detail::visit(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  detail::visit(dtype, [&]<class T>(std::type_identity<T>) {
     lines(problem, extents, static_cast<const T*>(input), output, pool, static_cast<Candidate*>(workspace));
   });
 }

@@ -57,8 +57,7 @@ bool matmul_loops_know(DType dtype) { return dtype == DType::f64 || (!is_float(d
 
 void matmul_loops(DType dtype, const detail::MatMulExtents& extents, const void* a, const void* b, void* c,
                   ThreadPool& pool) {
-  detail::visit(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  detail::visit(dtype, [&]<class T>(std::type_identity<T>) {
     if constexpr (std::is_same_v<T, double> || (std::is_integral_v<T> && !std::is_same_v<T, bool>)) {
       loops(extents, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), pool);
     }

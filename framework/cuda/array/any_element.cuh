@@ -85,8 +85,7 @@ __device__ inline void with_stored_type(DType dtype, F f) {
 /// n neighbours from element `offset` on, in one access of the elements' n-fold alignment (of at most 16 bytes).
 template <int n, class T>
 __device__ inline void load(DType dtype, const void* memory, std::int64_t offset, T (&values)[n]) {
-  with_stored_type(dtype, [&](auto* element) {
-    using E = std::remove_pointer_t<decltype(element)>;
+  with_stored_type(dtype, [&]<class E>(E*) {
     constexpr int size = n * sizeof(E) > 16 ? 16 / static_cast<int>(sizeof(E)) : n;
     const auto* packs = reinterpret_cast<const Pack<E, size>*>(static_cast<const E*>(memory) + offset);
 #pragma unroll
@@ -99,8 +98,7 @@ __device__ inline void load(DType dtype, const void* memory, std::int64_t offset
 }
 template <int n, class T>
 __device__ inline void store(DType dtype, const T (&values)[n], void* memory, std::int64_t offset) {
-  with_stored_type(dtype, [&](auto* element) {
-    using E = std::remove_pointer_t<decltype(element)>;
+  with_stored_type(dtype, [&]<class E>(E*) {
     constexpr int size = n * sizeof(E) > 16 ? 16 / static_cast<int>(sizeof(E)) : n;
     auto* packs = reinterpret_cast<Pack<E, size>*>(static_cast<E*>(memory) + offset);
 #pragma unroll

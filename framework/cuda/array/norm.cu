@@ -138,8 +138,7 @@ void norm(int device, const NormSettings& settings, DType dtype, const void* inp
     channels.way = Channels::Way::narrow;
   }
   const std::int64_t rows = count / settings.length;
-  with_element_type(dtype, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     const auto start = [&](auto kernel, int block, int together) {
       launch_kernel(kernel, {.grid = dim3(grid_for(rows, together)), .block = dim3(static_cast<unsigned>(block))},
                     stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings, channels);

@@ -58,8 +58,7 @@ bool reduce_packs(const ReduceProblem& problem, const detail::ReducePlan& plan, 
   int sharers = 1;
   while (sharers < warp && sharers * 2 <= packs) sharers *= 2;
   const Settings<float> settings = {problem.kind, problem.last, identity_of<float>(problem.kind, dtype)};
-  with_element_type(dtype, [&](auto* element) {
-    using E = std::remove_pointer_t<decltype(element)>;
+  with_element_type(dtype, [&]<class E>(E*) {
     launch_kernel(reduce_packs_kernel<E>,
                   {.grid = dim3(grid_for(plan.outputs, pack_threads / sharers)), .block = dim3(pack_threads)}, stream,
                   static_cast<const Pack<E>*>(input.raw()), output.raw(), output.dtype(), plan.outputs, packs, settings,

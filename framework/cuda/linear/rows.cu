@@ -240,8 +240,7 @@ void linear_few_rows(const LinearArguments& a, Stream stream) {
   static_assert(linear_rows_at_once == 8);
   static_assert(linear_block_outputs(2, 1) == 2 && linear_block_outputs(4, 1) == 4 && linear_block_outputs(8, 1) == 4);
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  with_element_type(a.storage, [&](auto* element) {
-    using T = std::remove_pointer_t<decltype(element)>;
+  with_element_type(a.storage, [&]<class T>(T*) {
     if (a.rows == 1 && linear_block_outputs(1, a.out) == 1) return launch<T, 1, 1, 8, 8>(a, cuda_stream);
     if (a.rows == 1) return launch<T, 1, 4, 2, 8>(a, cuda_stream);
     if (a.rows == 2) return launch<T, 2, 2, 4>(a, cuda_stream);

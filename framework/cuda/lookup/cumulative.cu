@@ -136,10 +136,7 @@ void cumulative(int device, const CumulativeProblem& problem, const LineExtents&
     case DType::f64: return launch<double, double>(problem, e, input, output, stream);
     case DType::i32: return launch<std::int32_t, std::uint32_t>(problem, e, input, output, stream);
     case DType::i64: return launch<long long, unsigned long long>(problem, e, input, output, stream);
-    default:
-      with_element_type(dtype, [&](auto* type) {
-        launch<std::remove_pointer_t<decltype(type)>, double>(problem, e, input, output, stream);
-      });
+    default: with_element_type(dtype, [&]<class T>(T*) { launch<T, double>(problem, e, input, output, stream); });
   }
 }
 

@@ -132,8 +132,7 @@ void grid_sample(int device, const GridSampleProblem& problem, const GridExtents
   const Settings settings = {problem.padding, problem.align_corners};
   const std::int64_t groups = (e.channels + channels_at_once - 1) / channels_at_once;
   const Launch how = {dim3(grid_for(e.images * groups * e.pixels, threads)), dim3(threads)};
-  with_element_type(dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     const auto with_grid = [&]<class G>(const G* places) {
       const auto run = [&](auto kernel) {
         launch_kernel(kernel, how, stream, static_cast<const T*>(input), places, static_cast<T*>(output), e, settings);

@@ -82,8 +82,7 @@ void launch(const ResampleArguments& args, const T* input, T* output, Stream str
 void resample(int device, DType dtype, const ResampleArguments& args, const void* input, void* output, Stream stream) {
   if (args.count == 0) return;
   const DeviceGuard guard(device);
-  with_element_type(dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     const auto* in = static_cast<const T*>(input);
     auto* out = static_cast<T*>(output);
     switch (args.axes) {

@@ -133,8 +133,7 @@ void scatter(int device, const IndexExtents& e, ScatterReduction reduction, DTyp
   if (lines.count == 0 || lines.updates == 0) return;
   const dim3 grid(grid_for(lines.count * lines.parts, threads));
   const Indices at(index_type, indices, fault);
-  detail::visit(dtype, [&](auto type) {
-    using Stored = typename decltype(type)::type;
+  detail::visit(dtype, [&]<class Stored>(std::type_identity<Stored>) {
     const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
       launch_kernel(scatter_kernel<none, T>, {grid, dim3(threads)}, stream, at, static_cast<const T*>(updates),
                     static_cast<T*>(output), reduction, lines, e);

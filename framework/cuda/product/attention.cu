@@ -203,8 +203,7 @@ int attention_shared_bytes(const AttentionExtents& e) {
 }
 
 void attention(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
-  with_element_type(dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     with_tile(e, [&](auto tile) {
       using Tile = decltype(tile);
       launch_attention<T>(attention_kernel<Tile, T>, device, Tile::BR, threads,

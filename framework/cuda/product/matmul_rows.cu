@@ -99,8 +99,7 @@ void matmul_rows(int device, DType dtype, const MatMulExtents& e, const void* a,
                  Stream stream) {
   if (e.batches == 0 || e.m == 0 || e.n == 0) return;
   const DeviceGuard guard(device);
-  with_element_type(dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
+  with_element_type(dtype, [&]<class T>(T*) {
     const bool dots = e.b_term == 1 && e.b_column != 1;
     const std::int64_t work = dots ? (e.batches * e.n + warps - 1) / warps : e.batches * ((e.n + 31) / 32);
     launch_kernel(dots ? matmul_dots_kernel<T> : matmul_columns_kernel<T>, {dim3(grid_for(work, 1)), dim3(threads)},
