@@ -31,12 +31,7 @@ void affine(const AffineKernel::Rows& r) {
       if (r.relu) y = hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::Zero(d), y);
       store_floats(d, y, out + i);
     };
-    // No element twice: the output may be the input.
-    const hn::ScalableTag<float> full;
-    const hn::CappedTag<float, 1> one;
-    std::int64_t i = 0;
-    for (; i + lanes_of(full) <= r.length; i += lanes_of(full)) at(full, i);
-    for (; i < r.length; ++i) at(one, i);
+    each_once(r.length, at);  // the output may be the input
   }
 }
 

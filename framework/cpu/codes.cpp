@@ -18,11 +18,7 @@ namespace lamina::cpu {
 namespace {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
 using Whole = hn::RebindToSigned<Tag>;
-constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 
 /// Fewer than a vector's.
 template <class T>

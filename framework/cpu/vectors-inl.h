@@ -26,6 +26,10 @@ constexpr int lanes_of(D) {
   return static_cast<int>(hn::MaxLanes(D()));
 }
 
+using Tag = hn::ScalableTag<float>;  // of the longest vectors
+using Vector = hn::Vec<Tag>;
+constexpr int lanes = lanes_of(Tag());
+
 /// Between low and high; NaN stays NaN.
 template <class V>
 HWY_INLINE V clamped(V y, V low, V high) {
@@ -53,6 +57,14 @@ HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
   if (count >= lanes_of(four)) return cover(four);
   const hn::CappedTag<float, 1> one;
   for (std::int64_t i = 0; i < count; ++i) body(one, i);
+}
+
+/// The same, each element once: the last ones one by one.
+template <class Body>
+HWY_INLINE void each_once(std::int64_t count, const Body& body) {
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(Tag(), i);
+  for (; i < count; ++i) body(hn::CappedTag<float, 1>(), i);
 }
 
 template <class D>

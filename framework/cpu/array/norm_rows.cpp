@@ -25,13 +25,9 @@ namespace lamina::cpu {
 namespace {
 namespace HWY_NAMESPACE {
 
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr int lanes = lanes_of(Tag());
-
 /// body(d, i, sum index) for all elements, each once: whole vectors, in turns for several sums, and then one by one.
 template <class Body>
-HWY_INLINE void each_once(std::int64_t count, const Body& body) {
+HWY_INLINE void in_turns(std::int64_t count, const Body& body) {
   std::int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     for (int k = 0; k < 4; ++k) body(Tag(), i + k * lanes, k);
@@ -74,11 +70,11 @@ HWY_INLINE Moments moments(const NormRowsKernel::Rows& r, const T* in, float sca
   const auto load = [&](auto d, std::int64_t i) { return hn::Mul(load_floats(d, in + i), hn::Set(d, scale)); };
   if (r.centred) {
     Sums sums;
-    each_once(r.length, [&](auto d, std::int64_t i, int k) { sums.add(d, load(d, i), k); });
+    in_turns(r.length, [&](auto d, std::int64_t i, int k) { sums.add(d, load(d, i), k); });
     m.mean = sums.total() / count;
   }
   Sums differences, squares;
-  each_once(r.length, [&](auto d, std::int64_t i, int k) {
+  in_turns(r.length, [&](auto d, std::int64_t i, int k) {
     const auto x = hn::Sub(load(d, i), hn::Set(d, m.mean));
     differences.add(d, x, k);
     squares.add(d, hn::Mul(x, x), k);
@@ -107,7 +103,7 @@ void norm(const NormRowsKernel::Rows& r) {
         const auto of_channel = [&](auto d, const float* numbers, std::int64_t i) {
           return planes ? hn::Set(d, numbers[channel]) : hn::LoadU(d, numbers + channel + i);
         };
-        each_once(run, [&](auto d, std::int64_t i, int) {
+        in_turns(run, [&](auto d, std::int64_t i, int) {
           const auto x = hn::Mul(load_floats(d, in + first + i), hn::Set(d, m.scale));
           auto y = hn::Mul(hn::Sub(hn::Sub(x, hn::Set(d, m.mean)), hn::Set(d, m.rest)), hn::Set(d, m.factor));
           if (r.scale != nullptr) y = hn::Mul(y, of_channel(d, r.scale, i));

@@ -24,11 +24,6 @@ namespace lamina::cpu {
 namespace {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
-
 // Accumulators and as many weights as there are vectors of filters fill the registers, but for a value: 32 of them, 4 x
 // 6, 3 x 9, 2 x 14; 16 of them, 2 x 6. One vector of filters has no use for more than hide a multiply-add's latency.
 // The most filters a pixel's values are read for, the least is read.

@@ -29,10 +29,6 @@ namespace lamina::cpu {
 namespace {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
 constexpr std::int64_t chain = 32;             // terms, of each lane
 constexpr std::int64_t block = chain * lanes;  // terms, of all
 

@@ -21,9 +21,7 @@ namespace lamina::cpu {
 namespace {
 namespace HWY_NAMESPACE {
 
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr int lanes = lanes_of(Tag()), step_size = 32, half = 16;
+constexpr int step_size = 32, half = 16;
 static_assert(half % lanes == 0, "halves of a step are whole vectors");
 constexpr float lowest = -std::numeric_limits<float>::infinity();
 
@@ -111,14 +109,6 @@ float weigh(const float* scores, std::int64_t seen, std::int64_t count, float sc
   }
   const auto wide = kind == f32 ? weigh_as<float, true> : weigh_as<float, false>;
   return wide(scores, seen, count, scale, static_cast<float*>(weights), step, largest, sum);
-}
-
-/// body(d, i): each element once, the last ones one by one.
-template <class Body>
-HWY_INLINE void each_once(std::int64_t count, const Body& body) {
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) body(Tag(), i);
-  for (; i < count; ++i) body(hn::CappedTag<float, 1>(), i);
 }
 
 void add(float* values, float factor, const float* more, std::int64_t count) {
