@@ -45,6 +45,18 @@ struct alignas(N * sizeof(T)) Pack {
   T values[N];
 };
 
+/// Calls f with a word of `size` bytes, 1, 2, 4, 8 or 16.
+template <class F>
+void with_word(std::size_t size, F&& f) {
+  switch (size) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    case 8: return f(std::uint64_t{});
+    default: return f(Pack<std::uint64_t>{});
+  }
+}
+
 inline bool aligned_to_16(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 /// Calls f with a null pointer to the type that stores `dtype`. Throws Error unless that is f32, f16 or bf16.

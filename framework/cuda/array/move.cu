@@ -121,25 +121,10 @@ int bits_of_turned(std::int64_t turned, std::int64_t inner) {
   return bits(turned) < tile_bits / 2 ? bits(turned) : tile_bits - bits(inner);
 }
 
-struct alignas(16) Sixteen {
-  std::uint64_t words[2];
-};
-
-template <class F>
-void with_size(std::size_t size, F&& f) {
-  switch (size) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    case 8: return f(std::uint64_t{});
-    default: return f(Sixteen{});
-  }
-}
-
 /// `pattern` holds the bits of the smallest element as often as they fit.
 template <class T>
 T filling(std::uint64_t pattern) {
-  if constexpr (std::is_same_v<T, Sixteen>) {
+  if constexpr (std::is_same_v<T, Pack<std::uint64_t>>) {
     return {pattern, pattern};
   } else {
     return static_cast<T>(pattern);
@@ -219,7 +204,7 @@ void Move::run(const Tensor& input, Tensor& output, const Neighbours& neighbours
     source.axes.add(turned || inner ? 1 : axis.extent);
     if (!axis.offsets.empty()) table += axis.extent;
   }
-  with_size(size_, [&]<class T>(T) {
+  with_word(size_, [&]<class T>(T) {
     const auto* from = static_cast<const T*>(input.raw());
     auto* to = static_cast<T*>(output.raw());
     const T fill = filling<T>(plan_.fill);

@@ -55,18 +55,6 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Calls f with a word of `size` bytes, 1, 2, 4, 8 or 16.
-template <class F>
-void with_word(std::size_t size, F&& f) {
-  switch (size) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    case 8: return f(std::uint64_t{});
-    default: return f(Pack<std::uint64_t>{});
-  }
-}
-
 std::size_t largest_word(std::size_t slice, const void* data, const void* output) {
   for (const std::size_t size : {16, 8, 4, 2}) {
     const auto fits = [&](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % size == 0; };
