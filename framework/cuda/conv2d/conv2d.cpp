@@ -36,7 +36,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
     {"direct_padded", ladder::takes, ladder::prepare_padded},
     {"direct", ladder::takes, ladder::prepare_direct},
-    {"int8_stem", stem::takes_codes, stem::prepare_codes, nullptr, false, false, false, codes},
+    {"int8_stem", stem::codes::takes, stem::codes::prepare, nullptr, false, false, false, codes},
     {"int8_depthwise", depthwise::takes_codes, depthwise::prepare_codes, nullptr, false, false, false, codes},
     {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr, true, false, false, codes},
     {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, nullptr, true, false, false, codes}};

@@ -8,10 +8,9 @@
 #include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
 
-namespace lamina::cuda::stem {
+namespace lamina::cuda::stem::codes {
 namespace {
 
-using codes::Arguments;
 using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
@@ -21,8 +20,8 @@ constexpr int max_columns = 128, max_rows = 8;
 int eights(int filters) { return filters % 32 == 0 ? 4 : filters % 16 == 0 ? 2 : 1; }
 
 const void* kernel_for(const ConvGeometry& g, DType input) {
-  return codes::kernel(input == DType::i8, codes::step_count(g.kernel_height, g.kernel_width),
-                       codes::row_pixels(g.kernel_width) == 8, eights(g.out_channels));
+  return kernel(input == DType::i8, step_count(g.kernel_height, g.kernel_width), row_pixels(g.kernel_width) == 8,
+                eights(g.out_channels));
 }
 
 /// All that does not need memory, and the number of blocks. Of as many rows as leave three for each multiprocessor: the
@@ -42,7 +41,7 @@ std::int64_t fill(Arguments& a, const ConvGeometry& g, const Preparation& p) {
   a.tiles_x = ceil_div(g.out_width, max_columns);
   a.columns = round_up(ceil_div(g.out_width, a.tiles_x), 16);
   a.shift = round_up(g.padding_width, 4) - g.padding_width;
-  a.in_columns = round_up(a.shift + (a.columns - 1) * a.stride_width + codes::row_pixels(g.kernel_width), 4);
+  a.in_columns = round_up(a.shift + (a.columns - 1) * a.stride_width + row_pixels(g.kernel_width), 4);
   a.fours = !pixels && g.in_width % 4 == 0 && p.input().alignment % 4 == 0;
   std::int64_t blocks = 0;
   for (a.rows = max_rows;; a.rows /= 2) {
@@ -61,9 +60,9 @@ int shared_bytes(const Arguments& a) { return a.in_rows * a.in_columns * 4; }
 /// Zeros where there are no more channels, or pixels or rows of the window.
 Packed pack(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
-  const int n = eights(g.out_channels), row = codes::row_pixels(g.kernel_width);
-  const int steps = codes::step_count(g.kernel_height, g.kernel_width);
-  Packed packed(std::int64_t{g.out_channels / 8} * steps * codes::fragment_bytes);
+  const int n = eights(g.out_channels), row = row_pixels(g.kernel_width);
+  const int steps = step_count(g.kernel_height, g.kernel_width);
+  Packed packed(std::int64_t{g.out_channels / 8} * steps * fragment_bytes);
   const auto weight = problem.eight.weight.values<std::int8_t>();
   std::size_t from = 0;
   for (int filter = 0; filter < g.out_channels; ++filter) {
@@ -72,10 +71,10 @@ Packed pack(const ConvProblem& problem) {
     for (int c = 0; c < g.in_channels; ++c) {
       for (int kh = 0; kh < g.kernel_height; ++kh) {
         for (int kw = 0; kw < g.kernel_width; ++kw) {
-          const int k = (kh * row + kw) * codes::max_channels + c;
+          const int k = (kh * row + kw) * max_channels + c;
           const FragmentPlace place = fragment_place(1, k % 32, 2 * t + own % 2);
           const int fragment = (slice * steps + k / 32) * n + own / 2;
-          packed.put(fragment * codes::fragment_bytes + place.lane * 8 + place.element, weight[from++]);
+          packed.put(fragment * fragment_bytes + place.lane * 8 + place.element, weight[from++]);
         }
       }
     }
@@ -85,12 +84,11 @@ Packed pack(const ConvProblem& problem) {
 
 }  // namespace
 
-bool takes_codes(const ConvProblem& problem, const Preparation& p) {
+bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   if (p.device.architecture < 80 || !lamina::detail::is_eight_bits_and_table(problem, p) ||
-      problem.eight.zero_point.defined() || g.groups != 1 || g.in_channels > codes::max_channels ||
-      g.dilation_height != 1 || g.dilation_width != 1 || g.out_channels % 8 != 0 ||
-      kernel_for(g, p.input().format.dtype) == nullptr) {
+      problem.eight.zero_point.defined() || g.groups != 1 || g.in_channels > max_channels || g.dilation_height != 1 ||
+      g.dilation_width != 1 || g.out_channels % 8 != 0 || kernel_for(g, p.input().format.dtype) == nullptr) {
     return false;
   }
   const View &in = p.input(), &out = p.output();
@@ -102,7 +100,7 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
          fill(args, g, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
 }
 
-std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& p) {
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const void* const kernel = kernel_for(g, p.input().format.dtype);
   Arguments args;
@@ -120,9 +118,9 @@ std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Prepar
            "int8_stem (mma.sync): ", 8 * eights(g.out_channels), " filters of ", args.rows, " x ", args.columns,
            " pixels per block, ", (shared_bytes(args) + 1023) / 1024, " KB shared memory, ", blocks, " blocks"),
        .kernel = kernel,
-       .how = of_blocks(blocks, codes::threads, shared_bytes(args)),
+       .how = of_blocks(blocks, threads, shared_bytes(args)),
        .args = args,
        .constants = constants});
 }
 
-}  // namespace lamina::cuda::stem
+}  // namespace lamina::cuda::stem::codes

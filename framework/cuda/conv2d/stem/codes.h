@@ -7,13 +7,11 @@
 
 /// First layers in eight bits: windows up to 8 pixels wide over up to four channels, from planes or pixels to
 /// channels-last codes. Compute capability 8.0 and up. See codes.cu.
-namespace lamina::cuda::stem {
+namespace lamina::cuda::stem::codes {
 
-bool takes_codes(const ConvProblem& problem, const Preparation& preparation);
+bool takes(const ConvProblem& problem, const Preparation& preparation);
 /// Throws Error if memory runs out.
-std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation);
-
-namespace codes {
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
 inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int max_channels = 4;      // of the input: a pixel is a word in shared memory
@@ -50,6 +48,4 @@ struct Arguments {
 /// The kernel for windows of so many steps and 8 n filters, and codes of u8 or i8; null if there is none.
 const void* kernel(bool is_signed, int steps, bool wide, int n);
 
-}  // namespace codes
-
-}  // namespace lamina::cuda::stem
+}  // namespace lamina::cuda::stem::codes
