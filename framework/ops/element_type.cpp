@@ -1,5 +1,6 @@
 #include "lamina/ops/element_type.h"
 
+#include <algorithm>
 #include <array>
 
 #include "lamina/base/error.h"
@@ -48,6 +49,12 @@ const ElementType* find_element_type(std::int32_t data_type) {
 std::string element_type_name(std::int32_t data_type) {
   const ElementType* type = find_element_type(data_type);
   return type == nullptr ? concat("data_type ", data_type) : std::string(type->name);
+}
+
+std::int32_t data_type_of(DType dtype) {
+  const auto* row = std::ranges::find(table, dtype, &ElementType::dtype);
+  if (row == table.end()) fail("ONNX has no element type ", dtype);
+  return static_cast<std::int32_t>(row - table.begin());
 }
 
 }  // namespace lamina::detail

@@ -22,4 +22,7 @@ const ElementType* find_element_type(std::int32_t data_type);
 /// "FLOAT8E4M3FN", or "data_type 99".
 std::string element_type_name(std::int32_t data_type);
 
+/// ONNX's number of a type. Throws Error if it has none.
+std::int32_t data_type_of(DType dtype);
+
 }  // namespace lamina::detail

@@ -104,9 +104,9 @@ class Equalizer {
     for (const int i : group) {
       if (const double own = bound_of(draft_, draft_.at(i)); own > 0) bound = std::min(bound, own);
       // What a Clip reads is not what is stored.
-      const bool cut = std::ranges::any_of(readers[static_cast<std::size_t>(i)],
-                                           [&](int reader) { return bound_of(draft_, draft_.at(reader)) > 0; });
-      for (std::size_t c = 0; c < count && !cut; ++c)
+      const bool is_cut = std::ranges::any_of(readers[static_cast<std::size_t>(i)],
+                                              [&](int reader) { return bound_of(draft_, draft_.at(reader)) > 0; });
+      for (std::size_t c = 0; c < count && !is_cut; ++c)
         most[c] = std::max(most[c], static_cast<double>(observed_[static_cast<std::size_t>(i)].most[c]));
       for (const int reader : readers[static_cast<std::size_t>(i)]) {
         if (!draft_.at(reader).product || draft_.at(reader).product->in() == 1) continue;

@@ -5,8 +5,8 @@
 
 #include "lamina/base/atomic_file.h"
 #include "lamina/base/error.h"
-#include "lamina/onnx/file/element_type.h"
 #include "lamina/onnx/onnx.h"
+#include "lamina/ops/element_type.h"
 #include "lamina/ops/op.h"
 
 namespace lamina {
@@ -96,7 +96,7 @@ void put_node(pbf_writer& graph, const Graph& network, const Graph::Node& node) 
 void put_constant(pbf_writer& graph, const std::string& name, const Tensor& value) {
   put(graph, 5, [&](pbf_writer& t) {
     for (const std::int64_t extent : value.shape()) t.add_int64(1, extent);
-    t.add_int32(2, detail::onnx::data_type_of(value.dtype())), t.add_string(8, name);
+    t.add_int32(2, detail::data_type_of(value.dtype())), t.add_string(8, name);
     t.add_bytes(9, static_cast<const char*>(value.raw()), value.bytes());
   });
 }
@@ -107,7 +107,7 @@ void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node
     v.add_string(1, node.name);
     put(v, 2, [&](pbf_writer& type) {
       put(type, 1, [&](pbf_writer& tensor) {
-        tensor.add_int32(1, detail::onnx::data_type_of(node.dtype));
+        tensor.add_int32(1, detail::data_type_of(node.dtype));
         if (node.module != nullptr) return;
         put(tensor, 2, [&](pbf_writer& shape) {
           int place = 0;

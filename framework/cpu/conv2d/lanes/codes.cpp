@@ -53,7 +53,8 @@ void LanesConv::finish_codes(LanesTile t, std::byte* output, std::int32_t* sums)
   if (kernel_.finishes) {
     const std::ptrdiff_t block = t.blocks - blocks_.data();
     t.end = &codes_->end;
-    t.offset = codes_->offset.data() + block * kernel_.channels, t.factor = codes_->factor.data() + block * kernel_.channels;
+    t.offset = codes_->offset.data() + block * kernel_.channels,
+    t.factor = codes_->factor.data() + block * kernel_.channels;
     return run_(t);
   }
   const std::int64_t first = t.blocks[0].output, last = t.blocks[t.count - 1].output + t.channels;
