@@ -12,8 +12,7 @@ namespace lamina::cpu {
 
 using detail::SumsEnd;
 
-/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole
-/// pairs of vectors.
+/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole vectors.
 struct Sums {
   const std::int32_t* sums = nullptr;  ///< [count, row]
   std::int64_t row = 0;
@@ -35,12 +34,11 @@ struct TwoCodes {
   Quantization first_codes = {}, second_codes = {}, codes = {};
   const void* first = nullptr;
   const void* second = nullptr;     ///< of as many elements, or
-  const float* repeated = nullptr;  ///< what it stands for, [period] and once more up to 4 vectors, from `phase` on
+  const float* repeated = nullptr;  ///< what it stands for, [period] and once more up to a vector, from `phase` on
   std::int64_t period = 0, phase = 0;
   void* output = nullptr;
   std::int64_t count = 0;
 };
-inline bool is_ordinary(const Quantization& codes) { return codes.scale > 1e-15f && codes.scale < 1e15f; }
 
 /// Compiled for one instruction set.
 struct CodesKernel {
@@ -50,7 +48,7 @@ struct CodesKernel {
   /// clamp(round(x / scale) + zero_point), NaN to the lowest.
   void (*write)(DType type, const float* from, const Quantization& codes, void* to, std::int64_t count);
   void (*finish)(const SumsEnd& end, const Sums& sums);
-  void (*combine)(const TwoCodes& task) = nullptr;  ///< null: read, and write
+  void (*combine)(const TwoCodes& task);
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.

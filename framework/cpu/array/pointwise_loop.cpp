@@ -49,8 +49,8 @@ PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation&
 /// by side.
 void PointwiseLoop::find_two_codes(const Preparation& p) {
   const PointwiseChain& chain = problem_.chain;
-  const auto known = [](const View& view) { return detail::is_code(view) && is_ordinary(view.quantization); };
-  if (codes_->combine == nullptr || p.inputs.size() != 2 || chain.size() > 2 || chain[0].operand != 1) return;
+  const auto known = [](const View& view) { return detail::is_code(view) && view.quantization.scale < 1e15f; };
+  if (p.inputs.size() != 2 || chain.size() > 2 || chain[0].operand != 1) return;
   if (!std::ranges::all_of(p.inputs, known) || !known(p.output())) return;
   const bool product = chain[0].function == Pointwise::mul;
   const auto bounds = chain.size() == 1 ? detail::Bounds() : detail::clamp_of(chain[1]);

@@ -14,7 +14,7 @@ void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   std::memset(zeros_.raw(), static_cast<std::uint8_t>(zero), zeros_.bytes());
   if (kernel_.finishes) return pack_fours(problem, p);
   const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
-  const auto all = static_cast<std::size_t>(g_.out_channels + 2 * kernel_.channels);  // read in pairs of vectors
+  const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
   std::ranges::copy(end.bias, codes_->offset.begin());
@@ -59,7 +59,7 @@ void LanesConv::finish_codes(LanesTile t, std::byte* output, std::int32_t* sums)
   }
   const std::int64_t first = t.blocks[0].output, last = t.blocks[t.count - 1].output + t.channels;
   t.whole = sums;
-  t.whole_row = g_.out_channels + 2 * kernel_.channels;
+  t.whole_row = g_.out_channels + kernel_.channels;
   run_(t);
   codes_->kernel->finish(codes_->end, {.sums = sums,
                                        .row = t.whole_row,

@@ -104,7 +104,7 @@ std::size_t LanesConv::pointer_bytes() const {
 }
 
 std::size_t LanesConv::tile_floats() const {
-  const int channels = is_code(input_) ? round_up(g_.out_channels + 2 * kernel_.channels, 16) : kernel_.channels;
+  const int channels = is_code(input_) ? round_up(g_.out_channels + kernel_.channels, 16) : kernel_.channels;
   return static_cast<std::size_t>(round_up(kernel_.positions * channels, 16));
 }
 
