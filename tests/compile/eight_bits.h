@@ -1,11 +1,14 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
 #include "lamina/graph/graph.h"
 #include "lamina/ops/op.h"
 #include "support/problem_data.h"
+#include "support/run_problem.h"
 
 /// Graphs of quantised values.
 namespace lamina::test {
@@ -41,5 +44,26 @@ struct Build {
     return op("DequantizeLinear", {x, constant(scalar(scale)), constant(code(zero, dtype))});
   }
 };
+
+/// Calls check(what the plan on that device gives, its steps) for each device that is here.
+template <class Check>
+void on_each(const Graph& graph, const Tensor& x, std::string_view step, const Check& check) {
+  for (const Device device : devices_here()) {
+    const CompileOptions options = {.device = device, .batch = x.shape()[0]};
+    const std::string summary = graph.plan_summary(options);
+    EXPECT_NE(summary.find(step), std::string::npos) << summary;
+    Plan plan = graph.compile(options);
+    check(plan.run(x).to(Device::cpu()), summary);
+  }
+}
+
+/// What needs no product has the very bits of its parts on a CPU, and a GPU has them too.
+inline void expect_as_unfused(Build& build, Value y, const Tensor& x, std::string_view step) {
+  build.graph.output(y);
+  Plan parts = build.graph.compile({.batch = 2, .keep_all = true});
+  const std::vector<std::int64_t> expected = whole(parts.run(x));
+  on_each(build.graph, x, step,
+          [&](const Tensor& codes, const std::string& summary) { EXPECT_EQ(whole(codes), expected) << summary; });
+}
 
 }  // namespace lamina::test

@@ -11,27 +11,6 @@
 namespace lamina::test {
 namespace {
 
-/// Calls check(what the plan on that device gives, its steps) for each device that is here.
-template <class Check>
-void on_each(const Graph& graph, const Tensor& x, std::string_view step, const Check& check) {
-  for (const Device device : devices_here()) {
-    const CompileOptions options = {.device = device, .batch = x.shape()[0]};
-    const std::string summary = graph.plan_summary(options);
-    EXPECT_NE(summary.find(step), std::string::npos) << summary;
-    Plan plan = graph.compile(options);
-    check(plan.run(x).to(Device::cpu()), summary);
-  }
-}
-
-/// What needs no product has the very bits of its parts on a CPU, and a GPU has them too.
-void expect_as_unfused(Build& build, Value y, const Tensor& x, std::string_view step) {
-  build.graph.output(y);
-  Plan parts = build.graph.compile({.batch = 2, .keep_all = true});
-  const std::vector<std::int64_t> expected = whole(parts.run(x));
-  on_each(build.graph, x, step,
-          [&](const Tensor& codes, const std::string& summary) { EXPECT_EQ(whole(codes), expected) << summary; });
-}
-
 TEST(EightBitsOf, Functions) {
   for (const char* const function : {"Sigmoid", "HardSwish", "Relu", "Tanh", "LeakyRelu", "Exp", "Neg"}) {
     Build build;
@@ -73,42 +52,6 @@ TEST(EightBitsOf, Sums) {
   const Value a = build.dequantize(input, 0.04f, -7, DType::i8), b = build.dequantize(input, 0.013f, 11, DType::i8);
   const Value y = build.op("Relu", {build.op("Add", {a, build.op("Neg", {b})})});
   expect_as_unfused(build, build.quantize(y, 0.02f, -5, DType::i8), x, "elementwise");
-}
-
-/// A factor or an addend for each channel, channels last, of more and fewer channels than vectors have lanes.
-TEST(EightBitsOf, ChannelsTimesFactors) {
-  for (const DType dtype : {DType::u8, DType::i8}) {
-    for (const int channels : {3, 37, 64, 200}) {
-      for (const char* const function : {"Mul", "Add"}) {
-        Build build;
-        const std::int64_t zero = dtype == DType::u8 ? 120 : -7;
-        const Value input = build.graph.input("x", {batch, channels, 9, 8}, dtype);
-        const Value x = build.dequantize(input, 0.04f, zero, dtype);
-        const auto largest = [&](std::vector<std::int64_t> window) {
-          const Value y = build.op("MaxPool", {x}, {{"kernel_shape", std::move(window)}});
-          return build.dequantize(build.quantize(y, 0.04f, zero, dtype), 0.04f, zero, dtype);
-        };
-        const Value y = build.op(function, {largest({2, 2}), largest({9, 8})});
-        const Value clipped = build.op("Clip", {y, build.constant(scalar(-1.1f)), build.constant(scalar(5))});
-        expect_as_unfused(build, build.quantize(clipped, 0.031f, zero + 2, dtype),
-                          random_codes({2, channels, 9, 8}, dtype, 1), "elementwise");
-      }
-    }
-  }
-}
-
-/// The rows of a value of rank 4 are its last dimension, however images of that shape would be stored. Scales are
-/// powers of two: sums of f32 are exact.
-TEST(EightBitsOf, ProductsOfRankFour) {
-  Build build;
-  const Value input = build.graph.input("x", {batch, 5, 6, 12}, DType::u8);
-  const Value weight = build.constant(random_codes({12, 20}, DType::i8, 2));
-  const Value sum = build.op(
-      "MatMul", {build.dequantize(input, 0x1p-5f, 100, DType::u8), build.dequantize(weight, 0x1p-7f, 0, DType::i8)});
-  const Value y = build.dequantize(build.quantize(sum, 0x1p-2f, 128, DType::u8), 0x1p-2f, 128, DType::u8);
-  const Value added = build.op("Add", {y, build.constant(Tensor::from(std::vector<float>(20, 0.5f), {20}))});
-  expect_as_unfused(build, build.quantize(added, 0x1p-2f, 120, DType::u8), random_codes({2, 5, 6, 12}, DType::u8, 1),
-                    "int8: ");
 }
 
 TEST(EightBitsOf, LargestOfWindows) {

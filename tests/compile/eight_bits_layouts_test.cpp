@@ -1,0 +1,45 @@
+// Values in eight bits that are stored channels last, or are not.
+
+#include "compile/eight_bits.h"
+
+namespace lamina::test {
+namespace {
+
+/// A factor or an addend for each channel, channels last, of more and fewer channels than vectors have lanes.
+TEST(EightBitsOf, ChannelsTimesFactors) {
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    for (const int channels : {3, 37, 64, 200}) {
+      for (const char* const function : {"Mul", "Add"}) {
+        Build build;
+        const std::int64_t zero = dtype == DType::u8 ? 120 : -7;
+        const Value input = build.graph.input("x", {batch, channels, 9, 8}, dtype);
+        const Value x = build.dequantize(input, 0.04f, zero, dtype);
+        const auto largest = [&](std::vector<std::int64_t> window) {
+          const Value y = build.op("MaxPool", {x}, {{"kernel_shape", std::move(window)}});
+          return build.dequantize(build.quantize(y, 0.04f, zero, dtype), 0.04f, zero, dtype);
+        };
+        const Value y = build.op(function, {largest({2, 2}), largest({9, 8})});
+        const Value clipped = build.op("Clip", {y, build.constant(scalar(-1.1f)), build.constant(scalar(5))});
+        expect_as_unfused(build, build.quantize(clipped, 0.031f, zero + 2, dtype),
+                          random_codes({2, channels, 9, 8}, dtype, 1), "elementwise");
+      }
+    }
+  }
+}
+
+/// The rows of a value of rank 4 are its last dimension, however images of that shape would be stored. Scales are
+/// powers of two: sums of f32 are exact.
+TEST(EightBitsOf, ProductsOfRankFour) {
+  Build build;
+  const Value input = build.graph.input("x", {batch, 5, 6, 12}, DType::u8);
+  const Value weight = build.constant(random_codes({12, 20}, DType::i8, 2));
+  const Value sum = build.op(
+      "MatMul", {build.dequantize(input, 0x1p-5f, 100, DType::u8), build.dequantize(weight, 0x1p-7f, 0, DType::i8)});
+  const Value y = build.dequantize(build.quantize(sum, 0x1p-2f, 128, DType::u8), 0x1p-2f, 128, DType::u8);
+  const Value added = build.op("Add", {y, build.constant(Tensor::from(std::vector<float>(20, 0.5f), {20}))});
+  expect_as_unfused(build, build.quantize(added, 0x1p-2f, 120, DType::u8), random_codes({2, 5, 6, 12}, DType::u8, 1),
+                    "int8: ");
+}
+
+}  // namespace
+}  // namespace lamina::test
