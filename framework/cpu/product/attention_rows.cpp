@@ -76,21 +76,27 @@ float weigh_as(const float* scores, std::int64_t seen, std::int64_t count, float
   const float unit = exact || std::abs(largest_here) > max_finite ? 1.0f : log2_e;
   const Vector base = hn::Set(d, largest_here * unit);
   Vector totals[2] = {hn::Zero(d), hn::Zero(d)};
-  const auto weigh_step = [&](const float* from, Vector times, T* to) HWY_ATTR {
+  // A product that is not rounded is off the largest, which was, by up to hundreds if that is large.
+  const bool rounds = std::abs(largest_here) > 16384.0f;
+  const auto weigh_step = [&](const float* from, float by, T* to) HWY_ATTR {
+    const Vector plain = hn::Set(d, by), times = hn::Set(d, by * unit);
+    const auto power = [&](const float* at) HWY_ATTR {
+      if (!rounds) return hn::MulSub(hn::LoadU(d, at), times, base);
+      return hn::Mul(hn::Sub(hn::Mul(hn::LoadU(d, at), plain), hn::Set(d, largest_here)), hn::Set(d, unit));
+    };
 #pragma GCC unroll 8
     for (int i = 0; i < half; i += lanes) {
-      const Vector first = weight_of<exact>(hn::MulSub(hn::LoadU(d, from + i), times, base));
-      const Vector second = weight_of<exact>(hn::MulSub(hn::LoadU(d, from + half + i), times, base));
+      const Vector first = weight_of<exact>(power(from + i)), second = weight_of<exact>(power(from + half + i));
       totals[0] = hn::Add(totals[0], first), totals[1] = hn::Add(totals[1], second);
       store_weights(first, second, to, i);
     }
   };
   for (std::int64_t i = 0; i < whole; i += step_size, weights += step) {
-    weigh_step(scores + i, hn::Set(d, scale * unit), weights);
+    weigh_step(scores + i, scale, weights);
   }
   std::int64_t done = whole;
   if (done < seen) {
-    weigh_step(rest, hn::Set(d, unit), weights);
+    weigh_step(rest, 1.0f, weights);
     weights += step, done += step_size;
   }
   for (; done < count; done += step_size, weights += step) std::fill_n(weights, step_size, T());

@@ -4,6 +4,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 #include "support/problem_data.h"
+#include "support/run_problem.h"
 
 namespace lamina::cpu::bf16 {
 namespace {
@@ -153,6 +154,26 @@ TEST_P(CpuBf16Attention, ThreadsDoNotChangeABit) {
 
 INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16Attention, testing::ValuesIn(test::all_bf16_engines()),
                          [](const auto& engine) { return test::title(engine.param); });
+
+/// Scores so large that what the largest of them was rounded by is hundreds.
+TEST(Bf16Attention, ScoresOfAnySizeWeighAtMostOne) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    for (const float magnitude : {1e3f, 1e5f, 1e9f}) {
+      std::vector<Tensor> inputs;
+      for (unsigned i = 0; i < 3; ++i) {
+        std::vector<float> values(2 * 16 * 20);
+        for (std::size_t j = 0; j < values.size(); ++j) values[j] = magnitude * std::sin(static_cast<float>(7 * j + i));
+        inputs.push_back(Tensor::from(values, {1, 2, 16, 20}).to(dtype));
+      }
+      const test::RunOptions options = {.precision = dtype == DType::bf16 ? Precision::bf16 : Precision::fp32};
+      const Tensor y =
+          test::run_problem(AttentionProblem{.scale = 0.3}, inputs, inputs[0].shape(), dtype, Device::cpu(), options);
+      const std::vector<double> v = test::doubles(inputs[2]), found = test::doubles(y);
+      const auto [low, high] = std::ranges::minmax(v);
+      for (const double value : found) ASSERT_TRUE(value >= 1.01 * low && value <= 1.01 * high) << value;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace lamina::cpu::bf16
