@@ -224,7 +224,10 @@ std::unique_ptr<Operator> prepare_pair(DType type, const ConvPairProblem& proble
                      .stride = g.stride_height,
                      .padding = g.padding_height,
                      .dilation = g.dilation_height};
-  const auto lanes = std::make_shared<const LanesConv>(problem.second, type, p);
+  const View map = output_of(problem.first.geometry, type);
+  Preparation behind = p;
+  behind.inputs = {&map, 1};
+  const auto lanes = std::make_shared<const LanesConv>(problem.second, type, behind);
   second.workspace = lanes->workspace_bytes();
   second.parameters = lanes->parameters();
   second.description = lanes->description();

@@ -19,6 +19,12 @@ bool lanes(const ConvProblem& problem, const Preparation& p) {
   return problem.geometry.group_out_channels() <= (p.device.instructions == InstructionSet::avx512 ? 8 : 4);
 }
 
+/// Of a depthwise layer's tile all but a 32nd is zeros: rather are planes turned.
+bool bf16_tiles(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return g.groups == 1 || g.group_in_channels() > 1 || p.input().format.layout == Layout::nhwc;
+}
+
 /// What stays in the last cache between the two costs less than rows that are computed twice.
 bool pair(const ConvPairProblem& problem, const Preparation&) {
   return problem.first.geometry.output_size() * static_cast<std::int64_t>(sizeof(float)) > 6 << 20;

@@ -54,7 +54,9 @@ LanesConv::LanesConv(const ConvProblem& problem, DType input, const Preparation&
       kernel_(kernel_of(problem, input, p)),
       moves_(bf16::moves_of(p.device.instructions, true)),
       epilogue_(row_epilogue(problem.epilogue, p.device)),
-      adds_(problem.epilogue.reads_operands()) {
+      adds_(problem.epilogue.reads_operands()),
+      from_(p.input().pixel_pitch()),
+      to_(p.output().pixel_pitch()) {
   const bool rounding = kernel_.run_rounding != nullptr && supports_avx512_bf16();
   run_ = !depthwise() ? kernel_.run_grouped : rounding ? kernel_.run_rounding : kernel_.run;
   const auto function = bf16::written_function(epilogue_);
@@ -159,7 +161,7 @@ void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t
             : std::clamp<std::int64_t>(top < g_.in_height ? (g_.in_height - 1 - top) / dilation + 1 : 0, first,
                                        g_.kernel_height);
   const auto element = static_cast<std::int64_t>(size_of(input_));
-  const std::int64_t row_bytes = g_.in_width * g_.in_channels * element;
+  const std::int64_t row_bytes = g_.in_width * from_ * element;
   const std::byte* const image_input = tensors.input + (image * g_.in_height - tensors.first_row) * row_bytes;
   auto** const rows = reinterpret_cast<const void**>(workspace);
   for (std::int64_t i = first; i < last; ++i) {
@@ -178,7 +180,7 @@ void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t
       .channels = std::min(kernel_.channels, g_.out_channels),
       .group_channels = g_.group_in_channels(),
       .chain = LanesTile::chunk_terms / g_.group_in_channels(),
-      .pixel = g_.in_channels,
+      .pixel = from_,
       .columns = g_.in_width,
       .zeros = zeros_.raw(),
       .stride = g_.stride_width,
@@ -191,7 +193,7 @@ void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t
       .low = epilogue_.low,
       .high = epilogue_.high,
       .function = function_,
-      .output_pixel = g_.out_channels};
+      .output_pixel = to_};
   const std::int64_t out_row = (image * g_.out_height + row) * g_.out_width;
   // The processor follows the rows of a window, but does not foresee where the next begins.
   const std::int64_t below = std::max<std::int64_t>(0, top + (g_.kernel_height - 1) * dilation + 1);
@@ -200,15 +202,14 @@ void LanesConv::run_row(const Tensors& tensors, std::int64_t image, std::int64_t
   for (std::int64_t column = 0; column < g_.out_width; column += kernel_.positions) {
     const std::int64_t begin = std::clamp<std::int64_t>(g_.out_width - kernel_.positions, 0, column);
     if (fetches) {
-      const std::byte* ahead = image_input + below * row_bytes + begin * g_.stride_width * g_.in_channels * element;
-      const std::int64_t bytes = tile.positions * std::int64_t{g_.stride_width} * g_.in_channels * element;
+      const std::byte* ahead = image_input + below * row_bytes + begin * g_.stride_width * from_ * element;
+      const std::int64_t bytes = tile.positions * std::int64_t{g_.stride_width} * from_ * element;
       for (int r = 0; r < g_.stride_height; ++r, ahead += row_bytes) {
         for (std::int64_t i = 0; i < bytes; i += line) __builtin_prefetch(ahead + i, 0, 2);
       }
     }
     tile.left = begin * g_.stride_width - g_.padding_width;
-    std::byte* const output =
-        tensors.output + (out_row + begin) * g_.out_channels * static_cast<std::int64_t>(size_of(output_));
+    std::byte* const output = tensors.output + (out_row + begin) * to_ * static_cast<std::int64_t>(size_of(output_));
     tile.output = output;
     if (codes) {
       finish_codes(tile, output, reinterpret_cast<std::int32_t*>(workspace + pointer_bytes()));
@@ -234,13 +235,13 @@ void LanesConv::finish_block(LanesTile t, int block, const Tensors& tensors, std
   if (t.places != nullptr) t.places += block * t.group_channels * size;
   t.sums = sums;
   run_(t);
-  const std::int64_t place = (pixel * g_.out_channels + t.blocks->output) * static_cast<std::int64_t>(size_of(output_));
+  const std::int64_t place = (pixel * to_ + t.blocks->output) * static_cast<std::int64_t>(size_of(output_));
   bf16::finish(moves_, epilogue_,
                {.sums = sums,
                 .row = size,
                 .bias = detail::floats(plain_bias_) + (t.bias - detail::floats(bias_)),
                 .output = tensors.output + place,
-                .pixel = g_.out_channels,
+                .pixel = to_,
                 .count = t.positions,
                 .filters = t.channels},
                output_, adds_ ? tensors.residual + place : nullptr, sums + tile_floats(), sums + 2 * tile_floats());
@@ -275,7 +276,10 @@ bool takes_lanes(DType input, const ConvProblem& problem, const Preparation& p) 
   const View& output = p.output();
   if (p.input().format != Format{input, Layout::nhwc}) return false;
   if (output.format != p.input().format && output.format != Format{DType::f32, Layout::nhwc}) return false;
-  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && p.inputs[1].format == output.format);
+  const auto like_output = [&](const View& view) {
+    return view.format == output.format && view.channels == output.channels;
+  };
+  return !problem.epilogue.reads_operands() || (p.inputs.size() > 1 && like_output(p.inputs[1]));
 }
 
 std::unique_ptr<Operator> prepare_lanes(DType input, const ConvProblem& problem, const Preparation& p) {

@@ -64,6 +64,7 @@ class LanesConv {
   const bf16::Moves& moves_;
   RowEpilogue epilogue_;
   bool adds_;
+  std::int64_t from_, to_;  // elements from pixel to pixel
   std::vector<LanesBlock> blocks_;
   std::vector<std::int32_t> places_;
   std::int64_t bands_ = 1;  // a task is some rows of an image, of a part of the blocks
