@@ -50,6 +50,8 @@ constexpr Pass table[] = {
      "convolutions, norms and factors of one value that are added become one convolution"},
     {"fold", single | plain, folded, single, on_program<fold>, fuses,
      "functions, norms and known factors become part of what computes their operand"},
+    {"factors", folded | plain, 0, 0, on_program<take_factors>, fuses,
+     "factors and summands of the channels become part of the convolution behind them"},
     {"code ends", folded | plain, 0, 0, on_program<end_with_codes>, fuses,
      "what a convolution in eight bits gives is added to other codes, or looked up, by the convolution"},
     {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,

@@ -122,6 +122,9 @@ void merge_branches(Program& program, const CompileOptions& options);
 /// Makes operations part of those before them, whose modules absorb theirs.
 void fold(Program& program, const CompileOptions& options);
 
+/// Makes factors and summands of the channels in front of a convolution part of it.
+void take_factors(Program& program, const CompileOptions& options);
+
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 

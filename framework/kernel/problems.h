@@ -169,6 +169,7 @@ struct ReduceProblem {
 /// is multiplied by scale[c] and shift[c] is added, c = e / inner % channels.
 ///   layer norm: length = inner-most extents, inner = 1, channels = length
 ///   group norm: length = C / groups * H * W, inner = H * W, channels = C; instance norm: groups = C
+/// A group norm's rows may also be stored channels last, of images [N, C, H, W].
 struct NormProblem {
   static constexpr std::string_view what = "norm";
   std::int64_t length = 1;
@@ -177,6 +178,7 @@ struct NormProblem {
   std::int64_t inner = 1;
   std::int64_t channels = 1;
   Tensor scale = {}, shift = {};  ///< [channels]; undefined: 1, 0
+  Epilogue epilogue = {};
 };
 
 /// output [..., M, N] = alpha * a [..., M, K] b [..., K, N]; what stands before the last two extents broadcasts.

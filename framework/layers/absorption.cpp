@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include <cmath>
+
 #include "lamina/layers/elementwise.h"
+#include "lamina/layers/fixed.h"
+#include "lamina/layers/views.h"
 
 namespace lamina::detail {
 
@@ -54,6 +58,52 @@ std::optional<PerChannel> per_channel(const Module& next, std::span<const Module
     default: return std::nullopt;
   }
   return result;
+}
+
+namespace {
+
+/// With factors and summands of `channels`, each of `inner` elements; multiplied in double precision and rounded once.
+std::optional<NormProblem> with_factors(const NormProblem& norm, const PerChannel& factors, std::int64_t inner) {
+  const std::size_t channels = std::max(factors.scale.size(), factors.shift.size());
+  const auto count = static_cast<std::int64_t>(channels);
+  const bool has_own = norm.scale.defined() || norm.shift.defined();
+  if (has_own && (norm.inner != inner || norm.channels != count)) return std::nullopt;
+  NormProblem result = norm;
+  result.inner = inner, result.channels = count, result.scale = Tensor({count}), result.shift = Tensor({count});
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double factor = factors.scale.empty() ? 1 : static_cast<double>(factors.scale[c]);
+    const double own = norm.scale.defined() ? static_cast<double>(norm.scale.values<float>()[c]) : 1;
+    const double shift = norm.shift.defined() ? static_cast<double>(norm.shift.values<float>()[c]) : 0;
+    const double summand = factors.shift.empty() ? 0 : static_cast<double>(factors.shift[c]);
+    float &to_scale = result.scale.values<float>()[c], &to_shift = result.shift.values<float>()[c];
+    to_scale = static_cast<float>(own * factor), to_shift = static_cast<float>(shift * factor + summand);
+    if (!std::isfinite(to_scale) || !std::isfinite(to_shift)) return std::nullopt;
+  }
+  return result;
+}
+
+}  // namespace
+
+Module::Absorbed absorb_into(const NormProblem& norm, const Shape& shape, const Module& next,
+                             std::span<const Module::Operand> operands) {
+  const auto made = [](const NormProblem& problem, const Shape& as) {
+    return std::make_shared<Fixed<NormProblem>>(problem, as, DType::f32);
+  };
+  const auto* const view = dynamic_cast<const Reshape*>(&next);
+  // An image of one pixel, which is stored alike either way, is left to those that know.
+  const bool pixels = view != nullptr && (view->shape().rank() != 4 || view->shape()[2] * view->shape()[3] > 1);
+  if (pixels && !norm.epilogue.reads_operands()) return {.module = made(norm, view->shape())};
+  std::int64_t inner = 1;
+  for (std::size_t trailing = 0; norm.epilogue.chain.empty() && trailing < shape.rank(); ++trailing) {
+    const std::int64_t channels = shape[-1 - static_cast<int>(trailing)];
+    const auto factors = channels > 1 ? per_channel(next, operands, channels, trailing) : std::nullopt;
+    if (const auto longer = factors ? with_factors(norm, *factors, inner) : std::nullopt)
+      return {.module = made(*longer, shape), .parameters = true};
+    inner *= channels;
+  }
+  NormProblem longer = norm;
+  if (!append(longer.epilogue.chain, next, operands)) return {};
+  return {.module = made(longer, shape)};
 }
 
 Tensor scaled_rows(const Tensor& weight, std::span<const float> scale) {

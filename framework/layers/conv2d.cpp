@@ -172,10 +172,14 @@ std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) 
   return folded;
 }
 
-std::shared_ptr<const Conv2d> Conv2d::with_scaled_input() const {
-  if (scaled_ || !chain_.empty()) return nullptr;
-  auto result = std::make_shared<Conv2d>(*this);
-  result->scaled_ = true;
+std::shared_ptr<const Conv2d> Conv2d::with_factors(Tensor weight, Tensor bias, bool scaled) const {
+  Conv2dOptions options = options_;
+  options.bias = bias.defined();
+  auto result = std::make_shared<Conv2d>(options);
+  result->scaled_ = scaled, result->chain_ = chain_, result->pool_ = pool_;
+  for (PointwiseStep& step : result->chain_) step.operand += scaled && step.operand > 0;
+  result->set_weight(std::move(weight));
+  if (bias.defined()) result->set_bias(std::move(bias));
   return result;
 }
 

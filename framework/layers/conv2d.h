@@ -52,9 +52,9 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// stored.
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
-  /// The same of two inputs: the channels of the first are multiplied by the second, [N, in, 1, 1], as
-  /// squeeze-and-excite does. Null if it does so already, or has more inputs.
-  std::shared_ptr<const Conv2d> with_scaled_input() const;
+  /// The same with other weights and maybe a bias; if `scaled`, the channels of the first input are multiplied by the
+  /// second, [N, in, 1, 1], as squeeze-and-excite does.
+  std::shared_ptr<const Conv2d> with_factors(Tensor weight, Tensor bias, bool scaled) const;
   /// The same without the taps that see nothing but the padding of images of that shape (kernel/rules/live_window.h).
   /// Null if there are none, or no weights yet.
   std::shared_ptr<const Conv2d> with_live_window(const Shape& input) const;

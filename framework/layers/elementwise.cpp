@@ -5,7 +5,6 @@
 
 #include "lamina/base/error.h"
 #include "lamina/layers/absorption.h"
-#include "lamina/layers/conv2d.h"
 
 namespace lamina {
 
@@ -123,10 +122,6 @@ PointwiseChain simplified(PointwiseChain chain) {
 Module::Absorbed Elementwise::absorb(const Module& next, std::span<const Operand> operands) const {
   if (compute_ != DType::f32 || output_ != DType::f32 || table_ != nullptr) return {};
   PointwiseChain chain = chain_;
-  const PointwiseChain product = {{.function = Pointwise::mul, .operand = 1}};
-  if (const auto* conv = dynamic_cast<const Conv2d*>(&next); conv != nullptr && chain == product) {
-    return {.module = conv->with_scaled_input()};
-  }
   if (!detail::append(chain, next, operands)) return {};
   return {.module = std::make_shared<Elementwise>(simplified(std::move(chain)))};
 }

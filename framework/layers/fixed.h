@@ -11,6 +11,10 @@
 
 namespace lamina::detail {
 
+/// What a norm of that shape becomes with what follows it: another shape, known factors and summands, functions.
+Module::Absorbed absorb_into(const NormProblem& norm, const Shape& shape, const Module& next,
+                             std::span<const Module::Operand> operands);
+
 /// A module for one problem whose shapes are known: what the ops of docs/inside/ops.md become when a network is
 /// compiled.
 template <class Problem>
@@ -39,7 +43,8 @@ class Fixed final : public Layer<Problem> {
   }
   /// What a move writes may be read as any shape.
   using Module::absorb;
-  Module::Absorbed absorb(const Module& next, std::span<const Module::Operand>) const override {
+  Module::Absorbed absorb(const Module& next, std::span<const Module::Operand> operands) const override {
+    if constexpr (std::is_same_v<Problem, NormProblem>) return absorb_into(problem_, shape_, next, operands);
     const auto* view = moves ? dynamic_cast<const Reshape*>(&next) : nullptr;
     if (view == nullptr) return {};
     return {.module = std::make_shared<Fixed>(problem_, view->shape(), dtype_)};

@@ -21,9 +21,12 @@ bool Reshape::takes(const Preparation& p) const {
 
 Module::Absorbed Reshape::absorb(const Module& next, std::span<const Operand>) const {
   if (const auto* later = dynamic_cast<const Reshape*>(&next)) return {.module = std::make_shared<Reshape>(*later)};
-  const auto* move = dynamic_cast<const detail::Fixed<MoveProblem>*>(&next);
-  if (move == nullptr) return {};
-  return {.module = std::make_shared<detail::Fixed<MoveProblem>>(*move)};
+  if (const auto* move = dynamic_cast<const detail::Fixed<MoveProblem>*>(&next))
+    return {.module = std::make_shared<detail::Fixed<MoveProblem>>(*move)};
+  // Rows are rows under any shape; those of an image of one pixel are read as the image is stored.
+  if (const auto* norm = dynamic_cast<const detail::Fixed<NormProblem>*>(&next); norm != nullptr && shape_.rank() != 4)
+    return {.module = std::make_shared<detail::Fixed<NormProblem>>(*norm)};
+  return {};
 }
 
 std::unique_ptr<Operator> Reshape::prepare(const Preparation&) const {

@@ -14,7 +14,7 @@ class LAMINA_API Reshape : public Module {
   DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
   const Shape& shape() const { return shape_; }
   bool is_view(std::span<const Shape>) const override { return true; }
-  /// A move counts elements in row-major order, and reads what this one reads.
+  /// A move counts elements in row-major order, and reads what this one reads; a norm as well.
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   bool takes(const Preparation& preparation) const override;

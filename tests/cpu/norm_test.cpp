@@ -26,9 +26,10 @@ Tensor random_tensor(std::int64_t count, double mean, double deviation, int seed
   return Tensor::from(values, {count}).to(dtype);
 }
 
-void expect_normalised(const NormProblem& problem, const Tensor& input, double share, Device device) {
+void expect_normalised(const NormProblem& problem, const Tensor& input, double share, Device device,
+                       const RunOptions& options = {}) {
   const std::vector<double> x = doubles(input);
-  const std::vector<double> got = doubles(run_problem(problem, {input}, input.shape(), input.dtype(), device));
+  const std::vector<double> got = doubles(run_problem(problem, {input}, input.shape(), input.dtype(), device, options));
   const auto length = static_cast<std::size_t>(problem.length);
   if (x.empty()) return;
   for (std::size_t row = 0; row < x.size() / length; ++row) {
@@ -74,6 +75,81 @@ TEST(Norm, IsWhatTheReferenceSays) {
   }
 }
 
+const RunOptions channels_last = {.inputs = {Layout::nhwc, Layout::nhwc}, .output = Layout::nhwc};
+
+/// [N, C, H, W] in groups, with factors and without.
+TEST(Norm, OfGroupsChannelsLast) {
+  struct Groups {
+    Shape image;
+    std::int64_t groups;
+  };
+  const Groups all[] = {{{1, 1, 1, 1}, 1},     {{2, 6, 3, 5}, 2},    {{1, 64, 56, 56}, 1}, {{3, 40, 9, 7}, 40},
+                        {{2, 33, 20, 20}, 11}, {{1, 5000, 2, 3}, 4}, {{1, 24, 112, 96}, 8}};
+  int seed = 0;
+  for (const auto& [image, groups] : all) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const bool centred : {true, false}) {
+        const std::int64_t pixels = image[2] * image[3];
+        NormProblem problem = {.length = image[1] / groups * pixels, .centred = centred};
+        if (++seed % 4 != 0) {
+          problem.inner = pixels, problem.channels = image[1];
+          problem.scale = random_tensor(image[1], 1, 0.3, seed, DType::f32);
+          problem.shift = random_tensor(image[1], 0, 1, seed + 1, DType::f32);
+        }
+        const Tensor input = random_tensor(image.numel(), 0.5, 2, seed, dtype).view(image);
+        expect_normalised(problem, input, dtype == DType::f32 ? 1e-5 : 8e-3, Device::cpu(), channels_last);
+      }
+    }
+  }
+}
+
+TEST(Norm, OfGroupsWithHardValues) {
+  const Shape image = {2, 8, 10, 10};
+  const NormProblem problem = {.length = 400, .eps = 1e-5, .inner = 100, .channels = 8};
+  for (const double deviation : {1e-18, 0.5, 1e18}) {
+    expect_normalised(problem, random_tensor(1600, 0, deviation, 4, DType::f32).view(image), 1e-5, Device::cpu(),
+                      channels_last);
+  }
+  expect_normalised(problem, random_tensor(1600, -3e5, 100, 3, DType::f32).view(image), 1e-5, Device::cpu(),
+                    channels_last);
+  // One value beside which all others vanish; NaN and infinity stay in their group.
+  for (const float odd : {1e18f, NAN, INFINITY}) {
+    Tensor x = random_tensor(1600, 0, 1e-18, 5, DType::f32).view(image);
+    x.values<float>()[401] = odd;
+    expect_normalised(problem, x, 1e-5, Device::cpu(), channels_last);
+  }
+}
+
+/// A sum and functions behind it, by rows and by pixels.
+TEST(Norm, TakesWhatFollows) {
+  const Shape image = {2, 6, 7, 5};
+  const PointwiseChain chains[] = {
+      {{Pointwise::relu}},
+      {{Pointwise::silu}},
+      {{.function = Pointwise::add, .operand = 1}, {Pointwise::relu}},
+      {{Pointwise::gelu}, {.function = Pointwise::add, .operand = 1}},
+      {{.function = Pointwise::mul, .a = 3}, {.function = Pointwise::clip, .a = 0, .b = 2}}};
+  for (const RunOptions& options : {RunOptions{}, channels_last}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      NormProblem problem = {.length = 70, .inner = 35, .channels = 6};
+      problem.scale = random_tensor(6, 1, 0.3, 1, DType::f32), problem.shift = random_tensor(6, 0, 1, 2, DType::f32);
+      const Tensor x = random_tensor(420, 0.5, 2, 3, dtype).view(image),
+                   added = random_tensor(420, 0, 1, 4, dtype).view(image);
+      const Tensor plain = run_problem(problem, {x.to(DType::f32)}, image, DType::f32, Device::cpu());
+      for (const PointwiseChain& chain : chains) {
+        problem.epilogue.chain = chain;
+        std::vector<Tensor> inputs = {x, added}, wide = {plain, added.to(DType::f32)};
+        if (!problem.epilogue.reads_operands()) inputs.pop_back(), wide.pop_back();
+        const auto want = doubles(run_problem(PointwiseProblem{chain}, wide, image, DType::f32, Device::cpu()));
+        const auto got = doubles(run_problem(problem, inputs, image, dtype, Device::cpu(), options));
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          ASSERT_NEAR(got[i], want[i], (dtype == DType::f32 ? 1e-5 : 8e-3) * (1 + std::abs(want[i])));
+        }
+      }
+    }
+  }
+}
+
 TEST(Norm, KeepsSmallVarianceAroundALargeMean) {
   for (const Device device : devices_here()) {
     for (const std::int64_t length : {64, 1000, 30000}) {
@@ -99,7 +175,7 @@ TEST(Norm, NanStaysInItsRow) {
 
 /// Rows of every length between guard pages; magnitudes whose squares are no floats.
 TEST(Norm, RowsOnEveryInstructionSet) {
-  ThreadPool pool(2);
+  const cpu::RowEpilogue nothing;
   for (const cpu::NormRowsKernel& kernel : cpu::norm_rows_kernels()) {
     for (const float magnitude : {1.0f, 3e25f, 3e-25f}) {
       for (std::int64_t length = 2; length < 200; length += length < 70 ? 1 : 43) {
@@ -110,7 +186,7 @@ TEST(Norm, RowsOnEveryInstructionSet) {
         kernel.f32({.input = x.data(),
                     .scale = nullptr,
                     .shift = nullptr,
-                    .output = y.data(),
+                    .end = {.output = y.data(), .epilogue = &nothing},
                     .rows = 3,
                     .length = length,
                     .channels = length,

@@ -5,6 +5,7 @@
 #include "lamina/base/error.h"
 #include "lamina/compile/dataflow.h"
 #include "lamina/layers/absorption.h"
+#include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/elementwise.h"
 
 namespace lamina::detail {
@@ -19,6 +20,7 @@ class Folder : Dataflow {
   void fold() {
     for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) {
       put_factor_last(operation(i));
+      if (merge_past(i)) continue;
       const int at = merge(i);
       // x f(x) may have become one function of x, and that a part of what computes x.
       if (at != none && operation(at).inputs.size() == 1 && !operation(at).view) merge(at);
@@ -97,7 +99,7 @@ class Folder : Dataflow {
     const bool is_own = before.view;  // what follows a view takes it in, and the operation is its own from then on
     longer.name = std::move(is_own ? next.name : before.name);
     longer.fused = std::move(is_own ? next.fused : before.fused);
-    if (!is_own) take_names(longer, next);
+    if (!is_own && (!next.view || problem_of<MoveProblem>(before))) take_names(longer, next);
     program_.value(longer.output).name = program_.value(source).name;
     // In the place of the one or, if it reads more than that one did, of the other.
     if (longer.inputs.size() > before.inputs.size()) {
@@ -107,6 +109,81 @@ class Folder : Dataflow {
     replace(before, std::move(longer));
     drop(next);
     return at;
+  }
+
+  /// A function, and a number for each row or channel if it is of those.
+  struct Done {
+    std::shared_ptr<const Module> module;
+    Tensor numbers = {};
+  };
+
+  /// What an operation does to input `place`, which alone is not known; nothing if it is more than functions.
+  std::vector<Done> done_by(const Operation& op, std::size_t place) const {
+    if (const auto* norm = dynamic_cast<const BatchNorm2d*>(op.module.get()); norm != nullptr) {
+      const auto [scale, shift] = norm->coefficients();
+      const auto step = [&](Pointwise function, const std::vector<double>& numbers) {
+        const Shape shape = {static_cast<std::int64_t>(numbers.size()), 1, 1};
+        return Done{std::make_shared<Elementwise>(PointwiseChain{{.function = function, .operand = 1}}),
+                    Tensor::from(numbers, shape).to(DType::f32)};
+      };
+      return {step(Pointwise::mul, scale), step(Pointwise::add, shift)};
+    }
+    if (chain_of(*op.module) == nullptr || op.inputs.size() > 2) return {};
+    const Tensor numbers = op.inputs.size() == 2 ? program_.value(op.inputs[1 - place]).constant : Tensor();
+    if (op.inputs.size() == 2 && (!numbers.defined() || numbers.dtype() != DType::f32)) return {};
+    return {{op.module, numbers}};
+  }
+
+  /// What is done to rows under another shape, or to the channels of a concatenation, is done by what computes those,
+  /// if nothing else reads them and all of them take it in.
+  bool merge_past(int i) {
+    Operation& next = operation(i);
+    if (next.view || next.inputs.empty() || shape(next.output).rank() < 2) return false;
+    const std::size_t place = program_.value(next.inputs[0]).constant.defined() ? 1 : 0;
+    Operation* const between = place < next.inputs.size() ? only_for(next.inputs[place]) : nullptr;
+    if (between == nullptr || shape(between->output) != shape(next.output)) return false;
+    const auto concat = between->view ? std::nullopt : problem_of<ConcatProblem>(*between);
+    if (!between->view && (!concat || concat->dim != 1)) return false;
+    const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;
+    const std::vector<Done> done = done_by(next, place);
+    std::vector<Operation> longer;
+    std::int64_t first = 0;
+    for (const int input : between->inputs) {
+      Operation* const part = done.empty() ? nullptr : only_for(input);
+      if (part == nullptr || part->view || part->second_output != none || shape(input).rank() < 2) return false;
+      longer.push_back(*part);
+      for (const auto& [module, numbers] : done) {
+        std::vector<Module::Operand> operands(numbers.defined() ? 2 : 1);
+        if (numbers.defined()) {
+          const bool fits = static_cast<int>(numbers.shape().rank()) >= -axis &&
+                            shape(next.output)[axis] == numbers.numel() && numbers.shape()[axis] == numbers.numel() &&
+                            (concat || shape(input)[-1] == numbers.numel());
+          if (!fits) return false;
+          operands[1 - place] = {
+              1, concat ? channels_of(numbers, first, shape(input)[1]) : numbers.view({numbers.numel()})};
+        }
+        const Module::Absorbed absorbed = longer.back().module->absorb(*module, operands);
+        if (absorbed.module == nullptr || absorbed.parameters != numbers.defined()) return false;
+        longer.back().module = absorbed.module;
+      }
+      if (!runs(longer.back())) return false;
+      take_names(longer.back(), next);
+      first += concat ? shape(input)[1] : 0;
+    }
+    for (std::size_t k = 0; k < longer.size(); ++k) replace(*only_for(between->inputs[k]), std::move(longer[k]));
+    Operation then = *between;
+    then.output = next.output;
+    program_.value(next.output).name = program_.value(between->output).name;
+    replace(*between, std::move(then));
+    drop(next);
+    return true;
+  }
+
+  /// Numbers [C, 1, ...] of some channels.
+  static Tensor channels_of(const Tensor& numbers, std::int64_t first, std::int64_t count) {
+    Shape shape = numbers.shape();
+    for (int d = 0; d < static_cast<int>(shape.rank()); ++d) shape.set(d, shape[d] == numbers.numel() ? count : 1);
+    return numbers.view({numbers.numel()}).slice(first, first + count).view(shape).clone();
   }
 };
 

@@ -202,11 +202,14 @@ class Moves : Dataflow {
     };
     Operation *product = only_for(source), *last = &op;
     auto linear = layer_of(product);
-    if (linear == nullptr && is_rowwise(product)) {  // the addition of a bias
-      last = product, product = only_for(last->inputs[0]), linear = layer_of(product);
-      if (linear == nullptr || last->inputs.size() != 2) return;
-      const Module::Operand operands[] = {{}, {1, program_.value(last->inputs[1]).constant}};
-      const Module::Absorbed absorbed = linear->absorb(*last->module, operands);
+    std::vector<Operation*> behind;  // a bias, factors
+    for (; linear == nullptr && is_rowwise(product) && product->inputs.size() == 2; linear = layer_of(product)) {
+      behind.push_back(product), product = only_for(product->inputs[0]);
+    }
+    for (; linear != nullptr && !behind.empty(); behind.pop_back()) {
+      if (last == &op) last = behind.front();
+      const Module::Operand operands[] = {{}, {1, program_.value(behind.back()->inputs[1]).constant}};
+      const Module::Absorbed absorbed = linear->absorb(*behind.back()->module, operands);
       linear = absorbed.parameters ? std::dynamic_pointer_cast<const Linear>(absorbed.module) : nullptr;
     }
     if (linear == nullptr || !linear->weight().defined() || product->inputs.size() != 1) return;

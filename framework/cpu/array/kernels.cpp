@@ -75,18 +75,35 @@ std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Pre
                        });
 }
 
-bool takes_norm(const NormProblem& problem, const Preparation& p) {
+bool is_stored_alike(const Preparation& p) {
   const DType dtype = p.input().format.dtype;
-  return detail::is_normalisable(problem, p) && dtype == p.output().format.dtype &&
-         (dtype == DType::f32 || dtype == DType::bf16);
+  return p.keeps_format() && (dtype == DType::f32 || dtype == DType::bf16);
+}
+
+bool takes_norm(const NormProblem& problem, const Preparation& p) {
+  return detail::is_normalisable(problem, p) && is_stored_alike(p);
 }
 
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
   const cpu::NormRowsKernel& kernel = cpu::best_kernel(cpu::norm_rows_kernels(), p.device);
   return make_operator(detail::concat("rows, ", name(kernel.set)),
                        {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem, &kernel](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::norm_rows(kernel, problem, inputs[0], outputs[0], *execution.pool);
+                       [problem, &kernel, epilogue = cpu::row_epilogue(problem.epilogue, p.device)](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         cpu::norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
+                       });
+}
+
+bool takes_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
+  return p.output().format.layout == Layout::nhwc && is_stored_alike(p) && detail::is_of_groups(problem, p) &&
+         detail::operands_fit(p) && problem.epilogue.is_residual();
+}
+
+std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
+  const cpu::NormPixels norm(problem, p);
+  return make_operator("groups of channels", {.workspace = norm.workspace(), .parameters = norm.parameters()},
+                       [norm](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         norm(inputs, outputs[0], execution.workspace, *execution.pool);
                        });
 }
 
@@ -96,7 +113,8 @@ constexpr Kernel<PointwiseProblem> pointwise[] = {
 constexpr Kernel<MoveProblem> move[] = {
     {"copies", detail::is_movable, prepare_move, nullptr, false, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
+constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm},
+                                        {"pixels", takes_norm_of_pixels, prepare_norm_of_pixels}};
 
 }  // namespace
 

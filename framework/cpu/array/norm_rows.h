@@ -1,36 +1,80 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
+#include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
 
 namespace lamina::cpu {
 
-/// Norms of rows of f32 or bf16, compiled for one instruction set.
+/// Norms of f32 or bf16, compiled for one instruction set.
 struct NormRowsKernel {
+  /// Where results go, and what is done to them on their way.
+  struct End {
+    void* output;
+    const void* residual = nullptr;  // at the same place, if the epilogue adds it
+    const RowEpilogue* epilogue = nullptr;
+  };
   struct Rows {
     const void* input;       // [rows, length]
     const float* scale;      // [channels], or null
     const float* shift;      // [channels], or null
-    void* output;            // [rows, length]
+    End end;                 // [rows, length]
     std::int64_t first = 0;  // of the rows: which decides where channels begin
     std::int64_t rows, length;
     std::int64_t inner = 1, channels;  // as NormProblem has them
     float eps;
     bool centred;
   };
-  using Run = void (*)(const Rows& rows);
+  /// Pixels of one image that is stored channels last.
+  struct Pixels {
+    const void* input;  // [count, channels]
+    std::int64_t count, channels;
+  };
+  /// Of each channel: the first pixel's value, and what the others are more than that, summed up and squared.
+  struct Sums {
+    double *first, *differences, *squares;  // [channels] each
+  };
+  /// y = ((x - mean) - rest) factor + shift, with numbers for each channel.
+  struct Factors {
+    const float *mean, *rest, *factor, *shift;
+  };
   InstructionSet set;
-  Run f32, bf16;
+  void (*f32)(const Rows& rows);
+  void (*bf16)(const Rows& rows);
+  void (*sums_of_f32)(const Pixels& pixels, const Sums& sums);
+  void (*sums_of_bf16)(const Pixels& pixels, const Sums& sums);
+  void (*scaled_f32)(const Pixels& pixels, const Factors& factors, const End& end);
+  void (*scaled_bf16)(const Pixels& pixels, const Factors& factors, const End& end);
 };
 
 /// Those that this machine runs, the fastest first; the last one needs no vectors.
 std::span<const NormRowsKernel> norm_rows_kernels();
 
-/// The output may be the input.
-void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const Tensor& input, Tensor& output,
-               ThreadPool& pool);
+/// Inputs: what is normalised, and what the epilogue adds.
+void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const RowEpilogue& epilogue,
+               std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool);
+
+/// Norms of groups of the channels of images [N, C, H, W] that are stored channels last.
+class NormPixels {
+ public:
+  NormPixels(const NormProblem& problem, const Preparation& preparation);
+  std::size_t workspace() const;
+  std::size_t parameters() const { return (scale_.size() + shift_.size()) * sizeof(float); }
+  void operator()(std::span<const Tensor> inputs, Tensor& output, void* workspace, ThreadPool& pool) const;
+
+ private:
+  const NormRowsKernel* kernel_;
+  RowEpilogue epilogue_;
+  std::int64_t images_, channels_, pixels_, group_;  // `group_`: channels of one
+  std::int64_t piece_;                               // pixels that are summed up at a time
+  double eps_;
+  bool centred_;
+  std::vector<float> scale_, shift_;  // [channels]
+};
 
 }  // namespace lamina::cpu

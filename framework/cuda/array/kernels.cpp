@@ -105,8 +105,8 @@ std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Pre
 }
 
 bool takes_norm(const NormProblem& problem, const Preparation& p) {
-  return detail::is_normalisable(problem, p) && p.input().format == p.output().format &&
-         p.input().format.dtype != DType::f64;
+  return detail::is_normalisable(problem, p) && problem.epilogue.chain.empty() &&
+         p.input().format == p.output().format && p.input().format.dtype != DType::f64;
 }
 
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {

@@ -58,13 +58,22 @@ int batch_normalization(Expansion& e) {
   e.attributes().number("momentum", 0.9);
   if (e.attributes().integer("output", 0) != 0) e.refuse("only training has further outputs");
   if (e.attributes().boolean("training_mode", false)) return by_own_statistics(e, x, eps);
-  const int image = as_image(e, as_f32(e, x));
+  const Shape shape = e.shape(x);  // what a node is added behind may move
+  const bool rows = shape.rank() == 2;
+  const int image = rows ? as_f32(e, x) : as_image(e, as_f32(e, x));
   BatchNorm2d norm({.channels = to_int(e, e.shape(image)[1]), .eps = eps});
   norm.set_parameter("weight", known_f32(e, 1));
   norm.set_parameter("bias", known_f32(e, 2));
   norm.set_parameter("running_mean", known_f32(e, 3));
   norm.set_parameter("running_var", known_f32(e, 4));
-  const Shape shape = e.shape(x);  // what a node is added behind may move
+  if (rows) {  // as what linear layers take in
+    const auto [scale, shift] = norm.coefficients();
+    const auto row = [&](const std::vector<double>& numbers) {
+      return constant_of(e, numbers, {shape[1]}, DType::f32);
+    };
+    const int scaled = e.pointwise(Pointwise::mul, {image, row(scale)});
+    return e.cast(e.pointwise(Pointwise::add, {scaled, row(shift)}), e.dtype(x));
+  }
   return e.cast(e.reshape(e.add(std::move(norm), {image}), shape), e.dtype(x));
 }
 
@@ -100,6 +109,10 @@ int grouped(Expansion& e, std::int64_t groups) {
   if (known) {
     by_channel(e, Pointwise::identity, x, 1, problem.scale);
     by_channel(e, Pointwise::identity, x, 2, problem.shift);
+    const auto is_all = [](const Tensor& numbers, float number) {
+      return !numbers.defined() || std::ranges::all_of(numbers.values<float>(), [=](float v) { return v == number; });
+    };
+    if (is_all(problem.scale, 1) && is_all(problem.shift, 0)) problem.scale = problem.shift = {};
   }
   int y = e.solve(std::move(problem), shape, DType::f32, {x});
   if (!known) {

@@ -1,0 +1,141 @@
+// Factors and summands of the channels in front of a convolution: what is known of them becomes its weights and its
+// bias; by factors of each image it multiplies as it reads.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/layers/absorption.h"
+#include "lamina/layers/elementwise.h"
+
+namespace lamina::detail {
+namespace {
+
+/// (factor scale + own) x + shift, each a number for a channel, but for the factor: a value [N, C, 1, 1], or 1.
+struct Affine {
+  int x = Dataflow::none, factor = Dataflow::none;
+  std::vector<double> scale, own, shift;
+};
+
+bool is_all(const std::vector<double>& values, double number) {
+  return std::ranges::all_of(values, [=](double value) { return value == number; });
+}
+
+class Factors : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void take() {
+    for (Operation& op : program_.operations) take(op);
+    finish();
+  }
+
+ private:
+  /// A number for each channel of an image; nothing of what is not known.
+  std::optional<std::vector<double>> known_of(int value, std::int64_t channels) const {
+    const Tensor& known = program_.value(value).constant;
+    if (!known.defined() || known.dtype() != DType::f32) return std::nullopt;
+    const std::span<const float> values = known.values<float>();
+    if (values.size() == 1) return std::vector(static_cast<std::size_t>(channels), static_cast<double>(values[0]));
+    const Shape& of = known.shape();
+    const bool fits = of.rank() > 2 && of.numel() == channels && of[-3] == channels;
+    return fits ? std::optional(std::vector<double>(values.begin(), values.end())) : std::nullopt;
+  }
+
+  /// What functions that multiply and add make of one of their inputs, x itself being added as well.
+  std::optional<Affine> affine_of(const Operation& op) const {
+    const PointwiseChain& chain = *chain_of(*op.module);
+    std::vector<int> inputs = op.inputs;
+    if (shape(inputs[0]) != shape(op.output) && chain == PointwiseChain{{.function = Pointwise::mul, .operand = 1}})
+      std::swap(inputs[0], inputs[1]);
+    if (shape(inputs[0]) != shape(op.output)) return std::nullopt;
+    const std::int64_t channels = shape(op.output)[1];
+    const std::vector<double> one(static_cast<std::size_t>(channels), 1.0), zero(one.size());
+    Affine a = {.x = inputs[0], .scale = one, .own = zero, .shift = zero};
+    for (const PointwiseStep& step : chain) {
+      if (step.second >= 0) return std::nullopt;
+      const int operand = step.operand < 0 ? none : inputs[static_cast<std::size_t>(step.operand)];
+      const auto numbers =
+          operand == none ? std::optional(std::vector<double>(one.size(), step.a)) : known_of(operand, channels);
+      if (step.function == Pointwise::mul && numbers) {
+        for (std::vector<double>* const part : {&a.scale, &a.own, &a.shift})
+          std::ranges::transform(*part, *numbers, part->begin(), std::multiplies());
+      } else if (step.function == Pointwise::mul && a.factor == none && is_all(a.own, 0) && is_all(a.shift, 0)) {
+        if (shape(operand) != Shape{shape(a.x)[0], channels, 1, 1}) return std::nullopt;
+        a.factor = operand;
+      } else if (step.function == Pointwise::add && operand == a.x) {
+        for (double& value : a.own) ++value;
+      } else if ((step.function == Pointwise::add || step.function == Pointwise::sub) && numbers) {
+        const double sign = step.function == Pointwise::add ? 1 : -1;
+        for (std::size_t c = 0; c < one.size(); ++c) a.shift[c] += sign * (*numbers)[c];
+      } else {
+        return std::nullopt;
+      }
+    }
+    return a;
+  }
+
+  /// A convolution of (factor scale + own) x + shift: what is known of that is the weights' and the bias's, computed in
+  /// double precision and rounded once, and the factors are what it multiplies by as it reads. Padding is of zeros, to
+  /// which nothing is added.
+  void take(Operation& op) {
+    const auto conv = op.module == nullptr ? std::nullopt : convolution(op, op.inputs.size());
+    Operation* const before = conv ? only_for(op.inputs[0]) : nullptr;
+    if (before == nullptr || before->view || chain_of(*before->module) == nullptr) return;
+    const ConvGeometry& g = conv->geometry;
+    const auto a = affine_of(*before);
+    const bool shifts = a && !is_all(a->shift, 0), known = a && a->factor == none;
+    if (!a || (shifts && g.padding_height + g.padding_width > 0)) return;
+    Tensor weight = conv->weight.clone(),
+           bias = conv->bias.defined() ? conv->bias.clone() : Tensor::zeros({g.out_channels});
+    const std::span<float> weights = weight.values<float>(), biases = bias.values<float>();
+    const auto filter = weights.size() / biases.size(), taps = filter / static_cast<std::size_t>(g.group_in_channels());
+    for (std::size_t o = 0; o < biases.size(); ++o) {
+      const auto first =
+          o / static_cast<std::size_t>(g.group_out_channels()) * static_cast<std::size_t>(g.group_in_channels());
+      auto sum = static_cast<double>(biases[o]);
+      for (std::size_t k = 0; k < filter; ++k) {
+        float& at = weights[o * filter + k];
+        const std::size_t c = first + k / taps;
+        sum += static_cast<double>(at) * a->shift[c];
+        if (known) at = static_cast<float>(static_cast<double>(at) * (a->scale[c] + a->own[c]));
+        if (!std::isfinite(at)) return;
+      }
+      biases[o] = static_cast<float>(sum);
+      if (!std::isfinite(biases[o])) return;
+    }
+    if (!conv->bias.defined() && !shifts) bias = {};
+    Operation longer = op;
+    longer.module = dynamic_cast<const Conv2d&>(*op.module).with_factors(weight, bias, !known);
+    longer.inputs[0] = a->x;
+    const bool plain = known || (is_all(a->scale, 1) && is_all(a->own, 0));
+    const Shape image = shape(before->output);
+    if (!known) longer.inputs.insert(longer.inputs.begin() + 1, plain ? a->factor : before->output);
+    if (!plain) program_.value(before->output).shape = shape(a->factor);
+    if (!runs(longer)) {
+      program_.value(before->output).shape = image;
+      return;
+    }
+    if (plain) {
+      longer.name = before->name, longer.fused = before->fused;
+      take_names(longer, op);
+    } else {
+      const auto numbers = [&](const std::vector<double>& values) {
+        const Shape shape = {static_cast<std::int64_t>(values.size()), 1, 1};
+        return new_value(before->name, shape, Tensor::from(values, shape).to(DType::f32));
+      };
+      replace(*before,
+              std::make_shared<Elementwise>(PointwiseChain{{.function = Pointwise::mul, .operand = 1},
+                                                           {.function = Pointwise::add, .operand = 2}}),
+              {a->factor, numbers(a->scale), numbers(a->own)}, shape(a->factor));
+    }
+    replace(op, std::move(longer));
+  }
+};
+
+}  // namespace
+
+void take_factors(Program& program, const CompileOptions& options) { Factors(program, options).take(); }
+
+}  // namespace lamina::detail
