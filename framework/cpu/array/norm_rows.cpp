@@ -108,9 +108,9 @@ class Ending {
   void end(std::int64_t count) {
     if (epilogue_.rest.empty()) return;
     if (added_ != nullptr)
-      each_once(count, [&](auto d, std::int64_t i, int) { hn::StoreU(load_floats(d, added_ + i), d, residual_ + i); });
+      each_once(count, [&](auto d, std::int64_t i) { hn::StoreU(load_floats(d, added_ + i), d, residual_ + i); });
     apply_rest(epilogue_, residual_, values_, count);
-    each_once(count, [&](auto d, std::int64_t i, int) { store_floats(d, hn::LoadU(d, values_ + i), out_ + i); });
+    each_once(count, [&](auto d, std::int64_t i) { store_floats(d, hn::LoadU(d, values_ + i), out_ + i); });
   }
 
  private:
