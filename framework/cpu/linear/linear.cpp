@@ -114,10 +114,6 @@ bool are_in_order(const Preparation& p) {
   return std::ranges::all_of(p.inputs, in_order) && in_order(p.output());
 }
 
-bool takes_codes(const LinearProblem& problem, const Preparation& p) {
-  return are_in_order(p) && detail::is_eight_bits(problem, p);
-}
-
 /// As a 1x1 convolution, which packs its weights, by whichever row takes that.
 bool takes_product(const LinearProblem& problem, const Preparation& p) {
   const bool stored = are_in_order(p) && (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
@@ -136,7 +132,7 @@ constexpr Kernel<LinearProblem> table[] = {
     {"product", takes_product, detail::prepare_by_convolution, product_pays},
     {"dot", takes, prepare},
     {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
-    {"int8", takes_codes, detail::prepare_by_convolution, nullptr, false, false, false, true}};
+    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace
 

@@ -69,7 +69,8 @@ bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& prepara
 /// Of such a one, the output's code by its own code's byte and by the other's: 256 times 256.
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& preparation);
 
-/// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution).
+/// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution), whose rows lie in
+/// order.
 bool is_eight_bits(const LinearProblem& problem, const Preparation& preparation);
 
 /// A function of nothing but the value and numbers.
