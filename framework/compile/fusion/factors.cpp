@@ -22,7 +22,7 @@ bool is_all(const std::vector<double>& values, double number) {
   return std::ranges::all_of(values, [=](double value) { return value == number; });
 }
 
-class Factors : Dataflow {
+class FactorsInFront : Dataflow {
  public:
   using Dataflow::Dataflow;
 
@@ -136,6 +136,6 @@ class Factors : Dataflow {
 
 }  // namespace
 
-void take_factors(Program& program, const CompileOptions& options) { Factors(program, options).take(); }
+void take_factors(Program& program, const CompileOptions& options) { FactorsInFront(program, options).take(); }
 
 }  // namespace lamina::detail
