@@ -38,7 +38,7 @@ TEST(EightBitsOf, ProductsOfRankFour) {
   const Value y = build.dequantize(build.quantize(sum, 0x1p-2f, 128, DType::u8), 0x1p-2f, 128, DType::u8);
   const Value added = build.op("Add", {y, build.constant(Tensor::from(std::vector<float>(20, 0.5f), {20}))});
   expect_as_unfused(build, build.quantize(added, 0x1p-2f, 120, DType::u8), random_codes({2, 5, 6, 12}, DType::u8, 1),
-                    "int8: ");
+                    "int8");
 }
 
 }  // namespace
