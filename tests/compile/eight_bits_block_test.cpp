@@ -58,6 +58,7 @@ TEST(EightBitsOfABlock, AreThoseOfTheCpusPlainLoops) {
 
 /// Whether or not it is here.
 TEST(EightBitsOfABlock, AreFewStepsOnAGpu) {
+  if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
   const std::string plan =
       block().build.graph.plan_summary({.device = Device::cuda(), .batch = 64, .description = h200()});
   for (const char* const kernel : {"int8_stem", "pair", "with a sum"}) {
