@@ -25,8 +25,7 @@ struct Sums {
   int channels = 0;
 };
 
-/// Sums or products of what two arrays stand for, between two bounds, as codes again. Scales are ordinary
-/// (is_ordinary).
+/// Sums or products of what two arrays stand for, between two bounds, as codes again. Scales are less than 1e15.
 struct TwoCodes {
   bool product = false;
   float low = 0, high = 0;

@@ -108,15 +108,10 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
       });
 }
 
-/// Rows lie one after the other.
-bool are_in_order(const Preparation& p) {
-  const auto in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
-  return std::ranges::all_of(p.inputs, in_order) && in_order(p.output());
-}
-
 /// As a 1x1 convolution, which packs its weights, by whichever row takes that.
 bool takes_product(const LinearProblem& problem, const Preparation& p) {
-  const bool stored = are_in_order(p) && (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
+  const bool stored =
+      detail::are_rows_in_order(p) && (p.precision != Precision::fp32 || p.linear_weights == DType::f32);
   return problem.rows <= std::numeric_limits<int>::max() / 4 && stored && detail::takes_by_convolution(problem, p);
 }
 

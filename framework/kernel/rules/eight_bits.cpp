@@ -135,8 +135,7 @@ bool is_code_table(const PointwiseProblem& problem, const Preparation& p) {
 }
 
 bool is_eight_bits(const LinearProblem& problem, const Preparation& p) {
-  const auto is_in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
-  if (!std::ranges::all_of(p.inputs, is_in_order) || !is_in_order(p.output())) return false;
+  if (!are_rows_in_order(p)) return false;
   const LinearAsConvolution conv(problem, p, Layout::nhwc);
   return is_eight_bits(conv.problem, conv.preparation);
 }

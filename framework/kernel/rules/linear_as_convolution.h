@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,12 @@ struct LinearAsConvolution {
   LinearAsConvolution(const LinearAsConvolution&) = delete;
   LinearAsConvolution& operator=(const LinearAsConvolution&) = delete;
 };
+
+/// Whether rows lie one after the other, as those images' pixels would.
+inline bool are_rows_in_order(const Preparation& p) {
+  const auto in_order = [](const View& view) { return view.format.layout == Layout::nchw; };
+  return std::ranges::all_of(p.inputs, in_order) && in_order(p.output());
+}
 
 /// Whether a row of the table of convolutions takes a layer as one; and the operator of that row. Which kernel was
 /// asked for is not about that convolution.

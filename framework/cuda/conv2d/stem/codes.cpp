@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/cuda/conv2d/stem/tiles.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/packing.h"
@@ -11,10 +12,7 @@
 namespace lamina::cuda::stem::codes {
 namespace {
 
-using lamina::detail::ceil_div;
 using lamina::detail::round_up;
-
-constexpr int max_columns = 128, max_rows = 8;
 
 /// Of the filters that a block has, in eights: none of them of zeros.
 int eights(int filters) { return filters % 32 == 0 ? 4 : filters % 16 == 0 ? 2 : 1; }
@@ -24,9 +22,9 @@ const void* kernel_for(const ConvGeometry& g, DType input) {
                 eights(g.out_channels));
 }
 
-/// All that does not need memory, and the number of blocks. Of as many rows as leave three for each multiprocessor: the
-/// more rows, the fewer pixels are read twice.
+/// All that does not need memory, and the number of blocks.
 std::int64_t fill(Arguments& a, const ConvGeometry& g, const Preparation& p) {
+  const std::int64_t blocks = share_out(a, g, eights(g.out_channels), p.device.multiprocessors);
   a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;
   a.filters = g.out_channels, a.out_height = g.out_height, a.out_width = g.out_width;
   a.out_pitch = static_cast<int>(p.output().pixel_pitch());
@@ -37,21 +35,11 @@ std::int64_t fill(Arguments& a, const ConvGeometry& g, const Preparation& p) {
   a.channel_step = pixels ? 1 : g.in_height * g.in_width;
   a.image = std::int64_t{g.in_height} * g.in_width * (pixels ? a.pixel_step : g.in_channels);
   a.padding = static_cast<std::uint8_t>(p.input().quantization.zero_point) * 0x01010101u;
-  a.slices = g.out_channels / (8 * eights(g.out_channels));
-  a.tiles_x = ceil_div(g.out_width, max_columns);
-  a.columns = round_up(ceil_div(g.out_width, a.tiles_x), 16);
   a.shift = round_up(g.padding_width, 4) - g.padding_width;
   a.in_columns = round_up(a.shift + (a.columns - 1) * a.stride_width + row_pixels(g.kernel_width), 4);
   a.fours = !pixels && g.in_width % 4 == 0 && p.input().alignment % 4 == 0;
-  std::int64_t blocks = 0;
-  for (a.rows = max_rows;; a.rows /= 2) {
-    a.tiles_y = ceil_div(g.out_height, a.rows);
-    blocks = g.batch * a.tiles_x * a.tiles_y * a.slices;
-    if (a.rows == 1 || blocks >= std::int64_t{3} * p.device.multiprocessors) break;
-  }
   a.in_rows = (a.rows - 1) * a.stride_height + round_up(g.kernel_height, g.kernel_width <= 4 ? 2 : 1);
-  a.by_slices = Divider(a.slices), a.by_tiles_x = Divider(a.tiles_x), a.by_tiles_y = Divider(a.tiles_y);
-  a.by_fours = Divider(a.in_columns / 4), a.by_fragments = Divider(a.columns / 16);
+  a.by_fours = Divider(a.in_columns / 4);
   return blocks;
 }
 
@@ -66,14 +54,13 @@ Packed pack(const ConvProblem& problem) {
   const auto weight = problem.eight.weight.values<std::int8_t>();
   std::size_t from = 0;
   for (int filter = 0; filter < g.out_channels; ++filter) {
-    // A lane has 2 n neighbouring filters: columns 2 t and 2 t + 1 of fragment j are its filters 2 j and 2 j + 1.
-    const int slice = filter / (8 * n), t = filter % (8 * n) / (2 * n), own = filter % (2 * n);
+    const FilterPlace at(filter, n);
     for (int c = 0; c < g.in_channels; ++c) {
       for (int kh = 0; kh < g.kernel_height; ++kh) {
         for (int kw = 0; kw < g.kernel_width; ++kw) {
           const int k = (kh * row + kw) * max_channels + c;
-          const FragmentPlace place = fragment_place(1, k % 32, 2 * t + own % 2);
-          const int fragment = (slice * steps + k / 32) * n + own / 2;
+          const FragmentPlace place = fragment_place(1, k % 32, at.column);
+          const int fragment = (at.slice * steps + k / 32) * n + at.fragment;
           packed.put(fragment * fragment_bytes + place.lane * 8 + place.element, weight[from++]);
         }
       }
@@ -92,12 +79,13 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return false;
   }
   const View &in = p.input(), &out = p.output();
+  const bool lies_right =
+      (lamina::detail::is_channels_last(in) || (in.format.layout == Layout::nchw && !in.is_slice())) &&
+      !in.is_strided() && lamina::detail::is_code(out) && lamina::detail::is_channels_last(out) &&
+      out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 && (!problem.bias.defined() || problem.eight.bias.defined());
+  if (!lies_right) return false;
   Arguments args;
-  return (lamina::detail::is_channels_last(in) || (in.format.layout == Layout::nchw && !in.is_slice())) &&
-         !in.is_strided() && lamina::detail::is_code(out) && lamina::detail::is_channels_last(out) &&
-         out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 &&
-         (!problem.bias.defined() || problem.eight.bias.defined()) &&
-         fill(args, g, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
+  return fill(args, g, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {

@@ -12,26 +12,12 @@
 
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/conv2d/stem/codes.h"
+#include "lamina/cuda/conv2d/stem/place.cuh"
 #include "lamina/cuda/ptx/mma_codes.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::stem::codes {
 namespace {
-
-/// Where a block's work lies.
-struct Place {
-  int slice, row, column;  // its first output
-  std::int64_t image;
-
-  __device__ __forceinline__ explicit Place(const Arguments& args) {
-    const unsigned tile = args.by_slices.quotient(blockIdx.x), line = args.by_tiles_x.quotient(tile);
-    const unsigned above = args.by_tiles_y.quotient(line);
-    slice = static_cast<int>(blockIdx.x - tile * static_cast<unsigned>(args.slices));
-    column = static_cast<int>(tile - line * static_cast<unsigned>(args.tiles_x)) * args.columns;
-    row = static_cast<int>(line - above * static_cast<unsigned>(args.tiles_y)) * args.rows;
-    image = above;
-  }
-};
 
 /// Neighbouring threads take neighbouring fours of pixels, each several at a time.
 template <bool fours>

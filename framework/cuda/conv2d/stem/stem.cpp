@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "lamina/base/error.h"
-#include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/stem/arguments.h"
+#include "lamina/cuda/conv2d/stem/tiles.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
 #include "lamina/cuda/tensor_core/fragments.h"
@@ -14,11 +14,6 @@
 
 namespace lamina::cuda::stem {
 namespace {
-
-using lamina::detail::ceil_div;
-using lamina::detail::round_up;
-
-constexpr int max_columns = 128, max_rows = 8;
 
 /// The widest of those that leave no filters of zeros.
 std::optional<Instance> instance_for(int filters, DType input, DType output) {
@@ -36,25 +31,16 @@ struct Choice {
   int shared_bytes = 0;
 };
 
-/// Blocks of as many rows as leave three for each multiprocessor: the more rows, the fewer pixels are read twice.
 Choice choose(const ConvGeometry& g, const Instance& instance, const DeviceDescription& device) {
   Choice c = {.instance = instance, .args = {}};
   Arguments& a = c.args;
+  c.blocks = share_out(a, g, instance.n, device.multiprocessors);
   a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;
   a.filters = g.out_channels, a.out_height = g.out_height, a.out_width = g.out_width;
   a.padding_height = g.padding_height, a.padding_width = g.padding_width;
-  a.slices = ceil_div(g.out_channels, 8 * instance.n);
-  a.tiles_x = ceil_div(g.out_width, max_columns);
-  a.columns = round_up(ceil_div(g.out_width, a.tiles_x), 16);
   a.in_columns = a.columns * stride + 2;
-  for (a.rows = max_rows;; a.rows /= 2) {
-    a.tiles_y = ceil_div(g.out_height, a.rows);
-    c.blocks = g.batch * a.tiles_x * a.tiles_y * a.slices;
-    if (a.rows == 1 || c.blocks >= std::int64_t{3} * device.multiprocessors) break;
-  }
   a.in_rows = (a.rows - 1) * stride + kernel_side;
-  a.by_slices = Divider(a.slices), a.by_tiles_x = Divider(a.tiles_x), a.by_tiles_y = Divider(a.tiles_y);
-  a.by_in_columns = Divider(a.in_columns), a.by_fragments = Divider(a.columns / 16);
+  a.by_in_columns = Divider(a.in_columns);
   c.shared_bytes = a.in_rows * a.in_columns * pixel_bytes;
   return c;
 }
@@ -64,14 +50,12 @@ Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type
   Packed packed(std::int64_t{args.slices} * kernel_side * n * fragment_bytes);
   const float* weight = lamina::detail::floats(problem.weight);
   for (int filter = 0; filter < args.filters; ++filter) {
-    // A lane has 2 n neighbouring filters: columns 2 t and 2 t + 1 of fragment j are its filters 2 j and 2 j + 1.
-    const int slice = filter / (8 * n), t = filter % (8 * n) / (2 * n), own = filter % (2 * n);
-    const int column = 2 * t + own % 2, j = own / 2;
+    const FilterPlace at(filter, n);
     for (int kh = 0; kh < kernel_side; ++kh) {
       for (int kw = 0; kw < kernel_side; ++kw) {
         for (int c = 0; c < args.channels; ++c) {
-          const FragmentPlace place = fragment_place(2, kw * max_channels + c, column);
-          const int fragment = (slice * kernel_side + kh) * n + j;
+          const FragmentPlace place = fragment_place(2, kw * max_channels + c, at.column);
+          const int fragment = (at.slice * kernel_side + kh) * n + at.fragment;
           packed.put(fragment * fragment_bytes + place.lane * 8 + place.element * 2,
                      bits16(weight[((filter * args.channels + c) * kernel_side + kh) * kernel_side + kw], type));
         }

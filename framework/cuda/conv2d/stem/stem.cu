@@ -10,6 +10,7 @@
 // compute capability 8.0.
 
 #include "lamina/cuda/conv2d/stem/arguments.h"
+#include "lamina/cuda/conv2d/stem/place.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
@@ -17,21 +18,6 @@
 
 namespace lamina::cuda::stem {
 namespace {
-
-/// Where a block's work lies.
-struct Place {
-  int slice, row, column;  // its first output
-  std::int64_t image;
-
-  __device__ __forceinline__ explicit Place(const Arguments& args) {
-    const unsigned tile = args.by_slices.quotient(blockIdx.x), line = args.by_tiles_x.quotient(tile);
-    const unsigned above = args.by_tiles_y.quotient(line);
-    slice = static_cast<int>(blockIdx.x - tile * static_cast<unsigned>(args.slices));
-    column = static_cast<int>(tile - line * static_cast<unsigned>(args.tiles_x)) * args.columns;
-    row = static_cast<int>(line - above * static_cast<unsigned>(args.tiles_y)) * args.rows;
-    image = above;
-  }
-};
 
 /// Neighbouring threads take neighbouring pixels of a plane, each several at a time.
 template <class S, class T>

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/divider.h"
+#include "lamina/kernel/conv_geometry.h"
+
+/// How first layers share their outputs out over blocks, and their filters over the lanes of a warp: `Arguments` are
+/// those of either kernel.
+namespace lamina::cuda::stem {
+
+/// Fills in which outputs a block has, of slices of 8 n filters; the number of blocks. Of as many rows as leave three
+/// for each multiprocessor: the more rows, the fewer pixels are read twice.
+template <class Arguments>
+std::int64_t share_out(Arguments& a, const ConvGeometry& g, int n, int multiprocessors) {
+  constexpr int max_columns = 128, max_rows = 8;
+  std::int64_t blocks = 0;
+  a.slices = detail::ceil_div(g.out_channels, 8 * n);
+  a.tiles_x = detail::ceil_div(g.out_width, max_columns);
+  a.columns = detail::round_up(detail::ceil_div(g.out_width, a.tiles_x), 16);
+  for (a.rows = max_rows;; a.rows /= 2) {
+    a.tiles_y = detail::ceil_div(g.out_height, a.rows);
+    blocks = g.batch * a.tiles_x * a.tiles_y * a.slices;
+    if (a.rows == 1 || blocks >= std::int64_t{3} * multiprocessors) break;
+  }
+  a.by_slices = Divider(a.slices), a.by_tiles_x = Divider(a.tiles_x), a.by_tiles_y = Divider(a.tiles_y);
+  a.by_fragments = Divider(a.columns / 16);
+  return blocks;
+}
+
+/// Where a filter's weights stand: a lane has 2 n neighbouring filters, columns 2 t and 2 t + 1 of fragment j are its
+/// filters 2 j and 2 j + 1.
+struct FilterPlace {
+  int slice, fragment, column;
+
+  FilterPlace(int filter, int n)
+      : slice(filter / (8 * n)),
+        fragment(filter % (2 * n) / 2),
+        column(filter % (8 * n) / (2 * n) * 2 + filter % (2 * n) % 2) {}
+};
+
+}  // namespace lamina::cuda::stem
