@@ -78,6 +78,12 @@ __host__ __device__ constexpr int barrier_offset(int ring_bytes, int store_bytes
   return behind > landing ? behind : landing;
 }
 
+/// The first channel that is brought for filters from this one on, which see their groups' alone; TMA begins at whole
+/// 16 bytes.
+__host__ __device__ constexpr int first_channel(int filter, int group_filters, int group_channels) {
+  return filter / group_filters * group_channels / 16 * 16;
+}
+
 /// Tiles that are rectangles, whose pixels come with their halo, all that their windows reach, as one box for each slab
 /// (halo/kernel.cuh).
 struct Halo {

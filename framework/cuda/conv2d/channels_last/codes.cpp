@@ -51,9 +51,9 @@ ConvGeometry multiplied(ConvGeometry g, Source source) {
   return g;
 }
 
-/// The first input channel that is brought for 64 filters, which see their groups' alone; TMA begins at whole 16 bytes.
-int first_channel(const ConvGeometry& g, int filter_block) {
-  return filter_block * block_filters / g.group_out_channels() * g.group_in_channels() / 16 * 16;
+/// That of a block of filters.
+int first_of_block(const ConvGeometry& g, int filter_block) {
+  return first_channel(filter_block * block_filters, g.group_out_channels(), g.group_in_channels());
 }
 
 /// The same product with as many channels as any 64 filters see.
@@ -62,7 +62,7 @@ ConvGeometry of_block(ConvGeometry g) {
   int seen = 0;
   for (int block = 0; block * block_filters < g.out_channels; ++block) {
     const int last = std::min((block + 1) * block_filters, g.out_channels) - 1;
-    seen = std::max(seen, (last / g.group_out_channels() + 1) * g.group_in_channels() - first_channel(g, block));
+    seen = std::max(seen, (last / g.group_out_channels() + 1) * g.group_in_channels() - first_of_block(g, block));
   }
   g.in_channels = seen, g.groups = 1;
   return g;
@@ -81,7 +81,7 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   for (int filter = 0; filter < g.out_channels; ++filter) {
     const int row = filter % block_filters / 16 * 16 + filter % 16 / 2 + filter % 2 * 8;
     const int first =
-        filter / g.group_out_channels() * g.group_in_channels() - first_channel(g, filter / block_filters);
+        filter / g.group_out_channels() * g.group_in_channels() - first_of_block(g, filter / block_filters);
     for (int channel = first; channel < first + g.group_in_channels(); ++channel) {
       for (int tap = 0; tap < taps; ++tap) {
         const int term = rows ? tap * g.in_channels + channel : channel;

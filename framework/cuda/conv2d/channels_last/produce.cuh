@@ -112,7 +112,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
     int channel = 0;
     if (std::is_same_v<T, Codes> && args.group_filters > 0) {
-      channel = walk.filter_tile() * groups * block_filters / args.group_filters * args.group_channels / 16 * 16;
+      channel = first_channel(walk.filter_tile() * groups * block_filters, args.group_filters, args.group_channels);
     }
     if (!waited) wait_for_predecessor(args.neighbours);
     waited = true;

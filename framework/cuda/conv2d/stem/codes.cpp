@@ -54,7 +54,7 @@ Packed pack(const ConvProblem& problem) {
   const auto weight = problem.eight.weight.values<std::int8_t>();
   std::size_t from = 0;
   for (int filter = 0; filter < g.out_channels; ++filter) {
-    const FilterPlace at(filter, n);
+    const FilterPlace at = filter_place(filter, n);
     for (int c = 0; c < g.in_channels; ++c) {
       for (int kh = 0; kh < g.kernel_height; ++kh) {
         for (int kw = 0; kw < g.kernel_width; ++kw) {
@@ -79,13 +79,12 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return false;
   }
   const View &in = p.input(), &out = p.output();
-  const bool lies_right =
-      (lamina::detail::is_channels_last(in) || (in.format.layout == Layout::nchw && !in.is_slice())) &&
-      !in.is_strided() && lamina::detail::is_code(out) && lamina::detail::is_channels_last(out) &&
-      out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 && (!problem.bias.defined() || problem.eight.bias.defined());
-  if (!lies_right) return false;
   Arguments args;
-  return fill(args, g, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
+  return (lamina::detail::is_channels_last(in) || (in.format.layout == Layout::nchw && !in.is_slice())) &&
+         !in.is_strided() && lamina::detail::is_code(out) && lamina::detail::is_channels_last(out) &&
+         out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 &&
+         (!problem.bias.defined() || problem.eight.bias.defined()) &&
+         fill(args, g, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {

@@ -50,7 +50,7 @@ Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type
   Packed packed(std::int64_t{args.slices} * kernel_side * n * fragment_bytes);
   const float* weight = lamina::detail::floats(problem.weight);
   for (int filter = 0; filter < args.filters; ++filter) {
-    const FilterPlace at(filter, n);
+    const FilterPlace at = filter_place(filter, n);
     for (int kh = 0; kh < kernel_side; ++kh) {
       for (int kw = 0; kw < kernel_side; ++kw) {
         for (int c = 0; c < args.channels; ++c) {

@@ -33,11 +33,9 @@ std::int64_t share_out(Arguments& a, const ConvGeometry& g, int n, int multiproc
 /// filters 2 j and 2 j + 1.
 struct FilterPlace {
   int slice, fragment, column;
-
-  FilterPlace(int filter, int n)
-      : slice(filter / (8 * n)),
-        fragment(filter % (2 * n) / 2),
-        column(filter % (8 * n) / (2 * n) * 2 + filter % (2 * n) % 2) {}
 };
+inline FilterPlace filter_place(int filter, int n) {
+  return {filter / (8 * n), filter % (2 * n) / 2, filter % (8 * n) / (2 * n) * 2 + filter % 2};
+}
 
 }  // namespace lamina::cuda::stem
