@@ -15,6 +15,32 @@
 namespace lamina::test {
 namespace {
 
+/// Runs operators on the same random codes, each within memory of its own.
+class Runs {
+ public:
+  Runs(const View& input, const View& output, ThreadPool& pool)
+      : output_(output), pool_(pool), memory_(input.shape.numel()) {
+    const Tensor bytes = random_codes(input.shape, input.format.dtype, 2);
+    input_ = Tensor::borrow(memory_.data(), input.shape, input.format.dtype);
+    std::memcpy(memory_.data(), bytes.raw(), bytes.bytes());
+  }
+
+  Tensor operator()(const Operator& op) {
+    const DType type = output_.format.dtype;
+    cpu::Guarded<float> workspace(cpu::whole_lines(static_cast<std::int64_t>(op.workspace_bytes()) / 4 + 1));
+    cpu::Guarded<std::uint8_t> memory(output_.shape.numel() * static_cast<std::int64_t>(size_of(type)));
+    Tensor y = Tensor::borrow(memory.data(), output_.shape, type);
+    op.run({&input_, 1}, {&y, 1}, {.pool = &pool_, .workspace = workspace.data()});
+    return y.clone();
+  }
+
+ private:
+  const View& output_;
+  ThreadPool& pool_;
+  cpu::Guarded<std::uint8_t> memory_;
+  Tensor input_;
+};
+
 TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
   const ConvCase layers[] = {square(2, 64, 6, 7, 48, 1, 1, 0, 1, 1), square(2, 130, 5, 9, 33, 1, 1, 0, 1, 1),
                              square(2, 68, 4, 8, 32, 1, 1, 0, 1, 1), square(2, 3, 15, 16, 40, 7, 2, 3, 1, 1),
@@ -40,17 +66,7 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
                              .quantization = result == DType::u8 ? Quantization{0.3f, 9} : Quantization{}};
         const Preparation p = {
             .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
-        const Tensor bytes = random_codes(input.shape, type, 2);
-        cpu::Guarded<std::uint8_t> input_memory(input.shape.numel());
-        const Tensor x = Tensor::borrow(input_memory.data(), input.shape, type);
-        std::memcpy(input_memory.data(), bytes.raw(), bytes.bytes());
-        const auto run = [&](const Operator& op) {
-          cpu::Guarded<float> workspace(cpu::whole_lines(static_cast<std::int64_t>(op.workspace_bytes()) / 4 + 1));
-          cpu::Guarded<std::uint8_t> memory(output.shape.numel() * static_cast<std::int64_t>(size_of(result)));
-          Tensor y = Tensor::borrow(memory.data(), output.shape, result);
-          op.run({&x, 1}, {&y, 1}, {.pool = &pool, .workspace = workspace.data()});
-          return y.clone();
-        };
+        Runs run(input, output, pool);
         const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
         for (const auto& engines : {cpu::bf16::int8_amx_models(), cpu::bf16::int8_amx_engines(),
                                     cpu::bf16::int8_dot_engines(), cpu::bf16::int8_multiply_add_engines()}) {
@@ -92,17 +108,7 @@ TEST(Int8Engines, DepthwiseLayersHaveTheBitsOfThePlainLoops) {
                                .quantization = {out_scale, type == DType::u8 ? 9 : -5}};
           Preparation p = {
               .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
-          const Tensor bytes = random_codes(input.shape, type, 2);
-          cpu::Guarded<std::uint8_t> input_memory(input.shape.numel());
-          const Tensor x = Tensor::borrow(input_memory.data(), input.shape, type);
-          std::memcpy(input_memory.data(), bytes.raw(), bytes.bytes());
-          const auto run = [&](const Operator& op) {
-            cpu::Guarded<float> workspace(cpu::whole_lines(static_cast<std::int64_t>(op.workspace_bytes()) / 4 + 1));
-            cpu::Guarded<std::uint8_t> memory(output.shape.numel());
-            Tensor y = Tensor::borrow(memory.data(), output.shape, type);
-            op.run({&x, 1}, {&y, 1}, {.pool = &pool, .workspace = workspace.data()});
-            return y.clone();
-          };
+          Runs run(input, output, pool);
           const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
           for (const bool fours : {true, false}) {
             p.device.avx512_vnni &= fours;
