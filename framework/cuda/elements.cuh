@@ -70,9 +70,4 @@ void with_element_type(DType dtype, F&& f) {
   }
 }
 
-/// Blocks for `work` pieces, `threads` to a block; kernels stride over what a grid cannot hold.
-inline unsigned grid_for(std::int64_t work, int threads) {
-  return static_cast<unsigned>(std::min<std::int64_t>((work + threads - 1) / threads, std::numeric_limits<int>::max()));
-}
-
 }  // namespace lamina::cuda

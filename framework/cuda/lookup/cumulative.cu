@@ -7,14 +7,14 @@
 // Preconditions: none; the output may be the input.
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/lookup/cumulative.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/lookup_extents.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::LineExtents;
 
 constexpr int threads = 256, warps = threads / 32, items = 4, tile = threads * items;
@@ -113,31 +113,42 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T, class A>
-void launch(const CumulativeProblem& problem, const LineExtents& e, const void* input, void* output, Stream stream) {
-  const Way way = {problem.exclusive, problem.reverse, problem.product};
-  const auto* in = static_cast<const T*>(input);
-  auto* out = static_cast<T*>(output);
+void launch(const Way& way, const LineExtents& e, const Tensor& input, Tensor& output, Stream stream) {
   const std::int64_t lines = e.outer * e.inner;
+  const auto start = [&](auto kernel, const Launch& how) {
+    launch_kernel(kernel, how, stream, elements<T>(input), elements<T>(output), e, way);
+  };
   if ((e.inner >= 32 && lines >= 4096) || e.extent <= 8) {
-    launch_kernel(cumulative_columns_kernel<T, A>, {dim3(grid_for(lines, threads)), dim3(threads)}, stream, in, out, e,
-                  way);
+    start(cumulative_columns_kernel<T, A>, threads_for(lines, threads));
   } else {
-    launch_kernel(cumulative_rows_kernel<T, A>, {dim3(grid_for(lines, 1)), dim3(threads)}, stream, in, out, e, way);
+    start(cumulative_rows_kernel<T, A>, {dim3(grid_for(lines, 1)), dim3(threads)});
   }
 }
 
 }  // namespace
 
-void cumulative(int device, const CumulativeProblem& problem, const LineExtents& e, DType dtype, const void* input,
-                void* output, Stream stream) {
-  if (e.outer == 0 || e.extent == 0 || e.inner == 0) return;
-  const DeviceGuard guard(device);
-  switch (dtype) {
-    case DType::f64: return launch<double, double>(problem, e, input, output, stream);
-    case DType::i32: return launch<std::int32_t, std::uint32_t>(problem, e, input, output, stream);
-    case DType::i64: return launch<long long, unsigned long long>(problem, e, input, output, stream);
-    default: with_element_type(dtype, [&]<class T>(T*) { launch<T, double>(problem, e, input, output, stream); });
-  }
+bool takes_cumulative(const CumulativeProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  return detail::is_cumulative(problem, p) &&
+         (is_activation(dtype) || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64);
+}
+
+std::unique_ptr<Operator> prepare_cumulative(const CumulativeProblem& problem, const Preparation& p) {
+  const Way way = {problem.exclusive, problem.reverse, problem.product};
+  return make_on_device(index(p), "scan",
+                        [way, e = detail::line_extents(p.input().shape, problem.dim)](Inputs inputs, Outputs outputs,
+                                                                                      const Execution& execution) {
+                          const auto run = [&]<class T, class A>(T*, A) {
+                            launch<T, A>(way, e, inputs[0], outputs[0], execution.stream);
+                          };
+                          switch (inputs[0].dtype()) {
+                            case DType::f64: return run(static_cast<double*>(nullptr), double{});
+                            case DType::i32: return run(static_cast<std::int32_t*>(nullptr), std::uint32_t{});
+                            case DType::i64: return run(static_cast<long long*>(nullptr), 0ull);
+                            default:
+                              with_element_type(inputs[0].dtype(), [&](auto* element) { run(element, double{}); });
+                          }
+                        });
 }
 
 }  // namespace lamina::cuda

@@ -4,15 +4,14 @@
 // Shared memory: none. Preconditions: none.
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/lookup/gather.h"
 #include "lamina/cuda/lookup/index.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::IndexExtents;
 
 constexpr int threads = 256;
@@ -65,31 +64,27 @@ std::size_t largest_word(std::size_t slice, const void* data, const void* output
 
 }  // namespace
 
-void gather(int device, const IndexExtents& e, std::size_t size, DType index_type, const void* data,
-            const void* indices, void* output, IndexFault* fault, Stream stream) {
-  const DeviceGuard guard(device);
-  const bool by_element = e.kind == GatherKind::elements;
-  const std::size_t slice = static_cast<std::size_t>(e.inner) * size;
-  std::int64_t count = e.outer * e.places * e.inner;
-  if (by_element) {
-    count = 1;
-    for (int d = 0; d < e.rank; ++d) count *= e.index_extents[d];
-  }
-  if (count == 0) return;
-  const Indices at(index_type, indices, fault);
-  with_word(by_element ? size : largest_word(slice, data, output), [&](auto word) {
-    using Word = decltype(word);
-    const auto* from = static_cast<const Word*>(data);
-    auto* to = static_cast<Word*>(output);
-    if (by_element) {
-      launch_kernel(gather_elements_kernel<Word>, {dim3(grid_for(count, threads)), dim3(threads)}, stream, from, at, to,
-                    count, e);
-    } else {
-      const auto words = static_cast<std::int64_t>(slice / sizeof(Word));
-      launch_kernel(gather_slices_kernel<Word>, {dim3(grid_for(e.outer * e.places * words, threads)), dim3(threads)},
-                    stream, from, at, to, words, e);
-    }
-  });
+std::unique_ptr<Operator> prepare_gather(const GatherProblem& problem, const Preparation& p) {
+  return make_on_device(
+      index(p), "a thread for each word",
+      [e = detail::gather_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const bool by_element = e.kind == GatherKind::elements;
+        const std::size_t size = size_of(inputs[0].dtype()), slice = static_cast<std::size_t>(e.inner) * size;
+        const Indices at(inputs[1].dtype(), inputs[1].raw(), execution.fault);
+        with_word(by_element ? size : largest_word(slice, inputs[0].raw(), outputs[0].raw()), [&]<class Word>(Word) {
+          const auto* from = elements<Word>(inputs[0]);
+          auto* to = elements<Word>(outputs[0]);
+          if (by_element) {
+            const std::int64_t count = outputs[0].numel();
+            launch_kernel(gather_elements_kernel<Word>, threads_for(count, threads), execution.stream, from, at, to,
+                          count, e);
+          } else {
+            const auto words = static_cast<std::int64_t>(slice / sizeof(Word));
+            launch_kernel(gather_slices_kernel<Word>, threads_for(e.outer * e.places * words, threads),
+                          execution.stream, from, at, to, words, e);
+          }
+        });
+      });
 }
 
 }  // namespace lamina::cuda

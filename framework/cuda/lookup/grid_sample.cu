@@ -6,15 +6,24 @@
 #include <algorithm>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/lookup/grid_sample.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/lookup_extents.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
+
 constexpr int threads = 256, channels_at_once = 8;
+
+/// Images and grids of two or three dimensions, x first.
+struct GridExtents {
+  int dims = 2;
+  std::int64_t images = 1, channels = 1;
+  std::int64_t sizes[3] = {1, 1, 1};  // of the input: W, H, D
+  std::int64_t pixels = 1;            // of the output, of one image
+};
 
 struct Settings {
   GridPadding padding;
@@ -125,29 +134,36 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void grid_sample(int device, const GridSampleProblem& problem, const GridExtents& e, DType dtype, DType grid_type,
-                 const void* input, const void* grid, void* output, Stream stream) {
-  if (e.images * e.channels * e.pixels == 0) return;
-  const DeviceGuard guard(device);
+bool takes_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype, grid = p.inputs[1].format.dtype;
+  return detail::is_grid_sample(problem, p) && is_activation(dtype) && (grid == dtype || grid == DType::f32);
+}
+
+std::unique_ptr<Operator> prepare_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
+  const Shape &in = p.input().shape, &out = p.output().shape;
+  GridExtents e;
+  e.dims = static_cast<int>(in.rank()) - 2;
+  e.images = in[0], e.channels = in[1];
+  for (int d = 0; d < e.dims; ++d) e.sizes[d] = in[-1 - d], e.pixels *= out[-1 - d];
   const Settings settings = {problem.padding, problem.align_corners};
-  const std::int64_t groups = (e.channels + channels_at_once - 1) / channels_at_once;
-  const Launch how = {dim3(grid_for(e.images * groups * e.pixels, threads)), dim3(threads)};
-  with_element_type(dtype, [&]<class T>(T*) {
-    const auto with_grid = [&]<class G>(const G* places) {
-      const auto run = [&](auto kernel) {
-        launch_kernel(kernel, how, stream, static_cast<const T*>(input), places, static_cast<T*>(output), e, settings);
-      };
-      if (problem.mode == GridMode::cubic) return run(grid_sample_kernel<4, 2, T, G>);
-      const bool linear = problem.mode == GridMode::linear;
-      if (e.dims == 2) return run(linear ? grid_sample_kernel<2, 2, T, G> : grid_sample_kernel<1, 2, T, G>);
-      run(linear ? grid_sample_kernel<2, 3, T, G> : grid_sample_kernel<1, 3, T, G>);
-    };
-    if (grid_type == DType::f32) {
-      with_grid(static_cast<const float*>(grid));
-    } else {
-      with_grid(static_cast<const T*>(grid));
-    }
-  });
+  return make_on_device(
+      index(p), "a thread for each pixel",
+      [e, settings, mode = problem.mode](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const std::int64_t groups = (e.channels + channels_at_once - 1) / channels_at_once;
+        with_element_type(inputs[0].dtype(), [&]<class T>(T*) {
+          const auto with_grid = [&]<class G>(const G* places) {
+            const auto run = [&](auto kernel) {
+              launch_kernel(kernel, threads_for(e.images * groups * e.pixels, threads), execution.stream,
+                            elements<T>(inputs[0]), places, elements<T>(outputs[0]), e, settings);
+            };
+            if (mode == GridMode::cubic) return run(grid_sample_kernel<4, 2, T, G>);
+            const bool linear = mode == GridMode::linear;
+            if (e.dims == 2) return run(linear ? grid_sample_kernel<2, 2, T, G> : grid_sample_kernel<1, 2, T, G>);
+            run(linear ? grid_sample_kernel<2, 3, T, G> : grid_sample_kernel<1, 3, T, G>);
+          };
+          inputs[1].dtype() == DType::f32 ? with_grid(floats(inputs[1])) : with_grid(elements<T>(inputs[1]));
+        });
+      });
 }
 
 }  // namespace lamina::cuda

@@ -8,15 +8,34 @@
 #include <limits>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/lookup/resample.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/lookup_extents.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
+
 constexpr int threads = 256;
+
+/// An activation as the resampled dimensions divide it, outermost first: runs of others, 1 if there are none, before,
+/// between and behind them.
+struct ResampleArguments {
+  static constexpr int max_axes = 4;
+  struct Axis {
+    int taps = 1;
+    std::int64_t extent = 1;         // of the output
+    std::int64_t step = 1;           // elements of the input from one index to the next
+    const int* indices = nullptr;    // [extent, taps]
+    const float* weights = nullptr;  // [extent, taps]
+  };
+  int axes = 0;
+  Axis axis[max_axes];
+  std::int64_t run[max_axes + 1] = {};       // extents of the runs
+  std::int64_t run_step[max_axes + 1] = {};  // elements of the input from one to the next
+  std::int64_t count = 0;                    // elements of the output
+};
 
 /// The sum over the taps of axis `which` and those within it.
 template <int which, int axes, class T>
@@ -72,27 +91,69 @@ void launch(const ResampleArguments& args, const T* input, T* output, Stream str
     ResampleArguments part = args;
     part.run[0] = std::min(most, args.run[0] - first);
     part.count = part.run[0] * each;
-    launch_kernel(resample_kernel<axes, T>, {dim3(grid_for(part.count, threads)), dim3(threads)}, stream,
-                  input + first * args.run_step[0], output + first * each, part);
+    launch_kernel(resample_kernel<axes, T>, threads_for(part.count, threads), stream, input + first * args.run_step[0],
+                  output + first * each, part);
   }
+}
+
+/// How the axes divide the shape, in the order in which dimensions lie in memory; `constant` puts a vector where the
+/// device reads it.
+template <class Constant>
+ResampleArguments arguments_of(const ResampleProblem& problem, const Preparation& p, const Constant& constant) {
+  const Layout layout = p.input().format.layout;
+  const Shape in = detail::stored(p.input().shape, layout, 0).shape;
+  const Shape out = detail::stored(p.output().shape, layout, 0).shape;
+  ResampleArguments arguments;
+  arguments.count = out.numel();
+  arguments.run[0] = 1;
+  for (int d = 0; d < static_cast<int>(in.rank()); ++d) {
+    const std::int64_t step = detail::extent_product(in, d + 1, static_cast<int>(in.rank()));
+    const auto axis = std::find_if(problem.axes.begin(), problem.axes.end(), [&](const ResampleProblem::Axis& a) {
+      return detail::stored(p.input().shape, layout, a.dim).dim == d;
+    });
+    if (axis == problem.axes.end()) {
+      arguments.run[arguments.axes] *= out[d];
+      arguments.run_step[arguments.axes] = step;
+      continue;
+    }
+    arguments.axis[arguments.axes] = {.taps = axis->taps,
+                                      .extent = out[d],
+                                      .step = step,
+                                      .indices = constant(axis->indices),
+                                      .weights = constant(axis->weights)};
+    arguments.run[++arguments.axes] = 1;
+  }
+  return arguments;
 }
 
 }  // namespace
 
-void resample(int device, DType dtype, const ResampleArguments& args, const void* input, void* output, Stream stream) {
-  if (args.count == 0) return;
-  const DeviceGuard guard(device);
-  with_element_type(dtype, [&]<class T>(T*) {
-    const auto* in = static_cast<const T*>(input);
-    auto* out = static_cast<T*>(output);
-    switch (args.axes) {
-      case 0: return launch<0>(args, in, out, stream);
-      case 1: return launch<1>(args, in, out, stream);
-      case 2: return launch<2>(args, in, out, stream);
-      case 3: return launch<3>(args, in, out, stream);
-      default: return launch<4>(args, in, out, stream);
-    }
-  });
+bool takes_resample(const ResampleProblem& problem, const Preparation& p) {
+  const Layout layout = p.input().format.layout;
+  if (!detail::is_resample(problem, p) || !is_activation(p.input().format.dtype) || !p.keeps_format()) return false;
+  if (problem.axes.size() > ResampleArguments::max_axes) return false;
+  if (layout != Layout::nchw && (layout != Layout::nhwc || p.input().shape.rank() != 4)) return false;
+  const ResampleArguments arguments = arguments_of(problem, p, [](const auto& values) { return values.data(); });
+  return arguments.count == 0 || arguments.count / arguments.run[0] < (std::int64_t{1} << 32);
+}
+
+std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& p) {
+  Constants constants(index(p));
+  const ResampleArguments args = arguments_of(problem, p, [&](const auto& v) { return constants.add(v); });
+  return make_on_device(index(p), "a thread for each output", {.parameters = constants.bytes()},
+                        [args, constants](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+                            const T* in = elements<T>(inputs[0]);
+                            T* out = elements<T>(outputs[0]);
+                            switch (args.axes) {
+                              case 0: return launch<0>(args, in, out, execution.stream);
+                              case 1: return launch<1>(args, in, out, execution.stream);
+                              case 2: return launch<2>(args, in, out, execution.stream);
+                              case 3: return launch<3>(args, in, out, execution.stream);
+                              default: return launch<4>(args, in, out, execution.stream);
+                            }
+                          });
+                        });
 }
 
 }  // namespace lamina::cuda

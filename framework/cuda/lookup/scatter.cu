@@ -10,15 +10,14 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/lookup/index.cuh"
-#include "lamina/cuda/lookup/scatter.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::IndexExtents;
 
 constexpr int threads = 128;
@@ -123,27 +122,30 @@ struct Bits {
 
 }  // namespace
 
-void scatter(int device, const IndexExtents& e, ScatterReduction reduction, DType dtype, DType index_type,
-             const void* data, std::int64_t size, const void* indices, const void* updates, void* output,
-             IndexFault* fault, Stream stream) {
-  if (size == 0) return;
-  const DeviceGuard guard(device);
-  if (data != output) copy_on_device(device, output, data, static_cast<std::size_t>(size) * size_of(dtype), stream);
-  const Lines lines = lines_of(e);
-  if (lines.count == 0 || lines.updates == 0) return;
-  const dim3 grid(grid_for(lines.count * lines.parts, threads));
-  const Indices at(index_type, indices, fault);
-  detail::visit(dtype, [&]<class Stored>(std::type_identity<Stored>) {
-    const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
-      launch_kernel(scatter_kernel<none, T>, {grid, dim3(threads)}, stream, at, static_cast<const T*>(updates),
-                    static_cast<T*>(output), reduction, lines, e);
-    };
-    if (reduction == ScatterReduction::none) {
-      run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
-    } else {
-      run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
-    }
-  });
+std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const Preparation& p) {
+  const IndexExtents e = detail::scatter_extents(problem, p);
+  return make_on_device(index(p), "in order",
+                        [e, lines = lines_of(e), reduction = problem.reduction, device = index(p)](
+                            Inputs inputs, Outputs outputs, const Execution& execution) {
+                          const Tensor &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
+                          Tensor& output = outputs[0];
+                          const Stream stream = execution.stream;
+                          if (data.raw() != output.raw())
+                            copy_on_device(device, output.raw(), data.raw(), data.bytes(), stream);
+                          if (lines.count == 0 || lines.updates == 0) return;
+                          const Indices at(indices.dtype(), indices.raw(), execution.fault);
+                          detail::visit(data.dtype(), [&]<class Stored>(std::type_identity<Stored>) {
+                            const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
+                              launch_kernel(scatter_kernel<none, T>, threads_for(lines.count * lines.parts, threads),
+                                            stream, at, elements<T>(updates), elements<T>(output), reduction, lines, e);
+                            };
+                            if (reduction == ScatterReduction::none) {
+                              run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
+                            } else {
+                              run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
+                            }
+                          });
+                        });
 }
 
 }  // namespace lamina::cuda

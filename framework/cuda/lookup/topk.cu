@@ -13,14 +13,14 @@
 #include <algorithm>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/lookup/topk.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/lookup_extents.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::LineExtents;
 
 constexpr int threads = 256, buckets = 256;
@@ -225,30 +225,29 @@ std::int64_t sorted_size(const TopKProblem& problem, const LineExtents& e) {
   return size;
 }
 
-/// Blocks that have a place of their own in the workspace.
-std::int64_t blocks(const LineExtents& e) { return std::min(e.outer * e.inner, max_blocks); }
-
 }  // namespace
 
-std::size_t topk_workspace(const TopKProblem& problem, const LineExtents& e, DType dtype) {
-  const std::int64_t sorted = sorted_size(problem, e);
-  if (sorted <= max_in_shared) return 0;
-  const std::size_t word = size_of(dtype) == 8 ? sizeof(Long) : sizeof(Short);
-  return static_cast<std::size_t>(blocks(e)) * static_cast<std::size_t>(sorted) * word;
+bool takes_topk(const TopKProblem& problem, const Preparation& p) {
+  return detail::is_topk(problem, p) && p.input().shape[problem.dim] < (std::int64_t{1} << 32);
 }
 
-void topk(int device, const TopKProblem& problem, const LineExtents& e, DType dtype, const void* input, void* output,
-          void* workspace, Stream stream) {
-  if (e.outer * e.inner == 0 || problem.k == 0) return;
-  const DeviceGuard guard(device);
-  const Arguments args = {
-      e, problem.k, sorted_size(problem, e), problem.largest, problem.places, static_cast<int>(size_of(dtype))};
-  const std::int64_t grid = args.sorted <= max_in_shared ? e.outer * e.inner : blocks(e);
-  const auto run = [&]<class W>(W*) {
-    launch_kernel(topk_kernel<W>, {dim3(grid_for(grid, 1)), dim3(threads)}, stream, Values{input, dtype}, output,
-                  static_cast<W*>(workspace), args);
-  };
-  args.size == 8 ? run(static_cast<Long*>(nullptr)) : run(static_cast<Short*>(nullptr));
+std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Preparation& p) {
+  const LineExtents e = detail::line_extents(p.input().shape, problem.dim);
+  const auto size = static_cast<int>(size_of(p.input().format.dtype));
+  const Arguments args = {e, problem.k, sorted_size(problem, e), problem.largest, problem.places, size};
+  const bool in_shared = args.sorted <= max_in_shared;  // otherwise each block has a place of its own in the workspace
+  const std::int64_t lines = e.outer * e.inner, blocks = in_shared ? lines : std::min(lines, max_blocks);
+  const std::size_t word = size == 8 ? sizeof(Long) : sizeof(Short);
+  const std::size_t workspace = in_shared ? 0 : static_cast<std::size_t>(blocks * args.sorted) * word;
+  return make_on_device(index(p), "a block for each line", {.workspace = workspace},
+                        [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          const auto run = [&]<class W>(W*) {
+                            launch_kernel(topk_kernel<W>, {dim3(grid_for(blocks, 1)), dim3(threads)}, execution.stream,
+                                          Values{inputs[0].raw(), inputs[0].dtype()}, outputs[0].raw(),
+                                          static_cast<W*>(execution.workspace), args);
+                          };
+                          size == 8 ? run(static_cast<Long*>(nullptr)) : run(static_cast<Short*>(nullptr));
+                        });
 }
 
 }  // namespace lamina::cuda

@@ -2,7 +2,10 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -34,6 +37,14 @@ void launch_kernel(void (*kernel)(Parameters...), const Launch& how, Stream stre
         launch_kernel(reinterpret_cast<const void*>(kernel), how, stream, addresses);
       },
       values);
+}
+
+/// Blocks for `work` pieces, `threads` to a block; kernels stride over what a grid cannot hold.
+inline unsigned grid_for(std::int64_t work, int threads) {
+  return static_cast<unsigned>(std::min<std::int64_t>((work + threads - 1) / threads, std::numeric_limits<int>::max()));
+}
+inline Launch threads_for(std::int64_t work, int threads) {
+  return {.grid = dim3(grid_for(work, threads)), .block = dim3(static_cast<unsigned>(threads))};
 }
 
 /// Lets a kernel have up to `bytes` of dynamic shared memory on `device`; to be called before it is launched. The limit

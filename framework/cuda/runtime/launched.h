@@ -12,8 +12,42 @@
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/make_operator.h"
 
-/// Operators that are one launch of one kernel: most of those whose weights are packed.
+/// Operators of a GPU: any, and those that are one launch of one kernel, as most are whose weights are packed.
 namespace lamina::cuda {
+
+/// The functions of a kernel's row in a table: `Takes<PoolProblem> takes_pool;` declares one.
+template <class Problem>
+using Takes = bool(const Problem&, const Preparation&);
+template <class Problem>
+using Prepare = std::unique_ptr<Operator>(const Problem&, const Preparation&);
+
+/// make_operator, of what runs with the device current, and not at all where the output is empty.
+template <class Run>
+std::unique_ptr<Operator> make_on_device(int device, std::string description, lamina::detail::OperatorTraits traits,
+                                         Run run) {
+  return lamina::detail::make_operator(
+      std::move(description), traits,
+      [device, run = std::move(run)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                     const Execution& execution) {
+        if (outputs[0].numel() == 0) return;
+        const DeviceGuard guard(device);
+        run(inputs, outputs, execution);
+      });
+}
+template <class Run>
+std::unique_ptr<Operator> make_on_device(int device, std::string description, Run run) {
+  return make_on_device(device, std::move(description), {}, std::move(run));
+}
+
+/// A tensor's elements on the device.
+template <class T>
+const T* elements(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.raw());
+}
+template <class T>
+T* elements(Tensor& tensor) {
+  return static_cast<T*>(tensor.raw());
+}
 
 /// A grid and blocks of one dimension.
 inline Launch of_blocks(std::int64_t blocks, int threads, std::int64_t shared_bytes = 0, int cluster = 1) {
@@ -65,27 +99,25 @@ std::unique_ptr<Operator> make_launched(Launched<Arguments> it, More more) {
   constexpr bool beside = requires(Arguments & a) { a.neighbours; };
   std::string description = std::move(it.description);
   const lamina::detail::OperatorTraits traits = {.parameters = it.constants.bytes(), .heeds_neighbours = beside};
-  return lamina::detail::make_operator(
-      std::move(description), traits,
-      [it = std::move(it), more = std::move(more)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                                   const Execution& execution) {
-        if (outputs[0].numel() == 0) return;  // an empty batch
-        const DeviceGuard guard(it.constants.device());
-        Arguments args = it.args;
-        if constexpr (requires { args.input; }) args.input = inputs[0].raw();
-        if constexpr (requires { args.output; }) args.output = outputs[0].raw();
-        if constexpr (requires { args.finish.residual; }) {
-          if (it.residual > 0) args.finish.residual = inputs[it.residual].raw();
-        }
-        if constexpr (beside) args.neighbours = execution.neighbours;
-        auto others = more(args, inputs, outputs);
-        std::apply(
-            [&](auto&... other) {
-              void* addresses[] = {&args, &other...};
-              launch_kernel(it.kernel, it.how, execution.stream, addresses);
-            },
-            others);
-      });
+  const int device = it.constants.device();
+  return make_on_device(device, std::move(description), traits,
+                        [it = std::move(it), more = std::move(more)](
+                            std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+                          Arguments args = it.args;
+                          if constexpr (requires { args.input; }) args.input = inputs[0].raw();
+                          if constexpr (requires { args.output; }) args.output = outputs[0].raw();
+                          if constexpr (requires { args.finish.residual; }) {
+                            if (it.residual > 0) args.finish.residual = inputs[it.residual].raw();
+                          }
+                          if constexpr (beside) args.neighbours = execution.neighbours;
+                          auto others = more(args, inputs, outputs);
+                          std::apply(
+                              [&](auto&... other) {
+                                void* addresses[] = {&args, &other...};
+                                launch_kernel(it.kernel, it.how, execution.stream, addresses);
+                              },
+                              others);
+                        });
 }
 
 template <class Arguments>

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/kernel/problems.h"
+
+/// Lookups and scans; cpu/lookup says what they compute.
+namespace lamina::cuda {
+
+/// f16, bf16, f32 and f64 in double precision, i32, i64.
+Takes<CumulativeProblem> takes_cumulative;
+Prepare<CumulativeProblem> prepare_cumulative;
+
+/// An index that is outside is noted in Execution::fault, unless that is null, and 0 stands for its element.
+Prepare<GatherProblem> prepare_gather;
+
+/// f32, f16 or bf16, the grid likewise or f32.
+Takes<GridSampleProblem> takes_grid_sample;
+Prepare<GridSampleProblem> prepare_grid_sample;
+
+/// f32, f16 or bf16.
+Takes<ResampleProblem> takes_resample;
+Prepare<ResampleProblem> prepare_resample;
+
+/// The same bits on every run. Updates of indices that are outside are left out, and noted as those of gather.
+Prepare<ScatterProblem> prepare_scatter;
+
+Takes<TopKProblem> takes_topk;
+Prepare<TopKProblem> prepare_topk;
+
+}  // namespace lamina::cuda
