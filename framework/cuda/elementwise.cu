@@ -11,13 +11,16 @@
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/pointwise_functions.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/pointwise_rules.h"
+#include "lamina/tensor/activation.h"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 constexpr int threads = 256;
 
@@ -145,9 +148,8 @@ struct ScaleAndShiftSideBySide {
 template <class T, class F>
 void start(const void* input, void* output, std::int64_t count, bool aligned, Stream stream, const F& f) {
   const std::int64_t packs = aligned ? count / Pack<T>::size : 0;
-  const Launch how = {.grid = dim3(grid_for(packs > 0 ? packs : count, threads)), .block = dim3(threads)};
-  launch_kernel(elementwise_kernel<T, F>, how, stream, static_cast<const T*>(input), static_cast<T*>(output), packs,
-                count, f);
+  launch_kernel(elementwise_kernel<T, F>, threads_for(packs > 0 ? packs : count, threads), stream,
+                static_cast<const T*>(input), static_cast<T*>(output), packs, count, f);
 }
 
 }  // namespace
@@ -172,21 +174,52 @@ void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<c
   });
 }
 
-void scale_and_shift(int device, Format format, const Activation& a, const void* input, const float* scale,
-                     const float* shift, std::int64_t pixel_pitch, void* output, bool relu, Stream stream) {
-  if (a.size() == 0) return;
-  const DeviceGuard guard(device);
-  const std::int64_t run = format.layout == Layout::nhwc ? 1 : a.pixels;
-  const bool aligned = aligned_to_16(input) && aligned_to_16(output);
-  with_element_type(format.dtype, [&]<class T>(T*) {
-    if (run == 1 && aligned && a.channels % Pack<T>::size == 0 && a.size() < std::int64_t{1} << 31) {
-      start<T>(input, output, a.size(), true, stream,
-               ScaleAndShiftSideBySide{scale, shift, Divider(a.channels), static_cast<std::uint32_t>(a.channels),
-                                       static_cast<std::uint32_t>(pixel_pitch - a.channels), relu});
-    } else {
-      start<T>(input, output, a.size(), aligned, stream, ScaleAndShift{scale, shift, run, a.channels, relu});
-    }
+bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
+  const DType dtype = p.input().format.dtype;
+  return detail::is_computable(problem, p) && p.keeps_format() && problem.compute == DType::f32 &&
+         is_activation(dtype) && p.inputs.size() <= max_pointwise_operands && std::ranges::all_of(p.inputs, whole) &&
+         packs_take(problem.chain);
+}
+
+std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
+  return make_operator("elementwise", [chain = problem.chain, device = index(p)](Inputs inputs, Outputs outputs,
+                                                                                 const Execution& execution) {
+    pointwise(device, outputs[0].dtype(), chain, inputs, outputs[0].raw(), outputs[0].numel(), execution.stream);
   });
+}
+
+bool takes_affine(const AffineProblem& problem, const Preparation& p) {
+  const View& input = p.input();
+  // A slice is read 16 bytes at a time.
+  const bool slice_fits = input.format.layout == Layout::nhwc && !p.output().is_slice() && input.alignment % 16 == 0 &&
+                          static_cast<std::size_t>(input.shape[1]) * size_of(input.format.dtype) % 16 == 0 &&
+                          input.shape.numel() < std::int64_t{1} << 31 && input.channels < std::int64_t{1} << 31;
+  return p.keeps_format() && problem.epilogue.is_simple() && (!p.has_slices() || slice_fits);
+}
+
+std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
+  const Tensor scale = problem.scale.to(p.device.device), shift = problem.shift.to(p.device.device);
+  const Activation a = detail::activation_of(p.input().shape);
+  const std::int64_t run = p.input().format.layout == Layout::nhwc ? 1 : a.pixels;
+  return make_on_device(
+      index(p), "scale and shift", {.parameters = scale.bytes() + shift.bytes()},
+      [=, gap = static_cast<std::uint32_t>(p.input().pixel_pitch() - a.channels), relu = problem.epilogue.relu()](
+          Inputs inputs, Outputs outputs, const Execution& execution) {
+        const void* const input = inputs[0].raw();
+        void* const output = outputs[0].raw();
+        const bool aligned = aligned_to_16(input) && aligned_to_16(output);
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          if (run == 1 && aligned && a.channels % Pack<T>::size == 0 && a.size() < std::int64_t{1} << 31) {
+            const ScaleAndShiftSideBySide f = {
+                floats(scale), floats(shift), Divider(a.channels), static_cast<std::uint32_t>(a.channels), gap, relu};
+            start<T>(input, output, a.size(), true, execution.stream, f);
+          } else {
+            const ScaleAndShift f = {floats(scale), floats(shift), run, a.channels, relu};
+            start<T>(input, output, a.size(), aligned, execution.stream, f);
+          }
+        });
+      });
 }
 
 }  // namespace lamina::cuda

@@ -4,13 +4,13 @@
 // A block owns 256 consecutive elements. Shared memory: none.
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/local_response_norm.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 constexpr int threads = 256;
 
@@ -40,17 +40,16 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void local_response_norm(int device, const LocalResponse& settings, Format format, const void* input, void* output,
-                         Stream stream) {
-  const std::int64_t count = settings.images * settings.channels * settings.pixels;
-  if (count == 0) return;
-  const DeviceGuard guard(device);
-  const std::int64_t pitch = format.layout == Layout::nhwc ? 1 : settings.pixels;
-  with_element_type(format.dtype, [&]<class T>(T*) {
-    launch_kernel(local_response_norm_kernel<T>, {dim3(grid_for(count, threads)), dim3(threads)},
-                  static_cast<cudaStream_t>(stream), settings, pitch, static_cast<const T*>(input),
-                  static_cast<T*>(output));
-  });
+std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& problem, const Preparation& p) {
+  const std::int64_t pitch = p.input().format.layout == Layout::nhwc ? 1 : problem.settings.pixels;
+  return make_on_device(
+      index(p), "one thread per output",
+      [pitch, settings = problem.settings](Inputs inputs, Outputs outputs, const Execution& execution) {
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          launch_kernel(local_response_norm_kernel<T>, threads_for(outputs[0].numel(), threads), execution.stream,
+                        settings, pitch, elements<T>(inputs[0]), elements<T>(outputs[0]));
+        });
+      });
 }
 
 }  // namespace lamina::cuda

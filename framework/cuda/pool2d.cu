@@ -14,16 +14,16 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/pool2d.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/pool2d_global.h"
 #include "lamina/cuda/pool2d_window.cuh"
 #include "lamina/cuda/ptx/registers.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 using namespace pooling;
 
@@ -114,9 +114,20 @@ __global__ void __launch_bounds__(tile* tile)
   }
 }
 
+/// How a pooling's activations are stored: [N, channels, H, W] of f32, f16 or bf16, each side nchw or nhwc.
+struct PoolFormat {
+  std::int64_t channels = 1;
+  DType dtype = DType::f32;
+  Layout input = Layout::nchw;
+  Layout output = Layout::nchw;
+  std::int64_t pixel_pitch = 1;  ///< of an nhwc output, elements from one pixel to the next; other than the
+                                 ///< channels where both sides are nhwc, in whole packs of 16 bytes
+  Neighbours neighbours = {};    ///< heeded where both sides have the same layout, but for means of whole images
+};
+
 template <PoolKind kind, int N, class T>
 void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::int64_t out_pitch,
-            const Neighbours& neighbours, const T* input, T* output, cudaStream_t stream) {
+            const Neighbours& neighbours, const T* input, T* output, Stream stream) {
   const std::int64_t count = outer * g.out_pixels() * inner;
   // Few outputs: small blocks reach more multiprocessors.
   const int block = count < few_outputs ? least_threads : threads;
@@ -140,7 +151,7 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::
 }
 
 template <PoolKind kind, class T>
-void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* output, cudaStream_t stream) {
+void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* output, Stream stream) {
   constexpr int widest = Pack<T>::size;
   if (f.input != f.output && f.channels > 1) {
     const auto tiles = [](std::int64_t extent) {
@@ -163,27 +174,46 @@ void launch(const PoolGeometry& g, const PoolFormat& f, const T* input, T* outpu
 
 }  // namespace
 
-void pool2d(int device, PoolKind kind, const PoolGeometry& g, const PoolFormat& format, const void* input, void* output,
-            Stream stream) {
-  if (g.planes * g.out_pixels() == 0) return;
-  const DeviceGuard guard(device);
-  // One pixel of output lies alike in both layouts.
-  const std::int64_t images = format.channels > 0 ? g.planes / format.channels : 0;
-  if (kind == PoolKind::adaptive && g.out_pixels() == 1 && format.input == Layout::nhwc && format.channels > 1 &&
-      images * format.channels <= max_int) {
-    return global_average(format.dtype, images, std::int64_t{g.in_height} * g.in_width, format.channels, input, output,
-                          stream);
-  }
-  with_element_type(format.dtype, [&](auto* element) {
-    const auto* in = static_cast<decltype(element)>(const_cast<void*>(input));
-    auto* out = static_cast<decltype(element)>(output);
-    const auto cuda_stream = static_cast<cudaStream_t>(stream);
-    switch (kind) {
-      case PoolKind::largest: return launch<PoolKind::largest>(g, format, in, out, cuda_stream);
-      case PoolKind::average: return launch<PoolKind::average>(g, format, in, out, cuda_stream);
-      case PoolKind::adaptive: return launch<PoolKind::adaptive>(g, format, in, out, cuda_stream);
-    }
-  });
+/// Pooling may turn the layout on its way.
+bool takes_pool(const PoolProblem& problem, const Preparation& p) {
+  const View &input = p.input(), &output = p.output();
+  // A slice is written 16 bytes at a time, by the kernel that does not turn the layout.
+  const bool slice_fits = !input.is_slice() && problem.kind != PoolKind::adaptive && output.alignment % 16 == 0 &&
+                          input.format == output.format && output.format.layout == Layout::nhwc &&
+                          static_cast<std::size_t>(output.shape[1]) * size_of(output.format.dtype) % 16 == 0;
+  return input.format.dtype == output.format.dtype && (!p.has_slices() || slice_fits);
+}
+
+std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Preparation& p) {
+  const PoolFormat stored = {.channels = p.input().shape[1],
+                             .dtype = p.input().format.dtype,
+                             .input = p.input().format.layout,
+                             .output = p.output().format.layout,
+                             .pixel_pitch = p.output().pixel_pitch()};
+  const bool heeds = problem.kind != PoolKind::adaptive && stored.input == stored.output;
+  return make_on_device(
+      index(p), "each window by one thread", {.heeds_neighbours = heeds},
+      [stored, kind = problem.kind, g = problem.geometry](Inputs inputs, Outputs outputs, const Execution& execution) {
+        PoolFormat format = stored;
+        format.neighbours = execution.neighbours;
+        const Stream stream = execution.stream;
+        // One pixel of output lies alike in both layouts.
+        const std::int64_t images = g.planes / format.channels;
+        if (kind == PoolKind::adaptive && g.out_pixels() == 1 && format.input == Layout::nhwc && format.channels > 1 &&
+            images * format.channels <= max_int) {
+          return global_average(format.dtype, images, std::int64_t{g.in_height} * g.in_width, format.channels,
+                                inputs[0].raw(), outputs[0].raw(), stream);
+        }
+        with_element_type(format.dtype, [&]<class T>(T*) {
+          const T* in = elements<T>(inputs[0]);
+          T* out = elements<T>(outputs[0]);
+          switch (kind) {
+            case PoolKind::largest: return launch<PoolKind::largest>(g, format, in, out, stream);
+            case PoolKind::average: return launch<PoolKind::average>(g, format, in, out, stream);
+            case PoolKind::adaptive: return launch<PoolKind::adaptive>(g, format, in, out, stream);
+          }
+        });
+      });
 }
 
 }  // namespace lamina::cuda

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/pool2d.h"
 #include "lamina/cuda/ptx/arithmetic.cuh"
+#include "lamina/kernel/problems.h"
 
 namespace lamina::cuda::pooling {
 

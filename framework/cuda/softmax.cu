@@ -6,16 +6,19 @@
 // loads are coalesced; where positions are too few to fill a GPU, up to 32 threads of a block share one and meet in
 // shared memory.
 
+#include <algorithm>
 #include <cmath>
 
+#include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/cuda/softmax.h"
+#include "lamina/kernel/rules/extents.h"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 constexpr int threads = 256;
 constexpr int warp = 32;
@@ -179,29 +182,33 @@ int column_width(std::int64_t positions, std::int64_t extent) {
 
 }  // namespace
 
-void softmax(int device, SoftmaxKind kind, DType dtype, const void* input, void* output, std::int64_t outer,
-             std::int64_t extent, std::int64_t inner, std::int64_t usual_positions, Stream stream) {
-  if (outer == 0 || extent == 0 || inner == 0) return;
-  const DeviceGuard guard(device);
-  const bool log = kind == SoftmaxKind::log_softmax;
-  const int width = column_width(usual_positions, extent);
-  with_element_type(dtype, [&]<class T>(T*) {
-    const auto* in = static_cast<const T*>(input);
-    auto* out = static_cast<T*>(output);
-    const auto launch = [&](auto kernel, unsigned grid, auto... arguments) {
-      launch_kernel(kernel, {dim3(grid), dim3(threads)}, stream, in, out, outer, arguments...);
-    };
-    const unsigned warps = grid_for(outer, threads / warp);
-    if (inner > 1) {
-      launch(softmax_columns_kernel<T>, grid_for(outer * inner, width), extent, inner, width, log);
-    } else if (extent <= 8 * warp) {
-      launch(softmax_short_rows_kernel<T, 8>, warps, static_cast<int>(extent), log);
-    } else if (extent <= held_classes * warp) {
-      launch(softmax_short_rows_kernel<T, held_classes>, warps, static_cast<int>(extent), log);
-    } else {
-      launch(softmax_rows_kernel<T>, grid_for(outer, 1), extent, log);
-    }
-  });
+std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
+  const auto [outer, extent, inner] = detail::softmax_extents(problem, p);
+  constexpr std::int64_t usual_images = 32;  // whose order all batches have, where batches must not matter
+  const std::int64_t all = outer * inner;
+  const std::int64_t usual =
+      p.batch_invariant ? detail::ceil_div(all, std::max<std::int64_t>(p.images, 1)) * usual_images : all;
+  return make_on_device(
+      index(p), "three passes",
+      [outer = outer, extent = extent, inner = inner, width = column_width(usual, extent),
+       log = problem.kind == SoftmaxKind::log_softmax](Inputs inputs, Outputs outputs, const Execution& execution) {
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          const auto launch = [&](auto kernel, unsigned grid, auto... arguments) {
+            launch_kernel(kernel, {dim3(grid), dim3(threads)}, execution.stream, elements<T>(inputs[0]),
+                          elements<T>(outputs[0]), outer, arguments...);
+          };
+          const unsigned warps = grid_for(outer, threads / warp);
+          if (inner > 1) {
+            launch(softmax_columns_kernel<T>, grid_for(outer * inner, width), extent, inner, width, log);
+          } else if (extent <= 8 * warp) {
+            launch(softmax_short_rows_kernel<T, 8>, warps, static_cast<int>(extent), log);
+          } else if (extent <= held_classes * warp) {
+            launch(softmax_short_rows_kernel<T, held_classes>, warps, static_cast<int>(extent), log);
+          } else {
+            launch(softmax_rows_kernel<T>, grid_for(outer, 1), extent, log);
+          }
+        });
+      });
 }
 
 }  // namespace lamina::cuda

@@ -8,21 +8,31 @@
 #include <algorithm>
 
 #include "lamina/cuda/array/any_element.cuh"
-#include "lamina/cuda/array/broadcast.h"
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/array/by_channel.h"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/eight_bits/codes.cuh"
-#include "lamina/cuda/eight_bits/elementwise.h"
+#include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/pointwise_functions.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/pointwise_rules.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
+
 constexpr int threads = 256;
 constexpr int vector = 4;
+constexpr int max_steps = 16, max_inputs = 8;
+
+/// Of a problem that detail::is_computable.
+struct Broadcast {
+  PointwiseProblem problem;
+  std::vector<View> views;
+  View result;
+  std::vector<detail::WalkAxis> axes;
+};
 
 enum class Kind : std::uint8_t { contiguous, one_for_all, strided };
 
@@ -42,8 +52,8 @@ struct Chain {
   void* output;
   DType dtype;
   Results results;  ///< where they are codes
-  ChainStep<T> step[Broadcast::max_steps];
-  Operand operands[Broadcast::max_inputs];
+  ChainStep<T> step[max_steps];
+  Operand operands[max_inputs];
 };
 
 /// Elements that are worked on together: of float alone, the others being rare.
@@ -135,61 +145,75 @@ bool aligned(const void* memory, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0;
 }
 
-}  // namespace
-
-Broadcast::Broadcast(const PointwiseProblem& problem, const Preparation& p)
-    : problem_(problem),
-      views_(p.inputs.begin(), p.inputs.end()),
-      result_(p.output()),
-      axes_(detail::broadcast_walk(p.output(), p.inputs)) {}
-
 template <class T>
-void Broadcast::start(std::span<const Tensor> inputs, Tensor& output, Stream stream) const {
+void start(const Broadcast& it, Inputs inputs, Tensor& output, Stream stream) {
   const std::int64_t count = output.numel();
   Chain<T> chain{};
   chain.axes.wide = count >= narrow_count;
-  for (const detail::WalkAxis& axis : axes_) chain.axes.add(axis.extent);
-  for (const PointwiseStep& step : problem_.chain) chain.step[chain.steps++] = step_as<T>(step);
+  for (const detail::WalkAxis& axis : it.axes) chain.axes.add(axis.extent);
+  for (const PointwiseStep& step : it.problem.chain) chain.step[chain.steps++] = step_as<T>(step);
   chain.output = output.raw();
   chain.dtype = output.dtype();
-  chain.results = Results(result_);
+  chain.results = Results(it.result);
   // Four at a time must not straddle the end of a run of neighbours; in a single run the last few go one by one.
-  const detail::WalkAxis& inner = axes_.back();
-  bool whole = aligned(output.raw(), output.dtype()) && (axes_.size() == 1 || inner.extent % vector == 0);
+  const detail::WalkAxis& inner = it.axes.back();
+  bool whole = aligned(output.raw(), output.dtype()) && (it.axes.size() == 1 || inner.extent % vector == 0);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Operand& operand = chain.operands[chain.inputs++];
     operand.memory = inputs[i].raw();
     operand.dtype = inputs[i].dtype();
-    operand.codes = views_[i].quantization;
+    operand.codes = it.views[i].quantization;
     operand.inner = inner.strides[i + 1] != 0;
     bool contiguous = true, one_for_all = true;
-    for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
-      const std::int64_t stride = axes_[axis].strides[i + 1];
+    for (std::size_t axis = 0; axis < it.axes.size(); ++axis) {
+      const std::int64_t stride = it.axes[axis].strides[i + 1];
       operand.strides[axis] = stride;
-      contiguous &= stride == axes_[axis].strides[0];
+      contiguous &= stride == it.axes[axis].strides[0];
       one_for_all &= stride == 0;
-      if (operand.inner && axis + 1 < axes_.size()) whole &= stride % vector == 0;
+      if (operand.inner && axis + 1 < it.axes.size()) whole &= stride % vector == 0;
     }
     operand.kind = one_for_all ? Kind::one_for_all : contiguous ? Kind::contiguous : Kind::strided;
     if (operand.inner) whole &= inner.strides[i + 1] == 1 && aligned(operand.memory, operand.dtype);
   }
   const std::int64_t vectors = whole && width<T> > 1 ? count / vector : 0;
-  const Launch how = {.grid = dim3(grid_for(vectors > 0 ? vectors : count, threads)), .block = dim3(threads)};
-  launch_kernel(broadcast_kernel<T>, how, stream, chain, vectors, count);
+  launch_kernel(broadcast_kernel<T>, threads_for(vectors > 0 ? vectors : count, threads), stream, chain, vectors,
+                count);
 }
 
-void Broadcast::run(int device, std::span<const Tensor> inputs, Tensor& output, Stream stream) const {
-  if (output.numel() == 0) return;
-  const DeviceGuard guard(device);
-  switch (problem_.compute) {
-    case DType::f64: return start<double>(inputs, output, stream);
-    case DType::i64: return start<std::int64_t>(inputs, output, stream);
-    case DType::u64: return start<std::uint64_t>(inputs, output, stream);
-    default: break;
-  }
-  if (by_channel(problem_.chain, axes_, inputs, output, stream)) return;
-  if (pointwise_of_codes(problem_.chain, axes_, views_, result_, inputs, output, stream)) return;
-  start<float>(inputs, output, stream);
+}  // namespace
+
+/// Not to turn a whole array's layout on its way, which goes against the grain of memory: where there are operands of
+/// the output's size, one of them lies as it does.
+bool takes_broadcast(const PointwiseProblem& problem, const Preparation& p) {
+  if (!detail::is_computable(problem, p) || (p.has_codes() && problem.compute != DType::f32)) return false;
+  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
+  const auto alike = [&](const View& input) {
+    return whole(input) && detail::same_order(input.shape, input.format.layout, p.output().format.layout);
+  };
+  return p.inputs.size() <= max_inputs && problem.chain.size() <= max_steps &&
+         (std::ranges::none_of(p.inputs, whole) || std::ranges::any_of(p.inputs, alike));
+}
+
+std::unique_ptr<Operator> prepare_broadcast(const PointwiseProblem& problem, const Preparation& p) {
+  return make_on_device(
+      index(p), "elementwise",
+      [it = Broadcast{.problem = problem,
+                      .views = {p.inputs.begin(), p.inputs.end()},
+                      .result = p.output(),
+                      .axes = detail::broadcast_walk(p.output(), p.inputs)}](Inputs inputs, Outputs outputs,
+                                                                             const Execution& execution) {
+        const Stream stream = execution.stream;
+        Tensor& output = outputs[0];
+        switch (it.problem.compute) {
+          case DType::f64: return start<double>(it, inputs, output, stream);
+          case DType::i64: return start<std::int64_t>(it, inputs, output, stream);
+          case DType::u64: return start<std::uint64_t>(it, inputs, output, stream);
+          default: break;
+        }
+        if (by_channel(it.problem.chain, it.axes, inputs, output, stream)) return;
+        if (pointwise_of_codes(it.problem.chain, it.axes, it.views, it.result, inputs, output, stream)) return;
+        start<float>(it, inputs, output, stream);
+      });
 }
 
 }  // namespace lamina::cuda

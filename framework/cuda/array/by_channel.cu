@@ -113,8 +113,8 @@ bool by_channel(const PointwiseChain& chain, std::span<const detail::WalkAxis> a
   operands.by_image = Divider(pixels * (channels / size));
   const auto packs = static_cast<std::uint32_t>(count / size);
   with_element_type(dtype, [&]<class T>(T*) {
-    launch_kernel(by_channel_kernel<T>, {.grid = dim3(grid_for(packs, threads)), .block = dim3(threads)}, stream,
-                  operands, packs, static_cast<T*>(output.raw()));
+    launch_kernel(by_channel_kernel<T>, threads_for(packs, threads), stream, operands, packs,
+                  static_cast<T*>(output.raw()));
   });
   return true;
 }

@@ -3,19 +3,19 @@
 //
 // Shared memory: none. Preconditions: none.
 
-#include "lamina/cuda/array/concat.h"
-
 #include <algorithm>
 #include <limits>
 
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/extents.h"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 constexpr int threads = 256, max_inputs = 32;
 
@@ -57,8 +57,8 @@ void start(std::span<const Tensor> inputs, const detail::ConcatRows& joined, uns
     task.wide = count > std::numeric_limits<int>::max();
     task.by_width = Divider(task.wide ? 1 : width);
     if (count > 0) {
-      launch_kernel(concat_kernel<Unit>, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, stream, task,
-                    count, reinterpret_cast<Unit*>(output));
+      launch_kernel(concat_kernel<Unit>, threads_for(count, threads), stream, task, count,
+                    reinterpret_cast<Unit*>(output));
     }
     output += width * unit;
     task.count = 0;
@@ -79,22 +79,23 @@ void start(std::span<const Tensor> inputs, const detail::ConcatRows& joined, uns
 
 }  // namespace
 
-void concat(int device, std::span<const Tensor> inputs, const detail::ConcatRows& rows, void* output, Stream stream) {
-  const DeviceGuard guard(device);
-  auto bits =
-      static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(output)) | static_cast<std::uint64_t>(rows.pitch);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto& [width, pitch] = rows.parts[i];
-    if (width == 0) continue;
-    bits |= static_cast<std::uint64_t>(width | pitch) |
-            static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(inputs[i].raw()));
-  }
-  auto* out = static_cast<unsigned char*>(output);
-  if (bits % 16 == 0) return start<uint4>(inputs, rows, out, stream);
-  if (bits % 8 == 0) return start<uint2>(inputs, rows, out, stream);
-  if (bits % 4 == 0) return start<std::uint32_t>(inputs, rows, out, stream);
-  if (bits % 2 == 0) return start<std::uint16_t>(inputs, rows, out, stream);
-  start<std::uint8_t>(inputs, rows, out, stream);
+std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
+  return make_on_device(
+      index(p), "one launch",
+      [rows = detail::concat_rows(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const auto bits_of = [](const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); };
+        std::uintptr_t bits = bits_of(outputs[0].raw()) | static_cast<std::uintptr_t>(rows.pitch);
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const auto& [width, pitch] = rows.parts[i];
+          if (width != 0) bits |= static_cast<std::uintptr_t>(width | pitch) | bits_of(inputs[i].raw());
+        }
+        auto* out = static_cast<unsigned char*>(outputs[0].raw());
+        if (bits % 16 == 0) return start<uint4>(inputs, rows, out, execution.stream);
+        if (bits % 8 == 0) return start<uint2>(inputs, rows, out, execution.stream);
+        if (bits % 4 == 0) return start<std::uint32_t>(inputs, rows, out, execution.stream);
+        if (bits % 2 == 0) return start<std::uint16_t>(inputs, rows, out, execution.stream);
+        start<std::uint8_t>(inputs, rows, out, execution.stream);
+      });
 }
 
 }  // namespace lamina::cuda

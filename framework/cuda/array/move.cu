@@ -9,24 +9,26 @@
 #include <algorithm>
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/array/move.h"
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/kernel/rules/move/plan.h"
 
 namespace lamina::cuda {
 namespace {
 
-constexpr int threads = 256;
+using namespace tables;
+
+constexpr int threads = 256, max_axes = 12;
 constexpr int tile_bits = 10, least_bits = 2;  // elements of a tile, and along one of its axes, as powers of two
 
 /// Where elements come from.
 struct Source {
-  Axes<Move::max_axes> axes;
-  std::int64_t strides[Move::max_axes];
-  const std::int64_t* tables[Move::max_axes];  // null: the stride
+  Axes<max_axes> axes;
+  std::int64_t strides[max_axes];
+  const std::int64_t* tables[max_axes];  // null: the stride
   std::int64_t base;
 
   /// The offset of element `index`, or -1.
@@ -72,10 +74,10 @@ __global__ void __launch_bounds__(threads)
 
 /// Tiles of the turned axis, along which input elements are neighbours, and the innermost one.
 struct Tiles {
-  Source others;                         // of the other axes, the turned one and the innermost with extent 1
-  std::int64_t pitches[Move::max_axes];  // of the output, by axis of `others`
-  std::int64_t turned, turned_pitch;     // extent; elements of the output from one to the next
-  std::int64_t inner, inner_stride;      // extent; elements of the input from one to the next
+  Source others;                      // of the other axes, the turned one and the innermost with extent 1
+  std::int64_t pitches[max_axes];     // of the output, by axis of `others`
+  std::int64_t turned, turned_pitch;  // extent; elements of the output from one to the next
+  std::int64_t inner, inner_stride;   // extent; elements of the input from one to the next
   std::int64_t turned_tiles, inner_tiles;
   int bits;  // of the elements of a tile along the turned axis
   Target target;
@@ -131,11 +133,29 @@ T filling(std::uint64_t pattern) {
   }
 }
 
-}  // namespace
+class Move {
+ public:
+  /// `alignment`: the addresses of input and output are multiples of it. After every `row` elements of the output,
+  /// `gap` are left out: channels of a larger image.
+  Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment, std::int64_t row,
+       std::int64_t gap);
+
+  std::size_t parameter_bytes() const { return tables_.bytes(); }
+  void run(const Tensor& input, Tensor& output, const Neighbours& neighbours, Stream stream) const;
+
+ private:
+  void widen(std::size_t alignment);
+
+  detail::MovePlan plan_;
+  std::int64_t row_, gap_;
+  std::size_t size_;  // of what is moved at a time: neighbours that stay together are one
+  int turned_ = -1;   // an outer axis along which input elements are neighbours, where the innermost's are not
+  Constant tables_;   // of the axes that have one, one after the other
+};
 
 Move::Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment, std::int64_t row,
            std::int64_t gap)
-    : device_(device), plan_(plan), row_(row), gap_(gap), size_(element_size) {
+    : plan_(plan), row_(row), gap_(gap), size_(element_size) {
   for (std::size_t bits = 8 * element_size; bits < 64; bits *= 2) plan_.fill |= plan_.fill << bits;
   if (plan_.outside) plan_.axes = {{.extent = plan_.count}}, plan_.base = -1;
   widen(alignment);
@@ -178,8 +198,6 @@ void Move::widen(std::size_t alignment) {
 }
 
 void Move::run(const Tensor& input, Tensor& output, const Neighbours& neighbours, Stream stream) const {
-  if (plan_.count == 0) return;
-  const DeviceGuard guard(device_);
   const bool wide = plan_.count >= narrow_count;
   const std::size_t last = plan_.axes.size() - 1;
   Source source{};
@@ -218,9 +236,31 @@ void Move::run(const Tensor& input, Tensor& output, const Neighbours& neighbours
                     fill, count, neighbours);
       return;
     }
-    launch_kernel(move_kernel<T>, {.grid = dim3(grid_for(plan_.count, threads)), .block = dim3(threads)}, stream,
-                  source, target, from, to, fill, plan_.count, neighbours);
+    launch_kernel(move_kernel<T>, threads_for(plan_.count, threads), stream, source, target, from, to, fill,
+                  plan_.count, neighbours);
   });
+}
+
+}  // namespace
+
+bool takes_move(const MoveProblem& problem, const Preparation& p) {
+  const bool slices_fit = !p.input().is_slice() && (!p.has_slices() || p.output().format.layout == Layout::nhwc);
+  return problem.axes.size() <= max_axes && slices_fit && detail::is_movable(problem, p);
+}
+
+std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  const std::size_t alignment = std::min(p.input().alignment, p.output().alignment);
+  const View& output = p.output();
+  const std::int64_t row = output.is_slice() ? output.shape[1] : 1;
+  const std::int64_t gap = output.is_slice() ? output.channels - row : 0;
+  MoveProblem filled = problem;
+  if (p.has_codes()) filled.fill = detail::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
+  const Move move(index(p), detail::move_plan(filled, p), size_of(dtype), alignment, row, gap);
+  return make_on_device(index(p), "copies", {.parameters = move.parameter_bytes(), .heeds_neighbours = true},
+                        [move](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          move.run(inputs[0], outputs[0], execution.neighbours, execution.stream);
+                        });
 }
 
 }  // namespace lamina::cuda

@@ -1,21 +1,26 @@
 // Norms of rows. Layer norms of up to 1024 elements, 16 bytes at a time: a warp owns a row, and nobody waits for
 // another warp. Of other norms a warp owns a row of up to 256 elements, and a block of 256 or 512 threads one of up to
-// 8192, in registers, so that memory is read once. Longer rows are cut into parts, norm_parts.cu.
+// 8192, in registers, so that memory is read once. Longer rows are cut into parts of as many elements as a block holds:
+// one launch finds each part's mean and sum of squares, and another, once all are known, normalises them. So an image
+// that is one row has the whole GPU.
 //
 // The mean is that of the differences from the row's first element, and the variance that of the differences from the
 // mean: neither loses a small spread around a large value. Sums are of at most 16 elements a thread. Shared memory: 128
 // bytes. Preconditions: none.
+// Source, of parts: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+// 1979.
 
-#include "lamina/cuda/array/norm.h"
+#include "lamina/base/math.h"
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/array/norm_rows.cuh"
 #include "lamina/cuda/array/walk.cuh"
-#include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/norm_rules.h"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 /// threads: that share a row; items: elements that each holds.
 template <class T, int threads, int items>
@@ -123,12 +128,75 @@ __global__ void __launch_bounds__(rows_of_block* warp)
   }
 }
 
-}  // namespace
+std::int64_t parts_of(std::int64_t length) { return detail::ceil_div<std::int64_t>(length, part_elements); }
 
-void norm(int device, const NormSettings& settings, DType dtype, const void* input, void* output, std::int64_t count,
-          void* workspace, Stream stream) {
-  if (count == 0) return;
-  const DeviceGuard guard(device);
+template <class T>
+__global__ void __launch_bounds__(part_threads)
+    norm_parts_kernel(const T* input, NormPart* parts, std::int64_t all, std::int64_t of_row,
+                      const __grid_constant__ NormSettings s) {
+  __shared__ float shared[warp];
+  let_successor_start();
+  wait_for_predecessor();
+  for (std::int64_t p = blockIdx.x; p < all; p += gridDim.x) {
+    const std::int64_t begin = p % of_row * part_elements;
+    const T* x = input + p / of_row * s.length + begin;
+    const std::int64_t count = min(s.length - begin, std::int64_t{part_elements});
+    Held<T, part_threads, part_items> held(x, count, static_cast<int>(threadIdx.x));
+    const float first = s.centred ? to_f32(x[0]) : 0.0f;
+    const float more =
+        s.centred ? held.sum(shared, [&](float v) { return v - first; }) / static_cast<float>(count) : 0.0f;
+    const float squares = held.squares(shared, [&](float v) { return v - first - more; });
+    if (threadIdx.x == 0) parts[p] = {first + more, squares};
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(part_threads)
+    norm_of_parts_kernel(const T* input, T* output, const NormPart* parts, std::int64_t all, std::int64_t of_row,
+                         const __grid_constant__ NormSettings s, const __grid_constant__ Channels channels) {
+  __shared__ float shared[warp];
+  let_successor_start();
+  wait_for_predecessor();
+  for (std::int64_t p = blockIdx.x; p < all; p += gridDim.x) {
+    const std::int64_t row = p / of_row, begin = p % of_row * part_elements;
+    const auto length = static_cast<float>(s.length);
+    const NormPart* const own = parts + row * of_row;
+    const auto sum = [&](auto f) {
+      float total = 0;
+      for (std::int64_t i = threadIdx.x; i < of_row; i += part_threads) {
+        total += f(own[i], static_cast<float>(min(s.length - i * part_elements, std::int64_t{part_elements})));
+      }
+      return sum_of_row<part_threads>(total, shared);
+    };
+    const float first = own[0].mean;
+    const float mean = sum([&](NormPart part, float count) { return count * (part.mean - first); }) / length;
+    const float squares = sum([&](NormPart part, float count) {
+      const float d = part.mean - first - mean;
+      return part.squares + count * d * d;
+    });
+    const float factor = 1.0f / sqrtf(squares / length + s.eps);
+    const std::int64_t end = min(s.length, begin + part_elements);
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += part_threads) {
+      const std::int64_t element = row * s.length + i;
+      output[element] = finished<T>(s, channels, (to_f32(input[element]) - first - mean) * factor, element, i);
+    }
+  }
+}
+
+/// Rows of more than part_elements elements.
+template <class T>
+void norm_by_parts(const NormSettings& settings, const Channels& channels, const T* input, T* output, std::int64_t rows,
+                   NormPart* parts, Stream stream) {
+  const std::int64_t of_row = parts_of(settings.length), all = rows * of_row;
+  const Launch how = {.grid = dim3(grid_for(all, 1)), .block = dim3(part_threads)};
+  launch_kernel(norm_parts_kernel<T>, how, stream, input, parts, all, of_row, settings);
+  launch_kernel(norm_of_parts_kernel<T>, how, stream, input, output, static_cast<const NormPart*>(parts), all, of_row,
+                settings, channels);
+}
+
+/// `workspace` holds a NormPart for each part of a long row.
+void run_norm(const NormSettings& settings, const Tensor& input, Tensor& output, void* workspace, Stream stream) {
+  const std::int64_t count = output.numel();
   Channels channels = {settings.inner, settings.channels, Divider(1), Divider(1), Channels::Way::wide};
   if (settings.inner == 1 && settings.channels == settings.length) {
     channels.way = Channels::Way::in_row;
@@ -138,19 +206,19 @@ void norm(int device, const NormSettings& settings, DType dtype, const void* inp
     channels.way = Channels::Way::narrow;
   }
   const std::int64_t rows = count / settings.length;
-  with_element_type(dtype, [&]<class T>(T*) {
+  with_element_type(output.dtype(), [&]<class T>(T*) {
     const auto start = [&](auto kernel, int block, int together) {
       launch_kernel(kernel, {.grid = dim3(grid_for(rows, together)), .block = dim3(static_cast<unsigned>(block))},
-                    stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings, channels);
+                    stream, elements<T>(input), elements<T>(output), rows, settings, channels);
     };
     constexpr int size = Pack<T>::size;
     const bool packed = channels.way == Channels::Way::in_row && settings.scale != nullptr &&
-                        settings.shift != nullptr && settings.length % size == 0 && aligned_to_16(input) &&
-                        aligned_to_16(output);
+                        settings.shift != nullptr && settings.length % size == 0 && aligned_to_16(input.raw()) &&
+                        aligned_to_16(output.raw());
     if (packed && settings.length <= 1024) {
       const auto start_packed = [&](auto kernel) {
         launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(rows_of_block * warp)},
-                      stream, static_cast<const T*>(input), static_cast<T*>(output), rows, settings);
+                      stream, elements<T>(input), elements<T>(output), rows, settings);
       };
       const auto start_either = [&]<int packs>(std::integral_constant<int, packs>) {
         rows <= few_rows ? start_packed(layer_norm_kernel<T, packs, true>)
@@ -168,10 +236,37 @@ void norm(int device, const NormSettings& settings, DType dtype, const void* inp
     } else if (settings.length <= part_elements) {
       start(norm_kernel<T, part_threads, part_items>, part_threads, 1);
     } else {
-      norm_by_parts(settings, channels, static_cast<const T*>(input), static_cast<T*>(output), rows,
+      norm_by_parts(settings, channels, elements<T>(input), elements<T>(output), rows,
                     static_cast<NormPart*>(workspace), stream);
     }
   });
+}
+
+}  // namespace
+
+bool takes_norm(const NormProblem& problem, const Preparation& p) {
+  return detail::is_normalisable(problem, p) && problem.epilogue.chain.empty() &&
+         p.input().format == p.output().format && p.input().format.dtype != DType::f64;
+}
+
+std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
+  const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
+  const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
+  const NormSettings settings = {.length = problem.length,
+                                 .eps = static_cast<float>(problem.eps),
+                                 .centred = problem.centred,
+                                 .inner = problem.inner,
+                                 .channels = problem.channels};
+  const std::int64_t rows = p.input().shape.numel() / std::max<std::int64_t>(problem.length, 1);
+  const std::size_t workspace = problem.length <= part_elements
+                                    ? 0
+                                    : static_cast<std::size_t>(rows * parts_of(problem.length)) * sizeof(NormPart);
+  return make_on_device(index(p), "one pass", {.workspace = workspace, .parameters = scale.bytes() + shift.bytes()},
+                        [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          NormSettings with = settings;
+                          with.scale = floats(scale), with.shift = floats(shift);  // which the operator keeps
+                          run_norm(with, inputs[0], outputs[0], execution.workspace, execution.stream);
+                        });
 }
 
 }  // namespace lamina::cuda

@@ -2,13 +2,21 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/array/norm.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/runtime/stream.h"
 
 /// What the kernels of norms share: rows or parts of them held in registers, and how their sums are found.
 namespace lamina::cuda {
+
+/// What a NormProblem says, with its parameters on the device; null: 1, or 0.
+struct NormSettings {
+  std::int64_t length = 1;
+  float eps = 1e-5f;
+  bool centred = true;
+  std::int64_t inner = 1, channels = 1;
+  const float* scale = nullptr;  // [channels]
+  const float* shift = nullptr;  // [channels]
+};
 
 inline constexpr int warp = 32;
 /// Elements that a block holds.
@@ -94,10 +102,5 @@ __device__ inline T finished(const NormSettings& s, const Channels& channels, fl
 struct NormPart {
   float mean, squares;
 };
-
-/// Rows of more than part_elements elements, with norm_workspace() bytes of parts. T: float, __half or __nv_bfloat16.
-template <class T>
-void norm_by_parts(const NormSettings& settings, const Channels& channels, const T* input, T* output, std::int64_t rows,
-                   NormPart* parts, Stream stream);
 
 }  // namespace lamina::cuda

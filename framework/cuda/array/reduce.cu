@@ -1,27 +1,34 @@
 // Reductions. A block is a rectangle of threads: x goes with the outputs or, where neighbours in memory are summed up,
 // with the elements of one; the threads that share an output meet in shared memory (at most 16 KB), in the same order
-// every time. Rows one after the other, of whole packs of 16 bytes, are reduce_packs.cu's.
+// every time.
 //
 //   rows     1 to 32 neighbours of a warp own an output, or a whole block where each has many elements
 //   columns  256 to 32 outputs, neighbours in memory, to a block; of its 1 to 32 rows each takes every so many-th
 //   element
 //
+// Rows that lie one after the other, in whole packs of 16 bytes: 1 to 32 neighbours of a warp own a row and load its
+// packs in turns; they meet by shuffles, in the same order every time too.
+//
 // Sums of floats are Kahan's: what an addition rounds away is carried to the next. Preconditions: none.
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/array/any_element.cuh"
-#include "lamina/cuda/array/reduce.h"
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/array/reduce_states.cuh"
 #include "lamina/cuda/array/walk.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/reduce_plan.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
+using detail::ReducePlan;
+
 constexpr int warp = 32;
 constexpr int max_threads = 1024;
+constexpr int pack_threads = 256, max_packs = 2048;  // of a row
 
 struct Walks {
   StridedAxes kept, reduced;
@@ -73,62 +80,110 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-}  // namespace
+/// Rows [rows, packs] one after the other; `sharers`, a power of two up to 32, own one.
+template <class E>
+__global__ void __launch_bounds__(pack_threads)
+    reduce_packs_kernel(const Pack<E>* __restrict__ input, void* output, DType to, std::int64_t rows, int packs,
+                        const __grid_constant__ Settings<float> settings, int sharers) {
+  let_successor_start();
+  wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % sharers, together = pack_threads / sharers;
+  for (std::int64_t first = std::int64_t{blockIdx.x} * together; first < rows;
+       first += std::int64_t{gridDim.x} * together) {
+    const std::int64_t row = first + static_cast<int>(threadIdx.x) / sharers;
+    Fold<float> state(settings);
+    for (int p = lane; p < packs && row < rows; p += sharers) {
+      const Pack<E> pack = input[row * packs + p];
+#pragma unroll
+      for (int j = 0; j < Pack<E>::size; ++j) state.add(settings, to_f32(pack.values[j]), 0);
+    }
+    for (int distance = sharers / 2; distance > 0; distance /= 2) {
+      const float value = __shfl_down_sync(0xffffffffu, state.value, static_cast<unsigned>(distance)),
+                  lost = __shfl_down_sync(0xffffffffu, state.lost, static_cast<unsigned>(distance));
+      if (lane < distance) state.join(settings, {value, lost});
+    }
+    const float result[1] = {state.result(settings, std::int64_t{packs} * Pack<E>::size)};
+    if (lane == 0 && row < rows) store<1>(to, result, output, row);
+  }
+}
 
-Reduce::Reduce(const ReduceProblem& problem, const Preparation& p)
-    : problem_(problem), plan_(detail::reduce_plan(problem, p)) {
-  const DType dtype = p.input().format.dtype;
-  compute_ = detail::reduction_type(problem.kind, dtype);
-  if (is_activation(dtype)) compute_ = DType::f32;
+/// False, and nothing is done, where rows are not of whole packs.
+bool reduce_packs(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output,
+                  Stream stream) {
+  const DType dtype = input.dtype();
+  if (!is_activation(dtype)) return false;
+  const auto size = static_cast<std::int64_t>(16 / size_of(dtype));
+  const bool rows = plan.reduced.size() == 1 && plan.kept.size() == 1 && plan.reduced[0].strides[0] == 1 &&
+                    (plan.kept[0].strides[0] == plan.extent || plan.outputs == 1);
+  if (!rows || plan.extent % size != 0 || plan.extent / size > max_packs || plan.extent == 0) return false;
+  if (!aligned_to_16(input.raw())) return false;
+  const auto packs = static_cast<int>(plan.extent / size);
+  int sharers = 1;
+  while (sharers < warp && sharers * 2 <= packs) sharers *= 2;
+  const Settings<float> settings = {problem.kind, problem.last, identity_of<float>(problem.kind, dtype)};
+  with_element_type(dtype, [&]<class E>(E*) {
+    launch_kernel(reduce_packs_kernel<E>,
+                  {.grid = dim3(grid_for(plan.outputs, pack_threads / sharers)), .block = dim3(pack_threads)}, stream,
+                  static_cast<const Pack<E>*>(input.raw()), output.raw(), output.dtype(), plan.outputs, packs, settings,
+                  sharers);
+  });
+  return true;
 }
 
 template <class T, class State>
-void Reduce::launch(const Tensor& input, Tensor& output, Stream stream) const {
-  const Walks walks = {.kept = StridedAxes(plan_.kept, 0),
-                       .reduced = StridedAxes(plan_.reduced, 0),
-                       .outputs = plan_.outputs,
-                       .extent = plan_.extent,
+void launch(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output, Stream stream) {
+  const Walks walks = {.kept = StridedAxes(plan.kept, 0),
+                       .reduced = StridedAxes(plan.reduced, 0),
+                       .outputs = plan.outputs,
+                       .extent = plan.extent,
                        .input = input.raw(),
                        .output = output.raw(),
                        .from = input.dtype(),
                        .to = output.dtype()};
-  const Settings<T> settings = {problem_.kind, problem_.last, identity_of<T>(problem_.kind, input.dtype())};
-  const bool columns = plan_.kept.back().strides[0] == 1 && plan_.reduced.back().strides[0] != 1 && plan_.extent > 1;
+  const Settings<T> settings = {problem.kind, problem.last, identity_of<T>(problem.kind, input.dtype())};
+  const bool columns = plan.kept.back().strides[0] == 1 && plan.reduced.back().strides[0] != 1 && plan.extent > 1;
   // Few elements need few threads: a fourth of them, and no more than there are.
   unsigned sharers = 1;
-  while (sharers < (columns ? 8u : 1u * warp) && sharers * 4 <= static_cast<std::uint64_t>(plan_.extent)) sharers *= 2;
+  while (sharers < (columns ? 8u : 1u * warp) && sharers * 4 <= static_cast<std::uint64_t>(plan.extent)) sharers *= 2;
   dim3 block = columns ? dim3(256 / sharers, sharers) : dim3(sharers, 256 / sharers);
-  if (columns && plan_.extent >= 256) block = dim3(warp, warp);
-  if (!columns && plan_.extent > 512) block = dim3(plan_.extent > 8192 ? max_threads : 256, 1);
+  if (columns && plan.extent >= 256) block = dim3(warp, warp);
+  if (!columns && plan.extent > 512) block = dim3(plan.extent > 8192 ? max_threads : 256, 1);
   const std::int64_t each = columns ? block.x : block.y;  // outputs of a block
   launch_kernel(reduce_kernel<T, State>,
-                {.grid = dim3(grid_for(detail::ceil_div(plan_.outputs, each), 1)),
+                {.grid = dim3(grid_for(detail::ceil_div(plan.outputs, each), 1)),
                  .block = block,
                  .shared_bytes = sizeof(State) * block.x * block.y},
                 stream, walks, settings, !columns);
 }
 
 template <class T>
-void Reduce::start(const Tensor& input, Tensor& output, Stream stream) const {
-  if (detail::finds_place(problem_.kind)) return launch<T, Place<T>>(input, output, stream);
+void start(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output, Stream stream) {
+  if (detail::finds_place(problem.kind)) return launch<T, Place<T>>(problem, plan, input, output, stream);
   if constexpr (std::is_floating_point_v<T>) {
-    if (problem_.kind == Reduction::log_sum_exp) return launch<T, LogSumExp<T>>(input, output, stream);
+    if (problem.kind == Reduction::log_sum_exp) return launch<T, LogSumExp<T>>(problem, plan, input, output, stream);
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (reduce_packs(problem_, plan_, input, output, stream)) return;
+    if (reduce_packs(problem, plan, input, output, stream)) return;
   }
-  launch<T, Fold<T>>(input, output, stream);
+  launch<T, Fold<T>>(problem, plan, input, output, stream);
 }
 
-void Reduce::run(int device, const Tensor& input, Tensor& output, Stream stream) const {
-  if (plan_.outputs == 0) return;
-  const DeviceGuard guard(device);
-  switch (compute_) {
-    case DType::f64: return start<double>(input, output, stream);
-    case DType::i64: return start<std::int64_t>(input, output, stream);
-    case DType::u64: return start<std::uint64_t>(input, output, stream);
-    default: return start<float>(input, output, stream);
-  }
+}  // namespace
+
+std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  const DType compute = is_activation(dtype) ? DType::f32 : detail::reduction_type(problem.kind, dtype);
+  return make_on_device(
+      index(p), "threads that meet",
+      [=, plan = detail::reduce_plan(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const auto run = [&]<class T>(T) { start<T>(problem, plan, inputs[0], outputs[0], execution.stream); };
+        switch (compute) {
+          case DType::f64: return run(double{});
+          case DType::i64: return run(std::int64_t{});
+          case DType::u64: return run(std::uint64_t{});
+          default: return run(float{});
+        }
+      });
 }
 
 }  // namespace lamina::cuda

@@ -5,22 +5,22 @@
 // Shared memory: of the table 8 KB, a copy for each lane in a bank of its own. Preconditions: fewer than 2^31 elements,
 // but for the table; the output may be an operand of its size.
 
-#include "lamina/cuda/eight_bits/elementwise.h"
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/eight_bits/codes.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 constexpr int threads = 256, lanes = 32;
 constexpr unsigned table_blocks = 2048;  // each fills its copies once
@@ -30,7 +30,7 @@ constexpr unsigned table_blocks = 2048;  // each fills its copies once
 enum class Work { as_it_is, with_second, scaled };
 
 struct Task {
-  const void* input;
+  const void* input = nullptr;
   Meaning meaning = {}, of_second = {};
   const std::uint8_t* second = nullptr;
   bool product = false, by_channel = false, relu = false;  // `second` is a factor; is of channels
@@ -124,8 +124,7 @@ void start(Task task, DType dtype, std::int64_t count, std::int64_t channels, St
                              neighbours_of(task.second, DType::u8) | neighbours_of(task.output, task.results.dtype);
   task.width = bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
   task.count = static_cast<std::uint32_t>(count);
-  const Launch how = {.grid = dim3(grid_for(std::max<std::int64_t>(count / task.width, count % task.width), threads)),
-                      .block = dim3(threads)};
+  const Launch how = threads_for(std::max<std::int64_t>(count / task.width, count % task.width), threads);
   using Code = std::uint8_t;
   if (task.second != nullptr) return launch_kernel(codes_kernel<Work::with_second, Code>, how, stream, task);
   if (task.scale != nullptr) return launch_kernel(codes_kernel<Work::scaled, Code>, how, stream, task);
@@ -135,16 +134,23 @@ void start(Task task, DType dtype, std::int64_t count, std::int64_t channels, St
 
 }  // namespace
 
-void look_up(int device, const std::array<std::uint8_t, 256>& table, const void* input, void* output,
-             std::int64_t count, Stream stream) {
-  if (count == 0) return;
-  const DeviceGuard guard(device);
+bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
+  return detail::is_code_table(problem, p) && takes_broadcast(problem, p);
+}
+
+std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
   Table words;
+  const CodeTable table = detail::code_table(problem, p);
   std::memcpy(words.words, table.data(), table.size());
-  const std::int64_t packs = aligned_to_16(input) && aligned_to_16(output) ? count / 16 : 0;
-  const unsigned grid = std::min(grid_for(packs > 0 ? packs : count, threads), table_blocks);
-  launch_kernel(table_kernel, {.grid = dim3(grid), .block = dim3(threads)}, stream, words,
-                static_cast<const std::uint8_t*>(input), static_cast<std::uint8_t*>(output), packs, count);
+  return make_on_device(index(p), "table of 256", [words](Inputs inputs, Outputs outputs, const Execution& execution) {
+    const auto* input = elements<std::uint8_t>(inputs[0]);
+    auto* output = elements<std::uint8_t>(outputs[0]);
+    const std::int64_t count = outputs[0].numel();
+    const std::int64_t packs = aligned_to_16(input) && aligned_to_16(output) ? count / 16 : 0;
+    const unsigned grid = std::min(grid_for(packs > 0 ? packs : count, threads), table_blocks);
+    launch_kernel(table_kernel, {.grid = dim3(grid), .block = dim3(threads)}, execution.stream, words, input, output,
+                  packs, count);
+  });
 }
 
 bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes,
@@ -191,22 +197,33 @@ bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::Wal
   return true;
 }
 
-void scale_and_shift_of_codes(int device, const View& view, const View& result, const void* input, const float* scale,
-                              const float* shift, bool relu, void* output, Stream stream) {
-  const std::int64_t channels = view.shape[1], pitch = view.pixel_pitch();
-  if (view.shape.numel() == 0) return;
-  const DeviceGuard guard(device);
-  const Task task = {.input = input,
-                     .meaning = Meaning(view),
-                     .relu = relu,
+bool reads_codes(const Preparation& p) {
+  const View &from = p.input(), &to = p.output();
+  return p.inputs.size() == 1 && detail::is_code(from) && (detail::is_code(to) || is_activation(to.format.dtype)) &&
+         from.format.layout == Layout::nhwc && to.format.layout == Layout::nhwc &&
+         to.shape.numel() < std::int64_t{1} << 31;
+}
+
+bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  return reads_codes(p) && problem.epilogue.is_simple() && !p.output().is_slice();
+}
+
+std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+  const Tensor scale = problem.scale.to(p.device.device), shift = problem.shift.to(p.device.device);
+  const std::int64_t channels = p.input().shape[1], pitch = p.input().pixel_pitch();
+  const Task task = {.meaning = Meaning(p.input()),
+                     .relu = problem.epilogue.relu(),
                      .channels = static_cast<std::uint32_t>(channels),
                      .gap = static_cast<std::uint32_t>(pitch - channels),
                      .by_channels = Divider(channels),
-                     .scale = scale,
-                     .shift = shift,
-                     .results = Results(result),
-                     .output = output};
-  start(task, DType::u8, view.shape.numel(), channels | pitch, stream);
+                     .results = Results(p.output())};
+  return make_on_device(index(p), "scale and shift of codes", {.parameters = scale.bytes() + shift.bytes()},
+                        [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          Task of = task;
+                          of.input = inputs[0].raw(), of.output = outputs[0].raw();
+                          of.scale = floats(scale), of.shift = floats(shift);
+                          start(of, DType::u8, outputs[0].numel(), channels | pitch, execution.stream);
+                        });
 }
 
 }  // namespace lamina::cuda

@@ -6,20 +6,19 @@
 //
 // Shared memory: of the latter 4 KB. Preconditions: a valid geometry.
 
-#include "lamina/cuda/eight_bits/pool.h"
-
 #include <algorithm>
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/eight_bits/codes.cuh"
+#include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/pool2d_window.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
 
 constexpr int in_flight = 4, max_lanes = 4;
 
@@ -127,7 +126,7 @@ __global__ void __launch_bounds__(threads, threads == 128 ? 6 : 2)
 }
 
 template <int n>
-void start(Pooling& p, bool largest, std::int64_t channels, const void* input, void* output, Stream stream) {
+void start(Pooling p, bool largest, std::int64_t channels, const void* input, void* output, Stream stream) {
   p.packs = static_cast<unsigned>(channels / n), p.by_packs = Divider(channels / n);
   const std::int64_t count = p.geometry.planes * p.geometry.out_pixels() / n;
   const std::int64_t warps = detail::ceil_div<std::int64_t>(count, p.lanes);
@@ -149,26 +148,38 @@ void start(Pooling& p, bool largest, std::int64_t channels, const void* input, v
 
 }  // namespace
 
-void pool_of_codes(int device, PoolKind kind, const PoolGeometry& g, const View& view, const View& result,
-                   const void* input, void* output, Stream stream) {
-  if (g.planes * g.out_pixels() == 0) return;
-  const DeviceGuard guard(device);
+bool takes_pool_of_codes(const PoolProblem& problem, const Preparation& p) {
+  constexpr int most_exact = 65'793;  // codes whose sum is a whole number of f32
+  const PoolGeometry& g = problem.geometry;
+  if (!reads_codes(p)) return false;
+  if (problem.kind == PoolKind::largest) return p.keeps_format();
+  return g.dilation_height == 1 && g.dilation_width == 1 && g.in_pixels() <= most_exact;
+}
+
+std::unique_ptr<Operator> prepare_pool_of_codes(const PoolProblem& problem, const Preparation& preparation) {
+  const View &from = preparation.input(), &to = preparation.output();
+  const PoolGeometry& g = problem.geometry;
   Pooling p = {.geometry = g,
-               .adaptive = kind == PoolKind::adaptive,
+               .adaptive = problem.kind == PoolKind::adaptive,
                .by_width = Divider(g.out_width),
                .by_height = Divider(g.out_height),
-               .in_pitch = view.pixel_pitch(),
-               .out_pitch = result.pixel_pitch(),
-               .meaning = Meaning(view),
-               .results = Results(result)};
-  if ((p.adaptive ? g.in_height / g.out_height : g.kernel_height) > 4) p.lanes = max_lanes;
-  const bool largest = kind == PoolKind::largest;
-  const std::int64_t channels = view.shape[1];
-  const std::uint64_t bits = static_cast<std::uint64_t>(channels | p.in_pitch | p.out_pitch) |
-                             neighbours_of(input, DType::u8) | neighbours_of(output, p.results.dtype);
-  if (bits % 16 == 0) return start<16>(p, largest, channels, input, output, stream);
-  if (bits % 4 == 0) return start<4>(p, largest, channels, input, output, stream);
-  start<1>(p, largest, channels, input, output, stream);
+               .in_pitch = from.pixel_pitch(),
+               .out_pitch = to.pixel_pitch(),
+               .meaning = Meaning(from),
+               .results = Results(to)};
+  if ((p.adaptive ? g.in_height / std::max(g.out_height, 1) : g.kernel_height) > 4) p.lanes = max_lanes;
+  return make_on_device(index(preparation), "windows of all channels",
+                        [p, channels = from.shape[1], largest = problem.kind == PoolKind::largest](
+                            Inputs inputs, Outputs outputs, const Execution& execution) {
+                          const void* const input = inputs[0].raw();
+                          void* const output = outputs[0].raw();
+                          const std::uint64_t bits = static_cast<std::uint64_t>(channels | p.in_pitch | p.out_pitch) |
+                                                     neighbours_of(input, DType::u8) |
+                                                     neighbours_of(output, p.results.dtype);
+                          if (bits % 16 == 0) return start<16>(p, largest, channels, input, output, execution.stream);
+                          if (bits % 4 == 0) return start<4>(p, largest, channels, input, output, execution.stream);
+                          start<1>(p, largest, channels, input, output, execution.stream);
+                        });
 }
 
 }  // namespace lamina::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <span>
+
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/walk.h"
+
+/// Work on codes (View::quantization).
+namespace lamina::cuda {
+
+/// Of codes to codes, one of 256 for each. The output may be the input.
+Takes<PointwiseProblem> takes_table;
+Prepare<PointwiseProblem> prepare_table;
+
+/// On the current device, what networks have most: codes of floats, floats of codes, sums of two arrays of codes, and
+/// products with codes for each channel of an image, [N, 1, C] or [1, 1, C]. False, and nothing is done, where it is
+/// anything else. `axes`: detail::broadcast_walk of the views.
+bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes,
+                        std::span<const View> views, const View& result, std::span<const Tensor> inputs, Tensor& output,
+                        Stream stream);
+
+/// Of what codes stand for, channels last; the input may be a slice.
+Takes<AffineProblem> takes_affine_of_codes;
+Prepare<AffineProblem> prepare_affine_of_codes;
+
+/// Channels last, fewer than 2^31 outputs; either side may be a slice. The largest are what they
+/// were; a mean is fl(fl(fl(S - n zero) scale) / cells), S the sum of a window's n codes, which is a whole number of
+/// f32, in codes or floats.
+Takes<PoolProblem> takes_pool_of_codes;
+Prepare<PoolProblem> prepare_pool_of_codes;
+
+/// Codes to codes or floats, channels last, fewer than 2^31.
+bool reads_codes(const Preparation& preparation);
+
+}  // namespace lamina::cuda
