@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/product/attention.h"
 #include "lamina/cuda/product/attention_launch.cuh"
 #include "lamina/cuda/product/attention_rows.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -19,6 +18,7 @@
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::AttentionExtents;
 
 constexpr int threads = 256, side = 16;
@@ -192,24 +192,33 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
 /// Calls f with the tile for heads that wide.
 template <class F>
 auto with_tile(const AttentionExtents& e, F&& f) {
-  const std::int64_t most = std::max(e.depth, e.width);
-  return most <= Narrow::most ? f(Narrow()) : most <= Middle::most ? f(Middle()) : f(Wide());
+  return max_depth(e) <= Narrow::most ? f(Narrow()) : max_depth(e) <= Middle::most ? f(Middle()) : f(Wide());
 }
+
+/// Of a block's shared memory.
+template <class Tile>
+constexpr int bytes = Tile::floats* static_cast<int>(sizeof(float));
 
 }  // namespace
 
-int attention_shared_bytes(const AttentionExtents& e) {
-  return with_tile(e, [](auto tile) { return decltype(tile)::floats * static_cast<int>(sizeof(float)); });
+bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
+  if (!detail::is_attention(problem, p) || !is_activation(p.input().format.dtype)) return false;
+  const AttentionExtents e = detail::attention_extents(problem, p);
+  return max_depth(e) <= Wide::most &&
+         with_tile(e, []<class Tile>(Tile) { return bytes<Tile>; }) <= p.device.shared_bytes;
 }
 
-void attention(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
-  with_element_type(dtype, [&]<class T>(T*) {
-    with_tile(e, [&](auto tile) {
-      using Tile = decltype(tile);
-      launch_attention<T>(attention_kernel<Tile, T>, device, Tile::BR, threads,
-                          Tile::floats * static_cast<int>(sizeof(float)), e, p, stream);
-    });
-  });
+std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
+  return make_on_device(
+      index(p), "online softmax",
+      [e = detail::attention_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          with_tile(e, [&]<class Tile>(Tile) {
+            launch_attention<T>(attention_kernel<Tile, T>, Tile::BR, threads, bytes<Tile>, e, inputs, outputs[0],
+                                execution.stream);
+          });
+        });
+      });
 }
 
 }  // namespace lamina::cuda

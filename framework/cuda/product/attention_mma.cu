@@ -7,7 +7,8 @@
 // plain multiply-adds.
 // Sources: Dao, "FlashAttention-2", 2023; PTX ISA, "mma.m16n8k16", "ldmatrix".
 
-#include "lamina/cuda/product/attention.h"
+#include <algorithm>
+
 #include "lamina/cuda/product/attention_blocks.cuh"
 #include "lamina/cuda/product/attention_launch.cuh"
 #include "lamina/cuda/product/attention_warps.cuh"
@@ -16,6 +17,7 @@
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::AttentionExtents;
 
 /// `Share`: how a block's warps share its work.
@@ -50,14 +52,13 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
 }
 
 template <class Share, class T>
-void launch(int device, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
-  launch_attention<T>(attention_mma_kernel<Share, T>, device, Share::block_rows, Share::threads, Share::bytes, e, p,
-                      stream);
+void launch(const AttentionExtents& e, Inputs inputs, Tensor& output, Stream stream) {
+  launch_attention<T>(attention_mma_kernel<Share, T>, Share::block_rows, Share::threads, Share::bytes, e, inputs,
+                      output, stream);
 }
 
-}  // namespace
-
-bool attention_has_chunks(DType dtype, const AttentionExtents& e) {
+/// Whether every row begins on 16 bytes.
+bool has_chunks(DType dtype, const AttentionExtents& e) {
   const auto chunk = static_cast<std::int64_t>(16 / size_of(dtype));
   const auto fits = [&](const detail::RowStrides& s, std::int64_t columns) {
     return s.image % chunk == 0 && s.head % chunk == 0 && s.row % chunk == 0 && columns % chunk == 0;
@@ -65,24 +66,58 @@ bool attention_has_chunks(DType dtype, const AttentionExtents& e) {
   return fits(e.q, e.depth) && fits(e.k, e.depth) && fits(e.v, e.width) && fits(e.output, e.width);
 }
 
-void attention_mma(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
-  const bool whole = attention_has_chunks(dtype, e) && aligned_to_16(p.q) && aligned_to_16(p.k) && aligned_to_16(p.v) &&
-                     aligned_to_16(p.output);
-  with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) {
-    whole ? launch<Blocks<most, true, T>, T>(device, e, p, stream)
-          : launch<Blocks<most, false, T>, T>(device, e, p, stream);
-  });
+}  // namespace
+
+bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
+  constexpr std::int64_t max_width = 128, max_positions = std::int64_t{1} << 30;
+  if (!detail::is_attention(problem, p) || !is_activation(p.input().format.dtype)) return false;
+  const AttentionExtents e = detail::attention_extents(problem, p);
+  return p.device.architecture >= 80 && max_depth(e) <= max_width && e.positions <= max_positions;
 }
 
-int attention_split_shared_bytes(DType dtype, const AttentionExtents& e) {
+std::unique_ptr<Operator> prepare_attention_mma(const AttentionProblem& problem, const Preparation& p) {
+  return make_on_device(index(p), "online softmax",
+                        [e = detail::attention_extents(problem, p)](Inputs inputs, std::span<Tensor> outputs,
+                                                                    const Execution& execution) {
+                          Tensor& output = outputs[0];
+                          const auto aligned = [](const Tensor& tensor) { return aligned_to_16(tensor.raw()); };
+                          const bool whole = has_chunks(output.dtype(), e) &&
+                                             std::ranges::all_of(inputs.first(3), aligned) && aligned(output);
+                          with_attention_types(output.dtype(), e, [&]<int most, class T>(Width<most>, T*) {
+                            whole ? launch<Blocks<most, true, T>, T>(e, inputs, output, execution.stream)
+                                  : launch<Blocks<most, false, T>, T>(e, inputs, output, execution.stream);
+                          });
+                        });
+}
+
+/// Its bits are others than attention_mma's, so batches, which decide who of the two pays, must be free to matter.
+bool takes_attention_split(const AttentionProblem& problem, const Preparation& p) {
+  if (!takes_attention_mma(problem, p) || p.batch_invariant) return false;
+  const AttentionExtents e = detail::attention_extents(problem, p);
+  const DType dtype = p.input().format.dtype;
+  const auto aligned = [](const View& view) { return view.alignment % 16 == 0; };
   int bytes = 0;
   with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) { bytes = Warps<most, T>::bytes; });
-  return bytes;
+  return has_chunks(dtype, e) && std::ranges::all_of(p.inputs, aligned) && std::ranges::all_of(p.outputs, aligned) &&
+         bytes <= p.device.shared_bytes;
 }
 
-void attention_split(int device, DType dtype, const AttentionExtents& e, const AttentionPointers& p, Stream stream) {
-  with_attention_types(dtype, e,
-                       [&]<int most, class T>(Width<most>, T*) { launch<Warps<most, T>, T>(device, e, p, stream); });
+/// Where blocks of 64 rows would leave multiprocessors idle, and there are several tiles of positions to share.
+bool attention_split_pays(const AttentionProblem& problem, const Preparation& p) {
+  const detail::AttentionExtents e = detail::attention_extents(problem, p);
+  if (e.groups == 0) return false;
+  const std::int64_t blocks = e.images * e.groups * detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, 64);
+  return e.positions > 64 && blocks <= p.device.multiprocessors;
+}
+
+std::unique_ptr<Operator> prepare_attention_split(const AttentionProblem& problem, const Preparation& p) {
+  return make_on_device(index(p), "online softmax, positions shared by warps",
+                        [e = detail::attention_extents(problem, p)](Inputs inputs, std::span<Tensor> outputs,
+                                                                    const Execution& execution) {
+                          with_attention_types(outputs[0].dtype(), e, [&]<int most, class T>(Width<most>, T*) {
+                            launch<Warps<most, T>, T>(e, inputs, outputs[0], execution.stream);
+                          });
+                        });
 }
 
 }  // namespace lamina::cuda

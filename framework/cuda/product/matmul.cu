@@ -11,16 +11,14 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/product/matmul.h"
 #include "lamina/cuda/product/matmul_batch.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::MatMulExtents;
 
 constexpr int threads = 256, depth = 16;
@@ -157,16 +155,23 @@ void launch(const MatMulExtents& e, const float* a, const float* b, float* c, St
 
 }  // namespace
 
-void matmul(int device, const MatMulExtents& e, const float* a, const float* b, float* c, Stream stream) {
-  if (e.batches == 0 || e.m == 0 || e.n == 0) return;
-  const DeviceGuard guard(device);
-  const std::int64_t large = detail::ceil_div<std::int64_t>(e.m, 64) * detail::ceil_div<std::int64_t>(e.n, 64);
-  // Large tiles read less; small ones keep the GPU busy, and waste less on narrow matrices.
-  if (e.m > 32 && large * e.batches >= 128) {
-    launch<64, 64, 4, 4>(e, a, b, c, stream);
-  } else {
-    launch<32, 64, 2, 4>(e, a, b, c, stream);
-  }
+bool takes_matmul(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && p.input().format.dtype == DType::f32;
+}
+
+std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Preparation& p) {
+  return make_on_device(
+      index(p), "multiply-adds",
+      [e = detail::matmul_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const float *a = floats(inputs[0]), *b = floats(inputs[1]);
+        const std::int64_t large = detail::ceil_div<std::int64_t>(e.m, 64) * detail::ceil_div<std::int64_t>(e.n, 64);
+        // Large tiles read less; small ones keep the GPU busy, and waste less on narrow matrices.
+        if (e.m > 32 && large * e.batches >= 128) {
+          launch<64, 64, 4, 4>(e, a, b, floats(outputs[0]), execution.stream);
+        } else {
+          launch<32, 64, 2, 4>(e, a, b, floats(outputs[0]), execution.stream);
+        }
+      });
 }
 
 }  // namespace lamina::cuda

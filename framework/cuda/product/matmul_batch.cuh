@@ -1,8 +1,16 @@
 #pragma once
 
+#include "lamina/cuda/product/product.h"
 #include "lamina/kernel/rules/lookup_extents.h"
 
 namespace lamina::cuda {
+
+/// Whether it is a product of matrices of one type that activations have.
+inline bool takes_matmul_any(const MatMulProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  return detail::is_matmul(problem, p) && is_activation(dtype) && p.inputs[1].format.dtype == dtype &&
+         p.output().format.dtype == dtype;
+}
 
 /// Where the operands of a batch begin; see MatMulExtents::operands.
 __device__ inline detail::MatMulExtents::Offsets operands(const detail::MatMulExtents& e, std::int64_t batch) {

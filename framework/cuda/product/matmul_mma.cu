@@ -13,18 +13,16 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/product/matmul.h"
 #include "lamina/cuda/product/matmul_batch.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::MatMulExtents;
 
 constexpr int depth = 32, stages = 3, chunk = 8;  // elements of 16 bytes
@@ -213,22 +211,27 @@ bool aligned(const MatMulExtents& e, const void* a, const void* b, const void* c
 
 }  // namespace
 
-void matmul_mma(int device, int multiprocessors, DType dtype, const MatMulExtents& e, const void* a, const void* b,
-                void* c, Stream stream) {
-  if (e.batches == 0 || e.m == 0 || e.n == 0) return;
-  const DeviceGuard guard(device);
+bool takes_matmul_mma(const MatMulProblem& problem, const Preparation& p) {
+  return takes_matmul_any(problem, p) && size_of(p.input().format.dtype) == 2 && p.device.architecture >= 80;
+}
+
+std::unique_ptr<Operator> prepare_matmul_mma(const MatMulProblem& problem, const Preparation& p) {
+  const MatMulExtents e = detail::matmul_extents(problem, p);
   const std::int64_t large =
       detail::ceil_div<std::int64_t>(e.m, Large::BM) * detail::ceil_div<std::int64_t>(e.n, Large::BN);
-  const bool whole = aligned(e, a, b, c);
-  const auto run = [&]<class T>(T*) {
-    const auto *x = static_cast<const T*>(a), *y = static_cast<const T*>(b);
-    if (e.m > Small::BM && large * e.batches >= multiprocessors) {
-      dispatch<Large>(device, whole, e, x, y, static_cast<T*>(c), stream);
-    } else {
-      dispatch<Small>(device, whole, e, x, y, static_cast<T*>(c), stream);
-    }
-  };
-  dtype == DType::f16 ? run(static_cast<__half*>(nullptr)) : run(static_cast<__nv_bfloat16*>(nullptr));
+  const bool enough = e.m > Small::BM && large * e.batches >= p.device.multiprocessors;
+  return make_on_device(index(p), "mma.sync",
+                        [e, enough, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          const auto run = [&]<class T>(T*) {
+                            const T *a = elements<T>(inputs[0]), *b = elements<T>(inputs[1]);
+                            T* c = elements<T>(outputs[0]);
+                            const bool whole = aligned(e, a, b, c);
+                            enough ? dispatch<Large>(device, whole, e, a, b, c, execution.stream)
+                                   : dispatch<Small>(device, whole, e, a, b, c, execution.stream);
+                          };
+                          outputs[0].dtype() == DType::f16 ? run(static_cast<__half*>(nullptr))
+                                                           : run(static_cast<__nv_bfloat16*>(nullptr));
+                        });
 }
 
 }  // namespace lamina::cuda

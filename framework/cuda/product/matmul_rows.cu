@@ -9,19 +9,17 @@
 #include <algorithm>
 
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/product/matmul.h"
 #include "lamina/cuda/product/matmul_batch.cuh"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"
 
 namespace lamina::cuda {
 namespace {
 
+using namespace tables;
 using detail::MatMulExtents;
 
-constexpr int threads = 256, warps = threads / 32, max_rows = static_cast<int>(matmul_max_rows);
+constexpr int threads = 256, warps = threads / 32, max_rows = 4;
 
 /// The sums of column b over the terms first, first + step, ...; every `max_chain` of them apart.
 template <class T>
@@ -95,16 +93,25 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void matmul_rows(int device, DType dtype, const MatMulExtents& e, const void* a, const void* b, void* c,
-                 Stream stream) {
-  if (e.batches == 0 || e.m == 0 || e.n == 0) return;
-  const DeviceGuard guard(device);
-  with_element_type(dtype, [&]<class T>(T*) {
-    const bool dots = e.b_term == 1 && e.b_column != 1;
-    const std::int64_t work = dots ? (e.batches * e.n + warps - 1) / warps : e.batches * ((e.n + 31) / 32);
-    launch_kernel(dots ? matmul_dots_kernel<T> : matmul_columns_kernel<T>, {dim3(grid_for(work, 1)), dim3(threads)},
-                  stream, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), e);
-  });
+/// It adds in another order than those for more rows, which may be images if there is but one matrix; the others' order
+/// is the same whatever their tiles.
+bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  if (p.batch_invariant && p.input().shape.rank() <= 2) return false;
+  return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= max_rows;
+}
+
+std::unique_ptr<Operator> prepare_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  return make_on_device(
+      index(p), "b read once",
+      [e = detail::matmul_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          const bool dots = e.b_term == 1 && e.b_column != 1;
+          const std::int64_t work = dots ? (e.batches * e.n + warps - 1) / warps : e.batches * ((e.n + 31) / 32);
+          launch_kernel(dots ? matmul_dots_kernel<T> : matmul_columns_kernel<T>,
+                        {dim3(grid_for(work, 1)), dim3(threads)}, execution.stream, elements<T>(inputs[0]),
+                        elements<T>(inputs[1]), elements<T>(outputs[0]), e);
+        });
+      });
 }
 
 }  // namespace lamina::cuda
