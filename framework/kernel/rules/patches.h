@@ -7,6 +7,12 @@
 
 namespace lamina::detail {
 
+/// Each output of the pixel at its own place.
+inline bool is_of_pixels(const ConvGeometry& g) {
+  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
+         g.padding_height == 0 && g.padding_width == 0;
+}
+
 /// Windows that lie side by side and cover whole rows and columns of the image: patches, as vision transformers begin.
 inline bool is_patches(const ConvGeometry& g) {
   const auto side_by_side = [](int in, int kernel, int stride, int padding, int dilation) {

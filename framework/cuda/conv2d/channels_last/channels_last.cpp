@@ -11,11 +11,9 @@
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/channels_last/rectangles.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
-#include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::channels_last {
@@ -44,7 +42,7 @@ class ChannelsLast final : public Operator {
  public:
   /// `sum`: of whose two products `problem` is the first.
   ChannelsLast(const ConvProblem& problem, const Preparation& preparation, const ConvSumProblem* sum = nullptr)
-      : device_(preparation.device.device.index),
+      : constants_(preparation.device.device.index),
         precision_(preparation.precision),
         input_(preparation.input().format.dtype),
         output_(preparation.output().format.dtype) {
@@ -68,7 +66,7 @@ class ChannelsLast final : public Operator {
     }
     if (!choice) lamina::detail::fail("channels_last: no tile fits this device or these weights");
     choice_ = *choice;
-    reserve_shared_memory(device_, choice_.tile.kernel, preparation.device.shared_bytes);
+    reserve_shared_memory(constants_.device(), choice_.tile.kernel, preparation.device.shared_bytes);
     args_.geometry = choice_.tile.teams > 0 && !demands.pooled ? in_rectangles(geometry) : geometry;
     images_ = args_.geometry.batch;
     args_.geometry.batch = choice_.images;
@@ -97,14 +95,9 @@ class ChannelsLast final : public Operator {
       packed = side_by_side(packed, pack_weights(sum->second, stored, filter_blocks, second_weight, {}, ranges),
                             filter_blocks);
     }
-    std::vector<float> biases(static_cast<std::size_t>(filter_blocks * block_filters));
-    if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
-    weight_ = Constant(device_, packed.data(), packed.size());
-    bias_ = Constant(device_, biases.data(), biases.size() * sizeof(float));
-    ranges_ = Constant(device_, ranges.data(), ranges.size() * sizeof(FilterRange));
-    args_.weight = weight_.data();
-    args_.ranges = ranges_.as<FilterRange>();
-    args_.bias = bias_.as<float>();
+    args_.weight = constants_.add(packed);
+    args_.ranges = constants_.add(ranges);
+    args_.bias = constants_.add(padded_biases(problem.bias, std::int64_t{filter_blocks} * block_filters));
   }
 
   std::string description() const override {
@@ -130,10 +123,10 @@ class ChannelsLast final : public Operator {
 
   bool heeds_neighbours() const override { return !is_scaled(choice_.tile.operand); }
 
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + ranges_.bytes(); }
+  std::size_t parameter_bytes() const override { return constants_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
-    const DeviceGuard guard(device_);
+    const DeviceGuard guard(constants_.device());
     const auto* in = static_cast<const std::byte*>(inputs[0].raw());
     auto* out = static_cast<std::byte*>(outputs[0].raw());
     const ConvGeometry& g = args_.geometry;
@@ -203,22 +196,17 @@ class ChannelsLast final : public Operator {
         rectangles
             ? rectangles_shared_bytes(tile, choice_.halo, choice_.stages, args.adds, choice_.log2_buffers)
             : tile.shared_bytes(choice_.stages, choice_.splits, choice_.in_ring, args.adds, choice_.log2_buffers);
-    launch_kernel(tile.kernel,
-                  {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
-                   .block = dim3(static_cast<unsigned>(tile.threads())),
-                   .shared_bytes = static_cast<std::size_t>(shared_bytes),
-                   .cluster = choice_.cluster()},
-                  stream, arguments);
+    launch_kernel(tile.kernel, of_blocks(choice_.blocks, tile.threads(), shared_bytes, choice_.cluster()), stream,
+                  arguments);
   }
 
-  int device_;
+  Constants constants_;
   Precision precision_;
   DType input_, output_;
   Choice choice_;
   std::int64_t images_ = 0;  // of the whole batch
   bool strict_ = true;       // ScaledRows::strict
   Arguments args_;
-  Constant weight_, bias_, ranges_;
 };
 
 }  // namespace

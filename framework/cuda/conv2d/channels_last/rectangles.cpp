@@ -4,16 +4,13 @@
 #include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::channels_last {
 namespace {
 
 using lamina::detail::ceil_div;
-
-bool is_of_pixels(const ConvGeometry& g) {
-  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-         g.padding_height == 0 && g.padding_width == 0;
-}
+using lamina::detail::is_of_pixels;
 
 /// Stride 1, and windows that overlap or are single pixels, in a box that TMA can bring.
 bool fits_boxes(const ConvGeometry& g, const Halo& halo) {

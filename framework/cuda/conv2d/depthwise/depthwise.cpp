@@ -14,6 +14,7 @@
 #include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/order_of_sums.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::depthwise {
 namespace {
@@ -150,10 +151,7 @@ bool fits(const View& view, std::int64_t pixels, DType type) {
   return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1);
 }
 
-bool is_pointwise(const ConvGeometry& g) {
-  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-         g.padding_height == 0 && g.padding_width == 0 && g.groups == 1;
-}
+bool is_pointwise(const ConvGeometry& g) { return lamina::detail::is_of_pixels(g) && g.groups == 1; }
 
 bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.out_channels == g.in_channels; }
 

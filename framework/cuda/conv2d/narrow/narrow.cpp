@@ -8,6 +8,7 @@
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::narrow {
 namespace {
@@ -49,10 +50,8 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const auto fit = [&](const View& view, std::int64_t pixels) {
     return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1) && view.alignment % 16 == 0;
   };
-  const bool pointwise = g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-                         g.padding_height == 0 && g.padding_width == 0 && g.groups == 1;
-  if (p.device.architecture < 80 || size_of(type) != 2 || !pointwise || g.in_channels % 8 != 0 ||
-      g.out_channels % 8 != 0 || p.inputs.size() < operands ||
+  if (p.device.architecture < 80 || size_of(type) != 2 || !lamina::detail::is_of_pixels(g) || g.groups != 1 ||
+      g.in_channels % 8 != 0 || g.out_channels % 8 != 0 || p.inputs.size() < operands ||
       g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels()) ||
       !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
     return false;

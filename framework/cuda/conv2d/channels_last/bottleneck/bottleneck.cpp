@@ -1,7 +1,6 @@
 #include "lamina/cuda/conv2d/channels_last/bottleneck/bottleneck.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "lamina/base/error.h"
@@ -12,11 +11,9 @@
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/conv2d/preference.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/constant.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/finding.h"
-#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cuda::channels_last::bottleneck {
 namespace {
@@ -130,72 +127,6 @@ std::vector<unsigned char> pack(const BottleneckProblem& problem, const Argument
   return all;
 }
 
-Constant bias_of(int device, const ConvProblem& problem) {
-  std::vector<float> biases(static_cast<std::size_t>(problem.geometry.out_channels));
-  if (problem.bias.defined()) std::ranges::copy(problem.bias.values<float>(), biases.begin());
-  return Constant(device, biases.data(), biases.size() * sizeof(float));
-}
-
-class Bottleneck final : public Operator {
- public:
-  Bottleneck(const BottleneckProblem& problem, const Preparation& p) : device_(p.device.device.index) {
-    const auto choice = kept(p, [&] { return choose(problem, p); });
-    if (!choice) lamina::detail::fail("bottleneck: no tile fits this device");
-    tile_ = choice->tile, args_ = choice->args;
-    reserve_shared_memory(device_, tile_.kernel, p.device.shared_bytes);
-    blocks_ = std::min(args_.tiles, p.device.multiprocessors);
-    const auto packed = pack(problem, args_, tile_.blocks);
-    weight_ = Constant(device_, packed.data(), packed.size());
-    wide_bias_ = bias_of(device_, problem.wide.first), narrow_bias_ = bias_of(device_, problem.narrow);
-    args_.weight = weight_.data();
-    args_.wide.geometry = problem.wide.first.geometry, args_.wide.second = problem.wide.second;
-    args_.wide.bias = wide_bias_.as<float>();
-    args_.wide.finish = finish_of(problem.wide.first.epilogue, DType::f16);
-    args_.narrow.geometry = problem.narrow.geometry;
-    args_.narrow.bias = narrow_bias_.as<float>();
-    args_.narrow.finish = finish_of(problem.narrow.epilogue, DType::f16);
-  }
-
-  std::string description() const override {
-    return lamina::detail::concat(
-        "bottleneck (wgmma, fp16): ", args_.chunks * chunk_filters, " filters and ", tile_.blocks * block_filters,
-        " of their map x ", tile_.pixels, " pixels per block, K in ", args_.steps, " steps of 128 bytes",
-        args_.first_steps < args_.steps ? " of two inputs" : "", args_.resident ? ", weights stay" : "", ", ring of ",
-        args_.stages, ", ", args_.pixel_slots, " slots for pixels, ", args_.map_slots, " for maps, ", blocks_,
-        " blocks");
-  }
-
-  std::size_t parameter_bytes() const override { return weight_.bytes() + wide_bias_.bytes() + narrow_bias_.bytes(); }
-
-  void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
-    const DeviceGuard guard(device_);
-    Arguments args = args_;
-    const ConvGeometry &wide = args.wide.geometry, &narrow = args.narrow.geometry;
-    const auto map = [](const ConvGeometry& g, int pixels, const void* data) {
-      return output_map(g, DType::f16, pixels, g.out_channels, const_cast<void*>(data));
-    };
-    CUtensorMap first = input_map(wide, Operand::fp16, tile_.pixels, inputs[0].raw());
-    CUtensorMap to_wide = map(wide, tile_.pixels, outputs[0].raw()), beside = to_wide,
-                to_narrow = map(narrow, tile_.narrow_columns, outputs[1].raw());
-    if (args.first_steps < args.steps) {
-      beside = input_map(args.wide.second, Operand::fp16, tile_.pixels, inputs[1].raw());
-    }
-    if (args.wide.adds) beside = map(wide, tile_.pixels, inputs[1].raw());
-    void* arguments[] = {&args, &first, &beside, &to_wide, &to_narrow};
-    launch_kernel(tile_.kernel,
-                  {.grid = dim3(static_cast<unsigned>(blocks_)),
-                   .block = dim3(static_cast<unsigned>(Tile::threads())),
-                   .shared_bytes = static_cast<std::size_t>(tile_.shared_bytes(args))},
-                  execution.stream, arguments);
-  }
-
- private:
-  int device_, blocks_ = 0;
-  Tile tile_;
-  Arguments args_;
-  Constant weight_, wide_bias_, narrow_bias_;
-};
-
 /// Whether `problem` is a convolution of single pixels that channels_last takes, with a clamp at most behind it.
 bool is_plain(const ConvProblem& problem, const Preparation& p) {
   return is_of_pixels(problem.geometry) && !problem.epilogue.pool && takes_windows(problem, p) &&
@@ -238,7 +169,45 @@ bool pays(const BottleneckProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare(const BottleneckProblem& problem, const Preparation& p) {
-  return std::make_unique<Bottleneck>(problem, p);
+  const auto choice = kept(p, [&] { return choose(problem, p); });
+  if (!choice) lamina::detail::fail("bottleneck: no tile fits this device");
+  const Tile& tile = choice->tile;
+  Arguments args = choice->args;
+  Constants constants(p.device.device.index);
+  reserve_shared_memory(constants.device(), tile.kernel, p.device.shared_bytes);
+  const int blocks = std::min(args.tiles, p.device.multiprocessors);
+  args.weight = constants.add(pack(problem, args, tile.blocks));
+  const auto fill = [&](channels_last::Arguments& of, const ConvProblem& layer) {
+    of.geometry = layer.geometry;
+    of.bias = constants.add(padded_biases(layer.bias, layer.geometry.out_channels));
+    of.finish = finish_of(layer.epilogue, DType::f16);
+  };
+  fill(args.wide, problem.wide.first), fill(args.narrow, problem.narrow);
+  args.wide.second = problem.wide.second;
+  return make_launched(
+      Launched<Arguments>{.description = lamina::detail::concat(
+                              "bottleneck (wgmma, fp16): ", args.chunks * chunk_filters, " filters and ",
+                              tile.blocks * block_filters, " of their map x ", tile.pixels, " pixels per block, K in ",
+                              args.steps, " steps of 128 bytes", args.first_steps < args.steps ? " of two inputs" : "",
+                              args.resident ? ", weights stay" : "", ", ring of ", args.stages, ", ", args.pixel_slots,
+                              " slots for pixels, ", args.map_slots, " for maps, ", blocks, " blocks"),
+                          .kernel = tile.kernel,
+                          .how = of_blocks(blocks, Tile::threads(), tile.shared_bytes(args)),
+                          .args = args,
+                          .constants = constants},
+      [tile](const Arguments& a, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+        const ConvGeometry &wide = a.wide.geometry, &narrow = a.narrow.geometry;
+        const auto map = [](const ConvGeometry& g, int pixels, const void* data) {
+          return output_map(g, DType::f16, pixels, g.out_channels, const_cast<void*>(data));
+        };
+        const CUtensorMap to_wide = map(wide, tile.pixels, outputs[0].raw());
+        CUtensorMap beside = to_wide;
+        if (a.first_steps < a.steps) beside = input_map(a.wide.second, Operand::fp16, tile.pixels, inputs[1].raw());
+        if (a.wide.adds) beside = map(wide, tile.pixels, inputs[1].raw());
+        return std::tuple<CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap>(
+            input_map(wide, Operand::fp16, tile.pixels, inputs[0].raw()), beside, to_wide,
+            map(narrow, tile.narrow_columns, outputs[1].raw()));
+      });
 }
 
 }  // namespace lamina::cuda::channels_last::bottleneck

@@ -56,13 +56,8 @@ std::int64_t blocks_of(const Tile& tile, std::int64_t tiles, int multiprocessors
 }  // namespace
 
 KernelSet kernels_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp32: return kernels_fp32();
-    case Precision::tf32: return kernels_tf32();
-    case Precision::fp16: return kernels_fp16();
-    case Precision::bf16: break;
-  }
-  return kernels_bf16();
+  constexpr KernelSet (*in_order[])() = {kernels_fp32, kernels_tf32, kernels_fp16, kernels_bf16};  // of Precision
+  return in_order[static_cast<std::size_t>(precision)]();
 }
 
 std::int64_t tile_count(const ConvGeometry& geometry, std::int64_t images, const Tile& tile, int splits) {
