@@ -1,12 +1,15 @@
 // The fully connected layers of a GPU: the table, and the kernels that others do the work of.
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/preference.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream.h"
 #include "lamina/cuda/runtime/cublas.h"
@@ -28,49 +31,6 @@ constexpr std::size_t least_gemm_workspace = 16u << 10;
 /// Terms that cuBLAS adds one after another at most, as in 5_im2col.cpp.
 constexpr int product_depth = max_chain;
 
-LinearArguments arguments_of(const LinearProblem& problem, const Preparation& p) {
-  return {.storage = storage_type(p.precision),
-          .output_type = p.output().format.dtype,
-          .rows = problem.rows,
-          .in = problem.in,
-          .out = problem.out,
-          .finish = finish_of(problem.epilogue, p.output().format.dtype)};
-}
-
-/// Few rows: the weights stream once for every 8 of them. How a sum is cut depends on how many there are at once.
-std::unique_ptr<Operator> prepare_rows(const LinearProblem& problem, const Preparation& p) {
-  const std::int64_t at_once = p.batch_invariant ? 1 : linear_rows_at_once;  // of a launch
-  Constants constants(p.device.device.index);
-  LinearArguments a = arguments_of(problem, p);
-  a.packed = problem.rows == 1 && linear_stream_takes(problem, p);  // to share the copy with more rows
-  // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
-  if (const auto scaled = a.packed && p.precision == Precision::tf32 ? pack_scaled_linear(problem) : std::nullopt) {
-    a.weight = constants.add(scaled->weights);
-    a.scales = constants.add(scaled->scales);
-  } else {
-    a.weight = constants.add(a.packed ? pack_linear(problem, p.precision) : problem.weight.to(a.storage));
-  }
-  if (problem.bias.defined()) a.bias = static_cast<const float*>(constants.add(problem.bias));
-  const int outputs = linear_block_outputs(std::min(a.rows, at_once), a.out);
-  return detail::make_operator(
-      detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
-                     a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
-                     outputs == 1 ? " output" : " outputs"),
-      {.parameters = constants.bytes()},
-      [=](std::span<const Tensor> inputs, std::span<Tensor> results, const Execution& execution) {
-        const DeviceGuard guard(constants.device());
-        const std::size_t input_row = static_cast<std::size_t>(a.in) * size_of(a.storage),
-                          output_row = static_cast<std::size_t>(a.out) * size_of(a.output_type);
-        for (std::int64_t row = 0; row < a.rows; row += at_once) {
-          LinearArguments part = a;
-          part.input = static_cast<const std::byte*>(inputs[0].raw()) + static_cast<std::size_t>(row) * input_row;
-          part.output = static_cast<std::byte*>(results[0].raw()) + static_cast<std::size_t>(row) * output_row;
-          part.rows = std::min(at_once, a.rows - row);
-          linear_few_rows(part, execution.stream);
-        }
-      });
-}
-
 /// Rows up to which `rows` is the fastest, by measurement (docs/inside/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
@@ -87,45 +47,56 @@ bool rows_take(const LinearProblem& problem, const Preparation& p) {
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
 std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Preparation& p) {
+  const DType operands = storage_type(p.precision), result = p.output().format.dtype;
   Constants constants(p.device.device.index);
-  LinearArguments arguments = arguments_of(problem, p);
-  arguments.weight = constants.add(problem.weight.to(arguments.storage));  // [out, in]
-  if (problem.bias.defined()) arguments.bias = static_cast<const float*>(constants.add(problem.bias));
-  const int depth = arguments.storage == DType::f32 ? product_depth : problem.in;  // terms of one product
+  const auto* weight = static_cast<const std::byte*>(constants.add(problem.weight.to(operands)));  // [out, in]
+  std::shared_ptr<const Operator> finish;  // of the bias and the activation, in place
+  if (problem.bias.defined() || problem.epilogue.relu()) {
+    const View sums = {.shape = {problem.rows, problem.out, 1, 1}, .format = p.output().format};  // channels: out
+    Preparation in_place = p;
+    in_place.inputs = in_place.outputs = {&sums, 1};
+    const auto filled = [&](float x) {
+      return Tensor::from(std::vector(static_cast<std::size_t>(problem.out), x), {problem.out});
+    };
+    finish = prepare_affine({.scale = filled(1.0f),
+                             .shift = problem.bias.defined() ? problem.bias : filled(0.0f),
+                             .epilogue = problem.epilogue},
+                            in_place);
+  }
+  const int depth = operands == DType::f32 ? product_depth : problem.in;  // terms of one product
   const std::size_t gemm_bytes =
       std::clamp(detail::round_up(p.workspace_limit / 16, alignment), least_gemm_workspace, usual_gemm_workspace);
   const int parts = detail::ceil_div(problem.in, depth);
-  return detail::make_operator(
+  return make_on_device(
+      constants.device(),
       detail::concat("cuBLAS in ", name(p.precision), ", the sum in ", parts, parts == 1 ? " part" : " parts"),
-      {.workspace = alignment + gemm_bytes, .parameters = constants.bytes()},
-      [=, precision = p.precision, cublas = Cublas::on_device(constants.device())](
-          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        const DeviceGuard guard(constants.device());
+      {.workspace = alignment + gemm_bytes,
+       .parameters = constants.bytes() + (finish == nullptr ? 0 : finish->parameter_bytes())},
+      [=, precision = p.precision, rows = problem.rows, in = problem.in, out = problem.out, constants = constants,
+       cublas = Cublas::on_device(constants.device())](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                       const Execution& execution) {
         auto* aligned = reinterpret_cast<char*>(
             detail::round_up(reinterpret_cast<std::uintptr_t>(execution.workspace), std::uintptr_t{alignment}));
-        LinearArguments a = arguments;
-        a.input = inputs[0].raw();
-        a.output = outputs[0].raw();
         // Row-major output [rows, out] = input [rows, in] * weight' is, column-major as cuBLAS reads memory,
         // output' [out, rows] = (weight' [in, out])' * input' [in, rows].
-        for (int first = 0; first < a.in; first += depth) {
-          const std::size_t skipped = static_cast<std::size_t>(first) * size_of(a.storage);
-          cublas->gemm({.operands = a.storage,
-                        .result = a.output_type,
-                        .m = a.out,
-                        .n = a.rows,
-                        .k = std::min(depth, a.in - first),
+        for (int first = 0; first < in; first += depth) {
+          const std::size_t skipped = static_cast<std::size_t>(first) * size_of(operands);
+          cublas->gemm({.operands = operands,
+                        .result = result,
+                        .m = out,
+                        .n = rows,
+                        .k = std::min(depth, in - first),
                         .transpose_a = true,
-                        .a = static_cast<const std::byte*>(a.weight) + skipped,
-                        .lda = a.in,
-                        .b = static_cast<const std::byte*>(a.input) + skipped,
-                        .ldb = a.in,
+                        .a = weight + skipped,
+                        .lda = in,
+                        .b = static_cast<const std::byte*>(inputs[0].raw()) + skipped,
+                        .ldb = in,
                         .beta = first == 0 ? 0.0f : 1.0f,
-                        .c = a.output,
-                        .ldc = a.out},
+                        .c = outputs[0].raw(),
+                        .ldc = out},
                        precision, aligned, gemm_bytes, execution.stream);
         }
-        if (a.bias != nullptr || a.finish.steps > 0) linear_epilogue(a, execution.stream);
+        if (finish != nullptr) finish->run(outputs, outputs, execution);
       });
 }
 
@@ -181,7 +152,7 @@ constexpr Kernel<LinearProblem> table[] = {
      many_rows},
     {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
      convolution_pays<many_rows, preference::implicit_gemm>},
-    {"rows", rows_take, prepare_rows, rows_pay},
+    {"rows", rows_take, prepare_linear_rows, rows_pay},
     {"cublas", product_takes, prepare_product, many_rows},
     {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 

@@ -16,14 +16,38 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/linear/rows.h"
+#include "lamina/cuda/linear/stream.h"
 #include "lamina/cuda/ptx/copy.cuh"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 
 namespace lamina::cuda {
 namespace {
+
+using namespace tables;
+
+/// Outputs that a block of linear_few_rows_kernel owns: a block for each where they are few, or multiprocessors would
+/// have too little on its way.
+constexpr int linear_block_outputs(std::int64_t rows, int out) {
+  if (rows == 1) return out < 2048 ? 1 : 4;
+  return rows == 2 ? 2 : 4;
+}
+
+struct LinearArguments {
+  const void* input = nullptr;    // [rows, in] of `storage`
+  const void* weight = nullptr;   // [out, in] of `storage`, or
+  bool packed = false;            // as pack_linear lays them out: one row only, of whole packs of 16 bytes; or
+  const float* scales = nullptr;  // [out]: then as pack_scaled_linear does, and input is f32
+  const float* bias = nullptr;    // [out], or null
+  void* output = nullptr;         // [rows, out] of `output_type`
+  DType storage = DType::f32;
+  DType output_type = DType::f32;
+  std::int64_t rows = 0;  // at most linear_rows_at_once
+  int in = 0;
+  int out = 0;
+  Finish finish;  // a short one
+};
 
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
@@ -196,7 +220,7 @@ __global__ void __launch_bounds__(threads, Resident) linear_few_rows_kernel(cons
 
 /// `Resident`: blocks that must find registers on a multiprocessor.
 template <class T, int Rows, int Outputs, int Ahead, int Resident = 1>
-void launch(const LinearArguments& a, cudaStream_t stream) {
+void launch(const LinearArguments& a, Stream stream) {
   constexpr int widest = Pack<T>::size;
   const dim3 grid(static_cast<unsigned>((a.out + Outputs - 1) / Outputs));
   if constexpr (Rows == 1 && std::is_same_v<T, float>) {
@@ -217,42 +241,58 @@ void launch(const LinearArguments& a, cudaStream_t stream) {
   }
 }
 
-__global__ void __launch_bounds__(256) linear_epilogue_kernel(const __grid_constant__ LinearArguments a) {
-  let_successor_start();
-  wait_for_predecessor();
-  const std::int64_t count = a.rows * a.out;
-  const std::int64_t step = std::int64_t{gridDim.x} * 256;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * 256 + threadIdx.x; i < count; i += step) {
-    const float bias = a.bias != nullptr ? a.bias[i % a.out] : 0.0f;
-    float x = 0;
-    switch (a.output_type) {
-      case DType::f16: x = to_f32(static_cast<const __half*>(a.output)[i]); break;
-      case DType::bf16: x = to_f32(static_cast<const __nv_bfloat16*>(a.output)[i]); break;
-      default: x = static_cast<const float*>(a.output)[i];
-    }
-    store(a.output, a.output_type, i, clamped(x + bias, a.finish.low, a.finish.high));
-  }
+/// Streams the weights once.
+void linear_few_rows(const LinearArguments& a, Stream stream) {
+  static_assert(linear_rows_at_once == 8);
+  static_assert(linear_block_outputs(2, 1) == 2 && linear_block_outputs(4, 1) == 4 && linear_block_outputs(8, 1) == 4);
+  with_element_type(a.storage, [&]<class T>(T*) {
+    if (a.rows == 1 && linear_block_outputs(1, a.out) == 1) return launch<T, 1, 1, 8, 8>(a, stream);
+    if (a.rows == 1) return launch<T, 1, 4, 2, 8>(a, stream);
+    if (a.rows == 2) return launch<T, 2, 2, 4>(a, stream);
+    if (a.rows <= 4) return launch<T, 4, 4, 2>(a, stream);
+    launch<T, 8, 4, 2>(a, stream);
+  });
 }
 
 }  // namespace
 
-void linear_few_rows(const LinearArguments& a, Stream stream) {
-  static_assert(linear_rows_at_once == 8);
-  static_assert(linear_block_outputs(2, 1) == 2 && linear_block_outputs(4, 1) == 4 && linear_block_outputs(8, 1) == 4);
-  const auto cuda_stream = static_cast<cudaStream_t>(stream);
-  with_element_type(a.storage, [&]<class T>(T*) {
-    if (a.rows == 1 && linear_block_outputs(1, a.out) == 1) return launch<T, 1, 1, 8, 8>(a, cuda_stream);
-    if (a.rows == 1) return launch<T, 1, 4, 2, 8>(a, cuda_stream);
-    if (a.rows == 2) return launch<T, 2, 2, 4>(a, cuda_stream);
-    if (a.rows <= 4) return launch<T, 4, 4, 2>(a, cuda_stream);
-    launch<T, 8, 4, 2>(a, cuda_stream);
-  });
-}
-
-void linear_epilogue(const LinearArguments& a, Stream stream) {
-  launch_kernel(linear_epilogue_kernel,
-                {dim3(grid_for(std::min<std::int64_t>(a.rows * a.out, 1 << 24), 256)), dim3(256)},
-                static_cast<cudaStream_t>(stream), a);
+/// Few rows: the weights stream once for every 8 of them. How a sum is cut depends on how many there are at once.
+std::unique_ptr<Operator> prepare_linear_rows(const LinearProblem& problem, const Preparation& p) {
+  const std::int64_t at_once = p.batch_invariant ? 1 : linear_rows_at_once;  // of a launch
+  Constants constants(index(p));
+  LinearArguments a = {.storage = storage_type(p.precision),
+                       .output_type = p.output().format.dtype,
+                       .rows = problem.rows,
+                       .in = problem.in,
+                       .out = problem.out,
+                       .finish = finish_of(problem.epilogue, p.output().format.dtype)};
+  a.packed = problem.rows == 1 && linear_stream_takes(problem, p);  // to share the copy with more rows
+  // One row is all memory's time, and f16 keeps TF32's 11 bits in half the bytes.
+  if (const auto scaled = a.packed && p.precision == Precision::tf32 ? pack_scaled_linear(problem) : std::nullopt) {
+    a.weight = constants.add(scaled->weights);
+    a.scales = constants.add(scaled->scales);
+  } else {
+    a.weight = constants.add(a.packed ? pack_linear(problem, p.precision) : problem.weight.to(a.storage));
+  }
+  if (problem.bias.defined()) a.bias = static_cast<const float*>(constants.add(problem.bias));
+  const int outputs = linear_block_outputs(std::min(a.rows, at_once), a.out);
+  return make_on_device(
+      index(p),
+      detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
+                     a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
+                     outputs == 1 ? " output" : " outputs"),
+      {.parameters = constants.bytes()},
+      [a, at_once, constants](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const std::size_t input_row = static_cast<std::size_t>(a.in) * size_of(a.storage),
+                          output_row = static_cast<std::size_t>(a.out) * size_of(a.output_type);
+        for (std::int64_t row = 0; row < a.rows; row += at_once) {
+          LinearArguments part = a;
+          part.input = static_cast<const std::byte*>(inputs[0].raw()) + static_cast<std::size_t>(row) * input_row;
+          part.output = static_cast<std::byte*>(outputs[0].raw()) + static_cast<std::size_t>(row) * output_row;
+          part.rows = std::min(at_once, a.rows - row);
+          linear_few_rows(part, execution.stream);
+        }
+      });
 }
 
 }  // namespace lamina::cuda
