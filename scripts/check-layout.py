@@ -228,7 +228,7 @@ def self_test():
         ("framework/base/down.cpp", "#include \"lamina/base/error.h\"\n", 0),
         ("framework/cuda/runtime/up.h", "\n\n#include \"lamina/cuda/ptx/copy.cuh\"\n", 3),
         ("framework/cuda/ptx/up.cuh", "#include \"lamina/cuda/conv2d/conv2d.h\"\n", 1),
-        ("framework/cuda/tensor_core/up.h", "#include \"lamina/cuda/pool2d.h\"\n", 1),
+        ("framework/cuda/tensor_core/up.h", "#include \"lamina/cuda/kernels.h\"\n", 1),
         ("framework/cuda/linear/family.cu", "#include \"lamina/cuda/conv2d/ladder/window.cuh\"\n", 1),
         ("framework/cuda/conv2d/ladder/family.cu", "#include \"lamina/cuda/conv2d/first_layer/tile.cuh\"\n", 1),
         ("framework/cuda/conv2d/ladder/own.cu", "#include <cuda_runtime.h>\n#include \"lamina/cuda/conv2d/conv2d.h\"\n", 0),

@@ -4,6 +4,7 @@
 #include "lamina/cuda/array/array.h"
 #include "lamina/cuda/kernels.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/extents.h"
 #include "lamina/kernel/rules/reduce_plan.h"
 
@@ -11,6 +12,10 @@ namespace lamina {
 namespace {
 
 using namespace cuda;
+
+bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
+  return detail::is_code_table(problem, p) && takes_broadcast(problem, p);
+}
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {
     {"pointwise", takes_pointwise, prepare_pointwise},

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/eight_bits/kernels.h"
@@ -133,10 +132,6 @@ void start(Task task, DType dtype, std::int64_t count, std::int64_t channels, St
 }
 
 }  // namespace
-
-bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
-  return detail::is_code_table(problem, p) && takes_broadcast(problem, p);
-}
 
 std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
   Table words;

@@ -10,7 +10,6 @@
 namespace lamina::cuda {
 
 /// Of codes to codes, one of 256 for each. The output may be the input.
-Takes<PointwiseProblem> takes_table;
 Prepare<PointwiseProblem> prepare_table;
 
 /// On the current device, what networks have most: codes of floats, floats of codes, sums of two arrays of codes, and
