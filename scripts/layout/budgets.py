@@ -19,7 +19,7 @@ EVERY_BUILD = {
     "framework/cpu/pool2d": 373,
     "framework/cpu/product": 922,
     "framework/cuda": 2_068,
-    "framework/cuda/array": 1_414,
+    "framework/cuda/array": 1_418,
     "framework/cuda/conv2d": 12_402,
     "framework/cuda/linear": 973,
     "framework/cuda/lookup": 889,
