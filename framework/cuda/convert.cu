@@ -7,9 +7,8 @@
 // Preconditions: none. The limit is memory.
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/convert.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/kernels.h"
 
 namespace lamina::cuda {
 

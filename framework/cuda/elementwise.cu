@@ -4,14 +4,13 @@
 //
 // Shared memory: none. Preconditions: none; the output may be the first input.
 
-#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/kernels.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/pointwise_rules.h"

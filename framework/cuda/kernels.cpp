@@ -2,9 +2,7 @@
 // dtype and shape are in array/, lookup/ and product/.
 
 #include "lamina/cuda/eight_bits/kernels.h"
-#include "lamina/cuda/convert.h"
 #include "lamina/cuda/kernels.h"
-#include "lamina/cuda/normalize.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 

@@ -1,12 +1,24 @@
 #pragma once
 
+#include <span>
+
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/tensor/activation.h"
 
-/// Work on activations of f32, f16 or bf16. Arithmetic is in f32.
+/// Work on activations of f32, f16 or bf16. Arithmetic is in f32. Functions that are given a device work in its memory,
+/// enqueued on `stream`; they throw Error for other types.
 namespace lamina::cuda {
 
-/// The cheap functions (elementwise.h) of operands that lie alike; array/array.h has the others.
+inline constexpr int max_pointwise_steps = 8, max_pointwise_operands = 4;
+
+/// Whether `pointwise` knows these functions, which are the cheap ones: array/broadcast.cu has the others.
+bool packs_take(const PointwiseChain& chain);
+
+/// output[i] = the chain's functions, one after the other, of inputs[0][i]; a step's operand is inputs[operand][i].
+/// The output may be the first input.
+void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
+               std::int64_t count, Stream stream);
 Takes<PointwiseProblem> takes_pointwise;
 Prepare<PointwiseProblem> prepare_pointwise;
 
@@ -21,5 +33,23 @@ Prepare<LocalResponseProblem> prepare_local_response;
 /// May turn the layout on its way.
 Takes<PoolProblem> takes_pool;
 Prepare<PoolProblem> prepare_pool;
+/// The mean over all pixels of each channel, nhwc, in the memory of the current device. f32, f16 or bf16.
+void global_average(DType dtype, std::int64_t images, std::int64_t pixels, std::int64_t channels,
+                    const void* input,  // [images, pixels, channels]
+                    void* output,       // [images, channels]
+                    Stream stream);
+
+/// Enqueues the conversion of an activation from one format to another: f32, f16 or bf16, nchw or nhwc; bytes only to
+/// another layout. Rounds to nearest even; beyond f16's range gives infinity. Throws Error for other formats.
+void convert(int device, const Activation& activation, Format from, const void* input, Format to, void* output,
+             Stream stream);
+
+/// Enqueues the normalisation of 8-bit pictures: output channel c of a pixel is what row c of `table` says of its byte
+/// c, or 2 - c for bgr. f16 and bf16 round to nearest even. Throws Error unless `to` is f32, f16 or bf16 and the
+/// activation has 3 channels.
+void normalize(int device, const Activation& activation,
+               const void* input,   // u8 [N, pixels, 3], at any address
+               const float* table,  // [3, 256], on the device
+               bool bgr, Format to, void* output, Stream stream);
 
 }  // namespace lamina::cuda

@@ -8,9 +8,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/normalize.h"
-#include "lamina/cuda/runtime/check.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {

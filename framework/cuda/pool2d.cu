@@ -15,7 +15,6 @@
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/kernels.h"
-#include "lamina/cuda/pool2d_global.h"
 #include "lamina/cuda/pool2d_window.cuh"
 #include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"

@@ -8,8 +8,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/pool2d_global.h"
-#include "lamina/cuda/runtime/launch.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {

@@ -1,7 +1,7 @@
 #include "lamina/lamina.h"
 
 #include "lamina/cpu/reference.h"
-#include "lamina/cuda/convert.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/devices.h"
 #include "support/layer_cases.h"

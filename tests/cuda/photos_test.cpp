@@ -2,7 +2,7 @@
 
 #include "support/photos.h"
 
-#include "lamina/cuda/normalize.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/graph/model.h"
 #include "lamina/tensor/device_memory.h"

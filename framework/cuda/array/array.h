@@ -1,7 +1,10 @@
 #pragma once
 
+#include <span>
+
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/walk.h"
 
 /// Functions of the elements of arrays of any shape, moves, reductions, norms.
 namespace lamina::cuda {
@@ -9,6 +12,12 @@ namespace lamina::cuda {
 /// Operands of any dtype and layout that broadcast.
 Takes<PointwiseProblem> takes_broadcast;
 Prepare<PointwiseProblem> prepare_broadcast;
+
+/// Elementwise work on channels-last activations [N, pixels, C] where some operands are a number for each channel,
+/// [N, 1, C] or [1, 1, C], as squeeze-and-excite multiplies, or for each pixel, [N, pixels, 1]: 16 bytes at a time.
+/// False, and nothing is done, where it is anything else, or other functions or types than cuda/kernels.h has.
+bool by_channel(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes, std::span<const Tensor> inputs,
+                Tensor& output, Stream stream);
 
 /// Rows of bytes beside each other. What is where it belongs already is left alone. One launch for up to 32 inputs
 /// beside each other.

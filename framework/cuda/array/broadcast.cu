@@ -9,7 +9,6 @@
 
 #include "lamina/cuda/array/any_element.cuh"
 #include "lamina/cuda/array/array.h"
-#include "lamina/cuda/array/by_channel.h"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/eight_bits/kernels.h"

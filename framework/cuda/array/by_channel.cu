@@ -4,16 +4,15 @@
 //
 // Shared memory: none. Preconditions: fewer than 2^31 packs; the output may be an operand of its size.
 
-#include "lamina/cuda/array/by_channel.h"
+#include "lamina/cuda/array/array.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/pointwise_functions.cuh"
-#include "lamina/cuda/runtime/launch.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda {

@@ -17,7 +17,7 @@ bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
   return detail::is_code_table(problem, p) && takes_broadcast(problem, p);
 }
 
-constexpr Kernel<PointwiseProblem> pointwise[] = {
+constexpr Kernel<PointwiseProblem> functions[] = {
     {"pointwise", takes_pointwise, prepare_pointwise},
     {"table", takes_table, prepare_table, nullptr, false, false, false, true},
     {"broadcast", takes_broadcast, prepare_broadcast, nullptr, false, false, false, true}};
@@ -30,7 +30,7 @@ constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm}};
 }  // namespace
 
 // clang-format off
-template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cuda() { return pointwise; }
+template <> std::span<const Kernel<PointwiseProblem>> Kernels<PointwiseProblem>::cuda() { return functions; }
 template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cuda() { return concat; }
 template <> std::span<const Kernel<MoveProblem>> Kernels<MoveProblem>::cuda() { return move; }
 template <> std::span<const Kernel<ReduceProblem>> Kernels<ReduceProblem>::cuda() { return reduce; }

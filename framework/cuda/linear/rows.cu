@@ -15,8 +15,7 @@
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
-#include "lamina/cuda/linear/rows.h"
-#include "lamina/cuda/linear/stream.h"
+#include "lamina/cuda/linear/kernels.h"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/cuda/tensor_core/chain.h"

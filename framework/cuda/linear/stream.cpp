@@ -1,4 +1,4 @@
-#include "lamina/cuda/linear/stream.h"
+#include "lamina/cuda/linear/kernels.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,6 @@
 #include "lamina/base/error.h"
 #include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/linear/rows.h"
 #include "lamina/cuda/linear/stream_arguments.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"

@@ -1,7 +1,7 @@
 // Linear layers whose weights are streamed through shared memory, against the double reference: a fully connected
 // layer is a 1x1 convolution of 1x1 images.
 
-#include "lamina/cuda/linear/stream.h"
+#include "lamina/cuda/linear/kernels.h"
 
 #include "cuda/runtime/overlap_harness.h"
 #include "support/kernel_harness.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lamina/base/error.h"
-#include "lamina/cuda/elementwise.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/runtime/buffer.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/device.h"

@@ -1,22 +1,39 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "lamina/kernel/operator.h"
+#include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/problems.h"
+
+/// Fully connected layers of few rows.
+namespace lamina::cuda {
+
+/// What every kernel for linear layers takes: rows of the precision's storage type, results of it or f32.
+inline bool linear_formats_fit(const Preparation& p) {
+  const DType storage = storage_type(p.precision);
+  const Format output = p.output().format;
+  return p.input().format == Format{storage} && (output == Format{storage} || output == Format{});
+}
+
+/// Rows that one pass over the weights serves.
+inline constexpr int linear_rows_at_once = 8;
+
+/// Terms of a sum up to which chains of additions are short.
+inline constexpr int linear_max_terms = 1 << 18;
+
+/// By plain multiply-adds.
+Prepare<LinearProblem> prepare_linear_rows;
 
 /// Fully connected layers of up to 32 rows (8 in fp32) on Hopper, at the rate at which memory delivers the weights:
 /// TMA brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them there. See
 /// stream.cuh.
-namespace lamina::cuda {
-
+///
 /// A device with wgmma, rows of whole 16 bytes. Tuning: outputs (of a tile: 64 or 128), splits (1 to 8).
-bool linear_stream_takes(const LinearProblem& problem, const Preparation& preparation);
+Takes<LinearProblem> linear_stream_takes;
 
 /// Throws Error if the tuning names what there is not.
-std::unique_ptr<Operator> prepare_linear_stream(const LinearProblem& problem, const Preparation& preparation);
+Prepare<LinearProblem> prepare_linear_stream;
 
 /// Weights [out, in] as these kernels read them, for others that share the copy: for each step of 128 bytes of K all
 /// outputs' pieces of it, in blocks of 64 rows under the 128-byte swizzle (operand_rows.h), an even number of blocks;
