@@ -76,11 +76,17 @@ struct Pooled {
 #pragma unroll
     for (int i = 0; i < N; ++i) sum[i] += row.sum[i];
   }
-  /// Where all cells lie on the padding there is nothing to divide.
+  /// Where all cells lie on the padding there is nothing to divide. One division, and a quotient's remainder brings each
+  /// product with the reciprocal to what a division gives (Markstein, "Computation of elementary functions on the IBM
+  /// RISC System/6000 processor", 1990); that of an infinite sum has none.
   __device__ Pack<T, N> result(float cells) const {
     Pack<T, N> mean;
+    const float reciprocal = cells > 0 ? 1.0f / cells : 0.0f;
 #pragma unroll
-    for (int i = 0; i < N; ++i) mean.values[i] = from_f32<T>(cells > 0 ? sum[i] / cells : 0.0f);
+    for (int i = 0; i < N; ++i) {
+      const float near = sum[i] * reciprocal, exact = fmaf(fmaf(-near, cells, sum[i]), reciprocal, near);
+      mean.values[i] = from_f32<T>(isnan(exact) ? near : exact);
+    }
     return mean;
   }
 };
@@ -116,6 +122,11 @@ using AnyWindow = Batch<1, 4>;
 /// The window of output (oh, ow).
 struct Window {
   Span rows, columns;
+
+  /// That its sum is divided by; 0 where all lie on the padding.
+  __device__ float cells() const {
+    return rows.begin >= rows.end || columns.begin >= columns.end ? 0.0f : rows.cells * columns.cells;
+  }
 };
 
 template <PoolKind kind>
@@ -126,6 +137,32 @@ __device__ Window window_of(const PoolGeometry& g, int oh, int ow) {
                         g.count_padding)};
 }
 
+/// Adds the batch of a window's cells that begins at (ih, iw) to its rows, each apart: no long chain of additions.
+template <PoolKind kind, class Batch, int N, class T>
+__device__ void add_batch(const Window& window, int ih, int iw, int in_width, const T* image, std::int64_t pitch,
+                          Pooled<kind, N, T> (&of_row)[Batch::rows]) {
+  const auto& [rows, columns] = window;
+  Pack<T, N> cells[Batch::rows][Batch::columns];
+  const auto inside = [&](int r, int c) {
+    return ih + r * rows.step < rows.end && iw + c * columns.step < columns.end;
+  };
+#pragma unroll
+  for (int r = 0; r < Batch::rows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Batch::columns; ++c) {
+      const std::int64_t pixel = std::int64_t{ih + r * rows.step} * in_width + iw + c * columns.step;
+      if (inside(r, c)) cells[r][c] = *reinterpret_cast<const Pack<T, N>*>(image + pixel * pitch);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < Batch::rows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Batch::columns; ++c) {
+      if (inside(r, c)) of_row[r].add(cells[r][c]);
+    }
+  }
+}
+
 /// The pooled values of N neighbouring elements in a window. `image` points at the first of them at input pixel (0, 0);
 /// pixels are `pitch` elements apart.
 template <PoolKind kind, class Batch, int N, class T>
@@ -133,33 +170,14 @@ __device__ Pack<T, N> pool(const PoolGeometry& g, const Window& window, const T*
   const auto& [rows, columns] = window;
   Pooled<kind, N, T> total;
   for (int ih = rows.begin; ih < rows.end; ih += Batch::rows * rows.step) {
-    Pooled<kind, N, T> of_row[Batch::rows];  // rows are summed apart: no long chain of additions
+    Pooled<kind, N, T> of_row[Batch::rows];
     for (int iw = columns.begin; iw < columns.end; iw += Batch::columns * columns.step) {
-      Pack<T, N> cells[Batch::rows][Batch::columns];
-      const auto inside = [&](int r, int c) {
-        return ih + r * rows.step < rows.end && iw + c * columns.step < columns.end;
-      };
-#pragma unroll
-      for (int r = 0; r < Batch::rows; ++r) {
-#pragma unroll
-        for (int c = 0; c < Batch::columns; ++c) {
-          const std::int64_t pixel = std::int64_t{ih + r * rows.step} * g.in_width + iw + c * columns.step;
-          if (inside(r, c)) cells[r][c] = *reinterpret_cast<const Pack<T, N>*>(image + pixel * pitch);
-        }
-      }
-#pragma unroll
-      for (int r = 0; r < Batch::rows; ++r) {
-#pragma unroll
-        for (int c = 0; c < Batch::columns; ++c) {
-          if (inside(r, c)) of_row[r].add(cells[r][c]);
-        }
-      }
+      add_batch<kind, Batch, N>(window, ih, iw, g.in_width, image, pitch, of_row);
     }
 #pragma unroll
     for (const auto& row : of_row) total.add(row);
   }
-  const bool empty = rows.begin >= rows.end || columns.begin >= columns.end;
-  return total.result(empty ? 0.0f : rows.cells * columns.cells);
+  return total.result(window.cells());
 }
 
 }  // namespace lamina::cuda::pooling

@@ -22,8 +22,8 @@ namespace {
 
 using namespace tables;
 
-/// threads: that share a row; items: elements that each holds.
-template <class T, int threads, int items>
+/// threads: that share a row; items: elements that each holds, in packs of `size`.
+template <class T, int threads, int items, int size>
 __global__ void __launch_bounds__(threads > 256 ? threads : 256)
     norm_kernel(const T* input, T* output, std::int64_t rows, const __grid_constant__ NormSettings s,
                 const __grid_constant__ Channels channels) {
@@ -36,16 +36,16 @@ __global__ void __launch_bounds__(threads > 256 ? threads : 256)
   for (std::int64_t row = std::int64_t{blockIdx.x} * together + static_cast<int>(threadIdx.x) / threads; row < rows;
        row += step) {
     const T* x = input + row * s.length;
-    Held<T, threads, items> held(x, s.length, lane);
+    Held<T, threads, items, size> held(x, s.length, lane);
     const auto length = static_cast<float>(s.length);
     const float first = s.centred ? to_f32(x[0]) : 0.0f;
     if constexpr (threads > warp) __syncthreads();  // the row's first element is read before it is written over
     const float mean = s.centred ? held.sum(shared, [&](float v) { return v - first; }) / length : 0.0f;
     const float squares = held.squares(shared, [&](float v) { return v - first - mean; });
     const float factor = 1.0f / sqrtf(squares / length + s.eps);
-    held.each([&](float v, std::int64_t i) {
-      const std::int64_t element = row * s.length + i;
-      output[element] = finished<T>(s, channels, (v - first - mean) * factor, element, i);
+    held.each_pack([&](const float* v, std::int64_t i) {
+      finish_pack<size>(s, channels, output, row * s.length + i, i,
+                        [&](int j) { return (v[j] - first - mean) * factor; });
     });
   }
 }
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(rows_of_block* warp)
 
 std::int64_t parts_of(std::int64_t length) { return detail::ceil_div<std::int64_t>(length, part_elements); }
 
-template <class T>
+template <class T, int size>
 __global__ void __launch_bounds__(part_threads)
     norm_parts_kernel(const T* input, NormPart* parts, std::int64_t all, std::int64_t of_row,
                       const __grid_constant__ NormSettings s) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(part_threads)
     const std::int64_t begin = p % of_row * part_elements;
     const T* x = input + p / of_row * s.length + begin;
     const std::int64_t count = min(s.length - begin, std::int64_t{part_elements});
-    Held<T, part_threads, part_items> held(x, count, static_cast<int>(threadIdx.x));
+    Held<T, part_threads, part_items, size> held(x, count, static_cast<int>(threadIdx.x));
     const float first = s.centred ? to_f32(x[0]) : 0.0f;
     const float more =
         s.centred ? held.sum(shared, [&](float v) { return v - first; }) / static_cast<float>(count) : 0.0f;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(part_threads)
   }
 }
 
-template <class T>
+template <class T, int size>
 __global__ void __launch_bounds__(part_threads)
     norm_of_parts_kernel(const T* input, T* output, const NormPart* parts, std::int64_t all, std::int64_t of_row,
                          const __grid_constant__ NormSettings s, const __grid_constant__ Channels channels) {
@@ -175,22 +175,23 @@ __global__ void __launch_bounds__(part_threads)
       return part.squares + count * d * d;
     });
     const float factor = 1.0f / sqrtf(squares / length + s.eps);
-    const std::int64_t end = min(s.length, begin + part_elements);
-    for (std::int64_t i = begin + threadIdx.x; i < end; i += part_threads) {
-      const std::int64_t element = row * s.length + i;
-      output[element] = finished<T>(s, channels, (to_f32(input[element]) - first - mean) * factor, element, i);
-    }
+    const std::int64_t count = min(s.length - begin, std::int64_t{part_elements});
+    Held<T, part_threads, part_items, size> held(input + row * s.length + begin, count, static_cast<int>(threadIdx.x));
+    held.each_pack([&](const float* v, std::int64_t i) {
+      finish_pack<size>(s, channels, output, row * s.length + begin + i, begin + i,
+                        [&](int j) { return (v[j] - first - mean) * factor; });
+    });
   }
 }
 
 /// Rows of more than part_elements elements.
-template <class T>
+template <int size, class T>
 void norm_by_parts(const NormSettings& settings, const Channels& channels, const T* input, T* output, std::int64_t rows,
                    NormPart* parts, Stream stream) {
   const std::int64_t of_row = parts_of(settings.length), all = rows * of_row;
   const Launch how = {.grid = dim3(grid_for(all, 1)), .block = dim3(part_threads)};
-  launch_kernel(norm_parts_kernel<T>, how, stream, input, parts, all, of_row, settings);
-  launch_kernel(norm_of_parts_kernel<T>, how, stream, input, output, static_cast<const NormPart*>(parts), all, of_row,
+  launch_kernel(norm_parts_kernel<T, size>, how, stream, input, parts, all, of_row, settings);
+  launch_kernel(norm_of_parts_kernel<T, size>, how, stream, input, output, static_cast<const NormPart*>(parts), all, of_row,
                 settings, channels);
 }
 
@@ -212,10 +213,9 @@ void run_norm(const NormSettings& settings, const Tensor& input, Tensor& output,
                     stream, elements<T>(input), elements<T>(output), rows, settings, channels);
     };
     constexpr int size = Pack<T>::size;
-    const bool packed = channels.way == Channels::Way::in_row && settings.scale != nullptr &&
-                        settings.shift != nullptr && settings.length % size == 0 && aligned_to_16(input.raw()) &&
-                        aligned_to_16(output.raw());
-    if (packed && settings.length <= 1024) {
+    const bool packs = settings.length % size == 0 && aligned_to_16(input.raw()) && aligned_to_16(output.raw());
+    if (packs && channels.way == Channels::Way::in_row && settings.scale != nullptr && settings.shift != nullptr &&
+        settings.length <= 1024) {
       const auto start_packed = [&](auto kernel) {
         launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(rows_of_block * warp)},
                       stream, elements<T>(input), elements<T>(output), rows, settings);
@@ -229,23 +229,37 @@ void run_norm(const NormSettings& settings, const Tensor& input, Tensor& output,
       if (settings.length * 2 <= 1024) return start_either(std::integral_constant<int, of_all / 2>());
       return start_either(std::integral_constant<int, of_all>());
     }
-    if (settings.length <= 256) {
-      start(norm_kernel<T, warp, 8>, 256, 8);
-    } else if (settings.length <= 1024) {
-      start(norm_kernel<T, 256, 4>, 256, 1);
-    } else if (settings.length <= part_elements) {
-      start(norm_kernel<T, part_threads, part_items>, part_threads, 1);
-    } else {
-      norm_by_parts(settings, channels, elements<T>(input), elements<T>(output), rows,
-                    static_cast<NormPart*>(workspace), stream);
-    }
+    if (settings.length <= 256) return start(norm_kernel<T, warp, 8, 1>, 256, 8);
+    if (settings.length <= 1024) return start(norm_kernel<T, 256, 4, 1>, 256, 1);
+    const auto start_long = [&]<int wide>(std::integral_constant<int, wide>) {
+      if (settings.length <= part_elements) {
+        return start(norm_kernel<T, part_threads, part_items, wide>, part_threads, 1);
+      }
+      norm_by_parts<wide>(settings, channels, elements<T>(input), elements<T>(output), rows,
+                          static_cast<NormPart*>(workspace), stream);
+    };
+    const bool no_parameters = settings.scale == nullptr && settings.shift == nullptr;
+    packs && (no_parameters || channels.packs_of(size)) ? start_long(std::integral_constant<int, size>())
+                                     : start_long(std::integral_constant<int, 1>());
   });
 }
 
 }  // namespace
 
+namespace {
+
+/// Whether a row is a whole image channels last, which is as much one run of memory as one of planes.
+bool is_of_images(const NormProblem& problem, const Preparation& p) {
+  const View& input = p.input();
+  return input.format.layout == Layout::nhwc && is_float(input.format.dtype) && !p.has_slices() &&
+         detail::is_of_groups(problem, p) && problem.length * input.shape[0] == input.shape.numel();
+}
+
+}  // namespace
+
 bool takes_norm(const NormProblem& problem, const Preparation& p) {
-  return detail::is_normalisable(problem, p) && problem.epilogue.chain.empty() &&
+  return p.inputs.size() == 1 && p.outputs.size() == 1 &&
+         (detail::is_normalisable(problem, p) || is_of_images(problem, p)) && problem.epilogue.chain.empty() &&
          p.input().format == p.output().format && p.input().format.dtype != DType::f64;
 }
 
@@ -255,7 +269,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
   const NormSettings settings = {.length = problem.length,
                                  .eps = static_cast<float>(problem.eps),
                                  .centred = problem.centred,
-                                 .inner = problem.inner,
+                                 .inner = is_of_images(problem, p) ? 1 : problem.inner,
                                  .channels = problem.channels};
   const std::int64_t rows = p.input().shape.numel() / std::max<std::int64_t>(problem.length, 1);
   const std::size_t workspace = problem.length <= part_elements

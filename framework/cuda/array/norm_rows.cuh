@@ -32,6 +32,10 @@ struct Channels {
   std::int64_t inner, channels;
   Divider by_inner, by_channels;
   enum class Way { in_row, narrow, wide } way;
+  /// From a pack's first element, on a boundary of packs, to the next ones: all of one channel, or of as many that
+  /// follow each other. Only where one of the two holds are norms of long rows done by packs.
+  __host__ __device__ bool alike_in(std::int64_t pack) const { return inner % pack == 0; }
+  __host__ bool packs_of(std::int64_t pack) const { return alike_in(pack) || (inner == 1 && channels % pack == 0); }
 
   __device__ std::int64_t operator()(std::int64_t element, std::int64_t in_row) const {
     if (way == Way::in_row) return in_row;
@@ -57,29 +61,37 @@ __device__ inline float sum_of_row(float value, float* shared) {
   return value;
 }
 
-/// `items` elements each of `threads` threads, of a row or a part of one.
-template <class T, int threads, int items>
+/// `items` elements each of `threads` threads, of a row or a part of one: whole packs of `size`.
+template <class T, int threads, int items, int size = 1>
 struct Held {
   float values[items];
   std::int64_t count;
   int lane;
 
   __device__ Held(const T* x, std::int64_t n, int l) : count(n), lane(l) {
-    each([&](float& v, std::int64_t i) { v = to_f32(x[i]); });
-  }
-  template <class F>
-  __device__ void each(const F& f) {
+    each_pack([&](float* v, std::int64_t i) {
+      const auto pack = *reinterpret_cast<const Pack<T, size>*>(x + i);
 #pragma unroll
-    for (int k = 0; k < items; ++k) {
-      const int i = lane + k * threads;
-      if (i < count) f(values[k], i);
+      for (int j = 0; j < size; ++j) v[j] = to_f32(pack.values[j]);
+    });
+  }
+  /// f(the pack's values, where they lie in the row)
+  template <class F>
+  __device__ void each_pack(const F& f) {
+#pragma unroll
+    for (int k = 0; k < items; k += size) {
+      const int i = lane * size + k * threads;
+      if (i < count) f(values + k, i);
     }
   }
   /// The sum of f(value) over all threads.
   template <class F>
   __device__ float sum(float* shared, const F& f) {
     float total = 0;
-    each([&](float v, std::int64_t) { total += f(v); });
+    each_pack([&](const float* v, std::int64_t) {
+#pragma unroll
+      for (int j = 0; j < size; ++j) total += f(v[j]);
+    });
     return sum_of_row<threads>(total, shared);
   }
   template <class F>
@@ -88,13 +100,19 @@ struct Held {
   }
 };
 
-/// One element, `i` in its row and `element` of all, from its difference from the mean over the deviation.
-template <class T>
-__device__ inline T finished(const NormSettings& s, const Channels& channels, float normalised, std::int64_t element,
-                             std::int64_t i) {
-  const std::int64_t c = channels(element, i);
-  const float scaled = s.scale == nullptr ? normalised : normalised * s.scale[c];
-  return from_f32<T>(s.shift == nullptr ? scaled : scaled + s.shift[c]);
+/// The pack at `i` in its row and `element` of all, from its differences from the mean over the deviation.
+template <int size, class T, class F>
+__device__ inline void finish_pack(const NormSettings& s, const Channels& channels, T* output, std::int64_t element,
+                                   std::int64_t i, const F& normalised) {
+  const std::int64_t first = channels(element, i), step = channels.alike_in(size) ? 0 : 1;
+  Pack<T, size> pack;
+#pragma unroll
+  for (int j = 0; j < size; ++j) {
+    const std::int64_t c = first + j * step;
+    const float scaled = s.scale == nullptr ? normalised(j) : normalised(j) * s.scale[c];
+    pack.values[j] = from_f32<T>(s.shift == nullptr ? scaled : scaled + s.shift[c]);
+  }
+  *reinterpret_cast<Pack<T, size>*>(output + element) = pack;
 }
 
 /// Of the elements of a part: their mean, and the sum of the squares of their differences from it; if the norm is not

@@ -16,6 +16,7 @@
 #include "lamina/cuda/array/array.h"
 #include "lamina/cuda/array/reduce_states.cuh"
 #include "lamina/cuda/array/walk.cuh"
+#include "lamina/cuda/columns.cuh"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/reduce_plan.h"
@@ -29,6 +30,7 @@ using detail::ReducePlan;
 constexpr int warp = 32;
 constexpr int max_threads = 1024;
 constexpr int pack_threads = 256, max_packs = 2048;  // of a row
+constexpr std::int64_t max_outputs = 1 << 30;
 
 struct Walks {
   StridedAxes kept, reduced;
@@ -130,6 +132,42 @@ bool reduce_packs(const ReduceProblem& problem, const ReducePlan& plan, const Te
   return true;
 }
 
+/// A fold whose kind the compiler knows.
+template <Reduction kind>
+struct FoldOf : Fold<float> {
+  using Fold<float>::Fold;
+  FoldOf() = default;
+  __device__ void add(const Settings<float>& s, float x, std::int64_t i) { Fold::add({kind, s.last, s.start}, x, i); }
+  __device__ void join(const Settings<float>& s, const FoldOf& other) { Fold::join({kind, s.last, s.start}, other); }
+};
+
+/// Sums over the pixels of images channels last. False, and nothing is done, where they are not that.
+bool reduce_pixels(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output,
+                   Stream stream) {
+  const auto& kept = plan.kept;
+  const std::int64_t channels = kept.back().extent, images = plan.outputs / channels;
+  const bool pixels = plan.reduced.size() == 1 && plan.reduced[0].strides[0] == channels && plan.extent > 1 &&
+                      kept.back().strides[0] == 1 &&
+                      (images == 1 || (kept.size() == 2 && kept[0].strides[0] == plan.extent * channels));
+  if (!pixels || !is_activation(input.dtype()) || output.dtype() != input.dtype() || plan.outputs > max_outputs) {
+    return false;
+  }
+  const Settings<float> settings = {problem.kind, problem.last, 0};
+  const auto run = [&]<class State>(State*) {
+    with_element_type(input.dtype(), [&]<class E>(E*) {
+      reduce_columns<State>(settings, images, plan.extent, channels, elements<E>(input), elements<E>(output), stream);
+    });
+    return true;
+  };
+  switch (problem.kind) {
+    case Reduction::sum:
+    case Reduction::mean: return run(static_cast<FoldOf<Reduction::sum>*>(nullptr));
+    case Reduction::l2:
+    case Reduction::sum_square: return run(static_cast<FoldOf<Reduction::sum_square>*>(nullptr));
+    default: return false;
+  }
+}
+
 template <class T, class State>
 void launch(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output, Stream stream) {
   const Walks walks = {.kept = StridedAxes(plan.kept, 0),
@@ -163,7 +201,7 @@ void start(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& i
     if (problem.kind == Reduction::log_sum_exp) return launch<T, LogSumExp<T>>(problem, plan, input, output, stream);
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (reduce_packs(problem, plan, input, output, stream)) return;
+    if (reduce_packs(problem, plan, input, output, stream) || reduce_pixels(problem, plan, input, output, stream)) return;
   }
   launch<T, Fold<T>>(problem, plan, input, output, stream);
 }

@@ -31,9 +31,10 @@ __device__ inline bool is_finite(T v) {
 template <class T>
 struct Fold {
   T value;
-  T lost = T{};  ///< of a sum of floats: what is to be taken from it
+  T lost;  ///< of a sum of floats: what is to be taken from it
 
-  __device__ explicit Fold(const Settings<T>& s) : value(s.start) {}
+  Fold() = default;
+  __device__ explicit Fold(const Settings<T>& s) : value(s.start), lost(T{}) {}
   __device__ Fold(T v, T l) : value(v), lost(l) {}
 
   __device__ void add(const Settings<T>& s, T x, std::int64_t) {
