@@ -36,8 +36,9 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const bool floats = !output.quantization.defined() && is_activation(output.format.dtype);
   if (!floats && !is_code(output)) return false;
   if (!only_clamps(problem.epilogue)) return false;
-  for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {
-    if (eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
+  for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {  // 0 has any scale
+    const bool is_zero = eight.bias.values<std::int32_t>()[c] == 0;
+    if (!is_zero && eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
   }
   return true;
 }
