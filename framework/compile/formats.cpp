@@ -53,9 +53,12 @@ class Negotiator {
   /// if there is one. What is of another type has its one format.
   std::vector<Format> input_formats(const Operation& op) const {
     std::vector<Format> most;
-    bool of_floats = false;  // which decide, beside others in eight bits
+    bool of_floats = false;  // which decide, beside others in eight bits, where they are not known
+    const bool of_codes =
+        std::ranges::any_of(op.inputs, [&](int input) { return program_.value(input).quantization.defined(); });
     for (const int input : op.inputs) {
       const bool floats = program_.value(input).format.dtype == DType::f32;
+      if (of_codes && program_.value(input).constant.defined()) continue;
       std::vector<Format> some = formats_of(input);
       if ((some.size() == 1 && !floats) || (of_floats && !floats)) continue;
       if (some.size() > most.size() || floats > of_floats) most = std::move(some), of_floats = floats;
@@ -242,7 +245,7 @@ std::vector<Format> formats(const Program::Value& value, const CompileOptions& o
 }
 
 Format format_of_input(const Program::Value& value, Format format) {
-  if (value.format.dtype != DType::f32) format.dtype = value.format.dtype;
+  if (value.format.dtype != DType::f32 || !is_activation(format.dtype)) format.dtype = value.format.dtype;
   const bool any_layout = value.format.dtype == DType::f32 || value.quantization.defined();
   if (value.shape.rank() != 4 || !any_layout) format.layout = Layout::nchw;
   return format;

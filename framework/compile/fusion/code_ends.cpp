@@ -2,11 +2,72 @@
 // then adds what they stand for to others and rounds again, or looks up what a table has for them. The bits are those
 // of the two operations.
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/layers/elementwise.h"
 
 namespace lamina::detail {
 namespace {
+
+/// What is computed of one value's codes and nothing else, through whatever else is rounded between, is one table: x
+/// times its sigmoid, a GELU in steps.
+class Tables : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void compose() {
+    for (Operation& op : program_.operations) {
+      const auto problem = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
+      if (!problem || problem->compute != DType::f32 || !is_coded(op.output) || is_output(op.output)) continue;
+      if (const auto table = table_of(*problem, op)) take(op, root_of(op.inputs[0]), *table);
+    }
+    finish();
+  }
+
+ private:
+  struct Known {
+    int root;  // the value
+    CodeTable table;
+  };
+
+  int root_of(int value) const { return known_.contains(value) ? known_.at(value).root : value; }
+
+  /// Whether every kernel rounds it alike.
+  static bool is_exact(const PointwiseStep& step) {
+    using enum Pointwise;
+    const Pointwise exact[] = {identity, add, sub, mul, min, max, relu, clip};
+    return std::ranges::find(exact, step.function) != std::end(exact);
+  }
+
+  std::optional<CodeTable> table_of(const PointwiseProblem& problem, const Operation& op) const {
+    std::vector<View> views;
+    std::vector<CodeTable> of;
+    for (const int input : op.inputs) {
+      if (!is_coded(input) || shape(input) != shape(op.output) || root_of(input) != root_of(op.inputs[0])) return {};
+      views.push_back(view(input)), of.emplace_back();
+      std::iota(of.back().begin(), of.back().end(), std::uint8_t{0});
+      if (known_.contains(input)) of.back() = known_.at(input).table;
+    }
+    if (!std::ranges::all_of(problem.chain, is_alone) && !std::ranges::all_of(problem.chain, is_exact)) return {};
+    const View result = view(op.output);
+    return code_table(problem, {.inputs = views, .outputs = {&result, 1}, .device = {}}, of);
+  }
+
+  void take(Operation& op, int root, const CodeTable& table) {
+    known_.insert_or_assign(op.output, Known{root, table});
+    if (op.inputs == std::vector{root}) return;
+    Operation shorter = op;
+    shorter.module = std::make_shared<Elementwise>(std::make_shared<const CodeTable>(table)), shorter.inputs = {root};
+    if (runs(shorter)) replace(op, std::move(shorter));
+  }
+
+  std::map<int, Known> known_;  // by value: what it is of another
+};
 
 class CodeEnds : Dataflow {
  public:
@@ -63,6 +124,9 @@ class CodeEnds : Dataflow {
 
 }  // namespace
 
-void end_with_codes(Program& program, const CompileOptions& options) { CodeEnds(program, options).join_all(); }
+void end_with_codes(Program& program, const CompileOptions& options) {
+  Tables(program, options).compose();
+  CodeEnds(program, options).join_all();
+}
 
 }  // namespace lamina::detail
