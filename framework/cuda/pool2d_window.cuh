@@ -76,9 +76,9 @@ struct Pooled {
 #pragma unroll
     for (int i = 0; i < N; ++i) sum[i] += row.sum[i];
   }
-  /// Where all cells lie on the padding there is nothing to divide. One division, and a quotient's remainder brings each
-  /// product with the reciprocal to what a division gives (Markstein, "Computation of elementary functions on the IBM
-  /// RISC System/6000 processor", 1990); that of an infinite sum has none.
+  /// Where all cells lie on the padding there is nothing to divide. One division, and a quotient's remainder brings
+  /// each product with the reciprocal to what a division gives (Markstein, "Computation of elementary functions on the
+  /// IBM RISC System/6000 processor", 1990); that of an infinite sum has none.
   __device__ Pack<T, N> result(float cells) const {
     Pack<T, N> mean;
     const float reciprocal = cells > 0 ? 1.0f / cells : 0.0f;

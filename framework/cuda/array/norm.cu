@@ -1,8 +1,7 @@
-// Norms of rows. Layer norms of up to 1024 elements, 16 bytes at a time: a warp owns a row, and nobody waits for
-// another warp. Of other norms a warp owns a row of up to 256 elements, and a block of 256 or 512 threads one of up to
-// 8192, in registers, so that memory is read once. Longer rows are cut into parts of as many elements as a block holds:
-// one launch finds each part's mean and sum of squares, and another, once all are known, normalises them. So an image
-// that is one row has the whole GPU.
+// Norms of rows. Layer norms of up to 1024 elements are layer_norm.cuh's. Of others a warp owns a row of up to 256
+// elements, and a block of 256 or 512 threads one of up to 8192, in registers, so that memory is read once. Longer rows
+// are cut into parts of as many elements as a block holds: one launch finds each part's mean and sum of squares, and
+// another, once all are known, normalises them. So an image that is one row has the whole GPU.
 //
 // The mean is that of the differences from the row's first element, and the variance that of the differences from the
 // mean: neither loses a small spread around a large value. Sums are of at most 16 elements a thread. Shared memory: 128
@@ -12,6 +11,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/array/array.h"
+#include "lamina/cuda/array/layer_norm.cuh"
 #include "lamina/cuda/array/norm_rows.cuh"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -47,84 +47,6 @@ __global__ void __launch_bounds__(threads > 256 ? threads : 256)
       finish_pack<size>(s, channels, output, row * s.length + i, i,
                         [&](int j) { return (v[j] - first - mean) * factor; });
     });
-  }
-}
-
-constexpr int rows_of_block = 4;  // of a layer norm: small blocks reach more multiprocessors
-
-/// Of a layer norm: as many find room at once, and what counts is how soon they are done after their predecessor.
-constexpr std::int64_t few_rows = 2048;
-
-/// A row's packs of 16 bytes in one warp: lane l holds packs l, l + 32, ..., `packs` of them. Rows and parameters are
-/// whole packs; scale and shift are there. `early`: they are nobody's result, and come while the predecessor ends, into
-/// registers that would leave room for half as many warps where there are many rows.
-template <class T, int packs, bool early>
-__global__ void __launch_bounds__(rows_of_block* warp)
-    layer_norm_kernel(const T* input, T* output, std::int64_t rows, const __grid_constant__ NormSettings s) {
-  constexpr int size = Pack<T>::size;
-  let_successor_start();
-  const int lane = static_cast<int>(threadIdx.x) % warp, count = static_cast<int>(s.length) / size;
-  const auto four = [&](const float* of_row, int pack, int j) {
-    return reinterpret_cast<const float4*>(of_row + pack * size)[j];
-  };
-  float4 scale[packs][size / 4], shift[packs][size / 4];
-  if constexpr (early) {
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-      const int pack = min(lane + k * warp, count - 1);
-#pragma unroll
-      for (int j = 0; j < size / 4; ++j) scale[k][j] = four(s.scale, pack, j), shift[k][j] = four(s.shift, pack, j);
-    }
-  } else {
-    wait_for_predecessor();
-  }
-  const std::int64_t step = std::int64_t{gridDim.x} * rows_of_block;
-  for (std::int64_t row = std::int64_t{blockIdx.x} * rows_of_block + static_cast<int>(threadIdx.x) / warp; row < rows;
-       row += step) {
-    // Behind a branch: ptxas would put the parameters' loads behind a wait that they could not pass otherwise.
-    if (early && row < step) wait_for_predecessor();
-    const auto* x = reinterpret_cast<const Pack<T>*>(input + row * s.length);
-    Pack<T> held[packs];
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-      if (lane + k * warp < count) held[k] = x[lane + k * warp];
-    }
-    const float first = s.centred ? __shfl_sync(0xffffffffu, to_f32(held[0].values[0]), 0) : 0.0f;
-    const auto sum = [&](auto f) {
-      float total = 0;
-#pragma unroll
-      for (int k = 0; k < packs; ++k) {
-        if (lane + k * warp >= count) continue;
-#pragma unroll
-        for (int j = 0; j < size; ++j) total += f(to_f32(held[k].values[j]));
-      }
-      return sum_of_row<warp>(total, nullptr);
-    };
-    const auto length = static_cast<float>(s.length);
-    const float mean = s.centred ? sum([&](float v) { return v - first; }) / length : 0.0f;
-    const float squares = sum([&](float v) {
-      const float d = v - first - mean;
-      return d * d;
-    });
-    const float factor = 1.0f / sqrtf(squares / length + s.eps);
-    auto* y = reinterpret_cast<Pack<T>*>(output + row * s.length);
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-      const int pack = lane + k * warp;
-      if (pack >= count) continue;
-      Pack<T> result;
-#pragma unroll
-      for (int j = 0; j < size; j += 4) {
-        const float4 a = early ? scale[k][j / 4] : four(s.scale, pack, j / 4),
-                     b = early ? shift[k][j / 4] : four(s.shift, pack, j / 4);
-        const auto at = [&](int i, float scaled, float shifted) {
-          result.values[j + i] =
-              from_f32<T>((to_f32(held[k].values[j + i]) - first - mean) * factor * scaled + shifted);
-        };
-        at(0, a.x, b.x), at(1, a.y, b.y), at(2, a.z, b.z), at(3, a.w, b.w);
-      }
-      y[pack] = result;
-    }
   }
 }
 
@@ -191,8 +113,8 @@ void norm_by_parts(const NormSettings& settings, const Channels& channels, const
   const std::int64_t of_row = parts_of(settings.length), all = rows * of_row;
   const Launch how = {.grid = dim3(grid_for(all, 1)), .block = dim3(part_threads)};
   launch_kernel(norm_parts_kernel<T, size>, how, stream, input, parts, all, of_row, settings);
-  launch_kernel(norm_of_parts_kernel<T, size>, how, stream, input, output, static_cast<const NormPart*>(parts), all, of_row,
-                settings, channels);
+  launch_kernel(norm_of_parts_kernel<T, size>, how, stream, input, output, static_cast<const NormPart*>(parts), all,
+                of_row, settings, channels);
 }
 
 /// `workspace` holds a NormPart for each part of a long row.
@@ -216,18 +138,7 @@ void run_norm(const NormSettings& settings, const Tensor& input, Tensor& output,
     const bool packs = settings.length % size == 0 && aligned_to_16(input.raw()) && aligned_to_16(output.raw());
     if (packs && channels.way == Channels::Way::in_row && settings.scale != nullptr && settings.shift != nullptr &&
         settings.length <= 1024) {
-      const auto start_packed = [&](auto kernel) {
-        launch_kernel(kernel, {.grid = dim3(grid_for(rows, rows_of_block)), .block = dim3(rows_of_block * warp)},
-                      stream, elements<T>(input), elements<T>(output), rows, settings);
-      };
-      const auto start_either = [&]<int packs>(std::integral_constant<int, packs>) {
-        rows <= few_rows ? start_packed(layer_norm_kernel<T, packs, true>)
-                         : start_packed(layer_norm_kernel<T, packs, false>);
-      };
-      constexpr int of_all = 1024 / warp / size;
-      if (settings.length * 4 <= 1024) return start_either(std::integral_constant<int, of_all / 4>());
-      if (settings.length * 2 <= 1024) return start_either(std::integral_constant<int, of_all / 2>());
-      return start_either(std::integral_constant<int, of_all>());
+      return start_layer_norm(FloatRows<T>{elements<T>(input), elements<T>(output)}, settings, rows, stream);
     }
     if (settings.length <= 256) return start(norm_kernel<T, warp, 8, 1>, 256, 8);
     if (settings.length <= 1024) return start(norm_kernel<T, 256, 4, 1>, 256, 1);
@@ -240,13 +151,9 @@ void run_norm(const NormSettings& settings, const Tensor& input, Tensor& output,
     };
     const bool no_parameters = settings.scale == nullptr && settings.shift == nullptr;
     packs && (no_parameters || channels.packs_of(size)) ? start_long(std::integral_constant<int, size>())
-                                     : start_long(std::integral_constant<int, 1>());
+                                                        : start_long(std::integral_constant<int, 1>());
   });
 }
-
-}  // namespace
-
-namespace {
 
 /// Whether a row is a whole image channels last, which is as much one run of memory as one of planes.
 bool is_of_images(const NormProblem& problem, const Preparation& p) {
@@ -255,9 +162,20 @@ bool is_of_images(const NormProblem& problem, const Preparation& p) {
          detail::is_of_groups(problem, p) && problem.length * input.shape[0] == input.shape.numel();
 }
 
+/// Layer norms of codes to codes.
+bool is_of_codes(const NormProblem& problem, const Preparation& p) {
+  const auto plain = [](const View& view) {
+    return detail::is_code(view) && view.format.layout == Layout::nchw && !view.is_slice() && view.alignment % 4 == 0;
+  };
+  return plain(p.input()) && plain(p.output()) && p.inputs.size() == 1 && problem.epilogue.chain.empty() &&
+         problem.inner == 1 && problem.channels == problem.length && problem.length % 4 == 0 &&
+         problem.length <= 1024 && problem.scale.defined() && problem.shift.defined();
+}
+
 }  // namespace
 
 bool takes_norm(const NormProblem& problem, const Preparation& p) {
+  if (p.has_codes()) return is_of_codes(problem, p);
   return p.inputs.size() == 1 && p.outputs.size() == 1 &&
          (detail::is_normalisable(problem, p) || is_of_images(problem, p)) && problem.epilogue.chain.empty() &&
          p.input().format == p.output().format && p.input().format.dtype != DType::f64;
@@ -276,9 +194,16 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
                                     ? 0
                                     : static_cast<std::size_t>(rows * parts_of(problem.length)) * sizeof(NormPart);
   return make_on_device(index(p), "one pass", {.workspace = workspace, .parameters = scale.bytes() + shift.bytes()},
-                        [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+                        [=, of_codes = p.has_codes(), from = p.input(), to = p.output()](Inputs inputs, Outputs outputs,
+                                                                                         const Execution& execution) {
                           NormSettings with = settings;
                           with.scale = floats(scale), with.shift = floats(shift);  // which the operator keeps
+                          if (of_codes) {
+                            const CodeRows all = {static_cast<const std::uint8_t*>(inputs[0].raw()),
+                                                  static_cast<std::uint8_t*>(outputs[0].raw()), Meaning(from),
+                                                  Results(to)};
+                            return start_layer_norm(all, with, rows, execution.stream);
+                          }
                           run_norm(with, inputs[0], outputs[0], execution.workspace, execution.stream);
                         });
 }

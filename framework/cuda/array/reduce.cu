@@ -201,7 +201,8 @@ void start(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& i
     if (problem.kind == Reduction::log_sum_exp) return launch<T, LogSumExp<T>>(problem, plan, input, output, stream);
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (reduce_packs(problem, plan, input, output, stream) || reduce_pixels(problem, plan, input, output, stream)) return;
+    if (reduce_packs(problem, plan, input, output, stream) || reduce_pixels(problem, plan, input, output, stream))
+      return;
   }
   launch<T, Fold<T>>(problem, plan, input, output, stream);
 }
