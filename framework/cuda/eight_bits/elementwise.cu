@@ -24,14 +24,14 @@ using namespace tables;
 constexpr int threads = 256, lanes = 32;
 constexpr unsigned table_blocks = 2048;  // each fills its copies once
 
-/// What each element goes through: as it is, with the same element or channel of a second array of codes, or scaled.
-/// Known when compiled: with branches a sum of two reached 2.7 TB/s on an H200 and not 3.4.
-enum class Work { as_it_is, with_second, scaled };
+/// What each element goes through: as it is, with the same element or channel of a second array, of codes or of f32, or
+/// scaled. Known when compiled: with branches a sum of two reached 2.7 TB/s on an H200 and not 3.4.
+enum class Work { as_it_is, with_second, with_floats, scaled };
 
 struct Task {
   const void* input = nullptr;
   Meaning meaning = {}, of_second = {};
-  const std::uint8_t* second = nullptr;
+  const void* second = nullptr;
   bool product = false, by_channel = false, relu = false;  // `second` is a factor; is of channels
   std::uint32_t channels = 1, gap = 0, image_step = 0;     // gap: from the channels of an input pixel to the next
   Divider by_channels = {}, by_image = {};
@@ -44,17 +44,19 @@ struct Task {
   /// Of the n elements from `first` on.
   template <Work work, class T, int n>
   __device__ void run(std::uint32_t first) const {
+    constexpr bool with_another = work == Work::with_second || work == Work::with_floats;
     std::uint32_t channel = 0, at = first;
     std::int64_t from = first;
-    if (work == Work::scaled || (work == Work::with_second && by_channel)) {
+    if (work == Work::scaled || (with_another && by_channel)) {
       const std::uint32_t pixel = by_channels.quotient(first);
       channel = first - pixel * channels, from += std::int64_t{gap} * pixel;
       at = channel + by_image.quotient(first) * image_step;
     }
     float values[n], a[n], b[n];
     read_values(static_cast<const T*>(input) + from, meaning, values);
-    if constexpr (work == Work::with_second) {
-      read_values(second + at, of_second, a);
+    if constexpr (with_another) {
+      using Second = std::conditional_t<work == Work::with_floats, float, std::uint8_t>;
+      read_values(static_cast<const Second*>(second) + at, of_second, a);
       if (product) {
 #pragma unroll
         for (int j = 0; j < n; ++j) values[j] = __fmul_rn(values[j], a[j]);
@@ -118,13 +120,15 @@ __global__ void __launch_bounds__(threads) table_kernel(const __grid_constant__ 
 }
 
 /// `channels`: whatever else the neighbours that a thread takes have to divide.
-void start(Task task, DType dtype, std::int64_t count, std::int64_t channels, Stream stream) {
+void start(Task task, DType dtype, std::int64_t count, std::int64_t channels, Stream stream, bool floats = false) {
   const std::uint64_t bits = static_cast<std::uint64_t>(channels) | neighbours_of(task.input, dtype) |
-                             neighbours_of(task.second, DType::u8) | neighbours_of(task.output, task.results.dtype);
+                             neighbours_of(task.second, floats ? DType::f32 : DType::u8) |
+                             neighbours_of(task.output, task.results.dtype);
   task.width = bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
   task.count = static_cast<std::uint32_t>(count);
   const Launch how = threads_for(std::max<std::int64_t>(count / task.width, count % task.width), threads);
   using Code = std::uint8_t;
+  if (floats) return launch_kernel(codes_kernel<Work::with_floats, Code>, how, stream, task);
   if (task.second != nullptr) return launch_kernel(codes_kernel<Work::with_second, Code>, how, stream, task);
   if (task.scale != nullptr) return launch_kernel(codes_kernel<Work::scaled, Code>, how, stream, task);
   if (size_of(dtype) == 1) return launch_kernel(codes_kernel<Work::as_it_is, Code>, how, stream, task);
@@ -169,15 +173,18 @@ bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::Wal
     start(task, dtype, count, 0, stream);
     return true;
   }
-  const auto ordinary = [](const View& view) { return detail::is_code(view) && view.quantization.scale < 1e15f; };
-  if (chain.empty() || chain.size() > 2 || chain[0].operand != 1 || task.results.divides()) return false;
+  const bool floats = views[second].format.dtype == DType::f32;  // which NaN may be among
+  const auto ordinary = [&](const View& view) {
+    return detail::is_code(view) ? view.quantization.scale < 1e15f : &view == &views[second] && floats;
+  };
+  if (chain.empty() || chain.size() > (floats ? 1 : 2) || chain[0].operand != 1 || task.results.divides()) return false;
   const auto clamp = chain.size() == 1 ? detail::Bounds() : detail::clamp_of(chain[1]);
   task.product = chain[0].function == Pointwise::mul;
   if (!task.product && chain[0].function != Pointwise::add) return false;
   if (!clamp || !std::ranges::all_of(views, ordinary) || !detail::is_code(result)) return false;
   const auto [low, high] = std::pair(task.results.low, task.results.high);
   task.results.low = std::clamp(clamp->low, low, high), task.results.high = std::clamp(clamp->high, low, high);
-  task.second = static_cast<const std::uint8_t*>(inputs[second].raw()), task.of_second = Meaning(views[second]);
+  task.second = inputs[second].raw(), task.of_second = Meaning(views[second]);
   task.by_channel = !whole(second);
   std::int64_t channels = 0, image_step = 0;
   if (task.by_channel) {  // images, pixels, channels; or, of one image, the last two
@@ -188,7 +195,7 @@ bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::Wal
     task.image_step = static_cast<std::uint32_t>(image_step);
     task.by_image = Divider(rank == 3 ? axes[0].strides[0] : count);
   }
-  start(task, dtype, count, channels | image_step, stream);
+  start(task, dtype, count, channels | image_step, stream, floats);
   return true;
 }
 
