@@ -67,5 +67,88 @@ TEST(EightBitsOfABlock, AreFewStepsOnAGpu) {
   EXPECT_EQ(plan.find("table of 256"), std::string::npos) << plan;
 }
 
+/// A block of ConvNeXt without its norm, whose bits are not promised: rows of pixels, numbers of channels that are f32,
+/// a GELU in steps.
+Block rows_block(std::int64_t height, std::int64_t width, int channels) {
+  Block b;
+  const auto numbers = [&](int count, Shape shape, float scale) {
+    Tensor t = draw_floats({count}, static_cast<unsigned>(++b.seed));
+    for (float& v : t.values<float>()) v *= scale;
+    return b.build.constant(t.view(shape));
+  };
+  const auto product = [&](Value x, int in, int out) {
+    const Tensor weights = random_codes({in, out}, DType::i8, static_cast<unsigned>(++b.seed));
+    return b.build.op("MatMul", {x, b.build.dequantize(b.build.constant(weights), 0.0003f, 0, DType::i8)});
+  };
+  const auto alone = [&](float x) { return b.build.constant(scalar(x)); };
+  const std::vector<std::int64_t> to_rows = {0, 2, 3, 1}, to_images = {0, 3, 1, 2};
+  Value x = b.code(b.build.graph.input("x", {batch, channels, height, width}), 0.02f, 117);
+  const Value shortcut = x = b.code(b.conv(x, channels, channels, 7, 1, channels), 0.02f, 131);
+  x = b.code(b.build.op("Transpose", {x}, {{"perm", to_rows}}), 0.02f, 131);
+  x = b.code(product(x, channels, 4 * channels), 0.02f, 120);
+  const Value wide = x = b.code(b.build.op("Add", {numbers(4 * channels, {4 * channels}, 0.3f), x}), 0.021f, 125);
+  x = b.code(b.build.op("Erf", {b.build.op("Div", {x, alone(1.41421354f)})}), 0.0079f, 128);
+  x = b.code(b.build.op("Mul", {wide, b.code(b.build.op("Add", {x, alone(1)}), 0.0079f, 0)}), 0.03f, 60);
+  x = b.code(b.build.op("Mul", {x, alone(0.5f)}), 0.015f, 40);
+  x = b.code(product(x, 4 * channels, channels), 0.03f, 122);
+  x = b.code(b.build.op("Add", {x, numbers(channels, {channels}, 0.3f)}), 0.031f, 119);
+  x = b.code(b.build.op("Transpose", {x}, {{"perm", to_images}}), 0.031f, 119);
+  x = b.code(b.build.op("Mul", {numbers(channels, {channels, 1, 1}, 0.7f), x}), 0.02f, 128);
+  x = b.conv(b.code(b.build.op("Add", {x, shortcut}), 0.03f, 128), channels, channels, 3, 1, channels);
+  b.build.graph.output(b.build.quantize(x, 0.03f, 128, DType::u8));
+  return b;
+}
+
+/// Of 32 channels, of which TMA stores whole pixels, of 36, and of so few rows that blocks share the sums.
+TEST(EightBitsOfRows, AreThoseOfTheParts) {
+  for (const auto& [height, width, channels] : {std::tuple{19, 23, 32}, {9, 11, 36}, {2, 3, 96}}) {
+    const Block b = rows_block(height, width, channels);
+    const Tensor x = draw_floats({3, channels, height, width}, 5);
+    const auto expected = whole(b.build.graph.compile({.batch = 3, .algorithm = "int8_direct", .fuse = false}).run(x));
+    EXPECT_GT(std::ranges::count_if(expected, [](std::int64_t code) { return code > 0 && code < 255; }),
+              static_cast<std::int64_t>(expected.size()) / 2);
+    for (const Device device : devices_here()) {
+      for (const Precision precision : {Precision::fp32, Precision::bf16}) {  // numbers stay f32
+        Plan plan = b.build.graph.compile({.device = device, .batch = 3, .precision = precision});
+        EXPECT_EQ(whole(plan.run(x).to(Device::cpu())), expected) << device << '\n' << plan.summary();
+      }
+    }
+  }
+}
+
+/// Whether or not it is here.
+TEST(EightBitsOfRows, AreNotMovedOnAGpu) {
+  if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
+  const std::string plan =
+      rows_block(56, 56, 96)
+          .build.graph.plan_summary(
+              {.device = Device::cuda(), .batch = 64, .precision = Precision::fp16, .description = h200()});
+  for (const char* const none : {"table of 256", "copies", "f16 ", "implicit_gemm"}) {
+    EXPECT_EQ(plan.find(none), std::string::npos) << none << '\n' << plan;
+  }
+  const std::size_t first = plan.find("rounded again");
+  EXPECT_NE(first, std::string::npos) << plan;
+  EXPECT_NE(plan.find("rounded again", first + 1), std::string::npos) << plan;
+}
+
+/// Norms keep bounds, not bits: the code beside is right too.
+TEST(EightBitsOfANorm, AreWithinOneOfThoseOfFloats) {
+  for (const int length : {40, 96, 384, 768}) {
+    Block b;
+    const Value x = b.code(b.build.graph.input("x", {batch, 7, length}), 0.02f, 117);
+    const Value scale = b.build.constant(draw_floats({length}, 1)), shift = b.build.constant(draw_floats({length}, 2));
+    const Value y = b.build.op("LayerNormalization", {x, scale, shift}, {{"axis", std::int64_t{-1}}});
+    b.build.graph.output(b.build.quantize(y, 0.03f, 120, DType::u8));
+    const Tensor input = draw_floats({3, 7, length}, 5);
+    const auto expected = whole(b.build.graph.compile({.batch = 3, .keep_all = true}).run(input));
+    for (const Device device : devices_here()) {
+      Plan plan = b.build.graph.compile({.device = device, .batch = 3});
+      const auto found = whole(plan.run(input).to(Device::cpu()));
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_LE(std::abs(found[i] - expected[i]), 1) << i << '\n' << plan.summary();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test

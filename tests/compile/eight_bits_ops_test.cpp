@@ -242,16 +242,19 @@ TEST(EightBitsOf, AFloatBiasIsAddedToTheRoundedProduct) {
   }
 }
 
-/// Scales that are not the product's: the layer is computed in f32.
+/// Scales that are not the product's: the layer is computed in f32. 0 is 0 in any, and exporters let layers share it.
 TEST(EightBitsOf, ABiasOfAnotherScaleIsNoInteger) {
-  Build build;
-  const Value input = build.graph.input("x", {batch, 8, 4, 4}, DType::u8);
-  const Value weights = build.dequantize(build.constant(random_codes({8, 8, 1, 1}, DType::i8, 1)), 0.01f, 0, DType::i8);
-  const Value bias =
-      build.op("DequantizeLinear", {build.constant(Tensor::zeros({8}, DType::i32)), build.constant(scalar(0.5f))});
-  const Value y = build.op("Conv", {build.dequantize(input, 0.02f, 0, DType::u8), weights, bias});
-  build.graph.output(build.quantize(y, 0.1f, 0, DType::u8));
-  EXPECT_EQ(build.graph.plan_summary({}).find("int8"), std::string::npos);
+  for (const std::int64_t value : {0, 1}) {
+    Build build;
+    const Value input = build.graph.input("x", {batch, 8, 4, 4}, DType::u8);
+    const Value weights =
+        build.dequantize(build.constant(random_codes({8, 8, 1, 1}, DType::i8, 1)), 0.01f, 0, DType::i8);
+    const Tensor whole_bias = Tensor::from(std::vector<std::int64_t>(8, value), {8}).to(DType::i32);
+    const Value bias = build.op("DequantizeLinear", {build.constant(whole_bias), build.constant(scalar(0.5f))});
+    const Value y = build.op("Conv", {build.dequantize(input, 0.02f, 0, DType::u8), weights, bias});
+    build.graph.output(build.quantize(y, 0.1f, 0, DType::u8));
+    EXPECT_EQ(build.graph.plan_summary({}).find("int8") != std::string::npos, value == 0);
+  }
 }
 
 TEST(EightBitsOf, ScalesArePositiveNumbers) {

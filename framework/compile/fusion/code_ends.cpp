@@ -82,40 +82,71 @@ class CodeEnds : Dataflow {
   void join_one(Operation& op) {
     const auto after = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
     if (!after || after->compute != DType::f32 || !is_coded(op.output)) return;
-    if (op.inputs.size() == 1) return look_up(op, *after);
+    if (op.inputs.size() == 1 && (look_up<ConvProblem>(op, *after) || look_up<LinearProblem>(op, *after))) return;
     if (op.inputs.size() != 2) return;
+    const bool first = program_.value(op.inputs[0]).constant.defined();
+    if (first || program_.value(op.inputs[1]).constant.defined()) {
+      const std::size_t place = first ? 1 : 0;
+      take_known<ConvProblem>(op, *after, place, 2) || take_known<LinearProblem>(op, *after, place, 0);
+      return;
+    }
     // With the later of the convolutions that compute its operands: the earlier ones are done by then.
     const int later = producer(op.inputs[0]) > producer(op.inputs[1]) ? 0 : 1;
     for (const int place : {later, 1 - later}) {
       const int other = op.inputs[index(1 - place)];
-      auto problem = convolution_of(op.inputs[index(place)]);
-      if (!problem) continue;
+      auto problem = product_of<ConvProblem>(op.inputs[index(place)]);
+      if (!problem || !problem->epilogue.chain.empty()) continue;
       problem->epilogue.chain = after->chain;
       Operation& conv = operation(producer(op.inputs[index(place)]));
       if (join(op, {conv.inputs[0], other}, *std::move(problem), {&conv})) return;
     }
   }
 
-  void look_up(Operation& op, const PointwiseProblem& after) {
-    auto problem = convolution_of(op.inputs[0]);
-    if (!problem) return;
+  template <class Problem>
+  bool look_up(Operation& op, const PointwiseProblem& after) {
+    auto problem = product_of<Problem>(op.inputs[0]);
     const View from = view(op.inputs[0]), to = view(op.output);
     const Preparation p = {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}};
-    if (after.table == nullptr && !is_code_table(after, p)) return;
+    if (!problem || (after.table == nullptr && !is_code_table(after, p))) return false;
     problem->eight.table = after.table ? after.table : std::make_shared<const CodeTable>(code_table(after, p));
-    Operation& conv = operation(producer(op.inputs[0]));
-    join(op, conv.inputs, *std::move(problem), {&conv});
+    if (!problem->epilogue.chain.empty()) {  // which codes the table is of
+      const double low = from.format.dtype == DType::u8 ? 0 : -128;
+      problem->epilogue.chain.push_back({.function = Pointwise::quantize,
+                                         .a = static_cast<double>(from.quantization.scale),
+                                         .b = static_cast<double>(from.quantization.zero_point)});
+      problem->epilogue.chain.push_back({.function = Pointwise::clip, .a = low, .b = low + 255});
+    }
+    Operation& product = operation(producer(op.inputs[0]));
+    return join(op, product.inputs, *std::move(problem), {&product});
   }
 
-  /// That of a value which nobody else reads, with nothing behind its codes.
-  std::optional<ConvProblem> convolution_of(int value) const {
+  /// With known numbers for each channel, the last extent but `trailing` others.
+  template <class Problem>
+  bool take_known(Operation& op, const PointwiseProblem& after, std::size_t place, int trailing) {
+    auto problem = product_of<Problem>(op.inputs[place]);
+    const int numbers = op.inputs[1 - place];
+    const Tensor& known = program_.value(numbers).constant;
+    const std::int64_t channels = shape(op.output)[-1 - trailing];
+    const bool of_channels = known.numel() == channels && static_cast<int>(known.shape().rank()) > trailing &&
+                             known.shape()[-1 - trailing] == channels && known.dtype() == DType::f32;
+    if (!problem || !problem->epilogue.chain.empty() || !of_channels || after.chain.size() != 1) return false;
+    problem->epilogue.chain = after.chain;
+    Operation& product = operation(producer(op.inputs[place]));
+    return join(op, {product.inputs[0], numbers}, *std::move(problem), {&product});
+  }
+
+  /// What gives a value that nobody else reads, with nothing behind its codes but known numbers.
+  template <class Problem>
+  std::optional<Problem> product_of(int value) const {
     if (!is_coded(value) || readers(value).size() != 1 || producer(value) == none) return {};
-    const Operation& conv = operation(producer(value));
-    auto problem = conv.inputs.size() == 1 ? problem_of<ConvProblem>(conv) : std::nullopt;
-    if (!problem || !problem->eight.defined() || problem->eight.codes.defined() || !problem->epilogue.chain.empty() ||
-        problem->epilogue.pool) {
-      return {};
+    const Operation& product = operation(producer(value));
+    auto problem = problem_of<Problem>(product);
+    if (!problem || !problem->eight.defined() || problem->eight.table || problem->epilogue.pool) return {};
+    if (problem->eight.codes.defined()) {
+      const bool known = product.inputs.size() == 2 && program_.value(product.inputs[1]).constant.defined();
+      return known ? problem : std::nullopt;
     }
+    if (product.inputs.size() != 1 || !problem->epilogue.chain.empty()) return {};
     problem->eight.codes = program_.value(value).quantization;
     problem->eight.codes_type = program_.value(value).format.dtype;
     return problem;

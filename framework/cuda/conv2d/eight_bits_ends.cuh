@@ -4,6 +4,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/arithmetic.cuh"
+#include "lamina/cuda/ptx/bytes.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
 /// The formulas of docs/inside/precision.md: each operation of f32 rounded once, none made one with another.
@@ -35,15 +36,13 @@ __device__ __forceinline__ std::uint32_t added(std::uint32_t table, std::uint32_
     const std::uint32_t bytes = __byte_perm(own, others, j << 12 | j << 8 | j << 4 | (j + 4));
     return ptx::load_shared_byte(__dp4a(bytes, 0x00828201u, table));
   };
-  return __byte_perm(__byte_perm(at(0), at(1), 0x0040), __byte_perm(at(2), at(3), 0x0040), 0x5410);
+  return ptx::lowest_bytes(at(0), at(1), at(2), at(3));
 }
 
 /// Four codes, looked up. The table stays in L1.
 __device__ __forceinline__ std::uint32_t looked_up(const std::uint8_t* table, std::uint32_t four) {
   const auto at = [&](std::uint32_t code) { return std::uint32_t{__ldg(table + code)}; };
-  const std::uint32_t low = __byte_perm(at(four & 0xffu), at(four >> 8 & 0xffu), 0x0040),
-                      high = __byte_perm(at(four >> 16 & 0xffu), at(four >> 24), 0x0040);
-  return __byte_perm(low, high, 0x5410);
+  return ptx::lowest_bytes(at(four & 0xffu), at(four >> 8 & 0xffu), at(four >> 16 & 0xffu), at(four >> 24));
 }
 
 /// The same of a sum.

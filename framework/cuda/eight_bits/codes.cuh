@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/kernel/preparation.h"
+#include "lamina/cuda/ptx/bytes.cuh"
 
 /// Numbers of u8 and i8 that stand for others (docs/inside/precision.md), with the bits of cpu/codes.h: every operation
 /// is one of f32, rounded once, and nvcc fuses none of them with another.
@@ -67,26 +68,14 @@ __device__ inline void write_floats(const float (&values)[n], T* memory) {
   *reinterpret_cast<Neighbouring<T, n>*>(memory) = all;
 }
 
-/// How results are stored, and the codes of numbers. Scales of ordinary size are not divided by: the quotient by way of
+/// Scales of ordinary size are not divided by: the quotient by way of
 /// 1 / scale in two words is one of the two floats beside the true one, and the remainder, which is exact, tells which
 /// (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990; Brisebarre, Muller
 /// and Raina, "Accelerating correctly rounded floating-point division when the divisor is known in advance", 2004):
 /// four operations.
-struct Results {
-  DType dtype = DType::u8;                 ///< codes of u8 or i8; or f32, f16 or bf16
-  float scale = 0, inverse = 0, rest = 0;  ///< inverse of 0: divide
-  float low = 0, high = 0;                 ///< of the number; of the quotient, where it is divided
-  std::int32_t zero = 0;
-
-  Results() = default;
-  explicit Results(const View& view)
-      : dtype(view.format.dtype), scale(view.quantization.scale), zero(view.quantization.zero_point) {
-    low = static_cast<float>((dtype == DType::i8 ? -128 : 0) - zero), high = low + 255;
-    if (!(scale > 1e-15f && scale < 1e15f)) return;
-    inverse = 1 / scale;
-    rest = static_cast<float>((1 - static_cast<double>(inverse) * scale) / scale);
-    low *= scale, high *= scale;
-  }
+struct Results : Rounding {
+  using Rounding::Rounding;
+  __host__ __device__ explicit Results(const Rounding& rounding) : Rounding(rounding) {}
 
   __host__ __device__ bool divides() const { return inverse == 0; }
 
@@ -110,10 +99,8 @@ struct Results {
     } else {
 #pragma unroll
       for (int j = 0; j < n; j += 4) {
-        const auto two = [&](int i) {
-          return __byte_perm(code<divide>(values[i]), code<divide>(values[i + 1]), 0x0040u);
-        };
-        all.values[j / 4] = __byte_perm(two(j), two(j + 2), 0x5410u);
+        const auto at = [&](int i) { return code<divide>(values[j + i]); };
+        all.values[j / 4] = ptx::lowest_bytes(at(0), at(1), at(2), at(3));
       }
     }
     return all;

@@ -143,6 +143,12 @@ bool convolution_pays(const LinearProblem& problem, const Preparation& p) {
   return rows(problem, p) && pays(convolution.problem, convolution.preparation);
 }
 
+/// What is done to its codes by the convolution, too.
+bool codes_take(const LinearProblem& problem, const Preparation& p) {
+  if (!problem.eight.codes.defined()) return detail::is_eight_bits(problem, p);
+  return detail::are_rows_in_order(p) && detail::takes_by_convolution(problem, p);
+}
+
 constexpr Kernel<LinearProblem> table[] = {
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
     {"mma", convolution_takes<mma::resident::takes, nhwc>, prepare_convolution<mma::resident::prepare, nhwc>,
@@ -153,7 +159,7 @@ constexpr Kernel<LinearProblem> table[] = {
      convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare_linear_rows, rows_pay},
     {"cublas", product_takes, prepare_product, many_rows},
-    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
+    {"int8", codes_take, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace
 }  // namespace lamina::cuda

@@ -27,9 +27,9 @@ struct LinearAsConvolution {
     g.in_height = g.in_width = g.out_height = g.out_width = g.kernel_height = g.kernel_width = 1;
     if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
     const auto pixels = [&](const View& view, int channels) {
-      return View{.shape = {linear.rows, channels, 1, 1},
-                  .format = {view.format.dtype, layout},
-                  .quantization = view.quantization};
+      const std::int64_t rows = view.shape.numel() == channels ? 1 : linear.rows;  // numbers of channels
+      return View{
+          .shape = {rows, channels, 1, 1}, .format = {view.format.dtype, layout}, .quantization = view.quantization};
     };
     problem.eight = linear.eight;
     if (linear.eight.defined()) problem.eight.weight = linear.eight.weight.view({linear.out, linear.in, 1, 1});

@@ -1,6 +1,8 @@
 // The convolutions of codes: whole numbers are multiplied and summed, so that no choice of a tile changes a bit.
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 #include <vector>
 
 #include "lamina/base/error.h"
@@ -9,6 +11,7 @@
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/eight_bits.h"
+#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
@@ -108,11 +111,31 @@ std::vector<std::uint8_t> sums_of(const ConvProblem& problem, const Preparation&
   return rows;
 }
 
+/// How codes become others with the numbers of f32 that input 1 has for each channel; nothing if they do not.
+std::optional<CodesAgain> again_of(const ConvProblem& problem, const Preparation& p) {
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const EightBitWeights& eight = problem.eight;
+  if (!eight.codes.defined() || p.inputs.size() != 2 || p.inputs[1].format.dtype != DType::f32 ||
+      p.inputs[1].shape.numel() != problem.geometry.out_channels || !lamina::detail::is_code(p.output()) ||
+      problem.epilogue.pool || chain.size() != (eight.table ? 3 : 1) || chain[0].operand != 1) {
+    return {};
+  }
+  const bool product = chain[0].function == Pointwise::mul;
+  View codes = p.output();
+  if (eight.table) {  // of what the chain rounds to
+    codes.quantization = {static_cast<float>(chain[1].a), static_cast<std::int32_t>(chain[1].b)};
+    codes.format.dtype = chain[2].a == 0 ? DType::u8 : DType::i8;
+  }
+  const CodesAgain again = {eight.codes.scale, product, Rounding(codes)};
+  if ((!product && chain[0].function != Pointwise::add) || again.rounding.inverse == 0) return {};
+  return again;
+}
+
 class ChannelsLastCodes final : public Operator {
  public:
   /// `sums`: Arguments::sums, or nothing.
   ChannelsLastCodes(const lamina::detail::CodesAlone& alone, const View& output, const std::vector<std::uint8_t>& sums,
-                    const std::shared_ptr<const CodeTable>& table)
+                    const std::optional<CodesAgain>& again, const std::shared_ptr<const CodeTable>& table)
       : device_(alone.preparation.device.device.index),
         windows_(alone.problem.geometry),
         pitch_(alone.preparation.input().pixel_pitch()),
@@ -146,6 +169,11 @@ class ChannelsLastCodes final : public Operator {
     args_.weight = constants_.add(packed);
     const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
     args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_, table);
+    if (again) {
+      std::vector<std::uint8_t> bytes(sizeof(*again));
+      std::memcpy(bytes.data(), &*again, sizeof(*again));
+      args_.sums = constants_.add(bytes);
+    }
     args_.saturates = eight_bits::saturates(end, windows_.reduction());
     args_.saturation = {p.output().format.dtype, p.output().quantization};
     // What is rounded twice leaves one by one: it is rare, and its division is long.
@@ -159,7 +187,10 @@ class ChannelsLastCodes final : public Operator {
         : source_ == Source::whole_pixels ? "whole pixels, "
                                           : "",
         choice_.tile.groups * block_filters, " filters x ", choice_.tile.pixels, " pixels per block, K in ",
-        args_.steps, " steps of 128", args_.adds ? ", with a sum" : "",
+        args_.steps, " steps of 128",
+        args_.adds              ? ", with a sum"
+        : args_.sums != nullptr ? ", rounded again"
+                                : "",
         args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
         args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
                             : std::string(),
@@ -204,6 +235,7 @@ class ChannelsLastCodes final : public Operator {
         args.finish.residual = added;
         others = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, added);
       }
+      if (!args.adds && inputs.size() > 1) args.ends.bias = static_cast<const float*>(inputs[1].raw());
       void* arguments[] = {&args, &input, &output, &others};
       launch_kernel(choice_.tile.kernel,
                     {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
@@ -248,11 +280,12 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
     const lamina::detail::CodesAlone alone(problem, p);
     if (problem.bias.defined() && !problem.eight.bias.defined()) return false;
     if (lamina::detail::is_eight_bits_and_table(problem, p)) return takes_codes(alone.problem, alone.preparation);
-    if (!lamina::detail::is_sum_of_eight_bits(problem, p)) return false;
+    const bool adds = lamina::detail::is_sum_of_eight_bits(problem, p);
+    if (!adds && !again_of(problem, p)) return false;
     // What is added lies as the output does, and both where TMA brings and takes them.
     const View &output = p.output(), &others = p.inputs[1];
-    return lamina::detail::operands_fit(p, 1) && output.pixel_pitch() % 16 == 0 && output.alignment % 16 == 0 &&
-           others.alignment % 16 == 0 && takes_codes(alone.problem, alone.preparation);
+    return (!adds || lamina::detail::operands_fit(p, 1)) && output.pixel_pitch() % 16 == 0 &&
+           output.alignment % 16 == 0 && others.alignment % 16 == 0 && takes_codes(alone.problem, alone.preparation);
   }
   const ConvGeometry& g = problem.geometry;
   return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) && !problem.eight.zero_point.defined() &&
@@ -266,9 +299,10 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation) {
   const lamina::detail::CodesAlone alone(problem, preparation);
-  const bool adds = preparation.inputs.size() > 1;
+  const auto again = again_of(problem, preparation);
+  const bool adds = preparation.inputs.size() > 1 && !again;
   return std::make_unique<ChannelsLastCodes>(alone, preparation.output(),
-                                             adds ? sums_of(problem, preparation) : std::vector<std::uint8_t>(),
+                                             adds ? sums_of(problem, preparation) : std::vector<std::uint8_t>(), again,
                                              problem.eight.table);
 }
 

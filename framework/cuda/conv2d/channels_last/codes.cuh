@@ -7,10 +7,15 @@
 #include "lamina/cuda/conv2d/channels_last/reduce.cuh"
 #include "lamina/cuda/conv2d/channels_last/ring.cuh"
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
+#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/ptx/arithmetic.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::channels_last {
+
+__device__ __forceinline__ const CodesAgain* again_of(const Arguments& args) {
+  return reinterpret_cast<const CodesAgain*>(args.sums);
+}
 
 /// A thread's two channels, and what becomes of their sums.
 struct CodePair {
@@ -23,7 +28,8 @@ struct CodePair {
     channel = first_filter + warp * 16 + lane / 4 * 2;
     offset = __ldg(reinterpret_cast<const int2*>(args.ends.offset + channel));
     factor = __ldg(reinterpret_cast<const float2*>(args.ends.factor + channel));
-    bias = __ldg(reinterpret_cast<const float2*>(args.ends.bias + channel));
+    const int known = min(channel, args.geometry.out_channels - 2);  // nothing is behind what is input 1
+    bias = __ldg(reinterpret_cast<const float2*>(args.ends.bias + known));
   }
   /// q of a sum, not rounded yet.
   __device__ __forceinline__ float scaled(const int* sums, int i) const {
@@ -37,7 +43,19 @@ struct CodePair {
       return eight_bits::rounded(scaled(sums, i), end.low, end.high,
                                  static_cast<std::uint32_t>(end.quantization.zero_point));
     };
-    return __byte_perm(__byte_perm(of(0), of(2), 0x0040), __byte_perm(of(1), of(3), 0x0040), 0x5410);
+    return ptx::lowest_bytes(of(0), of(2), of(1), of(3));
+  }
+  /// The same, which become codes again with the channels' numbers: `bias`.
+  __device__ __forceinline__ std::uint32_t again(const Arguments& args, const CodesAgain& to, const int* sums) const {
+    const eight_bits::SumsEnd& end = args.ends.end;
+    const Results results(to.rounding);
+    const auto of = [&](int i) {
+      const float q = __fadd_rn(fminf(fmaxf(scaled(sums, i), end.low), end.high), eight_bits::whole);
+      const float number = __fmul_rn(__fsub_rn(q, eight_bits::whole), to.scale);
+      const float other = i < 2 ? bias.x : bias.y;
+      return results.code<false>(to.product ? __fmul_rn(number, other) : __fadd_rn(number, other));
+    };
+    return ptx::lowest_bytes(of(0), of(2), of(1), of(3));
   }
   /// The same where Arguments::saturates.
   __device__ __forceinline__ std::uint32_t saturated(const Arguments& args, const int* sums) const {
@@ -49,16 +67,16 @@ struct CodePair {
     for (int i = 0; i < 2; ++i) {
       if (pixel + i >= args.pixels || channel >= args.geometry.out_channels) continue;
       const auto index = static_cast<std::int64_t>(pixel + i) * args.out_pitch + channel;
-      if (args.ends.table != nullptr || args.adds) {
+      if (args.ends.table != nullptr || args.sums != nullptr) {
         const int same[4] = {sums[i], sums[i], sums[i + 2], sums[i + 2]};
-        std::uint32_t two = codes(args, same);
+        std::uint32_t two = args.adds || args.sums == nullptr ? codes(args, same) : again(args, *again_of(args), same);
         if (args.adds) {
           const auto* others = static_cast<const std::uint8_t*>(args.finish.residual) + index;
           const auto sum = [&](std::uint32_t own, int j) {
             return std::uint32_t{__ldg(args.sums + own * eight_bits::sums_pitch + others[j])};
           };
           two = sum(two & 0xffu, 0) | sum(two >> 8 & 0xffu, 1) << 8;
-        } else {
+        } else if (args.ends.table != nullptr) {
           two = eight_bits::looked_up(args.ends.table, two);
         }
         *reinterpret_cast<std::uint16_t*>(static_cast<std::uint8_t*>(args.output) + index) =
@@ -194,6 +212,14 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
       if (!args.boxed) {
         args.ends.table == nullptr ? store.template operator()<false, false>(plain)
                                    : store.template operator()<false, false>(looked_up);
+      } else if (args.sums != nullptr && !args.adds) {
+        const CodesAgain to = *again_of(args);
+        const auto again = [&](const int* sums, std::uint32_t) { return pair.again(args, to, sums); };
+        const auto again_looked_up = [&](const int* sums, std::uint32_t) {
+          return eight_bits::looked_up(args.ends.table, pair.again(args, to, sums));
+        };
+        args.ends.table == nullptr ? store.template operator()<true, false>(again)
+                                   : store.template operator()<true, false>(again_looked_up);
       } else if (args.ends.table != nullptr) {
         store.template operator()<true, false>(looked_up);
       } else if (args.adds) {

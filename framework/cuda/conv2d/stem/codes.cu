@@ -88,8 +88,7 @@ __device__ __forceinline__ void store(const Arguments& args, const int (&offset)
     if (args.saturates) {
       four = eight_bits::saturated(args.saturation, q(j), q(j + 1), q(min(j + 2, last)), q(last));
     } else {
-      four = __byte_perm(__byte_perm(code(j), code(j + 1), 0x0040),
-                         __byte_perm(code(min(j + 2, last)), code(last), 0x0040), 0x5410);
+      four = ptx::lowest_bytes(code(j), code(j + 1), code(min(j + 2, last)), code(last));
     }
     if constexpr (looks_up) four = eight_bits::looked_up(args.ends.table, four);
     result.values[j / count] = static_cast<std::remove_reference_t<decltype(result.values[0])>>(four);
