@@ -15,6 +15,7 @@
 #include "lamina/cuda/array/norm_rows.cuh"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/norm_rules.h"
 
 namespace lamina::cuda {
